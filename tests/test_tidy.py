@@ -1,0 +1,324 @@
+"""Rules of the house that no linter knows: sizes, imports of each floor, what must not stand in the tree.
+
+A rule that something old cannot meet yet names it in its ratchet, with the number that holds today: that
+number may only fall, and an entry that is no longer needed must go. All ratchets are empty.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DIRECTORIES = (
+    ".ci",
+    "benchmarks",
+    "broker_core",
+    "examples",
+    "scala_shim",
+    "scripts",
+    "spark_source",
+    "tests",
+)
+
+MODULE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 70
+
+MODULE_RATCHET: dict[str, int] = {}
+"""path -> lines today."""
+FUNCTION_RATCHET: dict[str, int] = {}
+"""path:qualified name -> lines today."""
+IMPORT_RATCHET: dict[str, int] = {}
+"""path:imported module -> 1."""
+
+SOCKETS = frozenset({"socket", "selectors", "socketserver", "select", "ssl", "asyncio"})
+NONDETERMINISM = frozenset(
+    {"time", "random", "secrets", "threading", "queue", "concurrent", "multiprocessing", "asyncio", "uuid"}
+)
+PURE_FLOORS = ("base", "records", "wire", "log", "partition", "controller", "groups")
+CORE = "broker_core/minikafka/"
+
+# Kafka's own default of log.dir is no path of one machine.
+MACHINE_PATHS = re.compile(r"(?<![\w.~}])/(?:home|root|Users|work|mnt|opt|tmp|srv)/(?!kafka-logs\b)[\w.]")
+URL_HOST = re.compile(r"https?://([\w.-]+)")
+PUBLIC_HOSTS = frozenset(
+    {
+        "adoptium.net",
+        "docs.python.org",
+        "docs.pytest.org",
+        "github.com",
+        "kafka.apache.org",
+        "numba.readthedocs.io",
+        "pypi.org",
+        "spark.apache.org",
+        "www.apache.org",
+        "zookeeper.apache.org",
+        "127.0.0.1",
+        "example.com",
+    }
+)
+INDEX_OPTIONS = re.compile(r"--(?:extra-)?index-url|PIP_(?:EXTRA_)?INDEX_URL|--find-links|--trusted-host")
+
+
+# What a rule finds, as {where: how much}. Finders take text, so that the tests below can show that they find.
+
+
+@functools.cache
+def parsed(source: str) -> ast.Module:
+    """The syntax tree, made once for all rules."""
+    return ast.parse(source)
+
+
+def functions_of(source: str) -> Iterator[tuple[str, int]]:
+    """Every function with its qualified name and its lines, from ``def`` to its last line."""
+
+    def walk(node: ast.AST, prefix: str) -> Iterator[tuple[str, int]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert child.end_lineno is not None
+                yield prefix + child.name, child.end_lineno - child.lineno + 1
+                yield from walk(child, f"{prefix}{child.name}.")
+            elif isinstance(child, ast.ClassDef):
+                yield from walk(child, f"{prefix}{child.name}.")
+            elif not isinstance(child, ast.expr):  # expressions hold no functions, and are most of a tree
+                yield from walk(child, prefix)
+
+    return walk(parsed(source), "")
+
+
+def long_functions(path: str, source: str) -> dict[str, int]:
+    """Functions over the limit."""
+    return {f"{path}:{name}": lines for name, lines in functions_of(source) if lines > FUNCTION_LINES_MAX}
+
+
+def long_module(path: str, source: str) -> dict[str, int]:
+    """The module itself when it is over the limit."""
+    lines = len(source.splitlines())
+    return {path: lines} if lines > MODULE_LINES_MAX else {}
+
+
+def imports_of(source: str) -> set[str]:
+    """Top-level names of all modules that ``source`` imports, also inside functions and by name."""
+    found = set()
+    for node in ast.walk(parsed(source)):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            found.add(node.module)
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in {"import_module", "__import__"}:
+                found.add(str(node.args[0].value))
+    return {name.partition(".")[0] for name in found}
+
+
+def banned_in(path: str) -> frozenset[str]:
+    """What the module at ``path`` must not import."""
+    banned: frozenset[str] = frozenset()
+    if path.startswith(("broker_core/", "spark_source/")):
+        if not path.startswith(f"{CORE}net/") and path != f"{CORE}registry/zookeeper.py":
+            banned |= SOCKETS
+        if (
+            path.startswith(tuple(f"{CORE}{floor}/" for floor in PURE_FLOORS))
+            and path != f"{CORE}base/clock.py"
+        ):
+            banned |= NONDETERMINISM
+    if path.startswith("broker_core/"):
+        banned |= {"pyspark", "pyspark_minikafka"}
+    return banned
+
+
+def banned_imports(path: str, source: str) -> dict[str, int]:
+    """Imports that the floor of ``path`` forbids."""
+    banned = banned_in(path)
+    return {f"{path}:{name}": 1 for name in imports_of(source) & banned} if banned else {}
+
+
+def machine_traces(path: str, text: str) -> list[str]:
+    """Lines that hold a path of one machine, a package index, or a host that is not a public one."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        strange = [host for host in URL_HOST.findall(line) if "." in host and host not in PUBLIC_HOSTS]
+        if MACHINE_PATHS.search(line) or INDEX_OPTIONS.search(line) or strange:
+            found.append(f"{path}:{number}: {line.strip()[:100]}")
+    return found
+
+
+def against(ratchet: Mapping[str, int], found: Mapping[str, int]) -> list[str]:
+    """What is worse than the ratchet says, and the entries that can be lowered or go."""
+    worse = [f"{where} has {size}" for where, size in found.items() if size > ratchet.get(where, 0)]
+    loose = [
+        f"{where}: the ratchet says {size}, now {found.get(where, 'within the limit')}"
+        for where, size in ratchet.items()
+        if found.get(where, 0) < size
+    ]
+    return sorted(worse + loose)
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Every text file of the tree with its path from the root."""
+    files = [path for path in ROOT.iterdir() if path.is_file() and path.name != "LICENSE"]
+    for directory in DIRECTORIES:
+        files += [path for path in (ROOT / directory).rglob("*") if path.is_file()]
+    for path in sorted(files):
+        relative = path.relative_to(ROOT).as_posix()
+        if "__pycache__" in relative or ".egg-info" in relative:
+            continue
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        if "\0" not in text:
+            yield relative, text
+
+
+def modules() -> Iterator[tuple[str, str]]:
+    """Every Python file of the tree, scripts without a suffix not included."""
+    return ((path, text) for path, text in texts() if path.endswith(".py"))
+
+
+# The rules on the tree.
+
+
+def test_every_module_stays_under_its_limit() -> None:
+    found: dict[str, int] = {}
+    for path, source in modules():
+        found |= long_module(path, source)
+    assert against(MODULE_RATCHET, found) == []
+
+
+def test_every_function_stays_under_its_limit() -> None:
+    found: dict[str, int] = {}
+    for path, source in modules():
+        found |= long_functions(path, source)
+    assert against(FUNCTION_RATCHET, found) == []
+
+
+def test_no_floor_imports_what_it_must_not() -> None:
+    found: dict[str, int] = {}
+    for path, source in modules():
+        found |= banned_imports(path, source)
+    assert against(IMPORT_RATCHET, found) == []
+
+
+def test_the_tree_names_no_machine_and_no_package_index() -> None:
+    this = Path(__file__).resolve().relative_to(ROOT).as_posix()
+    assert [line for path, text in texts() if path != this for line in machine_traces(path, text)] == []
+
+
+# The rules themselves: each is shown to find what it is for.
+
+
+def test_a_function_one_line_too_long_is_found() -> None:
+    body = "        x = 1\n" * FUNCTION_LINES_MAX
+    source = f"class A:\n    def f(self):\n{body}"
+    assert long_functions("m.py", source) == {"m.py:A.f": FUNCTION_LINES_MAX + 1}
+
+
+def test_a_function_of_just_the_limit_passes() -> None:
+    body = "    x = 1\n" * (FUNCTION_LINES_MAX - 1)
+    assert long_functions("m.py", f"def f():\n{body}") == {}
+
+
+def test_a_function_inside_a_branch_or_a_function_is_measured() -> None:
+    source = "if True:\n    def f():\n        async def g():\n            pass\n"
+    assert list(functions_of(source)) == [("f", 3), ("f.g", 2)]
+
+
+def test_a_module_one_line_too_long_is_found() -> None:
+    assert long_module("m.py", "\n" * (MODULE_LINES_MAX + 1)) == {"m.py": MODULE_LINES_MAX + 1}
+    assert long_module("m.py", "\n" * MODULE_LINES_MAX) == {}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import socket",
+        "import os, socket as s",
+        "from socket import create_connection",
+        "def f():\n    import socket",
+        "import importlib\nimportlib.import_module('socket')",
+        "__import__('socket')",
+    ],
+)
+def test_every_way_to_import_is_seen(statement: str) -> None:
+    path = f"{CORE}clients/metadata.py"
+    assert banned_imports(path, statement) == {f"{path}:socket": 1}
+
+
+@pytest.mark.parametrize(
+    ("path", "statement"),
+    [
+        ("server/broker.py", "import selectors"),
+        ("registry/store.py", "import socket"),
+        ("registry/memory.py", "import socket"),
+        ("base/ids.py", "import uuid"),
+        ("base/files.py", "from time import sleep"),
+        ("records/validation.py", "import threading"),
+        ("records/kernels/__init__.py", "import time"),
+        ("wire/schema.py", "import random"),
+        ("log/log.py", "import concurrent.futures"),
+        ("partition/partition.py", "import time"),
+        ("controller/controller.py", "import queue"),
+        ("server/broker.py", "import pyspark"),
+        ("embedded/local.py", "from pyspark.sql import SparkSession"),
+        ("embedded/local.py", "import pyspark_minikafka"),
+    ],
+)
+def test_a_banned_import_is_found(path: str, statement: str) -> None:
+    assert len(banned_imports(CORE + path, statement)) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "statement"),
+    [
+        (f"{CORE}net/server.py", "import socket, selectors, threading, time"),
+        (f"{CORE}registry/zookeeper.py", "import socket, threading"),
+        (f"{CORE}base/clock.py", "import time"),
+        (f"{CORE}server/housekeeper.py", "import threading, time"),
+        ("spark_source/pyspark_minikafka/source.py", "import pyspark, time, threading"),
+        ("tests/unit/net/test_server.py", "import socket, time"),
+    ],
+)
+def test_an_allowed_import_passes(path: str, statement: str) -> None:
+    assert banned_imports(path, statement) == {}
+
+
+def test_the_spark_source_opens_no_socket() -> None:
+    assert banned_in("spark_source/pyspark_minikafka/writer.py") >= {"socket", "selectors"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "data = open('/home/ann/data.csv')",
+        "cd /root/x",
+        "`/tmp/venv/bin/python`",
+        "see /work/shared",
+        "pip install --index-url x",
+        "url = 'https://pypi.internal.example/simple'",
+    ],
+)
+def test_a_trace_of_one_machine_is_found(line: str) -> None:
+    assert len(machine_traces("f", f"first\n{line}\n")) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["/brokers/topics/T", "tmp_path / 'x'", "see https://kafka.apache.org/documentation", "$HOME/work/x"],
+)
+def test_ordinary_paths_and_public_hosts_pass(line: str) -> None:
+    assert machine_traces("f", line) == []
+
+
+def test_a_ratchet_holds_and_only_falls() -> None:
+    assert against({"a": 80}, {"a": 80}) == []
+    assert against({"a": 80}, {"a": 81}) == ["a has 81"]
+    assert against({"a": 80}, {"a": 79}) == ["a: the ratchet says 80, now 79"]
+    assert against({"a": 80}, {}) == ["a: the ratchet says 80, now within the limit"]
+    assert against({}, {"b": 1}) == ["b has 1"]
