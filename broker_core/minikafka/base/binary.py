@@ -1,0 +1,95 @@
+"""Big-endian primitives of Kafka's protocol and files, as plain functions.
+
+A reader takes ``(buffer, position)`` and returns ``(value, next position)``; a buffer that ends too early is
+the peer's fault and raises ``RemoteWireError``. A writer appends to a ``bytearray``. Integers are two's
+complement of the named width; a string is an int16 length and UTF-8; bytes are an int32 length and the bytes;
+-1 stands for null.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from minikafka.base.errors import LocalWireError, RemoteWireError
+from minikafka.base.files import Buffer
+
+INT8 = struct.Struct(">b")
+INT16 = struct.Struct(">h")
+INT32 = struct.Struct(">i")
+INT64 = struct.Struct(">q")
+
+
+def read_integer(form: struct.Struct, buffer: Buffer, position: int) -> tuple[int, int]:
+    """One integer of the width of ``form``."""
+    try:
+        return form.unpack_from(buffer, position)[0], position + form.size
+    except struct.error:
+        raise RemoteWireError(
+            f"{form.size} bytes are wanted at position {position}, the message has {len(buffer)}"
+        ) from None
+
+
+def read_nullable_string(buffer: Buffer, position: int) -> tuple[str | None, int]:
+    """An int16 length, then UTF-8; -1 is null."""
+    length, position = read_integer(INT16, buffer, position)
+    if length == -1:
+        return None, position
+    raw, position = _take(buffer, position, length)
+    try:
+        return str(raw, "utf-8"), position
+    except UnicodeDecodeError as error:
+        raise RemoteWireError(f"the string at position {position - length} is not UTF-8: {error}") from None
+
+
+def read_string(buffer: Buffer, position: int) -> tuple[str, int]:
+    """A string that must not be null."""
+    value, after = read_nullable_string(buffer, position)
+    if value is None:
+        raise RemoteWireError(f"the string at position {position} is null, which is not allowed here")
+    return value, after
+
+
+def read_nullable_bytes(buffer: Buffer, position: int) -> tuple[memoryview | None, int]:
+    """An int32 length, then that many bytes as a view of ``buffer``; -1 is null."""
+    length, position = read_integer(INT32, buffer, position)
+    if length == -1:
+        return None, position
+    return _take(buffer, position, length)
+
+
+def write_integer(form: struct.Struct, out: bytearray, value: int) -> None:
+    """Append ``value`` in the width of ``form``."""
+    try:
+        out += form.pack(value)
+    except struct.error:
+        raise LocalWireError(f"{value!r} does not fit {form.size} bytes") from None
+
+
+def write_nullable_string(out: bytearray, value: str | None) -> None:
+    """Append an int16 length and UTF-8, or -1 for None."""
+    if value is None:
+        out += b"\xff\xff"
+        return
+    encoded = value.encode("utf-8")
+    if len(encoded) > 0x7FFF:
+        raise LocalWireError(f"a string has at most 32767 bytes, this has {len(encoded)}: {value[:40]!r}…")
+    out += INT16.pack(len(encoded))
+    out += encoded
+
+
+def write_nullable_bytes(out: bytearray, value: Buffer | None) -> None:
+    """Append an int32 length and the bytes, or -1 for None."""
+    if value is None:
+        out += b"\xff\xff\xff\xff"
+        return
+    out += INT32.pack(len(value))
+    out += value
+
+
+def _take(buffer: Buffer, position: int, length: int) -> tuple[memoryview, int]:
+    end = position + length
+    if length < 0 or end > len(buffer):
+        raise RemoteWireError(
+            f"a length of {length} at position {position} does not fit a message of {len(buffer)} bytes"
+        )
+    return memoryview(buffer)[position:end], end

@@ -1,0 +1,214 @@
+"""Every exception of the project, as one tree.
+
+    MinikafkaError
+    ├── BrokerError(code)        an error of Kafka's protocol, with its numeric code
+    │   └── OffsetOutOfRange     carries the valid range of the log that was asked
+    ├── StorageError             the disk or what lies on it
+    │   └── DirectoryLocked      another process holds the data directory
+    ├── WireError                bytes that are not the protocol
+    │   ├── LocalWireError       ours: a value that the schema cannot carry
+    │   └── RemoteWireError      the peer's: truncated, oversized or senseless bytes
+    ├── NetworkError             a connection that could not be made, broke or timed out
+    ├── CoordinationError        ZooKeeper
+    │   ├── NoNode / NodeExists / NotEmpty / BadVersion
+    │   ├── SessionExpired
+    │   └── CoordinationLost     no connection at the moment: the outcome of a write is unknown
+    └── ConfigError              an option or property: its name, the value, what is allowed
+
+A message says what was wrong, with the value, and what to do.
+Codes are those of Kafka 0.10.1 (``Errors.java``), with the later ones that our own clients can meet.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ErrorCode(IntEnum):
+    """Kafka's numeric error codes, as they stand in responses (int16)."""
+
+    UNKNOWN = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    INVALID_FETCH_SIZE = 4
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_FOR_PARTITION = 6
+    REQUEST_TIMED_OUT = 7
+    BROKER_NOT_AVAILABLE = 8
+    REPLICA_NOT_AVAILABLE = 9
+    MESSAGE_TOO_LARGE = 10
+    STALE_CONTROLLER_EPOCH = 11
+    OFFSET_METADATA_TOO_LARGE = 12
+    NETWORK_EXCEPTION = 13
+    GROUP_LOAD_IN_PROGRESS = 14
+    GROUP_COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR_FOR_GROUP = 16
+    INVALID_TOPIC = 17
+    RECORD_LIST_TOO_LARGE = 18
+    NOT_ENOUGH_REPLICAS = 19
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
+    INVALID_REQUIRED_ACKS = 21
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_SESSION_TIMEOUT = 26
+    REBALANCE_IN_PROGRESS = 27
+    INVALID_COMMIT_OFFSET_SIZE = 28
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
+    INVALID_TIMESTAMP = 32
+    UNSUPPORTED_SASL_MECHANISM = 33
+    ILLEGAL_SASL_STATE = 34
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_REPLICA_ASSIGNMENT = 39
+    INVALID_CONFIG = 40
+    NOT_CONTROLLER = 41
+    INVALID_REQUEST = 42
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+    POLICY_VIOLATION = 44
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    DUPLICATE_SEQUENCE_NUMBER = 46
+    KAFKA_STORAGE_ERROR = 56
+    UNSUPPORTED_COMPRESSION_TYPE = 76
+
+    @property
+    def retriable(self) -> bool:
+        """Whether the same request may succeed later, after a metadata refresh."""
+        return self in _RETRIABLE
+
+    @classmethod
+    def of(cls, code: int) -> ErrorCode:
+        """The member for ``code``; UNKNOWN for a code that this table does not hold."""
+        try:
+            return cls(code)
+        except ValueError:
+            return cls.UNKNOWN
+
+
+_RETRIABLE = frozenset(
+    {
+        # CORRUPT_MESSAGE is retriable in Kafka too: the damage may have happened on the way.
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_FOR_PARTITION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.GROUP_LOAD_IN_PROGRESS,
+        ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR_FOR_GROUP,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+
+
+class MinikafkaError(Exception):
+    """Base of every error that this project raises on purpose."""
+
+
+class BrokerError(MinikafkaError):
+    """An error of Kafka's protocol: what a broker answers, or answered, with its code."""
+
+    def __init__(self, code: ErrorCode, detail: str = "") -> None:
+        super().__init__(code, detail)
+        self.code = code
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.code.name}: {self.detail}" if self.detail else self.code.name
+
+    @property
+    def retriable(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.code.retriable
+
+
+class OffsetOutOfRange(BrokerError):
+    """An offset outside ``[start_offset, end_offset]`` of a log."""
+
+    def __init__(self, offset: int, start_offset: int, end_offset: int) -> None:
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {offset} is outside the log, which has {start_offset} to {end_offset}",
+        )
+        self.offset = offset
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+
+    def __reduce__(self) -> tuple[type[OffsetOutOfRange], tuple[int, int, int]]:
+        return OffsetOutOfRange, (self.offset, self.start_offset, self.end_offset)
+
+
+class StorageError(MinikafkaError):
+    """The disk failed, or what lies on it cannot be used."""
+
+
+class DirectoryLocked(StorageError):
+    """Another process holds the lock of a data directory."""
+
+
+class WireError(MinikafkaError):
+    """Bytes or values that do not fit the protocol."""
+
+
+class LocalWireError(WireError):
+    """Our fault: a value that the schema cannot carry."""
+
+
+class RemoteWireError(WireError):
+    """The peer's fault: truncated, oversized or senseless bytes."""
+
+
+class NetworkError(MinikafkaError):
+    """A connection could not be made, broke, or timed out."""
+
+
+class CoordinationError(MinikafkaError):
+    """ZooKeeper refused, or could not be asked."""
+
+
+class NoNode(CoordinationError):
+    """The znode, or its parent, is not there."""
+
+
+class NodeExists(CoordinationError):
+    """The znode is there already."""
+
+
+class NotEmpty(CoordinationError):
+    """The znode has children."""
+
+
+class BadVersion(CoordinationError):
+    """A conditional write met another version than the expected one."""
+
+
+class SessionExpired(CoordinationError):
+    """The session is gone, and its ephemeral znodes with it."""
+
+
+class CoordinationLost(CoordinationError):
+    """No connection at the moment; whether a write took effect is unknown."""
+
+
+class ConfigError(MinikafkaError):
+    """An option or property that cannot be used: its name, the value and what is allowed."""
+
+    def __init__(self, name: str, value: object, allowed: str) -> None:
+        super().__init__(name, value, allowed)
+        self.name = name
+        self.value = value
+        self.allowed = allowed
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.value!r}: {self.allowed}"

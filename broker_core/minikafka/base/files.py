@@ -1,0 +1,297 @@
+"""The filesystem as a port: what the log and the registries of a data directory ask of a disk.
+
+``RealFiles`` is the machine's. ``minikafka.base.memory_files`` has the in-memory one, with power cuts and
+injected faults. Every failure is a ``StorageError`` that names the path; a missing file is
+``FileNotFoundError``, which callers meet on purpose.
+
+Durability: data is safe after ``File.sync``; a new name, a rename or a removal is safe after
+``Files.sync_dir`` of its directory. ``replace_file`` does all of it in the right order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from minikafka.base.errors import DirectoryLocked, StorageError
+
+Buffer = bytes | bytearray | memoryview
+"""What the project passes as bytes without copying."""
+
+_PRIVATE_MODE = 0o600
+"""Of secrets, and of locks: who can open a lock file can hold it."""
+
+
+class File(Protocol):
+    """One open file. Positions and sizes are bytes. ``sync`` may run beside reads and appends."""
+
+    path: str
+
+    def size(self) -> int:
+        """Current length."""
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Up to ``size`` bytes from ``position``; fewer at the end of the file."""
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Write all of ``data`` at ``position``. On StorageError a part of it may be there."""
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend with zeros to ``size``."""
+
+    def sync(self) -> None:
+        """Return once everything written so far survives a power cut (fsync)."""
+
+    def descriptor(self) -> int | None:
+        """A descriptor for ``sendfile``, or None where there is none (in memory)."""
+
+    def close(self) -> None:
+        """Close; a second call does nothing."""
+
+
+class Lock(Protocol):
+    """An exclusive hold on a path, gone with the process at the latest."""
+
+    def release(self) -> None:
+        """Give the hold back; a second call does nothing."""
+
+
+class Files(Protocol):
+    """A filesystem."""
+
+    def open(
+        self, path: str, *, create: bool = False, read_only: bool = False, private: bool = False
+    ) -> File:
+        """Open for reading and writing; ``create`` makes it when absent. ``private``: for this user alone."""
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory is there."""
+
+    def is_dir(self, path: str) -> bool:
+        """Whether a directory is there."""
+
+    def list_dir(self, path: str) -> list[str]:
+        """Names (not paths) in a directory, sorted."""
+
+    def make_dirs(self, path: str) -> None:
+        """Make the directory and its parents where absent."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename atomically, replacing ``new``."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and all below it."""
+
+    def sync_dir(self, path: str) -> None:
+        """Return once the names in the directory survive a power cut."""
+
+    def modified_ms(self, path: str) -> int:
+        """Time of last modification, ms since the epoch."""
+
+    def lock(self, path: str) -> Lock:
+        """Take the lock file ``path``, made for this user alone; DirectoryLocked when another holds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """``length`` bytes of an open file from ``position``: what a fetch sends without reading it."""
+
+    file: File
+    position: int
+    length: int
+
+    def read(self) -> bytes:
+        """The bytes; fewer when the file has become shorter."""
+        return self.file.read_at(self.position, self.length)
+
+    def part(self, position: int, length: int) -> FileSlice:
+        """A slice of this slice."""
+        if position < 0 or length < 0 or position + length > self.length:
+            raise ValueError(f"{position}+{length} is outside a slice of {self.length} bytes")
+        return FileSlice(self.file, self.position + position, length)
+
+
+def read_file(files: Files, path: str) -> bytes:
+    """All bytes of the file at ``path``. Raises FileNotFoundError."""
+    file = files.open(path, read_only=True)
+    try:
+        return file.read_at(0, file.size())
+    finally:
+        file.close()
+
+
+def replace_file(files: Files, path: str, data: bytes, *, private: bool = False) -> None:
+    """Write ``path`` so that after a crash it holds the old bytes or the new ones, never a mixture.
+
+    ``private``: nobody but this user can read it (mode 0600), at no time.
+    """
+    temporary = path + ".tmp"
+    file = files.open(temporary, create=True, private=private)
+    try:
+        file.truncate(0)
+        file.write_at(0, data)
+        file.sync()
+    finally:
+        file.close()
+    files.rename(temporary, path)
+    files.sync_dir(os.path.dirname(path))
+
+
+def make_dirs_durably(files: Files, path: str) -> None:
+    """Make a directory and its parents where absent, so that a power cut does not take them away again."""
+    if files.is_dir(path):
+        return
+    parent = os.path.dirname(path)
+    if parent not in {"", path}:
+        make_dirs_durably(files, parent)
+    files.make_dirs(path)
+    files.sync_dir(parent)
+
+
+@contextlib.contextmanager
+def _storage_errors(doing: str, path: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StorageError(f"{doing} {path}: {error.strerror or error}") from error
+
+
+class RealFile:
+    """A file of the machine, used with positioned reads and writes only."""
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    def size(self) -> int:
+        with _storage_errors("cannot read the size of", self.path):
+            return os.fstat(self._descriptor).st_size
+
+    def read_at(self, position: int, size: int) -> bytes:
+        with _storage_errors("cannot read", self.path):
+            data = os.pread(self._descriptor, size, position)
+            while 0 < len(data) < size:
+                more = os.pread(self._descriptor, size - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+            return data
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        with _storage_errors("cannot write", self.path):
+            written = os.pwrite(self._descriptor, data, position)
+            if written < len(data):
+                view = memoryview(data)
+                while written < len(view):
+                    written += os.pwrite(self._descriptor, view[written:], position + written)
+
+    def truncate(self, size: int) -> None:
+        with _storage_errors("cannot truncate", self.path):
+            os.ftruncate(self._descriptor, size)
+
+    def sync(self) -> None:
+        with _storage_errors("cannot flush", self.path):
+            os.fsync(self._descriptor)
+
+    def descriptor(self) -> int:
+        return self._descriptor
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        # A deleted segment stays open for the fetches that send from it, and goes with the last of them.
+        self.close()
+
+
+class RealLock:
+    """``flock`` on a lock file: the kernel gives it back when the process dies, however it dies."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+
+class RealFiles:
+    """The machine's filesystem."""
+
+    def open(
+        self, path: str, *, create: bool = False, read_only: bool = False, private: bool = False
+    ) -> File:
+        flags = os.O_CLOEXEC | (os.O_RDONLY if read_only else os.O_RDWR) | (os.O_CREAT if create else 0)
+        with _storage_errors("cannot open", path):
+            file = RealFile(path, os.open(path, flags, _PRIVATE_MODE if private else 0o644))
+            if private:
+                # It may have been there: a temporary file that a crash left, of an earlier version.
+                os.fchmod(file.descriptor(), _PRIVATE_MODE)
+            return file
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def list_dir(self, path: str) -> list[str]:
+        with _storage_errors("cannot list", path):
+            return sorted(os.listdir(path))
+
+    def make_dirs(self, path: str) -> None:
+        with _storage_errors("cannot make directory", path):
+            os.makedirs(path, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        with _storage_errors("cannot rename", old):
+            os.replace(old, new)
+
+    def remove(self, path: str) -> None:
+        with _storage_errors("cannot remove", path):
+            os.remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        with _storage_errors("cannot remove", path):
+            shutil.rmtree(path)
+
+    def sync_dir(self, path: str) -> None:
+        with _storage_errors("cannot flush directory", path):
+            descriptor = os.open(path or ".", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def modified_ms(self, path: str) -> int:
+        with _storage_errors("cannot read the time of", path):
+            return os.stat(path).st_mtime_ns // 1_000_000
+
+    def lock(self, path: str) -> Lock:
+        with _storage_errors("cannot open the lock file", path):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE_MODE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in {errno.EWOULDBLOCK, errno.EACCES}:
+                raise DirectoryLocked(
+                    f"{os.path.dirname(path) or '.'} is in use: another process holds {path}; "
+                    "stop that process or choose another directory"
+                ) from None
+            raise StorageError(f"cannot lock {path}: {error.strerror or error}") from error
+        return RealLock(descriptor)

@@ -1,0 +1,478 @@
+"""The filesystem in memory: the same port as ``RealFiles``, with power cuts and injected faults.
+
+Two things are modelled apart, as on a real machine:
+
+- **Contents.** Every file has what programs see (the page cache) and what lies on the disk. ``File.sync``
+  brings the disk up to date, page by page.
+- **Names.** Every directory has what programs see and what lies on the disk. ``Files.sync_dir`` brings the
+  disk up to date. A file that was synced but whose name was not is gone after a power cut.
+
+``kill_process`` ends every open file and lock, and loses nothing: the page cache outlives a process.
+``power_cut`` does the same and then leaves what was synced. With a source of chance it leaves more than
+that, as a disk may have written some of it already: each unsynced page is there, absent, torn at a 512-byte
+sector, or (where the file had grown) filled with nonsense; the length may be any between the synced and the
+newest one; of each directory a part of its changes, in their order, is there.
+
+Every call that changes something is written down in ``operations``, in order, so that a test can say "the
+response came after the fsync": it notes its own events with ``note``.
+"""
+
+from __future__ import annotations
+
+import errno as errno_module
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from minikafka.base.clock import Clock, ManualClock
+from minikafka.base.errors import DirectoryLocked, StorageError
+from minikafka.base.files import Buffer, File, Lock
+
+PAGE_BYTES = 4096
+SECTOR_BYTES = 512
+
+
+class Dice(Protocol):
+    """What a power cut asks of chance: ``random.Random(seed)`` has it."""
+
+    def random(self) -> float:
+        """From 0 up to, not including, 1."""
+
+    def randrange(self, stop: int, /) -> int:
+        """From 0 up to, not including, ``stop``."""
+
+    def randbytes(self, n: int, /) -> bytes:
+        """``n`` bytes."""
+
+
+class Operation(NamedTuple):
+    """One change, or one note of a test. ``position`` and ``length`` are bytes, 0 where they say nothing."""
+
+    kind: str
+    """write, truncate, sync, create, rename, remove, make_dir, sync_dir, lock, unlock, or a test's word."""
+    path: str
+    position: int = 0
+    length: int = 0
+
+
+@dataclass(slots=True)
+class _Content:
+    """A file's bytes: what programs see, what the disk has, and the pages in which the two may differ."""
+
+    seen: bytearray = field(default_factory=bytearray)
+    disk: bytearray = field(default_factory=bytearray)
+    dirty: set[int] = field(default_factory=set)
+    modified_ms: int = 0
+
+    def write(self, position: int, data: Buffer) -> None:
+        end = position + len(data)
+        if position > len(self.seen):
+            self.resize(position)
+        self.seen[position:end] = data
+        if end > position:
+            self.dirty.update(range(position // PAGE_BYTES, (end - 1) // PAGE_BYTES + 1))
+
+    def resize(self, size: int) -> None:
+        old = len(self.seen)
+        if size < old:
+            del self.seen[size:]
+            self.dirty.add(size // PAGE_BYTES)
+        elif size > old:
+            self.seen.extend(bytes(size - old))
+            self.dirty.update(range(old // PAGE_BYTES, (size - 1) // PAGE_BYTES + 1))
+
+    def sync(self) -> None:
+        self._disk_size(len(self.seen))
+        for page in self.dirty:
+            begin = page * PAGE_BYTES
+            self.disk[begin : begin + PAGE_BYTES] = self.seen[begin : begin + PAGE_BYTES]
+        self.dirty.clear()
+
+    def lose_unsynced(self, dice: Dice | None) -> None:
+        """A power cut: the disk's bytes are what is seen from now on."""
+        if dice is not None:
+            self._write_some(dice)
+        self.seen = bytearray(self.disk)
+        self.dirty.clear()
+
+    def _write_some(self, dice: Dice) -> None:
+        low, high = sorted((len(self.disk), len(self.seen)))
+        old_size = len(self.disk)
+        self._disk_size(dice.randrange(high - low + 1) + low)
+        for page in sorted(self.dirty):
+            begin = page * PAGE_BYTES
+            end = min(begin + PAGE_BYTES, len(self.disk), len(self.seen))
+            fate = dice.random()
+            if begin >= end or fate < 0.4:
+                continue
+            if fate < 0.8:
+                self.disk[begin:end] = self.seen[begin:end]
+            elif fate < 0.9 or end <= old_size:
+                torn = min(end, begin + SECTOR_BYTES * dice.randrange(PAGE_BYTES // SECTOR_BYTES))
+                self.disk[begin:torn] = self.seen[begin:torn]
+            else:
+                # The length grew before the block was written: what the disk had there before shows through.
+                begin = max(begin, old_size)
+                self.disk[begin:end] = dice.randbytes(end - begin)
+
+    def _disk_size(self, size: int) -> None:
+        if size < len(self.disk):
+            del self.disk[size:]
+        else:
+            self.disk.extend(bytes(size - len(self.disk)))
+
+
+_Change = tuple[str, "_Node | None"]
+"""A name and what it stands for from now on (None: nothing)."""
+
+
+@dataclass(slots=True)
+class _Directory:
+    """Names: what programs see, what the disk has, and the steps between them (a rename is one step)."""
+
+    seen: dict[str, _Node] = field(default_factory=dict)
+    disk: dict[str, _Node] = field(default_factory=dict)
+    steps: list[tuple[_Change, ...]] = field(default_factory=list)
+
+    def change(self, *changes: _Change) -> None:
+        self._apply(self.seen, changes)
+        self.steps.append(changes)
+
+    def sync(self) -> None:
+        self.disk = dict(self.seen)
+        self.steps.clear()
+
+    def lose_unsynced(self, dice: Dice | None) -> None:
+        if dice is not None:
+            for step in self.steps[: dice.randrange(len(self.steps) + 1)]:
+                self._apply(self.disk, step)
+        self.seen = dict(self.disk)
+        self.steps.clear()
+        for node in self.seen.values():
+            node.lose_unsynced(dice)
+
+    @staticmethod
+    def _apply(names: dict[str, _Node], changes: tuple[_Change, ...]) -> None:
+        for name, node in changes:
+            if node is None:
+                names.pop(name, None)
+            else:
+                names[name] = node
+
+
+_Node = _Content | _Directory
+
+
+@dataclass(slots=True)
+class _Fault:
+    kind: str
+    errno: int
+    match: str
+    after_bytes: int
+
+
+class MemoryFile:
+    """One open file of ``MemoryFiles``."""
+
+    def __init__(self, files: MemoryFiles, path: str, content: _Content, read_only: bool) -> None:
+        self.path = path
+        self._files = files
+        self._content = content
+        self._read_only = read_only
+        self._life = files.life
+        self._open = True
+
+    def size(self) -> int:
+        self._check("read the size of")
+        return len(self._content.seen)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        self._check("read")
+        return bytes(self._content.seen[position : position + size])
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        self._check("write", writing=True)
+        view = memoryview(data).cast("B")
+        room, error = self._files.room_for(self.path, self._content, position, len(view))
+        if room or error is None:
+            self._content.write(position, view[:room])
+            self._content.modified_ms = self._files.clock.now_ms()
+            self._files.note("write", self.path, position, room)
+        if error is not None:
+            raise StorageError(f"cannot write {self.path}: {os.strerror(error)}")
+
+    def truncate(self, size: int) -> None:
+        self._check("truncate", writing=True)
+        self._files.meet_fault("truncate", self.path)
+        if size != len(self._content.seen):
+            self._content.resize(size)
+            self._content.modified_ms = self._files.clock.now_ms()
+        self._files.note("truncate", self.path, size)
+
+    def sync(self) -> None:
+        self._check("flush")
+        try:
+            self._files.meet_fault("sync", self.path)
+        except StorageError:
+            # As Linux does it: after a failed fsync the pages count as clean; the next fsync leaves them out.
+            self._content.dirty.clear()
+            raise
+        self._content.sync()
+        self._files.note("sync", self.path)
+
+    def descriptor(self) -> int | None:
+        return None
+
+    def close(self) -> None:
+        self._open = False
+
+    def _check(self, doing: str, *, writing: bool = False) -> None:
+        problem = None
+        if self._life != self._files.life:
+            problem = "the process that opened it is dead"
+        elif not self._open:
+            problem = os.strerror(errno_module.EBADF)
+        elif writing and self._read_only:
+            problem = "it was opened for reading only"
+        if problem is not None:
+            raise StorageError(f"cannot {doing} {self.path}: {problem}")
+
+
+class MemoryLock:
+    """A hold on a path of ``MemoryFiles``."""
+
+    def __init__(self, release: Callable[[], None]) -> None:
+        self._release: Callable[[], None] | None = release
+
+    def release(self) -> None:
+        if self._release is not None:
+            release, self._release = self._release, None
+            release()
+
+
+class MemoryFiles:
+    """A filesystem in memory. ``capacity_bytes`` bounds what all files together hold (None: no bound)."""
+
+    def __init__(self, *, clock: Clock | None = None, capacity_bytes: int | None = None) -> None:
+        self.clock: Clock = clock or ManualClock()
+        self.capacity_bytes = capacity_bytes
+        self.operations: list[Operation] = []
+        self.life = 0
+        """Counts the ends of the process: a file opened in an earlier life cannot be used."""
+        self._root = _Directory()
+        self._locks: dict[str, int] = {}
+        self._faults: list[_Fault] = []
+
+    # What a test does to the disk.
+
+    def note(self, kind: str, path: str = "", position: int = 0, length: int = 0) -> None:
+        """Write an event of the test's own into ``operations``."""
+        self.operations.append(Operation(kind, path, position, length))
+
+    def fail_next_write(
+        self, errno: int = errno_module.ENOSPC, after_bytes: int = 0, *, match: str = ""
+    ) -> None:
+        """The next write to a path that holds ``match`` fails, ``after_bytes`` of its bytes being written."""
+        self._faults.append(_Fault("write", errno, match, after_bytes))
+
+    def fail_next_sync(self, errno: int = errno_module.EIO, *, match: str = "") -> None:
+        """The next ``sync`` or ``sync_dir`` of a path that holds ``match`` fails; its pages are lost."""
+        self._faults.append(_Fault("sync", errno, match, 0))
+
+    def fail_next_truncate(self, errno: int = errno_module.EIO, *, match: str = "") -> None:
+        """The next ``truncate`` of a path that holds ``match`` fails."""
+        self._faults.append(_Fault("truncate", errno, match, 0))
+
+    def fail_next_open(self, errno: int = errno_module.EIO, *, match: str = "") -> None:
+        """The next ``open`` of a path that holds ``match`` fails."""
+        self._faults.append(_Fault("open", errno, match, 0))
+
+    def clear_faults(self) -> None:
+        """Forget the faults that have not struck yet."""
+        self._faults.clear()
+
+    def kill_process(self) -> None:
+        """End all open files and locks. What was written stays, synced or not."""
+        self.life += 1
+        self._locks.clear()
+        self._faults.clear()
+
+    def power_cut(self, dice: Dice | None = None) -> None:
+        """Lose what was not synced: all of it without ``dice``, a part of it with them."""
+        self.kill_process()
+        self._root.lose_unsynced(dice)
+
+    def used_bytes(self) -> int:
+        """What all files together hold."""
+        return self._used(self._root)
+
+    # The port.
+
+    def open(
+        self, path: str, *, create: bool = False, read_only: bool = False, private: bool = False
+    ) -> File:
+        self.meet_fault("open", path)
+        parent, name = self._parent_of(path)
+        node = parent.seen.get(name)
+        if isinstance(node, _Directory):
+            raise StorageError(f"cannot open {path}: {os.strerror(errno_module.EISDIR)}")
+        if node is None:
+            if not create:
+                raise _missing(path)
+            node = _Content(modified_ms=self.clock.now_ms())
+            parent.change((name, node))
+            self.note("create", path)
+        return MemoryFile(self, path, node, read_only)
+
+    def exists(self, path: str) -> bool:
+        return self._find(path) is not None
+
+    def is_dir(self, path: str) -> bool:
+        return isinstance(self._find(path), _Directory)
+
+    def list_dir(self, path: str) -> list[str]:
+        return sorted(self._directory(path).seen)
+
+    def make_dirs(self, path: str) -> None:
+        directory = self._root
+        for name in _names(path):
+            node = directory.seen.get(name)
+            if node is None:
+                node = _Directory()
+                directory.change((name, node))
+                self.note("make_dir", path)
+            if not isinstance(node, _Directory):
+                raise StorageError(f"cannot make directory {path}: {os.strerror(errno_module.EEXIST)}")
+            directory = node
+
+    def rename(self, old: str, new: str) -> None:
+        old_parent, old_name = self._parent_of(old)
+        new_parent, new_name = self._parent_of(new)
+        node = old_parent.seen.get(old_name)
+        if node is None:
+            raise _missing(old)
+        target = new_parent.seen.get(new_name)
+        if isinstance(target, _Directory) and target.seen:
+            raise StorageError(f"cannot rename {old}: {os.strerror(errno_module.ENOTEMPTY)}")
+        if old_parent is new_parent:
+            old_parent.change((old_name, None), (new_name, node))
+        else:
+            new_parent.change((new_name, node))
+            old_parent.change((old_name, None))
+        self.note("rename", new)
+
+    def remove(self, path: str) -> None:
+        parent, name = self._parent_of(path)
+        node = parent.seen.get(name)
+        if node is None:
+            raise _missing(path)
+        if isinstance(node, _Directory):
+            raise StorageError(f"cannot remove {path}: {os.strerror(errno_module.EISDIR)}")
+        parent.change((name, None))
+        self.note("remove", path)
+
+    def remove_tree(self, path: str) -> None:
+        directory = self._directory(path)
+        for name, node in list(directory.seen.items()):
+            child = os.path.join(path, name)
+            if isinstance(node, _Directory):
+                self.remove_tree(child)
+            else:
+                self.remove(child)
+        parent, name = self._parent_of(path)
+        parent.change((name, None))
+        self.note("remove", path)
+
+    def sync_dir(self, path: str) -> None:
+        directory = self._directory(path)
+        self.meet_fault("sync", path)
+        directory.sync()
+        self.note("sync_dir", path)
+
+    def modified_ms(self, path: str) -> int:
+        node = self._find(path)
+        if node is None:
+            raise _missing(path)
+        return node.modified_ms if isinstance(node, _Content) else 0
+
+    def lock(self, path: str) -> Lock:
+        self.open(path, create=True).close()
+        if path in self._locks:
+            raise DirectoryLocked(
+                f"{os.path.dirname(path) or '.'} is in use: another process holds {path}; "
+                "stop that process or choose another directory"
+            )
+        life = self._locks[path] = self.life
+        self.note("lock", path)
+
+        def release() -> None:
+            if self._locks.get(path) == life:
+                del self._locks[path]
+                self.note("unlock", path)
+
+        return MemoryLock(release)
+
+    # What open files ask.
+
+    def meet_fault(self, kind: str, path: str) -> None:
+        """Raise when a fault of this kind waits for this path."""
+        fault = self._take_fault(kind, path)
+        if fault is not None:
+            doing = {"sync": "flush"}.get(kind, kind)
+            raise StorageError(f"cannot {doing} {path}: {os.strerror(fault.errno)}")
+
+    def room_for(self, path: str, content: _Content, position: int, length: int) -> tuple[int, int | None]:
+        """How many of ``length`` bytes a write may leave, and the errno with which it fails (or None)."""
+        fault = self._take_fault("write", path)
+        if fault is not None:
+            return min(fault.after_bytes, length), fault.errno
+        if self.capacity_bytes is not None:
+            growth = position + length - len(content.seen)
+            free = max(0, self.capacity_bytes - self.used_bytes())
+            if growth > free:
+                return max(0, length - (growth - free)), errno_module.ENOSPC
+        return length, None
+
+    def _take_fault(self, kind: str, path: str) -> _Fault | None:
+        for number, fault in enumerate(self._faults):
+            if fault.kind == kind and fault.match in path:
+                return self._faults.pop(number)
+        return None
+
+    def _used(self, directory: _Directory) -> int:
+        nodes = directory.seen.values()
+        return sum(self._used(node) if isinstance(node, _Directory) else len(node.seen) for node in nodes)
+
+    def _find(self, path: str) -> _Node | None:
+        node: _Node = self._root
+        for name in _names(path):
+            if not isinstance(node, _Directory) or name not in node.seen:
+                return None
+            node = node.seen[name]
+        return node
+
+    def _directory(self, path: str) -> _Directory:
+        node = self._find(path)
+        if node is None:
+            raise _missing(path)
+        if not isinstance(node, _Directory):
+            raise StorageError(f"cannot list {path}: {os.strerror(errno_module.ENOTDIR)}")
+        return node
+
+    def _parent_of(self, path: str) -> tuple[_Directory, str]:
+        head, name = os.path.split(path.rstrip("/"))
+        node = self._find(head)
+        if node is None:
+            raise _missing(path)
+        if not isinstance(node, _Directory):
+            raise StorageError(f"cannot open {path}: {os.strerror(errno_module.ENOTDIR)}")
+        return node, name
+
+
+def _names(path: str) -> list[str]:
+    return [name for name in path.split("/") if name not in {"", "."}]
+
+
+def _missing(path: str) -> FileNotFoundError:
+    return FileNotFoundError(errno_module.ENOENT, os.strerror(errno_module.ENOENT), path)

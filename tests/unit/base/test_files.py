@@ -1,0 +1,302 @@
+"""The contract of the filesystem port, over the machine's files and over those in memory."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from minikafka.base.errors import DirectoryLocked, StorageError
+from minikafka.base.files import Buffer, Files, FileSlice, RealFile, RealFiles, read_file, replace_file
+from minikafka.base.memory_files import MemoryFiles
+
+
+@pytest.fixture(params=["real", "memory"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
+    """A filesystem and a directory in it."""
+    files: Files = RealFiles() if request.param == "real" else MemoryFiles()
+    root = str(tmp_path / "d")
+    files.make_dirs(root)
+    return files, root
+
+
+Disk = tuple[Files, str]
+
+
+def test_what_is_written_can_be_read_at_its_position(disk: Disk) -> None:
+    files, root = disk
+    file = files.open(f"{root}/a", create=True)
+    file.write_at(0, b"hello")
+    file.write_at(5, memoryview(b", world"))
+    assert file.read_at(3, 4) == b"lo, "
+    assert file.size() == 12
+    file.close()
+
+
+def test_a_read_past_the_end_gives_what_there_is(disk: Disk) -> None:
+    files, root = disk
+    file = files.open(f"{root}/a", create=True)
+    file.write_at(0, b"abc")
+    assert file.read_at(1, 100) == b"bc"
+    assert file.read_at(3, 100) == b""
+    file.close()
+
+
+def test_a_write_behind_the_end_leaves_zeros_between(disk: Disk) -> None:
+    files, root = disk
+    file = files.open(f"{root}/a", create=True)
+    file.write_at(4, b"x")
+    assert file.read_at(0, 10) == b"\0\0\0\0x"
+    file.close()
+
+
+def test_truncate_cuts_and_extends_with_zeros(disk: Disk) -> None:
+    files, root = disk
+    file = files.open(f"{root}/a", create=True)
+    file.write_at(0, b"abcdef")
+    file.truncate(2)
+    assert file.size() == 2
+    file.truncate(4)
+    assert file.read_at(0, 10) == b"ab\0\0"
+    file.close()
+
+
+def test_open_without_create_needs_the_file(disk: Disk) -> None:
+    files, root = disk
+    with pytest.raises(FileNotFoundError):
+        files.open(f"{root}/absent")
+    with pytest.raises(FileNotFoundError):
+        read_file(files, f"{root}/absent")
+
+
+def test_open_with_create_keeps_what_is_there(disk: Disk) -> None:
+    files, root = disk
+    files.open(f"{root}/a", create=True).write_at(0, b"abc")
+    assert files.open(f"{root}/a", create=True).size() == 3
+
+
+def test_a_file_opened_for_reading_refuses_writes(disk: Disk) -> None:
+    files, root = disk
+    files.open(f"{root}/a", create=True).write_at(0, b"abc")
+    file = files.open(f"{root}/a", read_only=True)
+    with pytest.raises(StorageError, match="cannot write"):
+        file.write_at(0, b"x")
+    assert file.read_at(0, 3) == b"abc"
+
+
+def test_a_closed_file_refuses_everything_and_closes_twice(disk: Disk) -> None:
+    files, root = disk
+    file = files.open(f"{root}/a", create=True)
+    file.close()
+    file.close()
+    with pytest.raises(StorageError, match=f"{root}/a"):
+        file.read_at(0, 1)
+    with pytest.raises(StorageError):
+        file.write_at(0, b"x")
+
+
+def test_two_open_files_see_the_same_bytes(disk: Disk) -> None:
+    files, root = disk
+    one, other = files.open(f"{root}/a", create=True), files.open(f"{root}/a")
+    one.write_at(0, b"abc")
+    assert other.read_at(0, 3) == b"abc"
+
+
+def test_an_open_file_outlives_its_name(disk: Disk) -> None:
+    files, root = disk
+    file = files.open(f"{root}/a", create=True)
+    file.write_at(0, b"abc")
+    files.remove(f"{root}/a")
+    assert not files.exists(f"{root}/a")
+    assert file.read_at(0, 3) == b"abc"
+
+
+def test_a_removed_tree_is_gone_and_its_open_files_are_readable(disk: Disk) -> None:
+    files, root = disk
+    files.make_dirs(f"{root}/x/y")
+    file = files.open(f"{root}/x/y/a", create=True)
+    file.write_at(0, b"abc")
+    files.remove_tree(f"{root}/x")
+    assert not files.exists(f"{root}/x")
+    assert file.read_at(0, 3) == b"abc"
+
+
+def test_names_are_listed_in_order(disk: Disk) -> None:
+    files, root = disk
+    for name in ("b", "a", "c"):
+        files.open(f"{root}/{name}", create=True).close()
+    files.make_dirs(f"{root}/d/e")
+    assert files.list_dir(root) == ["a", "b", "c", "d"]
+    assert files.is_dir(f"{root}/d")
+    assert not files.is_dir(f"{root}/a")
+    assert files.exists(f"{root}/d/e")
+
+
+def test_listing_what_is_no_directory_fails(disk: Disk) -> None:
+    files, root = disk
+    files.open(f"{root}/a", create=True).close()
+    with pytest.raises(FileNotFoundError):
+        files.list_dir(f"{root}/absent")
+    with pytest.raises(StorageError):
+        files.list_dir(f"{root}/a")
+
+
+def test_make_dirs_is_content_with_what_is_there_but_not_with_a_file(disk: Disk) -> None:
+    files, root = disk
+    files.make_dirs(f"{root}/x/y")
+    files.make_dirs(f"{root}/x/y")
+    files.open(f"{root}/a", create=True).close()
+    with pytest.raises(StorageError):
+        files.make_dirs(f"{root}/a")
+
+
+def test_rename_replaces_its_target(disk: Disk) -> None:
+    files, root = disk
+    files.open(f"{root}/a", create=True).write_at(0, b"new")
+    files.open(f"{root}/b", create=True).write_at(0, b"old one")
+    files.rename(f"{root}/a", f"{root}/b")
+    assert files.list_dir(root) == ["b"]
+    assert read_file(files, f"{root}/b") == b"new"
+
+
+def test_a_directory_can_be_renamed_with_what_is_in_it(disk: Disk) -> None:
+    files, root = disk
+    files.make_dirs(f"{root}/x")
+    files.open(f"{root}/x/a", create=True).write_at(0, b"abc")
+    files.rename(f"{root}/x", f"{root}/y")
+    assert read_file(files, f"{root}/y/a") == b"abc"
+
+
+@pytest.mark.parametrize("call", ["rename", "remove", "modified_ms"])
+def test_calls_on_a_missing_file_say_so(disk: Disk, call: str) -> None:
+    files, root = disk
+    arguments = (f"{root}/absent", f"{root}/b") if call == "rename" else (f"{root}/absent",)
+    with pytest.raises(FileNotFoundError):
+        getattr(files, call)(*arguments)
+
+
+def test_replace_file_leaves_nothing_beside_the_new_content(disk: Disk) -> None:
+    files, root = disk
+    replace_file(files, f"{root}/a", b"a longer one")
+    replace_file(files, f"{root}/a", b"short")
+    assert read_file(files, f"{root}/a") == b"short"
+    assert files.list_dir(root) == ["a"]
+
+
+def test_a_lock_is_held_once_and_can_be_taken_again_after_its_release(disk: Disk) -> None:
+    files, root = disk
+    lock = files.lock(f"{root}/.lock")
+    with pytest.raises(DirectoryLocked, match=root):
+        files.lock(f"{root}/.lock")
+    lock.release()
+    lock.release()
+    files.lock(f"{root}/.lock").release()
+
+
+def test_a_slice_reads_its_part_of_the_file(disk: Disk) -> None:
+    files, root = disk
+    file = files.open(f"{root}/a", create=True)
+    file.write_at(0, b"0123456789")
+    piece = FileSlice(file, 2, 5)
+    assert piece.read() == b"23456"
+    assert piece.part(1, 3).read() == b"345"
+    with pytest.raises(ValueError, match="outside"):
+        piece.part(3, 3)
+
+
+def test_sync_calls_go_through(disk: Disk) -> None:
+    files, root = disk
+    file = files.open(f"{root}/a", create=True)
+    file.sync()
+    files.sync_dir(root)
+    with pytest.raises(FileNotFoundError):
+        files.sync_dir(f"{root}/absent")
+
+
+def test_writing_moves_the_time_of_modification_forward(disk: Disk) -> None:
+    files, root = disk
+    file = files.open(f"{root}/a", create=True)
+    file.write_at(0, b"a")
+    assert files.modified_ms(f"{root}/a") > 1_600_000_000_000
+
+
+def test_the_descriptor_of_a_real_file_is_closed_with_its_last_reference(tmp_path: Path) -> None:
+    file = RealFiles().open(str(tmp_path / "a"), create=True)
+    assert isinstance(file, RealFile)
+    descriptor = file.descriptor()
+    assert descriptor is not None
+    os.fstat(descriptor)
+    piece = FileSlice(file, 0, 0)
+    del file
+    os.fstat(descriptor)
+    del piece
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+def test_a_file_in_memory_has_no_descriptor() -> None:
+    assert MemoryFiles().open("a", create=True).descriptor() is None
+
+
+def test_errors_of_the_machine_name_the_path_and_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_bytes(b"")
+    with pytest.raises(StorageError, match=r"cannot open .*plain/below: Not a directory"):
+        RealFiles().open(str(tmp_path / "plain" / "below"), create=True)
+
+
+# Who may read.
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode_of(path: str) -> int:
+    return stat.S_IMODE(os.stat(path).st_mode)
+
+
+def test_private_files_and_others_hold_the_same_bytes(disk: Disk) -> None:
+    files, root = disk
+    replace_file(files, f"{root}/a", b"secret", private=True)
+    replace_file(files, f"{root}/a", b"new", private=True)
+    assert read_file(files, f"{root}/a") == b"new"
+    assert files.open(f"{root}/a", create=True, private=True).size() == 3
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_a_private_file_is_for_its_user_alone(tmp_path: Path) -> None:
+    path = str(tmp_path / "ticket")
+    replace_file(RealFiles(), path, b"open")
+    assert mode_of(path) == 0o644
+    replace_file(RealFiles(), path, b"secret", private=True)
+    assert mode_of(path) == 0o600
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_a_private_file_is_so_before_it_has_a_byte_even_over_a_left_temporary_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "ticket")
+    RealFiles().open(path + ".tmp", create=True).close()
+    modes, write_at = [], RealFile.write_at
+
+    def watched(file: RealFile, position: int, data: Buffer) -> None:
+        modes.append(mode_of(file.path))
+        write_at(file, position, data)
+
+    monkeypatch.setattr(RealFile, "write_at", watched)
+    replace_file(RealFiles(), path, b"secret", private=True)
+    assert modes == [0o600]
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_a_lock_file_is_for_its_user_alone(tmp_path: Path) -> None:
+    path = str(tmp_path / ".lock")
+    RealFiles().lock(path).release()
+    assert mode_of(path) == 0o600

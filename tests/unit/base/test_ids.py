@@ -1,0 +1,40 @@
+"""Topic names and ids."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.ids import BrokerAddress, TopicPartition, check_topic_name, cluster_id_of, names_collide
+
+
+@pytest.mark.parametrize("name", ["a", "my_topic", "A.b-c_0", "x" * 249, "__consumer_offsets", "..."])
+def test_legal_topic_names_pass(name: str) -> None:
+    check_topic_name(name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "a/b", "ä", "a:b"])
+def test_other_topic_names_are_refused_with_their_reason(name: str) -> None:
+    with pytest.raises(BrokerError, match="topic name") as caught:
+        check_topic_name(name)
+    assert caught.value.code is ErrorCode.INVALID_TOPIC
+
+
+def test_dots_and_underscores_collide() -> None:
+    assert names_collide("a.b_c", "a_b.c")
+    assert not names_collide("a.b", "a-b")
+
+
+def test_a_cluster_id_has_22_characters() -> None:
+    assert cluster_id_of(bytes(range(16))) == "AAECAwQFBgcICQoLDA0ODw"
+    with pytest.raises(ValueError, match="16 bytes, not 3"):
+        cluster_id_of(b"abc")
+
+
+def test_partitions_sort_by_topic_and_then_by_number() -> None:
+    names = [TopicPartition("b", 0), TopicPartition("a", 10), TopicPartition("a", 9)]
+    assert [str(name) for name in sorted(names)] == ["a-9", "a-10", "b-0"]
+
+
+def test_a_broker_address_reads_well() -> None:
+    assert str(BrokerAddress(1, "h", 9092)) == "broker 1 at h:9092"
