@@ -1,0 +1,37 @@
+"""Buffers as the arrays that the kernels take, without a copy."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minikafka.base.files import Buffer
+
+INT64_MAX = (1 << 63) - 1
+INT64_MIN = -(1 << 63)
+
+T = TypeVar("T", bound=np.generic)
+
+
+def read_only(data: Buffer) -> NDArray[np.uint8]:
+    """``data`` as uint8[n] that numpy will not write to."""
+    array = np.frombuffer(data, dtype=np.uint8)
+    array.flags.writeable = False
+    return array
+
+
+def writable(data: Buffer) -> NDArray[np.uint8]:
+    """``data``, which must be writable, as uint8[n]."""
+    array = np.frombuffer(data, dtype=np.uint8)
+    if not array.flags.writeable:
+        raise ValueError("the buffer cannot be written to")
+    return array
+
+
+def grown(array: NDArray[T], used: int, size: int) -> NDArray[T]:
+    """An array of ``size`` items that starts with the first ``used`` of ``array``."""
+    larger = np.empty(size, dtype=array.dtype)
+    larger[:used] = array[:used]
+    return larger

@@ -1,0 +1,362 @@
+"""Stored bytes to Arrow columns, without a Python object per message. The way back is ``encoding``.
+
+The kernels write the columns in Arrow's own layout (binary with int32 offsets, validity as bitmaps), so a
+record batch is made of them without a copy. Bytes of compressed messages are read from where they were
+decompressed to.
+
+The batch has the columns of Spark's Kafka connector: ``key`` and ``value`` binary, ``topic`` string,
+``partition`` int32, ``offset`` int64, ``timestamp`` microseconds UTC, ``timestampType`` int32 (-1 for magic
+0, whose timestamp is -1 ms, as that connector has it).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.files import Buffer
+from minikafka.records import kernels, stops
+from minikafka.records.arrays import INT64_MAX, INT64_MIN, grown, read_only
+from minikafka.records.checksums import CRC32_TABLES
+from minikafka.records.encoding import EncodedSet, encode, partitions_by_key
+from minikafka.records.message_set import Content, TimestampType, open_wrapper
+
+__all__ = [
+    "MAX_COLUMN_BYTES",
+    "SCHEMA",
+    "Columns",
+    "Decoder",
+    "EncodedSet",
+    "decode",
+    "encode",
+    "partitions_by_key",
+]
+
+MAX_COLUMN_BYTES = 0x7FFFFFFF
+"""A binary column with int32 offsets holds no more; a decoder is full before that."""
+
+SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("timestampType", pa.int32()),
+    ]
+)
+"""Spark's order and types."""
+
+_TIMESTAMP_LIMIT_MS = INT64_MAX // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Decoded messages: ``count`` rows.
+
+    offsets           int64[count]
+    timestamps        int64[count], ms, -1 for none
+    timestamp_types   int8[count], a TimestampType
+    key_ends          int32[count + 1]: row i is ``keys[key_ends[i]:key_ends[i + 1]]``
+    keys              uint8, the keys one after another
+    key_validity      Arrow bitmap, or None when no key is null
+    next_offset       the first offset that was not looked at: where the next decoding starts
+    valid_bytes       of the data that was given last: what lies behind was not (wholly) used
+    complete          False when rows ran out of room: decode again from ``next_offset``
+    """
+
+    count: int
+    offsets: NDArray[np.int64]
+    timestamps: NDArray[np.int64]
+    timestamp_types: NDArray[np.int8]
+    key_ends: NDArray[np.int32]
+    keys: NDArray[np.uint8]
+    key_validity: NDArray[np.uint8] | None
+    null_keys: int
+    value_ends: NDArray[np.int32]
+    values: NDArray[np.uint8]
+    value_validity: NDArray[np.uint8] | None
+    null_values: int
+    next_offset: int
+    valid_bytes: int
+    complete: bool
+
+    def key_array(self) -> pa.BinaryArray:
+        """The keys."""
+        return _binary(self.count, self.key_ends, self.keys, self.key_validity, self.null_keys)
+
+    def value_array(self) -> pa.BinaryArray:
+        """The values."""
+        return _binary(self.count, self.value_ends, self.values, self.value_validity, self.null_values)
+
+    def record_batch(self, topic: str, partition: int, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
+        """All rows as one batch with the columns that ``schema`` names, in its order.
+
+        INVALID_TIMESTAMP, naming the record, when a timestamp does not fit 64 bits of microseconds.
+        """
+        return pa.RecordBatch.from_arrays(
+            [self._column(name, topic, partition) for name in schema.names], schema=schema
+        )
+
+    def _column(self, name: str, topic: str, partition: int) -> pa.Array:
+        if name == "key":
+            return self.key_array()
+        if name == "value":
+            return self.value_array()
+        if name == "topic":
+            return _repeated(topic, self.count)
+        if name == "partition":
+            return pa.array(np.full(self.count, partition, dtype=np.int32))
+        if name == "offset":
+            return pa.array(self.offsets)
+        if name == "timestamp":
+            return self._microseconds()
+        if name == "timestampType":
+            return pa.array(self.timestamp_types.astype(np.int32))
+        raise ValueError(f"no column {name!r}: there are {', '.join(SCHEMA.names)}")
+
+    def _microseconds(self) -> pa.Array:
+        # Out of range is rare, so look at both ends only.
+        if self.count and (
+            self.timestamps.max() > _TIMESTAMP_LIMIT_MS or self.timestamps.min() < -_TIMESTAMP_LIMIT_MS
+        ):
+            far = (self.timestamps > _TIMESTAMP_LIMIT_MS) | (self.timestamps < -_TIMESTAMP_LIMIT_MS)
+            row = int(np.flatnonzero(far)[0])
+            raise BrokerError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"the record with offset {self.offsets[row]} has the timestamp {self.timestamps[row]} ms, "
+                "which does not fit a column of microseconds",
+            )
+        return pa.Array.from_buffers(
+            SCHEMA.field("timestamp").type, self.count, [None, pa.py_buffer(self.timestamps * 1000)]
+        )
+
+
+def _binary(
+    count: int,
+    ends: NDArray[np.int32],
+    data: NDArray[np.uint8],
+    validity: NDArray[np.uint8] | None,
+    nulls: int,
+) -> pa.BinaryArray:
+    bitmap = None if validity is None else pa.py_buffer(validity)
+    buffers = [bitmap, pa.py_buffer(ends), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), count, buffers, null_count=nulls)
+
+
+def _repeated(text: str, count: int) -> pa.StringArray:
+    encoded = text.encode()
+    if len(encoded) * count > MAX_COLUMN_BYTES:
+        raise ValueError(
+            f"{count} rows of a topic name of {len(encoded)} bytes do not fit a batch: decode fewer rows"
+        )
+    ends = np.arange(count + 1, dtype=np.int32) * np.int32(len(encoded))
+    return pa.StringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(encoded * count))
+
+
+class Decoder:
+    """Collects the messages of several pieces of one partition, in order, into one set of columns.
+
+    Rows are those with ``start_offset <= offset < end_offset``; at most ``max_rows`` when given. A decoder
+    that is ``full`` or ``finished`` takes no more data.
+    """
+
+    def __init__(
+        self, start_offset: int, end_offset: int, *, check_crc: bool = True, max_rows: int | None = None
+    ) -> None:
+        read = kernels.read
+        self.full = max_rows is not None and max_rows <= 0
+        self.finished = start_offset >= end_offset
+        self._max_rows = max_rows
+        self._valid_bytes = 0
+        self._state = np.zeros(read.STATE_SIZE, dtype=np.int64)
+        self._state[read.NEXT_OFFSET] = start_offset
+        self._state[read.START_OFFSET] = start_offset
+        self._state[read.END_OFFSET] = end_offset
+        self._state[read.CHECK_CRC] = check_crc
+        self._state[read.INNER] = -1
+        self._offsets = np.empty(0, dtype=np.int64)
+        self._timestamps = np.empty(0, dtype=np.int64)
+        self._types = np.empty(0, dtype=np.int8)
+        self._key_ends = np.zeros(1, dtype=np.int32)
+        self._value_ends = np.zeros(1, dtype=np.int32)
+        self._has_key = np.empty(0, dtype=np.uint8)
+        self._has_value = np.empty(0, dtype=np.uint8)
+        self._keys = np.empty(0, dtype=np.uint8)
+        self._values = np.empty(0, dtype=np.uint8)
+
+    @property
+    def count(self) -> int:
+        """Rows so far."""
+        return int(self._state[kernels.read.ROWS])
+
+    def add(self, data: Buffer) -> int:
+        """Decode ``data`` from its first byte on; returns the bytes used.
+
+        A cut-off last message is not used, nor is what lies behind the last row when the decoder is full or
+        finished. CORRUPT_MESSAGE with the position in ``data`` on damage; the rows before it are kept.
+        """
+        read = kernels.read
+        view = memoryview(data)
+        self._valid_bytes = 0
+        if self.full or self.finished:
+            return 0
+        self._reserve(len(view))
+        while True:
+            stop = self._run(read_only(view), self._valid_bytes, None)
+            self._valid_bytes = int(self._state[read.POSITION])
+            if stop == stops.WRAPPER:
+                content = open_wrapper(view, self._valid_bytes)
+                stop = self._add_content(content)
+                if stop == stops.END:
+                    self._valid_bytes += content.size_bytes
+                    self._pass(content.offset)
+                    continue
+            if stop >= stops.FIRST_PROBLEM:
+                raise stops.error(stop, self._valid_bytes)
+            self.finished = stop == stops.REACHED_END_OFFSET
+            self.full = stop in {stops.ROWS_FULL, stops.KEYS_FULL, stops.VALUES_FULL}
+            if self.finished:
+                self._state[read.NEXT_OFFSET] = self._state[read.END_OFFSET]
+            return self._valid_bytes
+
+    def columns(self) -> Columns:
+        """What was decoded so far, without a copy: use the decoder no more."""
+        read = kernels.read
+        count = self.count
+        key_bytes, value_bytes = int(self._state[read.KEY_BYTES]), int(self._state[read.VALUE_BYTES])
+        null_keys, null_values = int(self._state[read.NULL_KEYS]), int(self._state[read.NULL_VALUES])
+        return Columns(
+            count=count,
+            offsets=self._offsets[:count],
+            timestamps=self._timestamps[:count],
+            timestamp_types=self._types[:count],
+            key_ends=self._key_ends[: count + 1],
+            keys=self._keys[:key_bytes],
+            key_validity=_bitmap(self._has_key[:count]) if null_keys else None,
+            null_keys=null_keys,
+            value_ends=self._value_ends[: count + 1],
+            values=self._values[:value_bytes],
+            value_validity=_bitmap(self._has_value[:count]) if null_values else None,
+            null_values=null_values,
+            next_offset=int(self._state[read.NEXT_OFFSET]),
+            valid_bytes=self._valid_bytes,
+            complete=not self.full,
+        )
+
+    def _pass(self, offset: int) -> None:
+        """Note that everything up to ``offset`` was looked at."""
+        read = kernels.read
+        after = min(offset + 1, int(self._state[read.END_OFFSET]))
+        self._state[read.NEXT_OFFSET] = max(int(self._state[read.NEXT_OFFSET]), after)
+
+    def _add_content(self, content: Content) -> int:
+        """Decode a wrapper's content; END when all of its rows that are wanted are there."""
+        read = kernels.read
+        state = self._state
+        array = read_only(content.data)
+        measured = np.zeros(3, dtype=np.int64)
+        stop = read.measure(array, measured)
+        if stop != stops.END:
+            raise stops.error(stop, int(measured[2]), content.position)
+        if measured[0] == 0:
+            raise stops.corrupt("the compressed message holds no message", content.position)
+        before = state.copy()
+        state[read.INNER] = content.timestamp_type is TimestampType.LOG_APPEND_TIME
+        state[read.WRAPPER_MAGIC] = content.magic
+        state[read.WRAPPER_TIMESTAMP] = content.timestamp_ms
+        # Taken modulo 2^64, as the kernel adds it.
+        shift = content.offset - int(measured[1]) if content.magic else 0
+        state[read.OFFSET_SHIFT] = (shift - INT64_MIN) % (1 << 64) + INT64_MIN
+        try:
+            self._reserve(len(content.data))
+            stop = self._run(array, 0, content.position)
+        except BrokerError:
+            # All of a wrapper or nothing: where it is damaged, nobody knows what is right.
+            state[:] = before
+            raise
+        state[read.INNER] = -1
+        state[read.OFFSET_SHIFT] = 0
+        return stop
+
+    def _run(self, array: NDArray[np.uint8], position: int, inside: int | None) -> int:
+        """One run of the kernel, with more room given where there is room to give."""
+        read = kernels.read
+        state = self._state
+        state[read.POSITION] = position
+        while True:
+            stop: int = read.decode_run(
+                array,
+                CRC32_TABLES,
+                state,
+                self._offsets,
+                self._timestamps,
+                self._types,
+                self._key_ends,
+                self._value_ends,
+                self._has_key,
+                self._has_value,
+                self._keys,
+                self._values,
+            )
+            if stop == stops.ROWS_FULL and self._more_rows():
+                continue
+            if stop == stops.KEYS_FULL and self._keys.size < MAX_COLUMN_BYTES:
+                self._keys = _more_bytes(self._keys, int(state[read.KEY_BYTES]), array.size)
+                continue
+            if stop == stops.VALUES_FULL and self._values.size < MAX_COLUMN_BYTES:
+                self._values = _more_bytes(self._values, int(state[read.VALUE_BYTES]), array.size)
+                continue
+            if inside is not None and (stop >= stops.FIRST_PROBLEM or stop == stops.PARTIAL):
+                raise stops.error(stop, int(state[read.POSITION]), inside)
+            return stop
+
+    def _reserve(self, size: int) -> None:
+        """Make room for what ``size`` bytes of messages most likely hold; unused pages cost nothing."""
+        state, read = self._state, kernels.read
+        if self._values.size - int(state[read.VALUE_BYTES]) < size:
+            self._values = _more_bytes(self._values, int(state[read.VALUE_BYTES]), size)
+        if self._offsets.size - self.count < size // 128:
+            self._more_rows(size // 128)
+
+    def _more_rows(self, at_least: int = 256) -> bool:
+        """Room for more rows, at least double; False when ``max_rows`` are there."""
+        used = self.count
+        room = max(2 * self._offsets.size, used + max(256, at_least))
+        if self._max_rows is not None:
+            room = min(room, self._max_rows)
+        if room <= self._offsets.size:
+            return False
+        self._offsets = grown(self._offsets, used, room)
+        self._timestamps = grown(self._timestamps, used, room)
+        self._types = grown(self._types, used, room)
+        self._has_key = grown(self._has_key, used, room)
+        self._has_value = grown(self._has_value, used, room)
+        self._key_ends = grown(self._key_ends, used + 1, room + 1)
+        self._value_ends = grown(self._value_ends, used + 1, room + 1)
+        return True
+
+
+def _more_bytes(array: NDArray[np.uint8], used: int, at_least: int) -> NDArray[np.uint8]:
+    return grown(array, used, min(MAX_COLUMN_BYTES, max(2 * array.size, used + at_least)))
+
+
+def _bitmap(present: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return np.packbits(present, bitorder="little")
+
+
+def decode(
+    data: Buffer, start_offset: int, end_offset: int, *, check_crc: bool = True, max_rows: int | None = None
+) -> Columns:
+    """The messages of one piece as columns: see ``Decoder``.
+
+    When the result is not ``complete``, go on with ``decode(data[valid_bytes:], next_offset, end_offset)``.
+    """
+    decoder = Decoder(start_offset, end_offset, check_crc=check_crc, max_rows=max_rows)
+    decoder.add(data)
+    return decoder.columns()

@@ -1,0 +1,220 @@
+"""Compressed content of a message, as Kafka 0.10.1 frames it.
+
+    gzip     one or more gzip members. The standard library's zlib does it: as fast as cramjam's here, and it
+             takes a bound on its output
+    snappy   xerial's frame: magic ``82 S N A P P Y 00``, version 1 and oldest compatible version 1 (int32
+             big-endian), then blocks: int32 length, raw snappy of at most 32 KiB. Some clients send one raw
+             block with no frame; both are read, the frame is written
+    lz4      an lz4 frame of independent 64 KiB blocks without content checksum. Kafka's first writer computed
+             the header checksum over the frame's magic as well; readers of magic 0 insist on that mistake,
+             readers of magic 1 on the right one. Both are read; each magic is written with its own
+
+Nothing here trusts a length. Content larger than ``MAX_CONTENT_BYTES`` (128 MiB; a request has at most 100
+MiB, and producers limit what they compress to 1 MB by default) is refused, so that a small message cannot
+exhaust the memory.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from enum import IntEnum
+
+import cramjam
+import xxhash
+
+from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
+from minikafka.base.files import Buffer
+
+MAX_CONTENT_BYTES = 128 << 20
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_BYTES = 32 << 10
+
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_BLOCK_BYTES = 64 << 10
+# Version 1, independent blocks, no checksums, no content size; blocks of 64 KiB.
+_LZ4_DESCRIPTOR = b"\x60\x40"
+_LZ4_STORED = 0x80000000
+_INT32 = struct.Struct(">i")
+_UINT32_LITTLE = struct.Struct("<I")
+
+
+class Codec(IntEnum):
+    """Bits 0 to 2 of a message's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+
+    @classmethod
+    def parse(cls, name: str) -> Codec:
+        """The member for ``none``, ``gzip``, ``snappy`` or ``lz4``; ConfigError for anything else."""
+        try:
+            return cls[name.strip().upper()]
+        except KeyError:
+            raise ConfigError("compression.type", name, "one of none, gzip, snappy, lz4") from None
+
+
+def compress(codec: Codec, data: Buffer, magic: int) -> bytes:
+    """``data`` compressed for a message of ``magic``. ``Codec.NONE`` gives the bytes themselves."""
+    if codec is Codec.NONE:
+        return bytes(data)
+    if codec is Codec.GZIP:
+        member = zlib.compressobj(wbits=31)
+        return member.compress(data) + member.flush()
+    if codec is Codec.SNAPPY:
+        return _compress_snappy(memoryview(data))
+    return _compress_lz4(memoryview(data), magic)
+
+
+def decompress(codec: Codec, data: Buffer, max_bytes: int = MAX_CONTENT_BYTES) -> memoryview:
+    """The content. CORRUPT_MESSAGE when ``data`` is not of that codec or holds more than ``max_bytes``."""
+    try:
+        if codec is Codec.NONE:
+            return memoryview(data)
+        if codec is Codec.GZIP:
+            return _decompress_gzip(data, max_bytes)
+        if codec is Codec.SNAPPY:
+            return _decompress_snappy(memoryview(data), max_bytes)
+        return _decompress_lz4(memoryview(data), max_bytes)
+    except (cramjam.DecompressionError, struct.error, ValueError, zlib.error) as error:
+        raise _damaged(codec, str(error) or type(error).__name__) from None
+
+
+def _damaged(codec: Codec, why: str) -> BrokerError:
+    return BrokerError(ErrorCode.CORRUPT_MESSAGE, f"the {codec.name.lower()} content cannot be opened: {why}")
+
+
+def _check_bound(codec: Codec, size: int, max_bytes: int) -> None:
+    if size > max_bytes:
+        raise _damaged(codec, f"it says that it holds {size} bytes, at most {max_bytes} are allowed")
+
+
+def _decompress_gzip(data: Buffer, max_bytes: int) -> memoryview:
+    pieces = []
+    size = 0
+    rest: bytes | memoryview = memoryview(data)
+    while rest:
+        member = zlib.decompressobj(wbits=31)
+        piece = member.decompress(rest, max_bytes - size + 1)
+        size += len(piece)
+        _check_bound(Codec.GZIP, size, max_bytes)
+        if not member.eof:
+            raise _damaged(Codec.GZIP, "it ends too early")
+        pieces.append(piece)
+        rest = member.unused_data
+    if not pieces:
+        raise _damaged(Codec.GZIP, "it is empty")
+    return memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+
+
+def _compress_snappy(data: memoryview) -> bytes:
+    out = bytearray(_XERIAL_HEADER)
+    for at in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(data[at : at + _XERIAL_BLOCK_BYTES]))
+        out += _INT32.pack(len(block))
+        out += block
+    return bytes(out)
+
+
+def _decompress_snappy(data: memoryview, max_bytes: int) -> memoryview:
+    blocks = _xerial_blocks(data) if bytes(data[:8]) == _XERIAL_MAGIC else [data]
+    sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
+    _check_bound(Codec.SNAPPY, sum(sizes), max_bytes)
+    out = memoryview(bytearray(sum(sizes)))
+    at = 0
+    for block, size in zip(blocks, sizes, strict=True):
+        if size == 0:
+            # cramjam takes no empty output. The whole block is the byte that says so.
+            if len(block) != 1:
+                raise _damaged(Codec.SNAPPY, "a block without content is not empty")
+        else:
+            got = cramjam.snappy.decompress_raw_into(block, out[at : at + size])
+            if got != size:
+                raise _damaged(Codec.SNAPPY, f"a block of {size} bytes holds {got}")
+        at += size
+    return out
+
+
+def _xerial_blocks(data: memoryview) -> list[memoryview]:
+    at = len(_XERIAL_HEADER)
+    if len(data) < at:
+        raise _damaged(Codec.SNAPPY, "its header is cut off")
+    blocks = []
+    while at < len(data):
+        (length,) = _INT32.unpack_from(data, at)
+        at += 4
+        if length < 1 or length > len(data) - at:
+            raise _damaged(Codec.SNAPPY, f"a block of {length} bytes does not fit")
+        blocks.append(data[at : at + length])
+        at += length
+    return blocks
+
+
+def _lz4_header_checksum(descriptor: Buffer, magic: int) -> int:
+    covered = bytes(descriptor) if magic > 0 else _LZ4_MAGIC + bytes(descriptor)
+    return xxhash.xxh32_intdigest(covered) >> 8 & 0xFF
+
+
+def _compress_lz4(data: memoryview, magic: int) -> bytes:
+    out = bytearray(_LZ4_MAGIC + _LZ4_DESCRIPTOR)
+    out.append(_lz4_header_checksum(_LZ4_DESCRIPTOR, magic))
+    for at in range(0, len(data), _LZ4_BLOCK_BYTES):
+        plain = data[at : at + _LZ4_BLOCK_BYTES]
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        if len(block) < len(plain):
+            out += _UINT32_LITTLE.pack(len(block))
+            out += block
+        else:
+            out += _UINT32_LITTLE.pack(len(plain) | _LZ4_STORED)
+            out += plain
+    out += bytes(4)
+    return bytes(out)
+
+
+def _decompress_lz4(data: memoryview, max_bytes: int) -> memoryview:
+    if len(data) < 7 or bytes(data[:4]) != _LZ4_MAGIC:
+        raise _damaged(Codec.LZ4, "it does not start as an lz4 frame")
+    flags = data[4]
+    # Content size (8 bytes) and dictionary id (4 bytes) are optional parts of the descriptor.
+    checksum_at = 6 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+    if len(data) <= checksum_at:
+        raise _damaged(Codec.LZ4, "its header is cut off")
+    descriptor = data[4:checksum_at]
+    right = _lz4_header_checksum(descriptor, 1)
+    if data[checksum_at] != right:
+        if data[checksum_at] != _lz4_header_checksum(descriptor, 0):
+            raise _damaged(Codec.LZ4, "its header checksum is wrong")
+        repaired = bytearray(data)
+        repaired[checksum_at] = right
+        data = memoryview(repaired)
+    bound = _lz4_bound(data, checksum_at + 1, flags)
+    # Blocks are rarely full, so the bound of a good frame may exceed the limit by less than one block.
+    out = bytearray(min(bound, max_bytes))
+    try:
+        size = cramjam.lz4.decompress_into(data, out)
+    except cramjam.DecompressionError as error:
+        if bound > max_bytes:
+            _check_bound(Codec.LZ4, bound, max_bytes)
+        raise _damaged(Codec.LZ4, str(error)) from None
+    return memoryview(out)[:size]
+
+
+def _lz4_bound(data: memoryview, at: int, flags: int) -> int:
+    """The most that a frame can hold by its block headers."""
+    block_bytes = 1 << (8 + 2 * (data[5] >> 4 & 7))
+    bound = 0
+    while True:
+        (word,) = _UINT32_LITTLE.unpack_from(data, at)
+        at += 4
+        if word == 0:
+            return bound
+        length = word & ~_LZ4_STORED
+        if length > len(data) - at:
+            raise _damaged(Codec.LZ4, f"a block of {length} bytes does not fit")
+        # A byte of lz4 stands for at most 255.
+        bound += length if word & _LZ4_STORED else min(block_bytes, 255 * length)
+        at += length + (4 if flags & 0x10 else 0)

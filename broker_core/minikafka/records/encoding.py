@@ -1,0 +1,202 @@
+"""Arrow columns to message sets, and keys to partitions. Imported through ``columns``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from minikafka.records import kernels, stops
+from minikafka.records.arrays import read_only
+from minikafka.records.checksums import CRC32_TABLES
+from minikafka.records.message_set import NO_TIMESTAMP, Codec, wrap
+
+_FIRST_OUTPUT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedSet:
+    """A message set of ``count`` messages, ready to be sent."""
+
+    data: memoryview
+    count: int
+    max_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A binary column as the kernels take it. No offsets: null throughout. No bits: nothing is null."""
+
+    offsets: NDArray[np.int32]
+    data: NDArray[np.uint8]
+    valid: NDArray[np.uint8]
+    shift: int
+
+
+_NO_INT32 = np.zeros(0, dtype=np.int32)
+_NO_INT32.flags.writeable = False
+_NO_BYTES = read_only(b"")
+_ALL_NULL = _Column(_NO_INT32, _NO_BYTES, _NO_BYTES, 0)
+
+
+def _column(array: pa.Array | pa.ChunkedArray | None) -> _Column:
+    """A column of binary or string, also large, fixed-size or chunked; no copy where offsets are int32."""
+    if array is None or pa.types.is_null(array.type):
+        return _ALL_NULL
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+        if isinstance(array, pa.ChunkedArray):
+            raise ValueError("the column holds more than 2 GiB: encode it in parts")
+    if not (pa.types.is_binary(array.type) or pa.types.is_string(array.type)):
+        array = array.cast(pa.binary())
+    valid, offsets, data = array.buffers()
+    if len(array) == 0:
+        starts = np.zeros(1, dtype=np.int32)
+        starts.flags.writeable = False
+    else:
+        starts = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + len(array) + 1]
+    return _Column(
+        starts,
+        _NO_BYTES if data is None else read_only(data),
+        _NO_BYTES if valid is None or array.null_count == 0 else read_only(valid),
+        array.offset,
+    )
+
+
+def encode(
+    keys: pa.Array | pa.ChunkedArray | None,
+    values: pa.Array | pa.ChunkedArray | None,
+    timestamps_ms: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    *,
+    magic: int = 1,
+    codec: Codec = Codec.NONE,
+    max_bytes: int,
+) -> Iterator[EncodedSet]:
+    """Message sets of the chosen ``rows`` in their order, each of at most ``max_bytes``.
+
+    A larger row goes alone. Offsets start at 0 in every set. With a codec each set is one wrapper; the bound
+    holds before and after compression. ``timestamps_ms`` has one item for each row of the columns and is
+    ignored for magic 0. Null is a null field.
+    """
+    key, value = _column(keys), _column(values)
+    encoder = _Encoder(key, value, _frozen(timestamps_ms), _frozen(rows), magic)
+    overhead = 0 if codec is Codec.NONE else _wrapper_overhead(magic)
+    while not encoder.done:
+        plain = encoder.next_set(max(1, max_bytes - overhead))
+        if codec is Codec.NONE:
+            yield plain
+            continue
+        packed = _packed(plain, magic, codec)
+        while len(packed.data) > max_bytes and plain.count > 1:
+            # What does not compress grows a little: take half of the rows.
+            encoder.back(plain.count)
+            plain = encoder.next_set(max_bytes - overhead, (plain.count + 1) // 2)
+            packed = _packed(plain, magic, codec)
+        yield packed
+
+
+def _frozen(array: NDArray[np.int64]) -> NDArray[np.int64]:
+    frozen = np.ascontiguousarray(array, dtype=np.int64).view()
+    frozen.flags.writeable = False
+    return frozen
+
+
+def _wrapper_overhead(magic: int) -> int:
+    return 34 if magic else 26
+
+
+def _packed(plain: EncodedSet, magic: int, codec: Codec) -> EncodedSet:
+    entry = wrap(
+        plain.data,
+        offset=plain.count - 1,
+        magic=magic,
+        codec=codec,
+        timestamp_ms=plain.max_timestamp_ms,
+    )
+    return EncodedSet(memoryview(entry), plain.count, plain.max_timestamp_ms)
+
+
+class _Encoder:
+    """Goes through the chosen rows."""
+
+    def __init__(
+        self,
+        key: _Column,
+        value: _Column,
+        timestamps: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        magic: int,
+    ) -> None:
+        write = kernels.write
+        self._key, self._value, self._timestamps, self._rows = key, value, timestamps, rows
+        self._state = np.zeros(write.ENCODE_STATE_SIZE, dtype=np.int64)
+        self._state[write.ENCODE_MAGIC] = magic
+        self._state[write.ENCODE_KEY_SHIFT] = key.shift
+        self._state[write.ENCODE_VALUE_SHIFT] = value.shift
+
+    @property
+    def done(self) -> bool:
+        return int(self._state[kernels.write.ENCODE_NEXT]) >= self._rows.size
+
+    def back(self, count: int) -> None:
+        """Take the last ``count`` rows again."""
+        self._state[kernels.write.ENCODE_NEXT] -= count
+
+    def next_set(self, max_bytes: int, max_count: int | None = None) -> EncodedSet:
+        """The next rows as messages that are not compressed: as many as fit, at least one."""
+        write = kernels.write
+        state = self._state
+        first = int(state[write.ENCODE_NEXT])
+        state[write.ENCODE_BYTES] = 0
+        state[write.ENCODE_OFFSET] = 0
+        state[write.ENCODE_MAX_TIMESTAMP] = NO_TIMESTAMP
+        rows = self._rows if max_count is None else self._rows[: first + max_count]
+        out = np.empty(min(max_bytes, _FIRST_OUTPUT_BYTES), dtype=np.uint8)
+        while True:
+            stop = self._run(rows, out)
+            used = int(state[write.ENCODE_BYTES])
+            wanted = used + int(state[write.ENCODE_WANTED])
+            if stop != stops.VALUES_FULL or (wanted > max_bytes and used):
+                break
+            larger = np.empty(max(wanted, min(max_bytes, 4 * out.size)), dtype=np.uint8)
+            larger[:used] = out[:used]
+            out = larger
+        count = int(state[write.ENCODE_NEXT]) - first
+        return EncodedSet(memoryview(out.data)[:used], count, int(state[write.ENCODE_MAX_TIMESTAMP]))
+
+    def _run(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> int:
+        key, value = self._key, self._value
+        stop: int = kernels.write.encode_run(
+            rows,
+            self._timestamps,
+            key.offsets,
+            key.data,
+            key.valid,
+            value.offsets,
+            value.data,
+            value.valid,
+            CRC32_TABLES,
+            out,
+            self._state,
+        )
+        if stop == stops.BAD_ROW:
+            row = self._rows[self._state[kernels.write.ENCODE_NEXT]]
+            raise IndexError(f"row {row} is outside of the columns or timestamps, or the column is damaged")
+        return stop
+
+
+def partitions_by_key(keys: pa.Array | pa.ChunkedArray, partitions: int) -> NDArray[np.int32]:
+    """The partition where Java's default partitioner puts each key: int32[n], -1 where the key is null."""
+    if partitions < 1:
+        raise ValueError(f"a topic has at least one partition, not {partitions}")
+    result = np.full(len(keys), -1, dtype=np.int32)
+    column = _column(keys)
+    if len(keys) and column.offsets.size:
+        kernels.hashing.murmur2_partitions(
+            column.offsets, column.data, column.valid, column.shift, partitions, result
+        )
+    return result

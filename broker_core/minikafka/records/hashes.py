@@ -1,0 +1,30 @@
+"""Java's murmur2, as Kafka's producers place keys (``Utils.murmur2`` of 0.10.1)."""
+
+from __future__ import annotations
+
+from minikafka.base.files import Buffer
+
+_MASK = 0xFFFFFFFF
+_M = 0x5BD1E995
+_SEED = 0x9747B28C
+
+
+def murmur2(data: Buffer) -> int:
+    """The 32-bit hash as a signed integer, as Java has it."""
+    length = len(data)
+    h = _SEED ^ length
+    whole = length & ~3
+    for at in range(0, whole, 4):
+        k = int.from_bytes(data[at : at + 4], "little") * _M & _MASK
+        k = (k ^ k >> 24) * _M & _MASK
+        h = h * _M & _MASK ^ k
+    if length > whole:
+        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    h = (h ^ h >> 13) * _M & _MASK
+    h ^= h >> 15
+    return h - (1 << 32) if h >> 31 else h
+
+
+def partition_of_key(key: Buffer, partitions: int) -> int:
+    """The partition in ``range(partitions)`` where Java's default partitioner puts ``key``."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions

@@ -1,0 +1,33 @@
+"""Loops over bytes that numba compiles. Import nothing from below this line of the tree at module level:
+numba takes half a second and 60 MB to import, so these modules are loaded at their first use::
+
+    from minikafka.records import kernels
+    kernels.read.decode_run(...)
+
+    read      chase positions, decode to columns, search, scan
+    write     validate, assign offsets, stamp, encode from columns, convert down
+    hashing   murmur2 over a column
+
+Kernels never raise and never allocate: they take arrays and return a code of ``records.stops``. They read
+untrusted bytes, so each one proves a length against what is there before it uses it. Each has one explicit
+signature and is compiled once per machine (see ``cache``); all of them drop the GIL.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+_MODULES = ("read", "write", "hashing")
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def warm_up() -> None:
+    """Load every kernel; a child process compiles them when this machine has not done so yet."""
+    for name in _MODULES:
+        importlib.import_module(f"{__name__}.{name}")

@@ -1,0 +1,64 @@
+"""How every kernel over magic 0 and 1 begins: is a whole entry there, and where are its key and value."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minikafka.records import stops
+from minikafka.records.kernels.jit import Bytes, Number, inner, load_u32
+
+END = stops.END
+PARTIAL = stops.PARTIAL
+BAD_SIZE = stops.BAD_SIZE
+OTHER_MAGIC = stops.OTHER_MAGIC
+BAD_KEY_LENGTH = stops.BAD_KEY_LENGTH
+BAD_VALUE_LENGTH = stops.BAD_VALUE_LENGTH
+WHOLE = -1
+"""There is a whole entry of a known format."""
+
+
+@inner
+def load_i32(data: Bytes, position: Number) -> Number:
+    """A signed big-endian integer as int64."""
+    return np.int64(np.int32(load_u32(data, position)))
+
+
+@inner
+def entry_end(data: Bytes, position: Number) -> tuple[Number, Number]:
+    """``(code, end)`` of the entry at ``position``, which is not beyond the end of ``data``.
+
+    When the code is WHOLE or OTHER_MAGIC, ``position + 26 <= end <= len(data)``. When it is PARTIAL, ``end``
+    is where the entry would end, or 0 when its size is not there yet.
+    """
+    room = data.size - position
+    if room < 12:
+        return (END, 0) if room == 0 else (PARTIAL, 0)
+    size = load_i32(data, position + 8)
+    if size < 14:
+        return BAD_SIZE, 0
+    end = position + 12 + size
+    if end > data.size:
+        return PARTIAL, end
+    if data[position + 16] > 1:
+        return OTHER_MAGIC, end
+    return WHOLE, end
+
+
+@inner
+def fields(data: Bytes, position: Number, end: Number) -> tuple[Number, Number, Number, Number, Number]:
+    """``(code, key_at, key_length, value_at, value_length)`` of a whole entry; a length is -1 for null.
+
+    When the code is WHOLE, both fields lie before ``end`` and the value ends there.
+    """
+    at = position + 18 + 8 * np.int64(data[position + 16])
+    room = end - at - 8
+    if room < 0:
+        return BAD_KEY_LENGTH, 0, 0, 0, 0
+    key_length = load_i32(data, at)
+    if key_length < -1 or key_length > room:
+        return BAD_KEY_LENGTH, 0, 0, 0, 0
+    value_at = at + 8 + max(key_length, 0)
+    value_length = load_i32(data, value_at - 4)
+    if value_length < -1 or max(value_length, 0) != end - value_at:
+        return BAD_VALUE_LENGTH, 0, 0, 0, 0
+    return WHOLE, at + 4, key_length, value_at, value_length

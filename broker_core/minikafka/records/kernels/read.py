@@ -1,0 +1,276 @@
+"""Kernels that read message sets of magic 0 and 1."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minikafka.records import stops
+from minikafka.records.kernels.crc import crc32
+from minikafka.records.kernels.jit import (
+    BYTES,
+    BYTES_OUT,
+    I8S_OUT,
+    I32S_OUT,
+    I64,
+    I64S_OUT,
+    TABLES,
+    Bytes,
+    Ints,
+    Longs,
+    Number,
+    Shorts,
+    Tables,
+    copy_bytes,
+    inner,
+    kernel,
+    load_u32,
+    load_u64,
+)
+from minikafka.records.kernels.layout import WHOLE, entry_end, fields
+
+END = stops.END
+PARTIAL = stops.PARTIAL
+REACHED_END_OFFSET = stops.REACHED_END_OFFSET
+WRAPPER = stops.WRAPPER
+ROWS_FULL = stops.ROWS_FULL
+KEYS_FULL = stops.KEYS_FULL
+VALUES_FULL = stops.VALUES_FULL
+FOUND = stops.FOUND
+BAD_CRC = stops.BAD_CRC
+BAD_CODEC = stops.BAD_CODEC
+NESTED = stops.NESTED
+INNER_MAGIC = stops.INNER_MAGIC
+OFFSET_ORDER = stops.OFFSET_ORDER
+BELOW = -2
+
+# Places in the ``state`` of decode_run.
+POSITION = 0  # of the next entry; in and out
+ROWS = 1  # rows written; in and out
+KEY_BYTES = 2  # bytes of keys written; in and out
+VALUE_BYTES = 3  # bytes of values written; in and out
+NEXT_OFFSET = 4  # one more than the largest offset that was passed; in and out
+NULL_KEYS = 5  # in and out
+NULL_VALUES = 6  # in and out
+START_OFFSET = 7  # rows below are left out
+END_OFFSET = 8  # the run ends at a row that is not below
+CHECK_CRC = 9  # 0 or 1
+INNER = 10  # -1 outside of a wrapper, else its timestamp type: 0, or 1 when its timestamp stands for all
+WRAPPER_MAGIC = 11
+WRAPPER_TIMESTAMP = 12
+OFFSET_SHIFT = 13  # added to every offset that is read
+STATE_SIZE = 14
+
+
+@inner
+def timestamp_of(data: Bytes, position: Number, state: Longs) -> tuple[Number, Number]:
+    """Timestamp and its type of an entry whose fields are right."""
+    if data[position + 16] == 0:
+        return -1, -1
+    if state[INNER] == 1:
+        return state[WRAPPER_TIMESTAMP], 1
+    own_type = np.int64(data[position + 17] >> 3 & 1)
+    return np.int64(load_u64(data, position + 18)), 0 if state[INNER] == 0 else own_type
+
+
+@inner
+def next_message(
+    data: Bytes, tables: Tables, state: Longs, position: Number
+) -> tuple[Number, Number, Number, Number, Number, Number, Number]:
+    """``(code, end, offset, key_at, key_length, value_at, value_length)`` of the entry at ``position``.
+
+    WHOLE for a message that is wanted, BELOW for one before START_OFFSET, else why the run ends here.
+    """
+    code, end = entry_end(data, position)
+    if code != WHOLE:
+        return code, end, 0, 0, 0, 0, 0
+    offset = np.int64(load_u64(data, position)) + state[OFFSET_SHIFT]
+    codec = np.int64(data[position + 17]) & 7
+    if state[INNER] >= 0 and data[position + 16] != state[WRAPPER_MAGIC]:
+        return INNER_MAGIC, end, offset, 0, 0, 0, 0
+    if offset < state[START_OFFSET]:
+        # The offset of a wrapper is that of its last message: all of it lies below.
+        return BELOW, end, offset, 0, 0, 0, 0
+    if offset >= state[END_OFFSET] and codec == 0:
+        return REACHED_END_OFFSET, end, offset, 0, 0, 0, 0
+    if state[CHECK_CRC] and load_u32(data, position + 12) != crc32(tables, data, position + 16, end):
+        return BAD_CRC, end, offset, 0, 0, 0, 0
+    code, key_at, key_length, value_at, value_length = fields(data, position, end)
+    if code == WHOLE and codec:
+        code = BAD_CODEC if codec > 3 else NESTED if state[INNER] >= 0 else WRAPPER
+    return code, end, offset, key_at, key_length, value_at, value_length
+
+
+@kernel(
+    BYTES,
+    TABLES,
+    I64S_OUT,
+    I64S_OUT,
+    I64S_OUT,
+    I8S_OUT,
+    I32S_OUT,
+    I32S_OUT,
+    BYTES_OUT,
+    BYTES_OUT,
+    BYTES_OUT,
+    BYTES_OUT,
+)
+def decode_run(
+    data: Bytes,
+    tables: Tables,
+    state: Longs,
+    offsets: Longs,
+    timestamps: Longs,
+    types: Shorts,
+    key_ends: Ints,
+    value_ends: Ints,
+    has_key: Bytes,
+    has_value: Bytes,
+    keys: Bytes,
+    values: Bytes,
+) -> Number:
+    """Append the messages from POSITION on to the columns, until the returned code says why not further.
+
+    Row ``i`` of the column ``keys`` is ``keys[key_ends[i]:key_ends[i + 1]]``; ``has_key[i]`` is 0 for null.
+    On every return, POSITION is that of the first entry that is not in the columns; what lies behind ROWS is
+    undefined.
+    """
+    position = state[POSITION]
+    row = state[ROWS]
+    key_end = state[KEY_BYTES]
+    value_end = state[VALUE_BYTES]
+    next_offset = state[NEXT_OFFSET]
+    while True:
+        code, end, offset, key_at, key_length, value_at, value_length = next_message(
+            data, tables, state, position
+        )
+        if code == BELOW:
+            next_offset = max(next_offset, offset + 1)
+            position = end
+            continue
+        if code != WHOLE:
+            break
+        if row >= offsets.size:
+            code = ROWS_FULL
+            break
+        if max(key_length, 0) > keys.size - key_end:
+            code = KEYS_FULL
+            break
+        if max(value_length, 0) > values.size - value_end:
+            code = VALUES_FULL
+            break
+        offsets[row] = offset
+        timestamps[row], types[row] = timestamp_of(data, position, state)
+        if key_length > 0:
+            copy_bytes(keys, key_end, data, key_at, key_length)
+            key_end += key_length
+        if value_length > 0:
+            copy_bytes(values, value_end, data, value_at, value_length)
+            value_end += value_length
+        has_key[row] = key_length >= 0
+        has_value[row] = value_length >= 0
+        state[NULL_KEYS] += key_length < 0
+        state[NULL_VALUES] += value_length < 0
+        row += 1
+        key_ends[row] = key_end
+        value_ends[row] = value_end
+        next_offset = max(next_offset, offset + 1)
+        position = end
+    state[POSITION] = position
+    state[ROWS] = row
+    state[KEY_BYTES] = key_end
+    state[VALUE_BYTES] = value_end
+    state[NEXT_OFFSET] = next_offset
+    return code
+
+
+@kernel(BYTES, I64S_OUT)
+def measure(data: Bytes, result: Longs) -> Number:
+    """``result`` gets the number of entries, the last one's offset (-1 for none) and where they end."""
+    position = np.int64(0)
+    count = 0
+    last = np.int64(-1)
+    code, end = entry_end(data, position)
+    while code == WHOLE:
+        last = np.int64(load_u64(data, position))
+        count += 1
+        position = end
+        code, end = entry_end(data, position)
+    result[0] = count
+    result[1] = last
+    result[2] = position
+    return code
+
+
+@kernel(BYTES, I64, I64, I64S_OUT)
+def find(data: Bytes, target_offset: Number, target_timestamp: Number, result: Longs) -> Number:
+    """The first entry from ``result[0]`` on whose offset and timestamp are not below the targets.
+
+    FOUND and its position in ``result[0]``, or why the search ended, and where. Magic 0 counts as timestamp
+    -1.
+    """
+    position = result[0]
+    code, end = entry_end(data, position)
+    while code == WHOLE:
+        if np.int64(load_u64(data, position)) >= target_offset:
+            timestamp = np.int64(-1)
+            if data[position + 16] == 1 and end - position >= 26:
+                timestamp = np.int64(load_u64(data, position + 18))
+            if timestamp >= target_timestamp:
+                code = FOUND
+                break
+        position = end
+        code, end = entry_end(data, position)
+    result[0] = position
+    return code
+
+
+# Places in the ``state`` of scan_run.
+SCAN_POSITION = 0  # of the next entry in the data; in and out
+SCAN_NEXT_OFFSET = 1  # the smallest offset that may come; in and out
+SCAN_LARGEST_OFFSET = 2  # the largest that the segment can hold
+SCAN_COUNT = 3  # entries passed
+SCAN_MAX_TIMESTAMP = 4
+SCAN_INDEXED = 5  # position of the last indexed entry, relative to the data (negative: before it); in and out
+SCAN_INTERVAL = 6  # bytes between indexed entries
+SCAN_INDEX_COUNT = 7  # index entries written
+SCAN_CHECK_CRC = 8
+SCAN_WANTED = 9  # for PARTIAL: size of the entry that is not whole, 0 when even that is not there
+SCAN_STATE_SIZE = 10
+
+
+@kernel(BYTES, TABLES, I64S_OUT, I64S_OUT, I64S_OUT)
+def scan_run(
+    data: Bytes, tables: Tables, state: Longs, index_offsets: Longs, index_positions: Longs
+) -> Number:
+    """Pass over good entries, and note an index entry where more than the interval lies behind the one
+    before.
+
+    ``index_offsets`` and ``index_positions`` have room for ``data.size // interval + 1`` entries.
+    """
+    position = state[SCAN_POSITION]
+    while True:
+        code, end = entry_end(data, position)
+        if code != WHOLE:
+            break
+        if state[SCAN_CHECK_CRC] and load_u32(data, position + 12) != crc32(tables, data, position + 16, end):
+            code = BAD_CRC
+            break
+        offset = np.int64(load_u64(data, position))
+        if offset < state[SCAN_NEXT_OFFSET] or offset > state[SCAN_LARGEST_OFFSET]:
+            code = OFFSET_ORDER
+            break
+        if position - state[SCAN_INDEXED] > state[SCAN_INTERVAL]:
+            index_offsets[state[SCAN_INDEX_COUNT]] = offset
+            index_positions[state[SCAN_INDEX_COUNT]] = position
+            state[SCAN_INDEX_COUNT] += 1
+            state[SCAN_INDEXED] = position
+        if data[position + 16] == 1 and end - position >= 26:
+            state[SCAN_MAX_TIMESTAMP] = max(
+                state[SCAN_MAX_TIMESTAMP], np.int64(load_u64(data, position + 18))
+            )
+        state[SCAN_NEXT_OFFSET] = offset + 1
+        state[SCAN_COUNT] += 1
+        position = end
+    state[SCAN_POSITION] = position
+    state[SCAN_WANTED] = end - position if code == PARTIAL and end else 0
+    return code

@@ -1,0 +1,286 @@
+"""Kernels that check, change and make message sets of magic 0 and 1."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minikafka.records import stops
+from minikafka.records.kernels.crc import crc32
+from minikafka.records.kernels.jit import (
+    BYTES,
+    BYTES_OUT,
+    I32S,
+    I64,
+    I64S,
+    I64S_OUT,
+    TABLES,
+    Bytes,
+    Ints,
+    Longs,
+    Number,
+    Tables,
+    copy_bytes,
+    inner,
+    kernel,
+    load_u32,
+    load_u64,
+    store_u32,
+    store_u64,
+)
+from minikafka.records.kernels.layout import WHOLE, entry_end, fields
+
+WRAPPER = stops.WRAPPER
+BAD_CRC = stops.BAD_CRC
+BAD_CODEC = stops.BAD_CODEC
+BAD_ROW = stops.BAD_ROW
+NESTED = stops.NESTED
+INNER_MAGIC = stops.INNER_MAGIC
+TOO_LARGE = stops.TOO_LARGE
+NO_KEY = stops.NO_KEY
+TIMESTAMP_RANGE = stops.TIMESTAMP_RANGE
+TIMESTAMP_TYPE = stops.TIMESTAMP_TYPE
+VALUES_FULL = stops.VALUES_FULL
+END = stops.END
+
+# Places in the ``state`` of validate_run.
+POSITION = 0  # of the next entry; in and out
+COUNT = 1  # messages passed; in and out
+MAX_TIMESTAMP = 2  # in and out
+STAMPED = 3  # magic 1 messages passed; in and out
+CONSECUTIVE = 4  # 0 once an offset was not COUNT; in and out
+MAX_MESSAGE_BYTES = 5  # of an entry with its offset and size
+KEY_NEEDED = 6  # 0 or 1
+EARLIEST = 7  # allowed timestamps of magic 1, both ends included
+LATEST = 8
+INNER = 9  # 0 or 1: the content of a wrapper
+WRAPPER_MAGIC = 10
+STATE_SIZE = 11
+
+
+@kernel(BYTES, TABLES, I64S_OUT)
+def validate_run(data: Bytes, tables: Tables, state: Longs) -> Number:
+    """Check what a producer sent, up to the end, a wrapper (which is checked itself) or the first fault.
+
+    POSITION is then that of the entry where the run stopped.
+    """
+    position = state[POSITION]
+    code = WHOLE
+    while code == WHOLE:
+        code, end = entry_end(data, position)
+        if code != WHOLE:
+            break
+        magic = data[position + 16]
+        attributes = data[position + 17]
+        if state[INNER] and magic != state[WRAPPER_MAGIC]:
+            code = INNER_MAGIC
+        elif end - position > state[MAX_MESSAGE_BYTES]:
+            code = TOO_LARGE
+        elif load_u32(data, position + 12) != crc32(tables, data, position + 16, end):
+            code = BAD_CRC
+        if code != WHOLE:
+            break
+        code, _, key_length, _, _ = fields(data, position, end)
+        if code != WHOLE:
+            break
+        # Inside of a wrapper the bit means nothing: the wrapper's stands for all.
+        if magic == 1 and attributes & 8 and not state[INNER]:
+            code = TIMESTAMP_TYPE
+            break
+        if attributes & 7:
+            code = BAD_CODEC if attributes & 7 > 3 else NESTED if state[INNER] else WRAPPER
+            break
+        if state[KEY_NEEDED] and key_length < 0:
+            code = NO_KEY
+            break
+        if magic == 1:
+            timestamp = np.int64(load_u64(data, position + 18))
+            if timestamp < state[EARLIEST] or timestamp > state[LATEST]:
+                code = TIMESTAMP_RANGE
+                break
+            state[MAX_TIMESTAMP] = max(state[MAX_TIMESTAMP], timestamp)
+            state[STAMPED] += 1
+        if np.int64(load_u64(data, position)) != state[COUNT]:
+            state[CONSECUTIVE] = 0
+        state[COUNT] += 1
+        position = end
+    state[POSITION] = position
+    return code
+
+
+@kernel(BYTES_OUT, I64, I64S)
+def assign_offsets(data: Bytes, base_offset: Number, wrapper_counts: Longs) -> Number:
+    """Write consecutive offsets into a valid set; returns the next one, or -1 when the set is not valid.
+
+    The ``k``-th wrapper stands for ``wrapper_counts[k]`` messages and gets the offset of its last.
+    """
+    position = np.int64(0)
+    offset = np.int64(base_offset)
+    wrappers = 0
+    code, end = entry_end(data, position)
+    while code == WHOLE:
+        if data[position + 17] & 7 and wrappers < wrapper_counts.size:
+            offset += wrapper_counts[wrappers] - 1
+            wrappers += 1
+        store_u64(data, position, np.uint64(offset))
+        offset += 1
+        position = end
+        code, end = entry_end(data, position)
+    return offset if code == END else np.int64(-1)
+
+
+@kernel(BYTES_OUT, TABLES, I64)
+def stamp_append_time(data: Bytes, tables: Tables, timestamp: Number) -> Number:
+    """Write the timestamp and the type "log append time" into every magic 1 entry of a valid set."""
+    position = np.int64(0)
+    code, end = entry_end(data, position)
+    while code == WHOLE:
+        if data[position + 16] == 1:
+            data[position + 17] |= 8
+            store_u64(data, position + 18, np.uint64(timestamp))
+            store_u32(data, position + 12, crc32(tables, data, position + 16, end))
+        position = end
+        code, end = entry_end(data, position)
+    return code
+
+
+@inner
+def write_head(
+    out: Bytes, at: Number, size: Number, magic: Number, attributes: Number, timestamp: Number
+) -> Number:
+    """Size, magic, attributes and timestamp of an entry at ``at``; returns where its key's length goes."""
+    store_u32(out, at + 8, np.uint32(size))
+    out[at + 16] = magic
+    out[at + 17] = attributes
+    if magic == 0:
+        return at + 18
+    store_u64(out, at + 18, np.uint64(timestamp))
+    return at + 26
+
+
+@inner
+def write_field(out: Bytes, at: Number, data: Bytes, start: Number, length: Number) -> Number:
+    """A nullable field (length -1 for null) at ``at``; returns the position after it."""
+    store_u32(out, at, np.uint32(np.int32(length)))
+    if length > 0:
+        copy_bytes(out, at + 4, data, start, length)
+        return at + 4 + length
+    return at + 4
+
+
+@inner
+def cell(row: Number, offsets: Ints, data: Bytes, valid: Bytes, shift: Number) -> tuple[Number, Number]:
+    """``(start, length)`` of a row of an Arrow column; length -1 for null, -2 for a row that is not there."""
+    if offsets.size == 0:
+        return np.int64(0), np.int64(-1)
+    if row < 0 or row >= offsets.size - 1:
+        return np.int64(0), np.int64(-2)
+    bit = row + shift
+    if valid.size > 0 and valid[bit >> 3] >> (bit & 7) & 1 == 0:
+        return np.int64(0), np.int64(-1)
+    start = np.int64(offsets[row])
+    end = np.int64(offsets[row + 1])
+    if start < 0 or end < start or end > data.size:
+        return np.int64(0), np.int64(-2)
+    return start, end - start
+
+
+# Places in the ``state`` of encode_run.
+ENCODE_NEXT = 0  # index into ``rows`` of the next row; in and out
+ENCODE_BYTES = 1  # bytes of ``out`` in use; in and out
+ENCODE_OFFSET = 2  # of the next message; in and out
+ENCODE_MAX_TIMESTAMP = 3  # in and out
+ENCODE_MAGIC = 4
+ENCODE_KEY_SHIFT = 5  # first bit of the keys' bitmap
+ENCODE_VALUE_SHIFT = 6
+ENCODE_WANTED = 7  # for VALUES_FULL: size of the entry that did not fit
+ENCODE_STATE_SIZE = 8
+
+
+@kernel(I64S, I64S, I32S, BYTES, BYTES, I32S, BYTES, BYTES, TABLES, BYTES_OUT, I64S_OUT)
+def encode_run(
+    rows: Longs,
+    timestamps: Longs,
+    key_offsets: Ints,
+    keys: Bytes,
+    keys_valid: Bytes,
+    value_offsets: Ints,
+    values: Bytes,
+    values_valid: Bytes,
+    tables: Tables,
+    out: Bytes,
+    state: Longs,
+) -> Number:
+    """Write the chosen rows as entries until ``out`` is full (VALUES_FULL) or all are there (END).
+
+    A column with no offsets is null throughout; an empty bitmap means that nothing is null.
+    """
+    at = state[ENCODE_BYTES]
+    magic = state[ENCODE_MAGIC]
+    head = 12 + 14 + 8 * magic
+    code = END
+    while state[ENCODE_NEXT] < rows.size:
+        row = rows[state[ENCODE_NEXT]]
+        key_at, key_length = cell(row, key_offsets, keys, keys_valid, state[ENCODE_KEY_SHIFT])
+        value_at, value_length = cell(row, value_offsets, values, values_valid, state[ENCODE_VALUE_SHIFT])
+        if key_length == -2 or value_length == -2 or row < 0 or row >= timestamps.size:
+            code = BAD_ROW
+            break
+        size = head + max(key_length, 0) + max(value_length, 0)
+        if size > out.size - at:
+            state[ENCODE_WANTED] = size
+            code = VALUES_FULL
+            break
+        store_u64(out, at, np.uint64(state[ENCODE_OFFSET]))
+        after = write_head(out, at, size - 12, magic, 0, timestamps[row])
+        after = write_field(out, after, keys, key_at, key_length)
+        after = write_field(out, after, values, value_at, value_length)
+        store_u32(out, at + 12, crc32(tables, out, at + 16, after))
+        state[ENCODE_MAX_TIMESTAMP] = max(state[ENCODE_MAX_TIMESTAMP], timestamps[row])
+        state[ENCODE_OFFSET] += 1
+        state[ENCODE_NEXT] += 1
+        at = after
+    state[ENCODE_BYTES] = at
+    return code
+
+
+# Places in the ``state`` of convert_down.
+CONVERT_POSITION = 0  # of the next entry; in and out
+CONVERT_BYTES = 1  # bytes of ``out`` in use; in and out
+CONVERT_SHIFT = 2  # added to every offset
+CONVERT_STATE_SIZE = 3
+
+
+@kernel(BYTES, TABLES, BYTES_OUT, I64S_OUT)
+def convert_down(data: Bytes, tables: Tables, out: Bytes, state: Longs) -> Number:
+    """Copy entries to ``out``, no smaller than ``data``, with magic 1 made magic 0; stops at a wrapper."""
+    position = state[CONVERT_POSITION]
+    at = state[CONVERT_BYTES]
+    code = WHOLE
+    while code == WHOLE:
+        code, end = entry_end(data, position)
+        if code != WHOLE:
+            break
+        # A new checksum over damaged bytes would hide the damage.
+        if load_u32(data, position + 12) != crc32(tables, data, position + 16, end):
+            code = BAD_CRC
+            break
+        code, key_at, _, _, _ = fields(data, position, end)
+        if code != WHOLE:
+            break
+        if data[position + 17] & 7:
+            code = WRAPPER if data[position + 17] & 7 <= 3 else BAD_CODEC
+            break
+        if end - position > out.size - at:
+            code = VALUES_FULL
+            break
+        offset = np.int64(load_u64(data, position)) + state[CONVERT_SHIFT]
+        store_u64(out, at, np.uint64(offset))
+        body = end - key_at + 4
+        write_head(out, at, body + 6, 0, data[position + 17] & 7, np.int64(0))
+        copy_bytes(out, at + 18, data, key_at - 4, body)
+        store_u32(out, at + 12, crc32(tables, out, at + 16, at + 18 + body))
+        at += 18 + body
+        position = end
+    state[CONVERT_POSITION] = position
+    state[CONVERT_BYTES] = at
+    return code

@@ -1,0 +1,143 @@
+"""Passes over stored message sets: recovery, and search by offset or timestamp.
+
+A segment can be scanned in windows: give each window from the first byte that was not valid in the window
+before, with what that scan returned; a window that ends within an entry says how many bytes the entry has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minikafka.base.files import Buffer
+from minikafka.records import kernels, stops
+from minikafka.records.arrays import INT64_MAX, INT64_MIN, read_only
+from minikafka.records.checksums import CRC32_TABLES
+from minikafka.records.message_set import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    ENTRY_HEADER_BYTES,
+    NO_TIMESTAMP,
+    iterate,
+)
+
+MAX_RELATIVE_OFFSET = 0x7FFFFFFF
+"""An offset index holds offsets relative to the segment's first, in int32."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanResult:
+    """What a scan found.
+
+    valid_bytes       of the data: everything before is good
+    next_offset       one more than the last good offset (``base_offset`` when there is none)
+    count             of entries: a wrapper counts once
+    max_timestamp_ms  of magic 1 entries, -1 for none
+    problem           why the scan stopped before the end of the data, with the position in the file; None if
+                      it did not
+    incomplete        the problem is only that the data ends within an entry
+    wanted_bytes      size of that entry; 0 when not even its size is there
+    index_entries     int64[n, 2]: offset and position in the file, where more than the interval lies behind
+                      the last
+    last_indexed      position in the file of the last index entry, for the next window
+    """
+
+    valid_bytes: int
+    next_offset: int
+    count: int
+    max_timestamp_ms: int
+    problem: str | None
+    incomplete: bool
+    wanted_bytes: int
+    index_entries: NDArray[np.int64]
+    last_indexed: int
+
+
+def scan(
+    data: Buffer,
+    *,
+    base_offset: int | None,
+    next_offset: int | None = None,
+    position: int = 0,
+    last_indexed: int = 0,
+    index_interval_bytes: int = 4096,
+    check_crc: bool = True,
+) -> ScanResult:
+    """Pass over good entries of ``data``, which lies at ``position`` of a segment that starts at
+    ``base_offset``.
+
+    An entry is good when all of it is there, its magic byte is known, its checksum is right, and its offset
+    is larger than the one before and at most 2^31 - 1 beyond the segment's first. (0.10.1 judges neither the
+    magic nor the order.) The offset of an index entry is the entry's own, so that of the last message of a
+    wrapper: looking up needs no more, and nothing is decompressed. ``next_offset`` and ``last_indexed`` come
+    from the window before. ``base_offset`` None is for data that is no segment, such as a fetch response: any
+    rising offsets are good.
+    """
+    read = kernels.read
+    array = read_only(data)
+    first = next_offset if next_offset is not None else base_offset or 0
+    largest = INT64_MAX - 1 if base_offset is None else min(INT64_MAX - 1, base_offset + MAX_RELATIVE_OFFSET)
+    room = array.size // max(1, index_interval_bytes) + 1
+    offsets, positions = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+    state = np.zeros(read.SCAN_STATE_SIZE, dtype=np.int64)
+    state[read.SCAN_NEXT_OFFSET] = first
+    state[read.SCAN_LARGEST_OFFSET] = largest
+    state[read.SCAN_MAX_TIMESTAMP] = NO_TIMESTAMP
+    state[read.SCAN_INDEXED] = last_indexed - position
+    state[read.SCAN_INTERVAL] = max(1, index_interval_bytes)
+    state[read.SCAN_CHECK_CRC] = check_crc
+    stop = read.scan_run(array, CRC32_TABLES, state, offsets, positions)
+    valid_bytes = int(state[read.SCAN_POSITION])
+    found = int(state[read.SCAN_INDEX_COUNT])
+    entries = np.stack((offsets[:found], positions[:found] + position), axis=1)
+    return ScanResult(
+        valid_bytes=valid_bytes,
+        next_offset=int(state[read.SCAN_NEXT_OFFSET]),
+        count=int(state[read.SCAN_COUNT]),
+        max_timestamp_ms=int(state[read.SCAN_MAX_TIMESTAMP]),
+        problem=None if stop == stops.END else stops.describe(stop, position + valid_bytes),
+        incomplete=stop == stops.PARTIAL,
+        wanted_bytes=int(state[read.SCAN_WANTED]),
+        index_entries=entries,
+        last_indexed=int(state[read.SCAN_INDEXED]) + position,
+    )
+
+
+def find_position(data: Buffer, target_offset: int, *, position: int = 0) -> int | None:
+    """Where the first entry at or after ``position`` lies whose own offset is not below ``target_offset``.
+
+    None when there is none in ``data``. CORRUPT_MESSAGE when the way there is damaged.
+    """
+    return _find(read_only(data), position, target_offset, INT64_MIN)
+
+
+def first_at_or_after(data: Buffer, timestamp_ms: int) -> tuple[int, int] | None:
+    """``(offset, timestamp in ms)`` of the first message that is not older than ``timestamp_ms``, or None.
+
+    Magic 0 messages have the timestamp -1. CORRUPT_MESSAGE when the way there is damaged.
+    """
+    array = read_only(data)
+    view = memoryview(data)
+    at = _find(array, 0, INT64_MIN, timestamp_ms)
+    while at is not None:
+        end = at + ENTRY_HEADER_BYTES + int.from_bytes(view[at + 8 : at + 12], "big")
+        deep = view[at + ATTRIBUTES_AT] & CODEC_MASK != 0
+        for record in iterate(view[at:end], deep=deep):
+            if record.timestamp_ms >= timestamp_ms:
+                return record.offset, record.timestamp_ms
+        at = _find(array, end, INT64_MIN, timestamp_ms)
+    return None
+
+
+def _find(array: NDArray[np.uint8], position: int, target_offset: int, target_timestamp: int) -> int | None:
+    if not 0 <= position <= array.size:
+        raise ValueError(f"position {position} is outside of {array.size} bytes")
+    result = np.array([position], dtype=np.int64)
+    stop = kernels.read.find(array, target_offset, target_timestamp, result)
+    if stop == stops.FOUND:
+        return int(result[0])
+    if stop >= stops.FIRST_PROBLEM:
+        raise stops.error(stop, int(result[0]))
+    return None

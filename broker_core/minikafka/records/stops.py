@@ -1,0 +1,75 @@
+"""Why a loop over messages stopped: the codes that the kernels return, and the errors that they become.
+
+Codes below ``FIRST_PROBLEM`` are ordinary ends; the others are damage. Plain integers, because numba freezes
+them.
+"""
+
+from __future__ import annotations
+
+from minikafka.base.errors import BrokerError, ErrorCode
+
+END = 0  # nothing is left
+PARTIAL = 1  # what is left is less than one whole entry
+REACHED_END_OFFSET = 2  # the next message lies at or beyond the offset that was asked for
+WRAPPER = 3  # the next message is compressed: its content has to be opened first
+ROWS_FULL = 4  # no room for another row
+KEYS_FULL = 5  # no room for the next key
+VALUES_FULL = 6  # no room for the next value
+FOUND = 7  # the message that was searched for
+
+FIRST_PROBLEM = 16
+BAD_SIZE = 16
+BAD_CRC = 17
+OTHER_MAGIC = 18
+BAD_KEY_LENGTH = 19
+BAD_VALUE_LENGTH = 20
+BAD_CODEC = 21
+NESTED = 22
+INNER_MAGIC = 23
+TOO_LARGE = 24
+NO_KEY = 25
+TIMESTAMP_RANGE = 26
+TIMESTAMP_TYPE = 27
+OFFSET_ORDER = 28
+BAD_ROW = 29
+
+_TEXTS = {
+    PARTIAL: "the message is not complete",
+    BAD_SIZE: "the size field holds less than the smallest message, which has 14 bytes",
+    BAD_CRC: "the checksum (CRC-32) does not match the message",
+    OTHER_MAGIC: "the magic byte names no format that this release knows",
+    BAD_KEY_LENGTH: "the key's length does not fit the message",
+    BAD_VALUE_LENGTH: "the value's length does not fit the message",
+    BAD_CODEC: "the attributes name no codec of this format (0 none, 1 gzip, 2 snappy, 3 lz4)",
+    NESTED: "a message inside a compressed message is compressed itself",
+    INNER_MAGIC: "a message inside a compressed message has another magic byte than that one",
+    TOO_LARGE: "the message with its 12 bytes of offset and size is larger than max.message.bytes",
+    NO_KEY: "the topic is compacted, so every message must have a key",
+    TIMESTAMP_RANGE: "the timestamp is too far from the broker's time (message.timestamp.difference.max.ms)",
+    TIMESTAMP_TYPE: "a producer must not send the timestamp type LogAppendTime",
+    OFFSET_ORDER: "the offset is not larger than the one before, or is too far from the segment's first",
+}
+
+_CODES = {
+    TOO_LARGE: ErrorCode.MESSAGE_TOO_LARGE,
+    TIMESTAMP_RANGE: ErrorCode.INVALID_TIMESTAMP,
+    TIMESTAMP_TYPE: ErrorCode.INVALID_TIMESTAMP,
+}
+
+
+def describe(stop: int, position: int, inside: int | None = None) -> str:
+    """What was wrong and at which byte. ``inside`` is the position of the compressed message around it."""
+    where = f"at position {position}"
+    if inside is not None:
+        where += f" of the content of the compressed message at position {inside}"
+    return f"{_TEXTS[stop]}, {where}"
+
+
+def error(stop: int, position: int, inside: int | None = None) -> BrokerError:
+    """The protocol's error for ``stop``: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or INVALID_TIMESTAMP."""
+    return BrokerError(_CODES.get(stop, ErrorCode.CORRUPT_MESSAGE), describe(stop, position, inside))
+
+
+def corrupt(text: str, position: int) -> BrokerError:
+    """CORRUPT_MESSAGE for damage that no kernel finds, such as compressed data that cannot be opened."""
+    return BrokerError(ErrorCode.CORRUPT_MESSAGE, f"{text}, at position {position}")

@@ -1,0 +1,288 @@
+"""What a broker does with a produced message set, in two steps.
+
+``validate`` needs no state of the partition and takes most of the time, without the GIL: sizes, checksums,
+lengths, keys and timestamps of every message, wrappers opened; it also writes append times. ``assign`` then
+writes the offsets, which the checksums do not cover: a pass of a few nanoseconds a message. Only a wrapper of
+magic 0 has to be compressed again there, since the offsets inside of it are absolute; of a magic 1 wrapper
+only the offset of the wrapper changes.
+
+As 0.10.1 (``Log.append``, ``ByteBufferMessageSet.validateMessagesAndAssignOffsets``): a cut-off last message
+of the set is dropped, the limit of size holds for each message or wrapper with its 12 bytes of offset and
+size. Otherwise than 0.10.1: the format stays as it was sent, each wrapper of a set stays a wrapper of its
+own, and the checksum of every inner message is looked at.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.files import Buffer
+from minikafka.records import kernels, stops
+from minikafka.records.arrays import INT64_MAX, INT64_MIN, read_only, writable
+from minikafka.records.checksums import CRC32_TABLES
+from minikafka.records.message_set import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    CRC_AT,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+    TIMESTAMP_AT,
+    Codec,
+    Content,
+    TimestampType,
+    open_wrapper,
+    wrap,
+)
+
+_INT64 = struct.Struct(">q")
+_UINT32 = struct.Struct(">I")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a topic allows. ``max_timestamp_difference_ms`` None means any; it holds for create times only."""
+
+    max_message_bytes: int = 1000012
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    max_timestamp_difference_ms: int | None = None
+    compacted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatedSet:
+    """A set in which only the offsets are missing.
+
+    ``count`` messages, inner ones counted; ``size_bytes`` of ``data`` (magic 0 wrappers may change it in
+    ``assign``); ``codec`` and ``magic`` are those of the first entry (NONE and -1 when the set is empty).
+    """
+
+    data: memoryview
+    count: int
+    size_bytes: int
+    max_timestamp_ms: int
+    codec: Codec
+    magic: int
+    max_message_bytes: int
+    wrappers: tuple[_Wrapper, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedSet:
+    """A set as it goes to the log: ``data`` with offsets ``first_offset`` to ``last_offset``, both included.
+
+    An empty set has ``last_offset == first_offset - 1``.
+    """
+
+    data: memoryview
+    first_offset: int
+    last_offset: int
+    count: int
+    max_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Wrapper:
+    """A wrapper whose content is valid. ``consecutive``: the inner offsets are 0, 1, 2 … already."""
+
+    content: Content
+    count: int
+    max_timestamp_ms: int
+    consecutive: bool
+
+
+def validate(data: Buffer, limits: Limits, now_ms: int) -> ValidatedSet:
+    """Check ``data`` and write append times into it; the buffer is kept (a copy is, when it cannot be written
+    to).
+
+    BrokerError CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or INVALID_TIMESTAMP with the position of the first fault.
+    """
+    view = memoryview(data)
+    if view.readonly:
+        view = memoryview(bytearray(view))
+    state = _new_state(limits, now_ms)
+    wrappers = _check_entries(view, state, limits, now_ms)
+    write = kernels.write
+    count = int(state[write.COUNT])
+    view = view[: int(state[write.POSITION])]
+    codec = Codec(view[ATTRIBUTES_AT] & CODEC_MASK) if count else Codec.NONE
+    magic = view[MAGIC_AT] if count else -1
+    view, wrappers = _finish_wrappers(view, wrappers, limits, now_ms)
+    max_timestamp_ms = int(state[write.MAX_TIMESTAMP])
+    if limits.timestamp_type is TimestampType.LOG_APPEND_TIME and state[write.STAMPED]:
+        write.stamp_append_time(writable(view), CRC32_TABLES, now_ms)
+        max_timestamp_ms = now_ms
+    return ValidatedSet(
+        view, count, len(view), max_timestamp_ms, codec, magic, limits.max_message_bytes, tuple(wrappers)
+    )
+
+
+def _new_state(limits: Limits, now_ms: int) -> NDArray[np.int64]:
+    write = kernels.write
+    state = np.zeros(write.STATE_SIZE, dtype=np.int64)
+    state[write.MAX_TIMESTAMP] = NO_TIMESTAMP
+    state[write.CONSECUTIVE] = 1
+    state[write.MAX_MESSAGE_BYTES] = limits.max_message_bytes
+    state[write.KEY_NEEDED] = limits.compacted
+    state[write.EARLIEST], state[write.LATEST] = INT64_MIN, INT64_MAX
+    difference = limits.max_timestamp_difference_ms
+    if limits.timestamp_type is TimestampType.CREATE_TIME and difference is not None:
+        state[write.EARLIEST] = max(INT64_MIN, now_ms - difference)
+        state[write.LATEST] = min(INT64_MAX, now_ms + difference)
+    return state
+
+
+def _check_entries(view: memoryview, state: NDArray[np.int64], limits: Limits, now_ms: int) -> list[_Wrapper]:
+    write = kernels.write
+    array = read_only(view)
+    wrappers: list[_Wrapper] = []
+    while True:
+        stop = write.validate_run(array, CRC32_TABLES, state)
+        if stop in {stops.END, stops.PARTIAL}:
+            return wrappers
+        position = int(state[write.POSITION])
+        if stop != stops.WRAPPER:
+            raise _fault(stop, view, position, limits, now_ms)
+        wrapper = _check_content(open_wrapper(view, position), limits, now_ms)
+        state[write.POSITION] += wrapper.content.size_bytes
+        state[write.COUNT] += wrapper.count
+        state[write.STAMPED] += wrapper.content.magic
+        state[write.MAX_TIMESTAMP] = max(int(state[write.MAX_TIMESTAMP]), wrapper.max_timestamp_ms)
+        wrappers.append(wrapper)
+
+
+def _check_content(content: Content, limits: Limits, now_ms: int) -> _Wrapper:
+    write = kernels.write
+    state = _new_state(limits, now_ms)
+    state[write.MAX_MESSAGE_BYTES] = INT64_MAX
+    state[write.INNER] = 1
+    state[write.WRAPPER_MAGIC] = content.magic
+    stop = write.validate_run(read_only(content.data), CRC32_TABLES, state)
+    if stop != stops.END:
+        raise _fault(stop, content.data, int(state[write.POSITION]), limits, now_ms, content.position)
+    count = int(state[write.COUNT])
+    if count == 0:
+        raise stops.corrupt("the compressed message holds no message", content.position)
+    return _Wrapper(content, count, int(state[write.MAX_TIMESTAMP]), bool(state[write.CONSECUTIVE]))
+
+
+def _fault(
+    stop: int, view: memoryview, position: int, limits: Limits, now_ms: int, inside: int | None = None
+) -> BrokerError:
+    error = stops.error(stop, position, inside)
+    more = ""
+    if stop == stops.TIMESTAMP_RANGE:
+        (timestamp_ms,) = _INT64.unpack_from(view, position + TIMESTAMP_AT)
+        more = f": {timestamp_ms} ms, the broker has {now_ms} and allows {limits.max_timestamp_difference_ms}"
+    elif stop == stops.TOO_LARGE:
+        more = f", which is {limits.max_message_bytes}"
+    return BrokerError(error.code, error.detail + more) if more else error
+
+
+def _finish_wrappers(
+    view: memoryview, wrappers: list[_Wrapper], limits: Limits, now_ms: int
+) -> tuple[memoryview, list[_Wrapper]]:
+    """Give magic 1 wrappers their content's timestamp; build those anew whose inner offsets have gaps."""
+    replaced = []
+    for wrapper in wrappers:
+        content = wrapper.content
+        if content.magic == 0:
+            continue
+        if not wrapper.consecutive:
+            replaced.append((content, _rebuilt(wrapper, 0, limits.max_message_bytes)))
+        elif (
+            limits.timestamp_type is TimestampType.CREATE_TIME
+            and content.timestamp_ms != wrapper.max_timestamp_ms
+        ):
+            end = content.position + content.size_bytes
+            _INT64.pack_into(view, content.position + TIMESTAMP_AT, wrapper.max_timestamp_ms)
+            crc = zlib.crc32(view[content.position + MAGIC_AT : end])
+            _UINT32.pack_into(view, content.position + CRC_AT, crc)
+    if not replaced:
+        return view, wrappers
+    # ``assign`` may need the positions, which have moved.
+    sizes = {content.position: len(entry) for content, entry in replaced}
+    moved = []
+    shift = 0
+    for wrapper in wrappers:
+        content = wrapper.content
+        size = sizes.get(content.position, content.size_bytes)
+        content = replace(content, position=content.position + shift, size_bytes=size)
+        shift += size - wrapper.content.size_bytes
+        moved.append(replace(wrapper, content=content))
+    return _splice(view, replaced), moved
+
+
+def _rebuilt(wrapper: _Wrapper, first_inner_offset: int, max_message_bytes: int) -> bytes:
+    """The wrapper with inner offsets from ``first_inner_offset`` on. MESSAGE_TOO_LARGE if it grew so."""
+    content = wrapper.content
+    inner = bytearray(content.data)
+    kernels.write.assign_offsets(writable(inner), first_inner_offset, _NO_WRAPPERS)
+    entry = wrap(
+        inner,
+        offset=first_inner_offset + wrapper.count - 1,
+        magic=content.magic,
+        codec=content.codec,
+        timestamp_ms=wrapper.max_timestamp_ms,
+    )
+    if len(entry) > max_message_bytes:
+        raise BrokerError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the message at position {content.position} has {len(entry)} bytes once it was compressed "
+            f"again with its new offsets, max.message.bytes is {max_message_bytes}",
+        )
+    return entry
+
+
+def _splice(view: memoryview, replaced: list[tuple[Content, bytes]]) -> memoryview:
+    out = bytearray()
+    position = 0
+    for content, entry in replaced:
+        out += view[position : content.position]
+        out += entry
+        position = content.position + content.size_bytes
+    out += view[position:]
+    return memoryview(out)
+
+
+_NO_WRAPPERS = np.zeros(0, dtype=np.int64)
+_NO_WRAPPERS.flags.writeable = False
+
+
+def assign(valid: ValidatedSet, base_offset: int) -> AssignedSet:
+    """Number the messages from ``base_offset`` on, in place where the format allows it.
+
+    A set can be assigned again (after an append that failed).
+    """
+    data = valid.data
+    counts = _NO_WRAPPERS
+    if valid.wrappers:
+        counts = np.array([wrapper.count for wrapper in valid.wrappers], dtype=np.int64)
+        counts.flags.writeable = False
+        data = _renumber_magic_0(valid, base_offset)
+    kernels.write.assign_offsets(writable(data), base_offset, counts)
+    return AssignedSet(data, base_offset, base_offset + valid.count - 1, valid.count, valid.max_timestamp_ms)
+
+
+def _renumber_magic_0(valid: ValidatedSet, base_offset: int) -> memoryview:
+    """Compress magic 0 wrappers again with absolute inner offsets from ``base_offset`` on."""
+    if all(wrapper.content.magic for wrapper in valid.wrappers):
+        return valid.data
+    replaced = []
+    offset = base_offset
+    position = 0
+    for wrapper in valid.wrappers:
+        content = wrapper.content
+        between = np.zeros(3, dtype=np.int64)
+        kernels.read.measure(read_only(valid.data[position : content.position]), between)
+        offset += int(between[0])
+        if content.magic == 0 and not (wrapper.consecutive and offset == 0):
+            replaced.append((content, _rebuilt(wrapper, offset, valid.max_message_bytes)))
+        offset += wrapper.count
+        position = content.position + content.size_bytes
+    return _splice(valid.data, replaced) if replaced else valid.data

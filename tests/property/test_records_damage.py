@@ -1,0 +1,204 @@
+"""Bytes that are no message set, or not quite: no crash, no record that the oracle would not return."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.files import Buffer
+from minikafka.records.columns import Decoder
+from minikafka.records.compression import Codec, decompress
+from minikafka.records.conversion import down_convert
+from minikafka.records.message_set import StoredRecord, iterate
+from minikafka.records.scan import find_position, first_at_or_after, scan
+from minikafka.records.validation import AssignedSet, Limits, assign, validate
+from tests.oracles import codecs as oracle_codecs
+from tests.oracles import messages as oracle
+
+EVER = (1 << 63) - 1
+ODD_INTEGERS = (0, 1, -1, -2, 13, 14, 22, 26, 255, 0x7FFFFFFF, -0x80000000)
+REFUSALS = {ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_TIMESTAMP, ErrorCode.MESSAGE_TOO_LARGE}
+
+
+def base(source: random.Random) -> bytes:
+    data, offset = b"", 0
+    for _ in range(source.randrange(1, 4)):
+        count, magic, codec = source.randrange(1, 5), source.randrange(2), source.randrange(4)
+        part = [
+            oracle.Message(
+                offset + i,
+                source.choice((-1, 0, 1_000)),
+                0,
+                source.choice((None, b"", b"key")),
+                source.choice((None, b"", source.randbytes(source.randrange(90)))),
+            )
+            for i in range(count)
+        ]
+        data += oracle.message_set(part, magic=magic, codec=codec)
+        offset += count
+    return data
+
+
+def mutated(source: random.Random, data: bytes) -> bytes:
+    out = bytearray(data)
+    for _ in range(source.randrange(1, 5)):
+        kind = source.randrange(5)
+        at = source.randrange(len(out) + 1)
+        if kind == 0 and at < len(out):
+            out[at] ^= 1 << source.randrange(8)
+        elif kind == 1 and at + 4 <= len(out):
+            out[at : at + 4] = source.choice(ODD_INTEGERS).to_bytes(4, "big", signed=True)
+        elif kind == 2:
+            del out[at : at + source.randrange(1, 40)]
+        elif kind == 3:
+            out[at:at] = source.randbytes(source.randrange(1, 40))
+        else:
+            del out[at:]
+    return bytes(out)
+
+
+@st.composite
+def damaged_sets(draw: st.DrawFn) -> bytes:
+    """Mutated sets, half of them with their checksums made right again, some also inside of a wrapper."""
+    source = random.Random(draw(st.integers(0, 2**32 - 1)))
+    if source.random() < 0.1:
+        return source.randbytes(source.randrange(200))
+    data = mutated(source, base(source))
+    if source.random() < 0.7:
+        data = oracle.repaired(data)
+    if source.random() < 0.4:
+        magic, codec = source.randrange(2), source.randrange(1, 4)
+        content = oracle_codecs.compress(codec, data, magic)
+        data = oracle.entry(
+            source.randrange(50),
+            magic=magic,
+            attributes=codec | source.choice((0, 8)),
+            timestamp=3,
+            value=content,
+        )
+    return data
+
+
+def rows_of(data: bytes) -> tuple[list[oracle.Message], bool]:
+    """The oracle's messages, and whether damage ended them."""
+    found, _ = oracle.decode_until_damage(data)
+    messages = [item for item in found if isinstance(item, oracle.Message)]
+    return messages, len(messages) < len(found)
+
+
+def refusal(call: Callable[[], object]) -> ErrorCode | None:
+    """The code of the BrokerError that ``call`` raises, None for none."""
+    try:
+        call()
+    except BrokerError as error:
+        return error.code
+    return None
+
+
+CORRUPT = ErrorCode.CORRUPT_MESSAGE
+
+
+@given(damaged_sets())
+def test_the_iterator_gives_the_oracles_messages_and_then_its_error(data: bytes) -> None:
+    wanted, damaged = rows_of(data)
+    found: list[StoredRecord] = []
+    assert refusal(lambda: found.extend(iterate(data))) is (CORRUPT if damaged else None)
+    assert [
+        oracle.Message(r.offset, r.timestamp_ms, int(r.timestamp_type), r.key, r.value) for r in found
+    ] == wanted
+
+
+@given(damaged_sets())
+def test_the_columns_hold_the_oracles_messages_and_then_its_error(data: bytes) -> None:
+    wanted, damaged = rows_of(data)
+    decoder = Decoder(-(1 << 63), EVER)
+    code = refusal(lambda: decoder.add(data))
+    columns = decoder.columns()
+    found = list(
+        zip(
+            columns.offsets.tolist(),
+            columns.timestamps.tolist(),
+            columns.timestamp_types.tolist(),
+            columns.key_array().to_pylist(),
+            columns.value_array().to_pylist(),
+            strict=True,
+        )
+    )
+    whole = [(m.offset, m.timestamp, m.timestamp_type, m.key, m.value) for m in wanted]
+    if decoder.finished:
+        assert found == whole[: len(found)]
+        assert all(row[0] >= EVER for row in whole[len(found) : len(found) + 1])
+    else:
+        assert found == whole
+        assert code is (CORRUPT if damaged else None)
+
+
+@given(damaged_sets())
+def test_a_broker_stores_only_what_the_oracle_reads(data: bytes) -> None:
+    wanted, damaged = rows_of(data)
+    stored: list[AssignedSet] = []
+    code = refusal(lambda: stored.append(assign(validate(data, Limits(), 0), 7)))
+    assert code in REFUSALS if damaged else code is not CORRUPT
+    if stored:
+        found = oracle.decode(bytes(stored[0].data))
+        assert [(m.key, m.value) for m in found] == [(m.key, m.value) for m in wanted]
+        assert [m.offset for m in found] == list(range(7, 7 + len(wanted)))
+
+
+@given(damaged_sets())
+def test_a_scan_stops_where_the_first_wrong_checksum_size_or_magic_is(data: bytes) -> None:
+    result = scan(data, base_offset=None)
+    position = 0
+    offset = -1
+    while True:
+        rest = data[position:]
+        size = int.from_bytes(rest[8:12], "big", signed=True)
+        if len(rest) < 12 or size < 14 or len(rest) < 12 + size or rest[16] > 1:
+            break
+        own = int.from_bytes(rest[:8], "big", signed=True)
+        if oracle.repaired(rest[: 12 + size]) != rest[: 12 + size] or own <= offset:
+            break
+        offset = own
+        position += 12 + size
+    assert result.valid_bytes == position
+    assert (result.problem is None) == (position == len(data))
+
+
+@given(damaged_sets())
+def test_a_conversion_gives_the_oracles_messages_or_an_error(data: bytes) -> None:
+    wanted, damaged = rows_of(data)
+    converted: list[bytes] = []
+    code = refusal(lambda: converted.append(down_convert(data)))
+    assert code in {None, CORRUPT}
+    if damaged:
+        # Wrappers of magic 0 pass as they are, whatever lies inside of them.
+        assert code is CORRUPT or converted
+    else:
+        assert code is None
+        assert oracle.decode(converted[0]) == [
+            oracle.Message(m.offset, -1, -1, m.key, m.value) for m in wanted
+        ]
+
+
+@given(damaged_sets(), st.integers(-5, 60))
+def test_searches_end_in_an_answer_or_an_error(data: bytes, target: int) -> None:
+    calls: list[Callable[[Buffer, int], object]] = [find_position, first_at_or_after]
+    for call in calls:
+        assert refusal(partial(call, data, target)) in {None, CORRUPT}
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+@given(seed=st.integers(0, 2**32 - 1))
+def test_damaged_compressed_bytes_are_opened_within_the_bound_or_refused(codec: Codec, seed: int) -> None:
+    source = random.Random(seed)
+    content = source.randbytes(source.randrange(300)) + b"a" * source.randrange(300)
+    packed = mutated(source, oracle_codecs.compress(int(codec), content, source.randrange(2)))
+    opened: list[memoryview] = []
+    assert refusal(lambda: opened.append(decompress(codec, packed, 1 << 16))) in {None, CORRUPT}
+    assert all(len(found) <= 1 << 16 for found in opened)

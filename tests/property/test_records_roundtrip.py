@@ -1,0 +1,208 @@
+"""Message sets against the oracle, both ways, through the object and the column path."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minikafka.records.columns import Decoder, decode, encode
+from minikafka.records.conversion import down_convert
+from minikafka.records.message_set import Codec, Record, TimestampType, build_message_set, iterate
+from minikafka.records.scan import find_position, first_at_or_after, scan
+from minikafka.records.validation import Limits, assign, validate
+from tests.oracles import messages as oracle
+
+EVER = (1 << 63) - 1
+NOW_MS = 1_700_000_000_000
+
+codecs = st.sampled_from(Codec)
+magics = st.sampled_from((0, 1))
+fields = st.one_of(st.none(), st.binary(max_size=60), st.binary(max_size=8).map(lambda part: part * 200))
+timestamps = st.one_of(
+    st.integers(-1, 5), st.integers(NOW_MS, NOW_MS + 10), st.integers(-(2**63) // 1000 + 1, 2**63 // 1000 - 1)
+)
+records = st.lists(st.builds(Record, fields, fields, timestamps), max_size=12)
+base_offsets = st.one_of(st.integers(0, 5), st.integers(2**31 - 3, 2**31 + 3), st.integers(0, 2**62))
+seeds = st.integers(0, 2**32 - 1)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> tuple[bytes, list[oracle.Message]]:
+    """What a partition may hold, by the oracle: sets of any format with gaps between and inside of them."""
+    offset = draw(base_offsets)
+    data, messages = b"", []
+    for group in draw(st.lists(records.filter(len), max_size=4)):
+        magic, codec = draw(magics), draw(codecs)
+        append_time = magic == 1 and draw(st.booleans())
+        kind = -1 if magic == 0 else int(append_time)
+        times = [record.timestamp_ms for record in group]
+        part = []
+        for record, own in zip(group, times, strict=True):
+            offset += draw(st.integers(0, 2))
+            shown = -1 if magic == 0 else max(times) if append_time and codec else own
+            part.append(oracle.Message(offset, shown, kind, record.key, record.value))
+            offset += 1
+        data += oracle.message_set(part, magic=magic, codec=int(codec))
+        messages += part
+    return data, messages
+
+
+def as_messages(data: bytes | memoryview) -> list[oracle.Message]:
+    return [
+        oracle.Message(r.offset, r.timestamp_ms, int(r.timestamp_type), r.key, r.value) for r in iterate(data)
+    ]
+
+
+def column_messages(decoder: Decoder) -> list[oracle.Message]:
+    columns = decoder.columns()
+    columns.record_batch("t", 0).validate(full=True)
+    return [
+        oracle.Message(*row)
+        for row in zip(
+            columns.offsets.tolist(),
+            columns.timestamps.tolist(),
+            columns.timestamp_types.tolist(),
+            columns.key_array().to_pylist(),
+            columns.value_array().to_pylist(),
+            strict=True,
+        )
+    ]
+
+
+@given(logs())
+def test_the_oracle_reads_its_own(log: tuple[bytes, list[oracle.Message]]) -> None:
+    data, messages = log
+    assert oracle.decode(data) == messages
+
+
+@given(logs())
+def test_the_iterator_reads_what_the_oracle_wrote(log: tuple[bytes, list[oracle.Message]]) -> None:
+    data, messages = log
+    assert as_messages(data) == messages
+
+
+@given(logs(), st.data())
+def test_the_columns_hold_what_the_oracle_wrote(
+    log: tuple[bytes, list[oracle.Message]], data: st.DataObject
+) -> None:
+    stored, messages = log
+    bounds = [0, EVER, *(m.offset for m in messages), *(m.offset + 1 for m in messages)]
+    start, end = data.draw(st.sampled_from(bounds)), data.draw(st.sampled_from(bounds))
+    decoder = Decoder(start, end)
+    position = 0
+    while position < len(stored) and not decoder.finished:
+        # Pieces as a fetch gives them: ended anywhere.
+        size = data.draw(st.integers(1, len(stored)), label="piece")
+        used = decoder.add(stored[position : position + size])
+        position += used
+        if not used and not decoder.finished:
+            decoder.add(stored[position:])
+            break
+    assert column_messages(decoder) == [m for m in messages if start <= m.offset < end]
+
+
+@given(logs(), st.integers(1, 7))
+def test_decoded_in_batches_of_few_rows_nothing_is_lost_or_doubled(
+    log: tuple[bytes, list[oracle.Message]], max_rows: int
+) -> None:
+    stored, messages = log
+    offsets, position, start = [], 0, 0
+    while True:
+        columns = decode(stored[position:], start, EVER, max_rows=max_rows)
+        offsets += columns.offsets.tolist()
+        position, start = position + columns.valid_bytes, columns.next_offset
+        if columns.complete:
+            break
+    assert offsets == [m.offset for m in messages]
+
+
+@given(records, magics, codecs, st.integers(0, 2**40))
+def test_the_oracle_reads_what_we_build(
+    group: list[Record], magic: int, codec: Codec, base_offset: int
+) -> None:
+    data = build_message_set(group, magic=magic, codec=codec, base_offset=base_offset)
+    found = [(m.offset, m.key, m.value) for m in oracle.decode(data)]
+    assert found == [(base_offset + i, record.key, record.value) for i, record in enumerate(group)]
+
+
+@given(records, magics, codecs, st.integers(0, 3000), seeds)
+def test_the_oracle_reads_what_is_encoded_from_columns(
+    group: list[Record], magic: int, codec: Codec, max_bytes: int, seed: int
+) -> None:
+    rows = np.random.default_rng(seed).permutation(len(group))[: seed % (len(group) + 1)].astype(np.int64)
+    sets = encode(
+        pa.array([record.key for record in group], pa.binary()),
+        pa.array([record.value for record in group], pa.binary()),
+        np.array([record.timestamp_ms for record in group], dtype=np.int64),
+        rows,
+        magic=magic,
+        codec=codec,
+        max_bytes=max_bytes,
+    )
+    found = []
+    for one in sets:
+        messages = oracle.decode(bytes(one.data))
+        assert [m.offset for m in messages] == list(range(one.count))
+        assert len(one.data) <= max_bytes or one.count == 1
+        found += [(m.timestamp, m.key, m.value) for m in messages]
+    chosen = [group[row] for row in rows]
+    assert found == [(r.timestamp_ms if magic else -1, r.key, r.value) for r in chosen]
+
+
+@given(st.lists(st.tuples(records, magics, codecs), max_size=4), base_offsets, st.booleans())
+def test_what_a_broker_stores_is_what_was_sent_with_consecutive_offsets(
+    groups: list[tuple[list[Record], int, Codec]], base_offset: int, append_time: bool
+) -> None:
+    kind = TimestampType.LOG_APPEND_TIME if append_time else TimestampType.CREATE_TIME
+    sent = b"".join(build_message_set(group, magic=magic, codec=codec) for group, magic, codec in groups)
+    valid = validate(sent, Limits(timestamp_type=kind), NOW_MS)
+    stored = assign(valid, base_offset)
+    wanted = [
+        (-1 if magic == 0 else NOW_MS if append_time else record.timestamp_ms, record.key, record.value)
+        for group, magic, _ in groups
+        for record in group
+    ]
+    found = oracle.decode(bytes(stored.data))
+    assert [(m.timestamp, m.key, m.value) for m in found] == wanted
+    assert [m.offset for m in found] == list(range(base_offset, base_offset + len(wanted)))
+    assert valid.max_timestamp_ms == stored.max_timestamp_ms == max(
+        (w[0] for w in wanted), default=-1
+    ) or all(w[0] < -1 for w in wanted)
+    assert stored.last_offset == base_offset + len(wanted) - 1
+
+
+@given(logs())
+def test_a_conversion_to_magic_0_keeps_offsets_keys_and_values(
+    log: tuple[bytes, list[oracle.Message]],
+) -> None:
+    data, messages = log
+    found = oracle.decode(down_convert(data))
+    assert found == [oracle.Message(m.offset, -1, -1, m.key, m.value) for m in messages]
+
+
+@given(logs(), st.data())
+def test_searches_find_what_a_walk_over_all_messages_finds(
+    log: tuple[bytes, list[oracle.Message]], data: st.DataObject
+) -> None:
+    stored, messages = log
+    target = data.draw(st.sampled_from([0, EVER, *(m.offset for m in messages)]))
+    position = find_position(stored, target)
+    rest = [] if position is None else oracle.decode(stored[position:])
+    assert [m for m in rest if m.offset >= target] == [m for m in messages if m.offset >= target]
+    time = data.draw(st.sampled_from([-1, 0, NOW_MS, *(m.timestamp for m in messages)]))
+    wanted = next(((m.offset, m.timestamp) for m in messages if m.timestamp >= time), None)
+    assert first_at_or_after(stored, time) == wanted
+
+
+@given(logs(), st.integers(0, 200))
+def test_a_scan_passes_all_of_it_and_its_index_leads_to_entries(
+    log: tuple[bytes, list[oracle.Message]], interval: int
+) -> None:
+    data, messages = log
+    result = scan(data, base_offset=None, index_interval_bytes=interval)
+    assert (result.valid_bytes, result.problem) == (len(data), None)
+    assert result.next_offset == (messages[-1].offset + 1 if messages else 0)
+    for offset, position in result.index_entries.tolist():
+        assert int.from_bytes(data[position : position + 8], "big") == offset

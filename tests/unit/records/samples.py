@@ -1,0 +1,71 @@
+"""What the tests of this floor share: the recorded segments, and columns as plain tuples."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+from minikafka.records.columns import Columns
+from minikafka.records.message_set import Codec, Record, StoredRecord
+
+SEGMENTS = Path(__file__).resolve().parents[2] / "data" / "segments"
+
+CASES = {
+    "magic0-none": "expected-magic0",
+    "magic0-gzip": "expected-magic0",
+    "magic0-snappy": "expected-magic0",
+    "magic0-lz4": "expected-magic0",
+    "magic1-none": "expected-magic1",
+    "magic1-gzip": "expected-magic1",
+    "magic1-snappy": "expected-magic1",
+    "magic1-lz4": "expected-magic1",
+    "magic1-none-logappendtime": "expected-magic1-none-logappendtime",
+    "magic1-gzip-logappendtime": "expected-magic1-gzip-logappendtime",
+}
+
+TYPES = {"NoTimestampType": -1, "CreateTime": 0, "LogAppendTime": 1}
+
+Row = tuple[int, int, int, bytes | None, bytes | None]
+"""Offset, timestamp, timestamp type, key, value."""
+
+
+def segment(name: str) -> bytes:
+    return (SEGMENTS / f"{name}.log").read_bytes()
+
+
+def expected(name: str) -> list[Row]:
+    lines = (SEGMENTS / f"{CASES[name]}.jsonl").read_text().splitlines()
+    return [_row(json.loads(line)) for line in lines]
+
+
+def _row(line: dict[str, Any]) -> Row:
+    key, value = (None if line[name] is None else base64.b64decode(line[name]) for name in ("key", "value"))
+    return line["offset"], line["timestamp"], TYPES[line["timestamp_type"]], key, value
+
+
+def row_of(record: StoredRecord) -> Row:
+    return record.offset, record.timestamp_ms, int(record.timestamp_type), record.key, record.value
+
+
+def rows_of(columns: Columns) -> list[Row]:
+    return list(
+        zip(
+            columns.offsets.tolist(),
+            columns.timestamps.tolist(),
+            columns.timestamp_types.tolist(),
+            columns.key_array().to_pylist(),
+            columns.value_array().to_pylist(),
+            strict=True,
+        )
+    )
+
+
+def some_records(count: int, value_bytes: int = 20) -> list[Record]:
+    """``count`` records with rising timestamps from 1000 and different values."""
+    return [Record(b"k%d" % i, (b"v%d-" % i) * (value_bytes // 4 + 1), 1000 + i) for i in range(count)]
+
+
+CODECS = list(Codec)
+MAGICS = (0, 1)

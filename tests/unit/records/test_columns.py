@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.records import columns as columns_module
+from minikafka.records.columns import SCHEMA, Decoder, decode
+from minikafka.records.message_set import Codec, Record, TimestampType, build_message_set, iterate, wrap
+from tests.oracles import messages as oracle
+from tests.unit.records.samples import CODECS, MAGICS, row_of, rows_of, segment, some_records
+
+EVER = 1 << 40
+
+
+def test_the_batch_has_sparks_columns_to_the_letter() -> None:
+    batch = decode(build_message_set([Record(b"k", b"v", 1_500)], base_offset=7), 0, EVER).record_batch(
+        "t", 3
+    )
+    assert batch.schema == pa.schema(
+        {
+            "key": pa.binary(),
+            "value": pa.binary(),
+            "topic": pa.string(),
+            "partition": pa.int32(),
+            "offset": pa.int64(),
+            "timestamp": pa.timestamp("us", tz="UTC"),
+            "timestampType": pa.int32(),
+        }
+    )
+    batch.validate(full=True)
+    row = batch.to_pylist()[0]
+    assert row["timestamp"].timestamp() == 1.5
+    del row["timestamp"]
+    assert row == {"key": b"k", "value": b"v", "topic": "t", "partition": 3, "offset": 7, "timestampType": 0}
+
+
+@pytest.mark.parametrize("data", [b"", b"\0\0\0", build_message_set(some_records(1))[:-1]])
+def test_no_rows_make_a_batch_with_no_rows(data: bytes) -> None:
+    columns = decode(data, 5, EVER)
+    batch = columns.record_batch("t", 0)
+    batch.validate(full=True)
+    assert (batch.num_rows, batch.schema) == (0, SCHEMA)
+    assert (columns.next_offset, columns.valid_bytes, columns.complete) == (5, 0, True)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("magic", MAGICS)
+def test_null_and_empty_keys_and_values_stay_apart(magic: int, codec: Codec) -> None:
+    records = [Record(*pair, 4) for pair in ((None, None), (b"", b""), (None, b"v"), (b"k", None))] * 5
+    columns = decode(build_message_set(records, magic=magic, codec=codec), 0, EVER)
+    batch = columns.record_batch("t", 0)
+    batch.validate(full=True)
+    assert batch["key"].to_pylist() == [record.key for record in records]
+    assert batch["value"].to_pylist() == [record.value for record in records]
+    assert (batch["key"].null_count, batch["value"].null_count) == (10, 10)
+
+
+def test_a_column_without_nulls_has_no_bitmap() -> None:
+    batch = decode(build_message_set(some_records(5)), 0, EVER).record_batch("t", 0)
+    assert batch["key"].buffers()[0] is None
+    assert batch["value"].null_count == 0
+
+
+def test_magic_0_has_sparks_timestamp_of_minus_one_millisecond() -> None:
+    batch = decode(build_message_set(some_records(1), magic=0), 0, EVER).record_batch("t", 0)
+    assert batch["timestamp"].cast(pa.int64()).to_pylist() == [-1000]
+    assert batch["timestampType"].to_pylist() == [-1]
+
+
+def test_the_topic_is_repeated_in_every_row() -> None:
+    batch = decode(build_message_set(some_records(300)), 0, EVER).record_batch("a.topic-ü", 0)
+    assert batch["topic"].to_pylist() == ["a.topic-ü"] * 300
+
+
+def test_columns_can_be_chosen_by_a_schema() -> None:
+    schema = pa.schema([SCHEMA.field("offset"), SCHEMA.field("value")])
+    batch = decode(build_message_set([Record(None, b"v")]), 0, EVER).record_batch("t", 0, schema)
+    assert batch.schema == schema
+    with pytest.raises(ValueError, match="no column 'other'"):
+        decode(b"", 0, 1).record_batch("t", 0, pa.schema([("other", pa.int32())]))
+
+
+@pytest.mark.parametrize("timestamp", [2**63 - 1, -(2**63), 2**63 // 1000 + 1])
+def test_a_timestamp_beyond_microseconds_names_the_record(timestamp: int) -> None:
+    data = build_message_set([Record(None, b"", 1), Record(None, b"", timestamp)], base_offset=40)
+    columns = decode(data, 0, EVER)
+    assert columns.timestamps.tolist() == [1, timestamp]
+    with pytest.raises(BrokerError, match=f"offset 41 has the timestamp {timestamp} ms") as raised:
+        columns.record_batch("t", 0)
+    assert raised.value.code is ErrorCode.INVALID_TIMESTAMP
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(
+    ("start", "end"), [(0, 5), (100, 107), (103, 105), (109, 200), (110, 200), (105, 105)]
+)
+def test_only_offsets_from_start_to_before_end_are_decoded(start: int, end: int, codec: Codec) -> None:
+    data = b"".join(build_message_set(some_records(5), codec=codec, base_offset=base) for base in (100, 105))
+    columns = decode(data, start, end)
+    assert columns.offsets.tolist() == [offset for offset in range(100, 110) if start <= offset < end]
+    assert columns.complete
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_next_offset_is_behind_what_was_looked_at(codec: Codec) -> None:
+    data = build_message_set(some_records(5), codec=codec, base_offset=100)
+    assert decode(data, 0, EVER).next_offset == 105
+    assert decode(data, 102, EVER).next_offset == 105
+    assert decode(data, 102, 104).next_offset == 104
+    assert decode(data, 300, EVER).next_offset == 300
+    assert decode(data, 0, 50).next_offset == 50
+    assert decode(data[:-1], 0, EVER).next_offset == (0 if codec else 104)
+
+
+def test_bytes_that_were_used_end_before_a_cut_off_message() -> None:
+    data = build_message_set(some_records(3))
+    assert decode(data + data[:20], 0, EVER).valid_bytes == len(data)
+    assert decode(data, 0, 0).valid_bytes == 0
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("max_rows", [1, 3, 7])
+def test_decoded_piece_by_piece_it_is_the_same(codec: Codec, max_rows: int) -> None:
+    data = b"".join(build_message_set(some_records(5), codec=codec, base_offset=base) for base in (0, 5, 10))
+    rows, position, offset = [], 0, 0
+    while True:
+        columns = decode(data[position:], offset, EVER, max_rows=max_rows)
+        assert columns.count <= max_rows
+        rows += rows_of(columns)
+        position += columns.valid_bytes
+        offset = columns.next_offset
+        if columns.complete:
+            break
+    assert rows == rows_of(decode(data, 0, EVER))
+    assert len(rows) == 15
+
+
+def test_several_pieces_make_one_batch() -> None:
+    decoder = Decoder(3, 30)
+    pieces = [
+        build_message_set(some_records(10, 500), codec=Codec.GZIP),
+        build_message_set(some_records(10), base_offset=10),
+        build_message_set(some_records(20), magic=0, codec=Codec.LZ4, base_offset=20),
+    ]
+    assert [decoder.add(piece) for piece in pieces[:2]] == [len(pieces[0]), len(pieces[1])]
+    assert not decoder.finished
+    decoder.add(pieces[2])
+    assert decoder.finished
+    assert decoder.add(pieces[2]) == 0
+    columns = decoder.columns()
+    columns.record_batch("t", 0).validate(full=True)
+    assert columns.offsets.tolist() == list(range(3, 30))
+    assert columns.next_offset == 30
+    assert columns.timestamp_types.tolist() == [0] * 17 + [-1] * 10
+
+
+def test_a_column_that_would_grow_too_large_ends_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns_module, "MAX_COLUMN_BYTES", 1000)
+    records = [Record(bytes(10), bytes(300), 1)] * 8
+    for codec in CODECS:
+        data = build_message_set(records, codec=codec)
+        first = decode(data, 0, EVER)
+        assert (first.count, first.next_offset, first.complete) == (3, 3, False)
+        second = decode(data[first.valid_bytes :], first.next_offset, EVER)
+        assert second.offsets.tolist() == [3, 4, 5]
+    with_large_keys = build_message_set([Record(bytes(300), b"", 1)] * 8)
+    assert decode(with_large_keys, 0, EVER).count == 3
+
+
+def test_too_many_rows_of_a_long_topic_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns_module, "MAX_COLUMN_BYTES", 1000)
+    with pytest.raises(ValueError, match="5 rows of a topic name of 249 bytes"):
+        decode(build_message_set(some_records(5)), 0, EVER).record_batch("t" * 249, 0)
+
+
+@pytest.mark.parametrize("damaged_at", [-1, -20])
+def test_damage_is_an_error_and_the_rows_before_are_kept(damaged_at: int) -> None:
+    good = build_message_set(some_records(4))
+    data = bytearray(build_message_set(some_records(5)))
+    data[damaged_at] ^= 1
+    decoder = Decoder(0, EVER)
+    with pytest.raises(BrokerError, match=f"CORRUPT_MESSAGE.*checksum.*position {len(good)}"):
+        decoder.add(data)
+    assert decoder.columns().offsets.tolist() == [0, 1, 2, 3]
+
+
+def test_without_checksums_wrong_ones_pass() -> None:
+    data = bytearray(build_message_set([Record(None, b"abc", 1)]))
+    data[-1] ^= 1
+    assert decode(data, 0, EVER, check_crc=False).value_array().to_pylist() == [b"abb"]
+
+
+def test_damage_outside_of_the_wanted_offsets_is_not_looked_at() -> None:
+    data = bytearray(build_message_set(some_records(5)))
+    data[40] ^= 1
+    data[-1] ^= 1
+    assert decode(data, 1, 4).offsets.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"", "holds no message"),
+        (build_message_set(some_records(2))[:-1], "not complete"),
+        (build_message_set(some_records(2), magic=0), "another magic"),
+        (build_message_set(some_records(1), codec=Codec.GZIP), "compressed itself"),
+        (oracle.entry(0, magic=1, value=b"x")[:-1] + b"y", "checksum"),
+    ],
+)
+def test_a_wrapper_with_wrong_content_is_an_error(content: bytes, text: str) -> None:
+    data = wrap(content, offset=1, magic=1, codec=Codec.SNAPPY, timestamp_ms=1)
+    with pytest.raises(BrokerError, match=f"CORRUPT_MESSAGE.*{text}.*position 0"):
+        decode(data, 0, EVER)
+
+
+def test_a_decoder_goes_on_well_after_damage_inside_of_a_wrapper() -> None:
+    decoder = Decoder(0, EVER)
+    content = build_message_set(some_records(1), magic=0)
+    with pytest.raises(BrokerError):
+        decoder.add(wrap(content, offset=1, magic=1, codec=Codec.GZIP, timestamp_ms=1))
+    decoder.add(build_message_set(some_records(2), base_offset=2))
+    assert decoder.columns().offsets.tolist() == [2, 3]
+
+
+def test_append_time_of_a_wrapper_stands_for_every_row() -> None:
+    data = wrap(
+        build_message_set(some_records(3)),
+        offset=2,
+        magic=1,
+        codec=Codec.GZIP,
+        timestamp_ms=99,
+        timestamp_type=TimestampType.LOG_APPEND_TIME,
+    )
+    columns = decode(data, 0, EVER)
+    assert columns.timestamps.tolist() == [99] * 3
+    assert columns.timestamp_types.tolist() == [1] * 3
+    assert columns.timestamp_types.dtype == np.int8
+
+
+def test_the_timestamp_type_inside_of_a_wrapper_means_nothing() -> None:
+    content = oracle.entry(0, magic=1, attributes=8, timestamp=5, value=b"x")
+    data = wrap(content, offset=0, magic=1, codec=Codec.GZIP, timestamp_ms=5)
+    assert rows_of(decode(data, 0, EVER)) == [(0, 5, 0, None, b"x")]
+    assert [row_of(record) for record in iterate(data)] == [(0, 5, 0, None, b"x")]
+
+
+def test_every_kind_of_buffer_is_taken() -> None:
+    data = segment("magic1-snappy")
+    wanted = rows_of(decode(data, 0, EVER))
+    for buffer in (bytearray(data), memoryview(data), memoryview(b"xy" + data)[2:]):
+        assert rows_of(decode(buffer, 0, EVER)) == wanted
+
+
+def test_many_rows_with_and_without_keys_survive_every_growth() -> None:
+    records = [Record(b"key" * (i % 50), b"v" * (i % 7), i) for i in range(20_000)]
+    data = build_message_set(records)
+    columns = decode(data, 0, EVER)
+    columns.record_batch("t", 0).validate(full=True)
+    assert columns.key_array().to_pylist() == [record.key for record in records]
+    assert columns.value_array().to_pylist() == [record.value for record in records]
+
+
+def test_rows_are_those_of_the_iterator() -> None:
+    for name in ("magic0-lz4", "magic1-gzip-logappendtime"):
+        data = segment(name)
+        assert rows_of(decode(data, 0, EVER)) == [row_of(record) for record in iterate(data)]
