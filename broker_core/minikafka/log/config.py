@@ -1,0 +1,296 @@
+"""Settings of a log: Kafka's topic properties over the broker's, with the names and defaults of 0.10.1.
+
+Every property that 0.10.1 allows on a topic can be given and is checked; what the broker does not use yet
+has its place in the table and is not stored. A topic's own value wins over the broker's
+(``log.segment.bytes`` and so on), and that over the default. What a client asks for is checked strictly
+(``with_overrides``); what ZooKeeper already has, perhaps of a newer Kafka, must not stop a broker
+(``with_known_overrides``). ``without_effect`` names what is accepted and not acted on. One default differs
+from the release, as text 003 wants it: ``unclean.leader.election.enable=false``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from minikafka.base.errors import ConfigError
+from minikafka.records.message_set import TimestampType
+
+LONG_MAX = (1 << 63) - 1
+INT_MAX = (1 << 31) - 1
+MIN_MESSAGE_BYTES = 14
+"""CRC, magic, attributes, key length and value length: the smallest message (magic 0)."""
+
+_HOUR_MS = 3_600_000
+_MINUTE_MS = 60_000
+
+Parser = Callable[[str, str], Any]
+"""(property name, text) -> value; raises ConfigError."""
+
+
+def _integer(low: int, high: int) -> Parser:
+    def parse(name: str, text: str) -> int:
+        try:
+            value = int(text.strip())
+        except ValueError:
+            raise ConfigError(name, text, f"a whole number from {low} to {high}") from None
+        if not low <= value <= high:
+            raise ConfigError(name, text, f"a whole number from {low} to {high}")
+        return value
+
+    return parse
+
+
+def _fraction(name: str, text: str) -> float:
+    try:
+        value = float(text.strip())
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise ConfigError(name, text, "a number from 0 to 1")
+    return value
+
+
+def _boolean(name: str, text: str) -> bool:
+    value = text.strip().lower()
+    if value not in {"true", "false"}:
+        raise ConfigError(name, text, "true or false")
+    return value == "true"
+
+
+def _one_of(*allowed: str) -> Parser:
+    def parse(name: str, text: str) -> str:
+        if text.strip() not in allowed:
+            raise ConfigError(name, text, f"one of {', '.join(allowed)}")
+        return text.strip()
+
+    return parse
+
+
+def _cleanup_policy(name: str, text: str) -> frozenset[str]:
+    policies = frozenset(part.strip().lower() for part in text.split(","))
+    if not policies or not policies <= {"delete", "compact"}:
+        raise ConfigError(name, text, "delete, compact, or both with a comma between")
+    return policies
+
+
+def _message_format(name: str, text: str) -> str:
+    version = text.strip()
+    if not version.startswith(("0.8.", "0.9.", "0.10.")):
+        raise ConfigError(name, text, "a release from 0.8.0 to 0.10.1")
+    return version
+
+
+def _throttled_replicas(name: str, text: str) -> str:
+    value = text.strip()
+    if value not in {"", "*"}:
+        for pair in value.split(","):
+            partition, _, broker = pair.partition(":")
+            if not (partition.strip().isdigit() and broker.strip().isdigit()):
+                raise ConfigError(name, text, "* or a list like 0:101,1:102 (partition:broker)")
+    return value
+
+
+_INT = _integer(0, INT_MAX)
+_LONG = _integer(0, LONG_MAX)
+_LONG_OR_NEGATIVE = _integer(-(1 << 63), LONG_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One topic property: how its text is read, its default, and the broker properties that stand in for it.
+
+    ``broker`` lists (broker property, factor), the strongest first: one ``log.roll.hours`` is 3,600,000 ms.
+    """
+
+    parse: Parser
+    default: Any
+    broker: tuple[tuple[str, int], ...] = ()
+
+
+TOPIC_PROPERTIES: dict[str, Property] = {
+    "cleanup.policy": Property(_cleanup_policy, frozenset({"delete"}), (("log.cleanup.policy", 1),)),
+    "compression.type": Property(
+        _one_of("producer", "uncompressed", "gzip", "snappy", "lz4"), "producer", (("compression.type", 1),)
+    ),
+    "delete.retention.ms": Property(_LONG, 86_400_000, (("log.cleaner.delete.retention.ms", 1),)),
+    "file.delete.delay.ms": Property(_LONG, 60_000, (("log.segment.delete.delay.ms", 1),)),
+    "flush.messages": Property(_LONG, LONG_MAX, (("log.flush.interval.messages", 1),)),
+    "flush.ms": Property(
+        _LONG, LONG_MAX, (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1))
+    ),
+    "follower.replication.throttled.replicas": Property(_throttled_replicas, ""),
+    "index.interval.bytes": Property(_INT, 4096, (("log.index.interval.bytes", 1),)),
+    "leader.replication.throttled.replicas": Property(_throttled_replicas, ""),
+    "max.message.bytes": Property(_INT, 1_000_012, (("message.max.bytes", 1),)),
+    "message.format.version": Property(_message_format, "0.10.1-IV2", (("log.message.format.version", 1),)),
+    "message.timestamp.difference.max.ms": Property(
+        _LONG, LONG_MAX, (("log.message.timestamp.difference.max.ms", 1),)
+    ),
+    "message.timestamp.type": Property(
+        _one_of("CreateTime", "LogAppendTime"), "CreateTime", (("log.message.timestamp.type", 1),)
+    ),
+    "min.cleanable.dirty.ratio": Property(_fraction, 0.5, (("log.cleaner.min.cleanable.ratio", 1),)),
+    "min.compaction.lag.ms": Property(_LONG, 0, (("log.cleaner.min.compaction.lag.ms", 1),)),
+    "min.insync.replicas": Property(_integer(1, INT_MAX), 1, (("min.insync.replicas", 1),)),
+    "preallocate": Property(_boolean, False, (("log.preallocate", 1),)),
+    "retention.bytes": Property(_LONG_OR_NEGATIVE, -1, (("log.retention.bytes", 1),)),
+    "retention.ms": Property(
+        _LONG_OR_NEGATIVE,
+        604_800_000,
+        (("log.retention.ms", 1), ("log.retention.minutes", _MINUTE_MS), ("log.retention.hours", _HOUR_MS)),
+    ),
+    "segment.bytes": Property(_integer(MIN_MESSAGE_BYTES, INT_MAX), 1 << 30, (("log.segment.bytes", 1),)),
+    "segment.index.bytes": Property(_INT, 10 << 20, (("log.index.size.max.bytes", 1),)),
+    "segment.jitter.ms": Property(_LONG, 0, (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOUR_MS))),
+    "segment.ms": Property(_LONG, 604_800_000, (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS))),
+    "unclean.leader.election.enable": Property(_boolean, False, (("unclean.leader.election.enable", 1),)),
+}
+
+BROKER_PROPERTIES: frozenset[str] = frozenset(
+    name for entry in TOPIC_PROPERTIES.values() for name, _ in entry.broker
+)
+"""The broker properties that this table reads."""
+
+
+def check_topic_properties(overrides: Mapping[str, str]) -> None:
+    """Raise ConfigError for a property that 0.10.1 does not know, or a value that it would refuse."""
+    for name, text in overrides.items():
+        entry = TOPIC_PROPERTIES.get(name)
+        if entry is None:
+            raise ConfigError(
+                name, text, f"unknown topic property; known are {', '.join(sorted(TOPIC_PROPERTIES))}"
+            )
+        entry.parse(name, text)
+
+
+def without_effect(overrides: Mapping[str, str]) -> list[str]:
+    """Names of properties among these that ask for something which this version does not do yet, in order.
+
+    Unknown properties and values that are not allowed are passed over, and so are values that ask for
+    nothing: no limit, or what this version does anyway.
+    """
+    return [name for name in sorted(overrides) if _asks_in_vain(name, overrides[name])]
+
+
+def _asks_in_vain(name: str, text: str) -> bool:
+    asks = _NOT_DONE_YET.get(name)
+    try:
+        return asks is not None and asks(TOPIC_PROPERTIES[name].parse(name, text))
+    except ConfigError:
+        return False
+
+
+def _other_than(nothing: Any) -> Callable[[Any], bool]:
+    return lambda value: bool(value != nothing)
+
+
+_NOT_DONE_YET: dict[str, Callable[[Any], bool]] = {
+    "cleanup.policy": _other_than(frozenset({"delete"})),
+    "compression.type": _other_than("producer"),
+    "delete.retention.ms": _other_than(TOPIC_PROPERTIES["delete.retention.ms"].default),
+    "file.delete.delay.ms": _other_than(0),
+    "follower.replication.throttled.replicas": _other_than(""),
+    "leader.replication.throttled.replicas": _other_than(""),
+    "message.format.version": lambda version: not version.startswith("0.10."),
+    "min.cleanable.dirty.ratio": _other_than(TOPIC_PROPERTIES["min.cleanable.dirty.ratio"].default),
+    "min.compaction.lag.ms": _other_than(0),
+    "preallocate": _other_than(False),
+    "retention.bytes": lambda limit: limit >= 0,
+    "retention.ms": lambda limit: limit >= 0,
+    "segment.jitter.ms": _other_than(0),
+    "segment.ms": _other_than(LONG_MAX),
+    "unclean.leader.election.enable": _other_than(False),
+}
+"""Topic property -> whether its parsed value asks for anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """What the log and those above it use. Sizes are bytes; None stands for "never" or "no bound"."""
+
+    segment_bytes: int = 1 << 30
+    index_interval_bytes: int = 4096
+    index_max_bytes: int = 10 << 20
+    flush_messages: int | None = None
+    flush_ms: int | None = None
+    max_message_bytes: int = 1_000_012
+    message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    message_timestamp_difference_max_ms: int | None = None
+    compacted: bool = False
+    compression_type: str = "producer"
+    min_insync_replicas: int = 1
+
+    @property
+    def index_entries_max(self) -> int:
+        """Entries that an offset index may hold; a full one makes the log roll."""
+        return max(1, self.index_max_bytes // 8)
+
+    @classmethod
+    def from_properties(
+        cls, broker: Mapping[str, str], overrides: Mapping[str, str] | None = None
+    ) -> LogConfig:
+        """The settings of a topic. Broker properties that are none of the log's are passed over.
+
+        Raises ConfigError for a value that is not allowed and for a topic property that 0.10.1 lacks.
+        """
+        values = {}
+        for name, entry in TOPIC_PROPERTIES.items():
+            for broker_name, factor in entry.broker:
+                text = broker.get(broker_name)
+                if text is not None:
+                    value = entry.parse(broker_name, text)
+                    values[name] = value * factor if factor != 1 else value
+                    break
+            else:
+                values[name] = entry.default
+        return replace(cls(), **_fields(values)).with_overrides(overrides or {})
+
+    def with_overrides(self, overrides: Mapping[str, str]) -> LogConfig:
+        """These settings with a topic's own over them. Raises ConfigError as ``from_properties`` does."""
+        check_topic_properties(overrides)
+        values = {name: TOPIC_PROPERTIES[name].parse(name, text) for name, text in overrides.items()}
+        return replace(self, **_fields(values))
+
+    def with_known_overrides(self, overrides: Mapping[str, str]) -> tuple[LogConfig, list[str]]:
+        """As ``with_overrides``, without what cannot be used: that is described, by name and value."""
+        usable, problems = {}, []
+        for name, text in sorted(overrides.items()):
+            if name not in TOPIC_PROPERTIES:
+                problems.append(f"{name}={text!r}: unknown topic property")
+                continue
+            try:
+                check_topic_properties({name: text})
+            except ConfigError as error:
+                problems.append(str(error))
+            else:
+                usable[name] = text
+        return self.with_overrides(usable), problems
+
+
+def _unless_endless(value: int) -> int | None:
+    return None if value == LONG_MAX else value
+
+
+_STORED: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "cleanup.policy": ("compacted", lambda policies: "compact" in policies),
+    "compression.type": ("compression_type", str),
+    "flush.messages": ("flush_messages", _unless_endless),
+    "flush.ms": ("flush_ms", _unless_endless),
+    "index.interval.bytes": ("index_interval_bytes", int),
+    "max.message.bytes": ("max_message_bytes", int),
+    "message.timestamp.difference.max.ms": ("message_timestamp_difference_max_ms", _unless_endless),
+    "message.timestamp.type": (
+        "message_timestamp_type",
+        {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}.__getitem__,
+    ),
+    "min.insync.replicas": ("min_insync_replicas", int),
+    "segment.bytes": ("segment_bytes", int),
+    "segment.index.bytes": ("index_max_bytes", int),
+}
+"""Topic property -> (field of LogConfig, what to make of the parsed value)."""
+
+
+def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {_STORED[name][0]: _STORED[name][1](value) for name, value in values.items() if name in _STORED}

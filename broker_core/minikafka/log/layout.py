@@ -1,0 +1,117 @@
+"""Names on the disk: which directory holds which partition, which file holds which offsets.
+
+    classic   my_topic_0/00000000000.kafka            00000000000.index            (the texts' own)
+    apache    my_topic-0/00000000000000000000.log     00000000000000000000.index   (the 0.10.1 release's)
+
+A segment is named with the offset of the first message that it may hold, in at least 11 or 20 digits; the
+number counts, not how the names sort. A topic may hold ``_``, ``-`` and digits: what follows the last
+separator is the partition. The two never claim the same directory, as the character before the trailing
+digits decides. Directories whose name ends with ``-delete`` are deleted partitions on their way out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from enum import Enum
+
+from minikafka.base.errors import ConfigError, StorageError
+from minikafka.base.files import Files
+from minikafka.base.ids import TOPIC_NAME_MAX_LENGTH, TopicPartition
+
+DELETED_SUFFIX = "-delete"
+INDEX_SUFFIX = ".index"
+CORRUPT_SUFFIX = ".corrupt"
+
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+LOCK_FILE = ".lock"
+RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
+
+_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]+)([_-])(0|[1-9][0-9]{0,9})")
+
+
+class Layout(Enum):
+    """The naming in a data directory: separator before the partition, segment suffix, digits of an offset."""
+
+    CLASSIC = ("_", ".kafka", 11)
+    APACHE = ("-", ".log", 20)
+
+    def __init__(self, separator: str, segment_suffix: str, digits: int) -> None:
+        self.separator = separator
+        self.segment_suffix = segment_suffix
+        self.offset_digits = digits
+
+    @classmethod
+    def parse(cls, name: str) -> Layout:
+        """The layout that the property ``log.layout`` names: classic or apache."""
+        for layout in cls:
+            if layout.name.lower() == name.strip().lower():
+                return layout
+        raise ConfigError("log.layout", name, "one of classic, apache")
+
+    def directory_name(self, partition: TopicPartition) -> str:
+        """The directory of a partition, inside a data directory."""
+        return f"{partition.topic}{self.separator}{partition.partition}"
+
+    def partition_of(self, directory_name: str) -> TopicPartition | None:
+        """The partition that a directory holds by its name; None when the name is not one of this layout."""
+        match = _DIRECTORY.fullmatch(directory_name)
+        if match is None or match[2] != self.separator or directory_name.endswith(DELETED_SUFFIX):
+            return None
+        topic, number = match[1], int(match[3])
+        if len(topic) > TOPIC_NAME_MAX_LENGTH or topic in {".", ".."} or number > 0x7FFFFFFF:
+            return None
+        return TopicPartition(topic, number)
+
+    def segment_name(self, base_offset: int) -> str:
+        """The file with the messages from ``base_offset``."""
+        return f"{base_offset:0{self.offset_digits}d}{self.segment_suffix}"
+
+    def index_name(self, base_offset: int) -> str:
+        """The offset index beside that file."""
+        return f"{base_offset:0{self.offset_digits}d}{INDEX_SUFFIX}"
+
+    def segment_base(self, file_name: str) -> int | None:
+        """The base offset in a segment's name; None for another file."""
+        return self._number(file_name, self.segment_suffix)
+
+    def index_base(self, file_name: str) -> int | None:
+        """The base offset in an index's name; None for another file."""
+        return self._number(file_name, INDEX_SUFFIX)
+
+    def _number(self, file_name: str, suffix: str) -> int | None:
+        digits = file_name.removesuffix(suffix)
+        if (
+            digits == file_name
+            or len(digits) < self.offset_digits
+            or not (digits.isascii() and digits.isdigit())
+        ):
+            return None
+        base = int(digits)
+        # One offset has one name: 000000000000.kafka beside 00000000000.kafka is no segment of ours.
+        return base if base < 1 << 63 and digits == f"{base:0{self.offset_digits}d}" else None
+
+    @classmethod
+    def recognise(cls, files: Files, directory: str) -> Layout | None:
+        """The layout of the partitions that lie in a data directory; None where none lies there.
+
+        StorageError when both do: one of them would not be served, which nobody may find out by chance.
+        """
+        found: dict[Layout, str] = {}
+        for name in files.list_dir(directory) if files.is_dir(directory) else []:
+            for layout in cls:
+                if layout not in found and layout.partition_of(name) is not None:
+                    path = os.path.join(directory, name)
+                    if files.is_dir(path) and layout.fits(files, path):
+                        found[layout] = name
+        if len(found) > 1:
+            raise StorageError(
+                f"{directory} holds partitions in the classic layout ({found[cls.CLASSIC]}) and the apache "
+                f"layout ({found[cls.APACHE]}); move those of one layout to a directory of their own"
+            )
+        return next(iter(found), None)
+
+    def fits(self, files: Files, partition_directory: str) -> bool:
+        """Whether a directory with a fitting name holds segments of this layout, or nothing yet."""
+        names = files.list_dir(partition_directory)
+        return not names or any(self.segment_base(name) is not None for name in names)

@@ -1,0 +1,359 @@
+"""The log of one partition: a row of segments that only the last grows of.
+
+On disk, a directory with the segments and their offset indexes (names: ``layout``). Invariants:
+
+- Offsets rise through the whole log; it has those from ``start_offset`` up to, not including,
+  ``end_offset``.
+- Only the newest segment is written to. A full one (``segment.bytes``, a full index, or an offset that no
+  longer fits the index's int32) is followed by a new one, named with the log end offset.
+- All below ``recovery_point`` survives a power cut: segments, their names and the indexes of full segments.
+- The segment list is a tuple that is replaced, never changed: readers take it once and need no lock.
+
+One thread at a time appends, rolls, truncates and closes. ``read``, the look-ups and ``flush`` may run
+beside it.
+
+Crash behaviour, at open. With a clean-shutdown marker only the entries behind the newest segment's last
+index entry are checked. Without it every segment at or past the recovery point, and always the newest one,
+is gone through: sizes, offset order, CRC; their indexes are built anew. At the first damage, or where a
+segment ends before the next one begins (not in a compacted log, which has holes), the log ends: what
+follows is kept in ``.corrupt`` files and cut. ``recovery`` tells of it.
+
+Disk failures while running. A failed append is cut off again and the log goes on. When even that fails, or
+an fsync does (after which nobody knows what the disk has), the log takes no more appends until it is opened
+again; reads go on.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from minikafka.base.errors import BrokerError, ErrorCode, OffsetOutOfRange, StorageError
+from minikafka.base.files import Files, FileSlice
+from minikafka.log import opening, search
+from minikafka.log.config import LogConfig
+from minikafka.log.highest import Highest
+from minikafka.log.layout import Layout
+from minikafka.log.recovery import RecoveryReport
+from minikafka.log.segment import Segment, UnusableSegment
+from minikafka.records.validation import AssignedSet, ValidatedSet, assign
+
+EARLIEST = -2
+LATEST = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """What a read found. ``slice`` is None when there is nothing to send (yet)."""
+
+    slice: FileSlice | None
+    first_offset: int
+    """Offset of the first entry in the slice (of a compressed one: its last), or what was asked for."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in the slice."""
+        return 0 if self.slice is None else self.slice.length
+
+
+class Log:
+    """One partition's log. Made by ``Log.open``."""
+
+    def __init__(
+        self, files: Files, directory: str, config: LogConfig, layout: Layout, found: opening.Found
+    ) -> None:
+        self.directory = directory
+        self.config = config
+        self.layout = layout
+        self.recovery: RecoveryReport | None = found.report
+        """What was cut at open; None when nothing was."""
+        self._files = files
+        self._segments: tuple[Segment, ...] = found.segments
+        self._end_offset = found.end_offset
+        # Replaced by a truncation: what a flush that began before it reports is not of this log any more.
+        self._durable = Highest(found.recovery_point)
+        # Counted, not flagged: two threads may flush at once, and neither may rely on a sync of
+        # the other that has not ended.
+        self._names_changed = int(found.names_changed)
+        self._names_synced = 0
+        self._failure: str | None = None
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        files: Files,
+        directory: str,
+        config: LogConfig,
+        layout: Layout,
+        *,
+        clean: bool,
+        recovery_point: int,
+    ) -> Log:
+        """Open the log in ``directory``, made when absent, and recover it. Raises StorageError.
+
+        ``clean``: the data directory had its clean-shutdown marker. ``recovery_point``: the offset below
+        which all was flushed, 0 when nobody knows.
+        """
+        found = opening.open_segments(
+            files, directory, config, layout, clean=clean, recovery_point=recovery_point
+        )
+        return cls(files, directory, config, layout, found)
+
+    # What the log is.
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that the log may hold."""
+        return self._segments[0].base_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next message gets (log end offset)."""
+        return self._end_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """All below this offset was flushed."""
+        return self._durable.value
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments, oldest first."""
+        return self._segments
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def unflushed_messages(self) -> int:
+        """Messages that a power cut may take."""
+        return max(0, self._end_offset - self._durable.value)
+
+    @property
+    def failure(self) -> str | None:
+        """Why the log takes no more appends; None when it does."""
+        return self._failure
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` or ``abandon`` was called."""
+        return self._closed
+
+    def needs_flush(self) -> bool:
+        """Whether M messages (``flush.messages``) lie unflushed."""
+        limit = self.config.flush_messages
+        return limit is not None and self.unflushed_messages >= limit
+
+    # Writing.
+
+    def append(self, valid: ValidatedSet) -> AssignedSet:
+        """Give the messages the next offsets and write them behind the last one.
+
+        RECORD_LIST_TOO_LARGE when the set is larger than a segment may be; StorageError when the disk fails:
+        then the log is as it was before.
+        """
+        self._check_appendable()
+        assigned = assign(valid, self._end_offset)
+        if assigned.count == 0:
+            return assigned
+        size = len(assigned.data)
+        if size > self.config.segment_bytes:
+            raise BrokerError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"a message set of {size} bytes does not fit segment.bytes={self.config.segment_bytes}",
+            )
+        segment = self._segments[-1]
+        if self._is_full(segment, size, assigned.last_offset):
+            segment = self.roll()
+        try:
+            segment.append(
+                assigned.data,
+                assigned.first_offset,
+                assigned.last_offset,
+                assigned.max_timestamp_ms,
+                self.config.index_interval_bytes,
+            )
+        except UnusableSegment as error:
+            self._failure = str(error)
+            raise
+        self._end_offset = assigned.last_offset + 1
+        return assigned
+
+    def _is_full(self, segment: Segment, more_bytes: int, last_offset: int) -> bool:
+        if segment.size == 0:
+            return not segment.fits(last_offset)
+        return (
+            segment.size + more_bytes > self.config.segment_bytes
+            or len(segment.index()) >= self.config.index_entries_max
+            or not segment.fits(last_offset)
+        )
+
+    def roll(self) -> Segment:
+        """Begin a new segment at the log end offset, unless the newest is empty and begins there; return it.
+
+        Nothing is flushed here: that is slow. The recovery point says which full segments still have to be.
+        """
+        self._check_appendable()
+        newest = self._segments[-1]
+        if newest.base_offset == self._end_offset:
+            return newest
+        newest.write_index(sync=False)
+        segment = opening.create_segment(self._files, self.directory, self.layout, self._end_offset)
+        self._segments = (*self._segments, segment)
+        self._names_changed += 1
+        return segment
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop all messages from ``offset`` on; the change is flushed. Does nothing at or past the end.
+
+        A compressed message that holds ``offset`` goes as a whole. Below ``start_offset`` nothing remains,
+        and the log begins anew at ``offset``.
+        """
+        self._check_appendable()
+        if offset >= self._end_offset:
+            return
+        try:
+            self._truncate(offset)
+        except StorageError as error:
+            self._failure = f"a truncation to offset {offset} failed: {error}"
+            raise
+        finally:
+            # Once more: a flush that began in the middle must not raise the recovery point either.
+            self._durable = Highest(min(self._durable.value, self._end_offset))
+
+    def _truncate(self, offset: int) -> None:
+        segments = self._segments
+        keep = [segment for segment in segments if segment.base_offset <= offset]
+        gone = segments[len(keep) :]
+        if not keep:
+            keep = [opening.create_segment(self._files, self.directory, self.layout, offset)]
+        newest = keep[-1]
+        # In this order: a flush that takes the new recovery point has no target above ``offset``.
+        self._end_offset = offset
+        self._durable = Highest(min(self._durable.value, offset))
+        self._segments = tuple(keep)
+        # Names before bytes: a crash between the two must not leave a whole log with a hole in it.
+        opening.remove_segments(self._files, gone)
+        self._files.sync_dir(self.directory)
+        entry = newest.locate(offset)
+        if entry is not None:
+            newest.cut(entry.position)
+        self._end_offset = newest.next_offset()
+
+    # Reading.
+
+    def read(
+        self, offset: int, max_bytes: int, *, up_to: int | None = None, at_least_one: bool = True
+    ) -> LogRead:
+        """Up to ``max_bytes`` of entries from the one that holds ``offset``: a slice of one segment's file.
+
+        ``up_to`` (the high watermark) leaves out entries at and above it. ``at_least_one``: the first entry
+        is given whole when it alone is larger than ``max_bytes``; else the slice may end within an entry.
+        OffsetOutOfRange outside ``start_offset`` to ``end_offset``; at the end there is nothing to read.
+        """
+        segments, end_offset = self._segments, self._end_offset
+        if not segments[0].base_offset <= offset <= end_offset:
+            raise OffsetOutOfRange(offset, segments[0].base_offset, end_offset)
+        bound = end_offset if up_to is None else min(up_to, end_offset)
+        nothing = LogRead(None, offset)
+        if offset >= bound:
+            return nothing
+        number = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
+        for segment in segments[number:]:
+            size = segment.size
+            entry = segment.locate(offset)
+            if entry is None:
+                continue  # compaction may leave a segment without its last offsets
+            if bound < end_offset:
+                # A compressed entry across the bound is found here as well, and nothing of it is given.
+                last = segment.locate(bound)
+                size = size if last is None else last.position
+            wanted = max(max_bytes, entry.size) if at_least_one else max_bytes
+            length = min(wanted, size - entry.position)
+            return LogRead(segment.slice(entry.position, length), entry.offset) if length > 0 else nothing
+        return nothing
+
+    def offsets_before(self, timestamp_ms: int, max_count: int, *, now_ms: int | None = None) -> list[int]:
+        """Up to ``max_count`` beginnings of segments last written by ``timestamp_ms``, newest first.
+
+        The log end offset counts as written at ``now_ms``. ``LATEST`` gives it first, ``EARLIEST`` the start
+        offset alone. (ListOffsets 0, ``getOffsetsBefore`` of the texts.)
+        """
+        return search.offsets_before(
+            self._files, self._segments, self._end_offset, timestamp_ms, max_count, now_ms
+        )
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first message with a timestamp at or above the one given, or None.
+
+        Messages of magic 0 have no timestamp and are passed over.
+        """
+        return search.offset_for_timestamp(self._segments, timestamp_ms)
+
+    # Durability.
+
+    def flush(self, up_to: int | None = None) -> int:
+        """Flush what lies below ``up_to`` (default: all), and give the offset below which all is durable now.
+
+        That is never less than was asked for, but in a log that was truncated or closed meanwhile. Appends
+        may go on. StorageError when the disk fails; the log then takes no more appends.
+        """
+        durable = self._durable
+        target = self._end_offset if up_to is None else min(up_to, self._end_offset)
+        segments = self._segments
+        if self._closed or (target <= durable.value and self._names_synced == self._names_changed):
+            return self._durable.value
+        try:
+            for number, segment in enumerate(segments):
+                newest = number == len(segments) - 1
+                behind = not newest and segments[number + 1].base_offset <= durable.value
+                if behind or segment.base_offset >= max(target, 1):
+                    continue
+                segment.file.sync()
+                if not newest and segment.write_index(sync=True):
+                    self._names_changed += 1
+            names = self._names_changed
+            if self._names_synced < names:
+                self._files.sync_dir(self.directory)
+                self._names_synced = max(self._names_synced, names)
+        except (StorageError, FileNotFoundError) as error:
+            if self.closed:
+                return self._durable.value  # deleted or closed meanwhile: nothing is left to flush
+            self._failure = f"a flush failed: {error}"
+            raise StorageError(f"{self.directory}: {self._failure}") from error
+        if self._failure is not None:
+            # Another thread's flush failed: its pages are lost, and this one's success says nothing.
+            raise StorageError(f"{self.directory}: {self._failure}")
+        durable.raise_to(target)
+        return self._durable.value
+
+    def close(self) -> None:
+        """Flush everything, index files too, and close the files; once. Raises StorageError."""
+        if self._closed:
+            return
+        try:
+            if self._failure is not None:
+                raise StorageError(f"{self.directory} is not closed cleanly: {self._failure}")
+            self.flush()
+            if self._segments[-1].write_index(sync=True):
+                self._files.sync_dir(self.directory)
+        finally:
+            self._closed = True
+            for segment in self._segments:
+                segment.file.close()
+
+    def abandon(self) -> None:
+        """Take no more appends and flushes: the log is being deleted. Reads in progress keep their files."""
+        self._closed = True
+
+    def _check_appendable(self) -> None:
+        if self._closed:
+            raise StorageError(f"{self.directory} is closed")
+        if self._failure is not None:
+            raise StorageError(
+                f"{self.directory} takes no more messages: {self._failure}; "
+                "restart the broker once the disk is mended"
+            )

@@ -1,0 +1,216 @@
+"""Reading a segment file from end to end in windows, and what recovery found and cut.
+
+A segment is never read into memory whole: ``scan_file`` goes through it in windows of ``WINDOW_BYTES``. A
+window mostly ends within a message; the next one begins at that message. A message larger than a window is
+only read whole after its CRC was computed piece by piece, so that a damaged size field cannot make the
+broker hold a gigabyte of nonsense.
+
+Damage is: a size that does not fit the file or a message, an offset that does not rise, a magic byte that
+is not known, a wrong CRC, fields that do not fit the message. At the first damage the log ends; the bytes
+from there on are copied to a file ending in ``.corrupt`` beside the segment, then cut (``Log`` does so).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from minikafka.base.errors import StorageError
+from minikafka.base.files import File, Files
+from minikafka.log.layout import CORRUPT_SUFFIX
+from minikafka.log.offset_index import Entries
+from minikafka.records.message_set import CRC_AT, MAGIC_AT
+from minikafka.records.scan import ScanResult, scan
+
+WINDOW_BYTES = 8 << 20
+_ZEROS = bytes(1 << 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Whole messages read from a segment: ``data`` begins at file position ``position``."""
+
+    position: int
+    data: memoryview
+    result: ScanResult
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Bytes taken from the end of a log at open."""
+
+    path: str
+    position: int
+    length: int
+    reason: str
+    saved_to: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.length} bytes from position {self.position} were cut: {self.reason}; "
+            f"they are kept in {self.saved_to}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    """What opening a log had to mend. ``str`` gives one line."""
+
+    directory: str
+    cuts: tuple[Cut, ...]
+    end_offset: int
+    """The log end offset after it."""
+
+    @property
+    def bytes_cut(self) -> int:
+        """All bytes that were cut."""
+        return sum(cut.length for cut in self.cuts)
+
+    def __str__(self) -> str:
+        return "; ".join(str(cut) for cut in self.cuts) + f"; the log now ends at offset {self.end_offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class FileScan:
+    """What lies in a segment file from where the scan began. Positions are those in the file."""
+
+    valid_bytes: int
+    """Where the last good message ends."""
+    next_offset: int
+    max_timestamp_ms: int
+    """-1 when no message had one."""
+    problem: str | None
+    """Why the scan stopped before the end, with the position."""
+    entries: tuple[Entries, ...]
+    """For the offset index, a piece for each window."""
+
+
+def windows(
+    file: File,
+    begin: int,
+    end: int,
+    base_offset: int,
+    *,
+    least_offset: int | None = None,
+    interval_bytes: int = 4096,
+    check_crc: bool = True,
+) -> Iterator[Window]:
+    """The good entries between two positions of a segment that starts at ``base_offset``, up to damage.
+
+    ``begin`` is where an entry lies, ``least_offset`` the smallest offset it may have. The last window says
+    in its ``problem`` why nothing follows it.
+    """
+    position, wanted, indexed = begin, WINDOW_BYTES, begin
+    while position < end:
+        asked = min(wanted, end - position)
+        data = memoryview(file.read_at(position, asked))
+        result = scan(
+            data,
+            base_offset=base_offset,
+            next_offset=least_offset,
+            position=position,
+            last_indexed=indexed,
+            index_interval_bytes=interval_bytes,
+            check_crc=check_crc,
+        )
+        at_end = position + asked >= end or len(data) < asked
+        if not at_end and result.incomplete and result.valid_bytes == 0:
+            if _is_whole(file, position, result.wanted_bytes, end):
+                wanted = result.wanted_bytes
+                continue
+            at_end = True
+        yield Window(position, data[: result.valid_bytes], result)
+        if at_end or (result.problem is not None and not result.incomplete):
+            return
+        position += result.valid_bytes
+        least_offset, indexed, wanted = result.next_offset, result.last_indexed, WINDOW_BYTES
+
+
+def _is_whole(file: File, position: int, size: int, end: int) -> bool:
+    """Whether an entry larger than a window has its bytes before ``end``, and the right CRC."""
+    if position + size > end:
+        return False
+    at = position + MAGIC_AT
+    stored = int.from_bytes(file.read_at(position + CRC_AT, MAGIC_AT - CRC_AT), "big")
+    computed = 0
+    while at < position + size:
+        piece = file.read_at(at, min(WINDOW_BYTES, position + size - at))
+        if not piece:
+            return False
+        computed = zlib.crc32(piece, computed)
+        at += len(piece)
+    return computed == stored
+
+
+def scan_file(
+    file: File,
+    begin: int,
+    end: int,
+    base_offset: int,
+    *,
+    least_offset: int | None = None,
+    interval_bytes: int = 4096,
+    check_crc: bool = True,
+) -> FileScan:
+    """Go through a segment between two positions. See ``windows``."""
+    valid, next_offset, newest, problem = (
+        begin,
+        base_offset if least_offset is None else least_offset,
+        -1,
+        None,
+    )
+    entries: list[Entries] = []
+    for window in windows(
+        file,
+        begin,
+        end,
+        base_offset,
+        least_offset=least_offset,
+        interval_bytes=interval_bytes,
+        check_crc=check_crc,
+    ):
+        result = window.result
+        valid = window.position + result.valid_bytes
+        next_offset = result.next_offset
+        newest = max(newest, result.max_timestamp_ms)
+        entries.append(result.index_entries)
+        problem = result.problem
+    if valid < end and problem is None:
+        problem = f"the file ends before its size, at position {valid}"
+    return FileScan(valid, next_offset, newest, problem if valid < end else None, tuple(entries))
+
+
+def save_bytes(files: Files, file: File, position: int, end: int) -> str:
+    """Copy ``[position, end)`` of a segment to a new flushed file beside it; gives its path.
+
+    Blocks of zeros are left as holes: a file that Kafka had preallocated has up to a gigabyte of them. Raises
+    StorageError.
+    """
+    path = free_path(files, file.path)
+    copy = files.open(path, create=True)
+    try:
+        for begin in range(position, end, len(_ZEROS)):
+            piece = file.read_at(begin, min(len(_ZEROS), end - begin))
+            if piece != _ZEROS[: len(piece)]:
+                copy.write_at(begin - position, piece)
+        if copy.size() != end - position:
+            copy.truncate(end - position)
+        copy.sync()
+    except StorageError as error:
+        raise StorageError(
+            f"{end - position} damaged bytes at the end of {file.path} cannot be saved before they are cut: "
+            f"{error}; make room, or cut them by hand"
+        ) from error
+    finally:
+        copy.close()
+    return path
+
+
+def free_path(files: Files, path: str) -> str:
+    """A name for the damaged bytes of ``path`` that no earlier damage has taken."""
+    number, candidate = 1, path + CORRUPT_SUFFIX
+    while files.exists(candidate):
+        number += 1
+        candidate = f"{path}.{number}{CORRUPT_SUFFIX}"
+    return candidate

@@ -1,0 +1,243 @@
+"""One segment of a log: a file of message set entries beside its sparse offset index.
+
+    offset   int64     of the message; of a compressed one, the offset of the last message inside
+    size     int32     of the message that follows
+    message  size bytes
+
+Invariants: the file up to ``size`` holds whole entries with rising offsets, each at or above
+``base_offset``. Bytes behind ``size`` (left by a failed append that could not be cut back) are never read.
+``size`` grows only after the write returned, so that a reader in another thread sees whole entries.
+
+A file is closed with the last reference to it: fetches in progress go on sending from a segment that was
+deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from dataclasses import dataclass
+
+from minikafka.base.errors import StorageError
+from minikafka.base.files import Buffer, File, Files, FileSlice
+from minikafka.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
+from minikafka.log.recovery import FileScan, scan_file
+from minikafka.records.message_set import ENTRY_HEADER_BYTES, MIN_SIZE
+from minikafka.records.scan import scan
+
+_HEADER = struct.Struct(">qi")
+_LOOK_BYTES = 8192
+"""What a look-up reads at once: an index interval with some room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where a message set entry lies: its file position, offset and size with the 12 bytes of header."""
+
+    position: int
+    offset: int
+    size: int
+
+
+class Segment:
+    """One segment. Changed by one thread; read by others meanwhile."""
+
+    __slots__ = (
+        "_appended_max_ms",
+        "_files",
+        "_found_max_ms",
+        "_index",
+        "base_offset",
+        "file",
+        "index_path",
+        "size",
+    )
+
+    def __init__(self, files: Files, file: File, index_path: str, base_offset: int) -> None:
+        self._files = files
+        self.file = file
+        self.index_path = index_path
+        self.base_offset = base_offset
+        self.size = file.size()
+        # Two fields, each with its own writer: a scan may not have seen what is appended meanwhile.
+        self._found_max_ms: int | None = None if self.size else -1
+        """Of the messages that were here at open, or more of them; None when nobody has looked yet."""
+        self._appended_max_ms = -1
+        """Of the messages appended since."""
+        self._index: OffsetIndex | None = None if self.size else OffsetIndex(index_path, base_offset)
+
+    @property
+    def path(self) -> str:
+        """The segment file."""
+        return self.file.path
+
+    @property
+    def max_timestamp_ms(self) -> int | None:
+        """At least the largest timestamp in the segment; -1 for none; None when nobody has looked yet."""
+        found = self._found_max_ms
+        return None if found is None else max(found, self._appended_max_ms)
+
+    def note_max_timestamp(self, found_ms: int) -> None:
+        """Take the largest timestamp of a scan of the whole segment. Appends may have gone on meanwhile."""
+        self._found_max_ms = found_ms
+
+    def index(self, interval_bytes: int = 4096) -> OffsetIndex:
+        """The offset index: loaded at first use, rebuilt from the segment when its file cannot be right."""
+        index = self._index
+        if index is None:
+            index = OffsetIndex.load(self._files, self.index_path, self.base_offset, self.size)
+            if index is None:
+                return self.rebuild_index(interval_bytes)
+            self._index = index
+        return index
+
+    def rebuild_index(self, interval_bytes: int = 4096) -> OffsetIndex:
+        """Build the index anew from the segment, without computing checksums, and write it."""
+        size, base = self.size, self.base_offset
+        index = self.adopt(
+            scan_file(self.file, 0, size, base, interval_bytes=interval_bytes, check_crc=False)
+        )
+        # Where it cannot be written, memory has it, and the next open will build it again.
+        with contextlib.suppress(StorageError, FileNotFoundError):
+            index.write_out(self._files, sync=False)
+        return index
+
+    def adopt(self, found: FileScan) -> OffsetIndex:
+        """Take index and largest timestamp from a scan of the whole segment."""
+        index = OffsetIndex(self.index_path, self.base_offset)
+        for entries in found.entries:
+            index.extend(entries)
+        self._index = index
+        self.note_max_timestamp(found.max_timestamp_ms)
+        return index
+
+    def fits(self, last_offset: int) -> bool:
+        """Whether an entry of this offset can be indexed here."""
+        return last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
+
+    def append(
+        self,
+        data: Buffer,
+        first_offset: int,
+        last_offset: int,
+        max_timestamp_ms: int,
+        interval_bytes: int,
+    ) -> None:
+        """Write entries behind the last one. On StorageError nothing of them can be read.
+
+        ``UnusableSegment`` when the file could not even be cut back.
+        """
+        position = self.size
+        try:
+            self.file.write_at(position, data)
+        except StorageError as error:
+            self._cut_back(position, error)
+            raise
+        self._index_appended(data, first_offset, last_offset, position, interval_bytes)
+        # Before the size: who sees the message knows its time.
+        self._appended_max_ms = max(self._appended_max_ms, max_timestamp_ms)
+        self.size = position + len(data)
+
+    def _cut_back(self, size: int, error: StorageError) -> None:
+        try:
+            self.file.truncate(size)
+        except StorageError as second:
+            raise UnusableSegment(f"{error}; and its end cannot be cut off again: {second}") from error
+
+    def _index_appended(
+        self, data: Buffer, first_offset: int, last_offset: int, position: int, interval_bytes: int
+    ) -> None:
+        index = self.index(interval_bytes)
+        indexed = index.last()[1]
+        if last_offset > first_offset and len(data) > interval_bytes:
+            # A large plain set gets entries inside, or look-ups in it would walk through all of it.
+            found = scan(
+                data,
+                base_offset=self.base_offset,
+                next_offset=first_offset,
+                position=position,
+                last_indexed=indexed,
+                index_interval_bytes=interval_bytes,
+                check_crc=False,
+            )
+            index.extend(found.index_entries)
+        elif position - indexed > interval_bytes:
+            index.append(first_offset, position)
+
+    def locate(self, offset: int) -> Entry | None:
+        """The first entry whose offset is at or above ``offset``; None when all are below.
+
+        Reads the headers between an index entry and the one that is searched. StorageError for nonsense.
+        """
+        try:
+            return self._walk_to(offset)
+        except _Nonsense:
+            # The index may point between entries: it has no checksum. The segment itself decides.
+            self.rebuild_index()
+            try:
+                return self._walk_to(offset)
+            except _Nonsense as nonsense:
+                raise StorageError(
+                    f"{self.path} is damaged at position {nonsense.position}: no message lies there; "
+                    "restart the broker without its clean-shutdown marker to recover the log"
+                ) from None
+
+    def _walk_to(self, offset: int) -> Entry | None:
+        end, unpack = self.size, _HEADER.unpack_from
+        least, position = self.index().lookup(offset)
+        window, window_at = b"", position
+        while position < end:
+            at = position - window_at
+            if at + ENTRY_HEADER_BYTES > len(window):
+                window, window_at, at = (
+                    self.file.read_at(position, min(_LOOK_BYTES, end - position)),
+                    position,
+                    0,
+                )
+                if len(window) < ENTRY_HEADER_BYTES:
+                    raise _Nonsense(position)
+            found, size = unpack(window, at)
+            if found < least or size < MIN_SIZE or position + ENTRY_HEADER_BYTES + size > end:
+                raise _Nonsense(position)
+            if found >= offset:
+                return Entry(position, found, ENTRY_HEADER_BYTES + size)
+            least = found + 1
+            position += ENTRY_HEADER_BYTES + size
+        return None
+
+    def slice(self, position: int, length: int) -> FileSlice:
+        """Bytes of the file, not read."""
+        return FileSlice(self.file, position, length)
+
+    def next_offset(self) -> int:
+        """The offset behind the last entry, from the entries behind the last index entry; no checksums."""
+        offset, position = self.index().last()
+        found = scan_file(
+            self.file, position, self.size, self.base_offset, least_offset=offset, check_crc=False
+        )
+        return found.next_offset
+
+    def cut(self, size: int) -> None:
+        """Drop what lies behind ``size``, where an entry begins, and flush that. Raises StorageError."""
+        self.size = size
+        self.index().cut(size)
+        self._found_max_ms = None if size else -1
+        self.file.truncate(size)
+        self.file.sync()
+
+    def write_index(self, *, sync: bool) -> bool:
+        """Bring the index file up to date; whether its name is new."""
+        try:
+            return self.index().write_out(self._files, sync=sync)
+        except FileNotFoundError as error:
+            raise StorageError(f"the directory of {self.path} is gone") from error
+
+
+class UnusableSegment(StorageError):
+    """A segment whose end is unknown: nothing may be appended to it until it is recovered."""
+
+
+class _Nonsense(Exception):
+    def __init__(self, position: int) -> None:
+        super().__init__(position)
+        self.position = position

@@ -1,0 +1,259 @@
+"""The power is cut after every single change that a broker's logs make to the disk, with every kind of loss.
+
+One story is told: appends with a flush after every third message, rolls, a truncation, checkpoints, a
+deletion and a new partition of the same name, a clean stop and start. Whatever the step at which the power
+goes: what is there afterwards is a prefix of what was appended, and holds all that a flush, a clean stop or a
+truncation had promised.
+
+The story would prove nothing if it could not find mistakes: the planted ones at the end are each found.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from minikafka.base.ids import TopicPartition
+from minikafka.base.memory_files import MemoryFile, MemoryFiles
+from minikafka.log import opening
+from minikafka.log.config import LONG_MAX, LogConfig
+from minikafka.log.layout import Layout
+from minikafka.log.log import Log
+from minikafka.log.manager import LogManager
+from minikafka.log.segment import Segment
+from minikafka.records.message_set import Codec
+from tests.unit.log.support import read_all, valid_set
+
+MAIN, SPARE, LAZY = TopicPartition("main", 0), TopicPartition("spare", 0), TopicPartition("lazy", 0)
+"""The last one is never flushed on its own account."""
+NEVER = {"flush.messages": str(LONG_MAX)}
+CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=60, flush_messages=3)
+SEEDS = (None, 1, 2, 3)
+"""None loses all that was not synced; the others a part of it, by their dice."""
+
+
+class PowerIsOff(BaseException):
+    """Ends the story. Not an Exception, so that nothing on the way takes it for an error."""
+
+
+class CountedFiles(MemoryFiles):
+    """Cuts the power after a number of changes."""
+
+    changes_left = 1 << 60
+
+    def note(self, kind: str, path: str = "", position: int = 0, length: int = 0) -> None:
+        super().note(kind, path, position, length)
+        self.changes_left -= 1
+        if self.changes_left <= 0:
+            self.changes_left = 1 << 60
+            raise PowerIsOff
+
+
+class Promises:
+    """What was appended to each partition, and how much of it must survive."""
+
+    def __init__(self) -> None:
+        self.values: dict[TopicPartition, list[bytes]] = {}
+        self.durable: dict[TopicPartition, int] = {}
+        self.may_be_gone: set[TopicPartition] = set()
+        """Partitions that are just being made or deleted."""
+        self.older: dict[TopicPartition, list[bytes]] = {}
+        """What may still be there when the power goes within a truncation."""
+
+
+def story(files: MemoryFiles, promises: Promises) -> None:
+    """All that a data directory goes through. ``promises`` is kept up to date with every step."""
+    manager = opened(files)
+    for partition, overrides in ((MAIN, {}), (SPARE, {}), (LAZY, NEVER)):
+        made(manager, partition, promises, overrides)
+    for number in range(8):
+        append(manager, MAIN, promises, [b"m%d.%d" % (number, i) for i in range(2)])
+        append(manager, SPARE, promises, [b"s%d" % number] * 2, codec=Codec.GZIP)
+        append(manager, LAZY, promises, [b"l%d" % number] * 5)
+    manager.checkpoint_recovery_points()
+    append(manager, LAZY, promises, [b"l8"])
+    truncate(manager, MAIN, promises, 5)
+    for number in range(8, 14):
+        append(manager, MAIN, promises, [b"m%d.%d" % (number, i) for i in range(3)])
+    promises.may_be_gone.add(SPARE)
+    manager.delete(SPARE)
+    promises.values.pop(SPARE)
+    promises.durable.pop(SPARE)
+    promises.may_be_gone.discard(SPARE)
+    made(manager, SPARE, promises, {})
+    append(manager, SPARE, promises, [b"again"] * 2)
+    manager.close()
+    promises.durable = {partition: len(values) for partition, values in promises.values.items()}
+    manager = opened(files)
+    for number in range(14, 18):
+        append(manager, MAIN, promises, [b"m%d.%d" % (number, i) for i in range(2)])
+    manager.checkpoint_recovery_points()
+
+
+def opened(files: MemoryFiles) -> LogManager:
+    manager = LogManager(files, ["d"], CONFIG, Layout.CLASSIC, files.clock)
+    manager.open_all()
+    return manager
+
+
+def made(
+    manager: LogManager, partition: TopicPartition, promises: Promises, overrides: dict[str, str]
+) -> None:
+    promises.may_be_gone.add(partition)
+    manager.create(partition, overrides)
+    promises.may_be_gone.discard(partition)
+    promises.values[partition], promises.durable[partition] = [], 0
+
+
+def append(
+    manager: LogManager,
+    partition: TopicPartition,
+    promises: Promises,
+    values: list[bytes],
+    codec: Codec = Codec.NONE,
+) -> None:
+    log = manager.logs()[partition]
+    promises.values[partition] += values
+    log.append(valid_set(values, codec=codec))
+    if log.needs_flush():
+        log.flush()
+        promises.durable[partition] = len(promises.values[partition])
+
+
+def truncate(manager: LogManager, partition: TopicPartition, promises: Promises, offset: int) -> None:
+    promises.older[partition] = list(promises.values[partition])
+    promises.durable[partition] = min(promises.durable[partition], offset)
+    del promises.values[partition][offset:]
+    manager.truncate(partition, offset)
+    del promises.older[partition]
+
+
+def check(files: MemoryFiles, promises: Promises) -> None:
+    """Open what the power cut left, compare with the promises, and see that the broker can go on."""
+    manager = opened(files)
+    logs = manager.logs()
+    for partition, values in promises.values.items():
+        if partition not in logs:
+            assert partition in promises.may_be_gone, f"{partition} is gone"
+            continue
+        found = [record.value for record in read_all(logs[partition], max_bytes=90)]
+        assert logs[partition].end_offset == len(found)
+        if partition in promises.may_be_gone and not found:
+            continue
+        assert len(found) >= promises.durable[partition], f"{partition}: only {len(found)} are left"
+        histories = [values, promises.older.get(partition, values)]
+        assert any(history[: len(found)] == found for history in histories), f"{partition}: {found}"
+    for partition in (MAIN, SPARE):
+        log = manager.create(partition)
+        before = [record.value for record in read_all(log)]
+        log.append(valid_set([b"after"]))
+        log.flush()
+        assert [record.value for record in read_all(log)] == [*before, b"after"]
+    manager.checkpoint_recovery_points()
+    files.power_cut()
+    again = opened(files).logs()
+    assert [record.value for record in read_all(again[MAIN])][-1] == b"after"
+
+
+def changes_of_the_story() -> int:
+    files = prepared()
+    files.operations.clear()
+    story(files, Promises())
+    return len(files.operations)
+
+
+def prepared() -> CountedFiles:
+    files = CountedFiles()
+    files.make_dirs("d")
+    files.sync_dir("")
+    return files
+
+
+def tell_and_cut(tries: list[tuple[int, int | None]]) -> None:
+    """Tell the story for each (number of changes, seed), cut the power, check what is left."""
+    for step, seed in tries:
+        files, promises = prepared(), Promises()
+        files.changes_left = step
+        with pytest.raises(PowerIsOff):
+            story(files, promises)
+        files.power_cut(None if seed is None else random.Random(seed * 100_003 + step))
+        try:
+            check(files, promises)
+        except Exception as problem:
+            raise AssertionError(f"power cut after change {step}, seed {seed}: {problem!r}") from problem
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_power_cut_at_any_step_loses_nothing_that_was_promised(seed: int | None) -> None:
+    tell_and_cut([(step, seed) for step in range(1, changes_of_the_story() + 1)])
+
+
+def test_a_process_killed_at_any_step_loses_nothing_that_was_appended() -> None:
+    for step in range(1, changes_of_the_story() + 1):
+        files, promises = prepared(), Promises()
+        files.changes_left = step
+        with pytest.raises(PowerIsOff):
+            story(files, promises)
+        files.kill_process()
+        # The set that was being written may be there or not; all before it is.
+        promises.durable = {tp: max(0, len(values) - 5) for tp, values in promises.values.items()}
+        for partition in promises.older:
+            promises.durable[partition] = len(promises.values[partition])
+        check(files, promises)
+
+
+# Mistakes that the story must find.
+
+
+def skip_sync(file: MemoryFile) -> None:
+    """An fsync that is forgotten."""
+
+
+def skip_sync_dir(_files: MemoryFiles, _path: str) -> None:
+    """Names that are not flushed."""
+
+
+def append_without_cut_check(_self: object, _found: object, _following: object) -> None:
+    """Damage in the middle of a log that does not end it."""
+
+
+def flush_newest_only(log: Log, up_to: int | None = None) -> int:
+    log.segments[-1].file.sync()
+    log._durable.raise_to(log.end_offset)
+    return log.end_offset
+
+
+def cut_without_sync(segment: Segment, size: int) -> None:
+    segment.size = size
+    segment.index().cut(size)
+    segment.file.truncate(size)
+
+
+def check_nothing(found: opening._Recovery, number: int) -> int:
+    return found._segments[number].next_offset()
+
+
+def remove_nothing(files: MemoryFiles, path: str) -> None:
+    files.note("remove", path)
+
+
+MISTAKES: dict[str, tuple[object, str, object]] = {
+    "no fsync of files": (MemoryFile, "sync", skip_sync),
+    "no fsync of names": (MemoryFiles, "sync_dir", skip_sync_dir),
+    "only the newest segment is flushed": (Log, "flush", flush_newest_only),
+    "a hole in the log is served": (opening._Recovery, "_break_behind", append_without_cut_check),
+    "a damaged end is not cut": (opening._Recovery, "_check", check_nothing),
+    "a recovery point that was not reached is written down": (Log, "recovery_point", Log.end_offset),
+    "a truncation is not flushed": (Segment, "cut", cut_without_sync),
+    "the clean marker stays": (MemoryFiles, "remove", remove_nothing),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_planted_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name, wrong = MISTAKES[mistake]
+    tries = [(step, seed) for seed in SEEDS for step in range(1, changes_of_the_story())]
+    monkeypatch.setattr(owner, name, wrong)
+    with pytest.raises(AssertionError, match="power cut after change"):
+        tell_and_cut(tries)

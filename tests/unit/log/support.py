@@ -1,0 +1,118 @@
+"""Small builders that the tests of the log share."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from minikafka.base.files import Files
+from minikafka.log.config import LogConfig
+from minikafka.log.layout import Layout
+from minikafka.log.log import Log
+from minikafka.records.message_set import Codec, Record, StoredRecord, build_message_set, iterate
+from minikafka.records.validation import Limits, ValidatedSet, validate
+
+DATA = Path(__file__).resolve().parents[2] / "data"
+NOW_MS = 1_700_000_000_000
+HOME = "data/t_0"
+SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100)
+
+
+def valid_set(
+    values: list[bytes], *, timestamp_ms: int = NOW_MS, codec: Codec = Codec.NONE, magic: int = 1
+) -> ValidatedSet:
+    """A produced set as ``append`` takes it; timestamps rise by 1 ms."""
+    records = [Record(None, value, timestamp_ms + number) for number, value in enumerate(values)]
+    data = bytearray(build_message_set(records, magic=magic, codec=codec))
+    return validate(data, Limits(max_message_bytes=1 << 28), NOW_MS)
+
+
+def numbered(first: int, count: int, size: int = 20) -> list[bytes]:
+    """Values that name their offset, each of ``size`` bytes."""
+    return [f"{first + number}:".encode().ljust(size, b".") for number in range(count)]
+
+
+def open_log(
+    files: Files,
+    config: LogConfig = SMALL,
+    *,
+    directory: str = HOME,
+    clean: bool = False,
+    recovery_point: int = 0,
+    layout: Layout = Layout.CLASSIC,
+) -> Log:
+    """A log in ``directory``."""
+    return Log.open(files, directory, config, layout, clean=clean, recovery_point=recovery_point)
+
+
+def fill(log: Log, messages: int, *, in_set: int = 5, size: int = 20, codec: Codec = Codec.NONE) -> None:
+    """Append numbered messages, ``in_set`` at a time; timestamp of a message: NOW_MS plus its offset."""
+    for _ in range(messages // in_set):
+        first = log.end_offset
+        log.append(valid_set(numbered(first, in_set, size), timestamp_ms=NOW_MS + first, codec=codec))
+
+
+def read_all(log: Log, *, max_bytes: int = 300, up_to: int | None = None) -> list[StoredRecord]:
+    """Every record, fetched as a consumer would."""
+    records: list[StoredRecord] = []
+    offset = log.start_offset
+    while True:
+        found = log.read(offset, max_bytes, up_to=up_to)
+        if found.slice is None:
+            return records
+        new = [record for record in iterate(found.slice.read()) if record.offset >= offset]
+        assert new, f"a read at {offset} gave no whole message"
+        records += new
+        offset = new[-1].offset + 1
+
+
+class Interrupted(int):
+    """A number at whose ``turn``-th comparison another thread comes in and does ``action``."""
+
+    def __new__(cls, value: int, turn: int, action: Callable[[], object]) -> Interrupted:
+        number = super().__new__(cls, value)
+        number._turn, number._action, number.interrupted = turn, action, False
+        return number
+
+    _turn: int
+    _action: Callable[[], object]
+    interrupted: bool
+
+    def _compared(self) -> None:
+        self._turn -= 1
+        if self._turn == 0:
+            self.interrupted = True
+            self._action()
+
+    def __gt__(self, other: int) -> bool:
+        self._compared()
+        return int(self) > other
+
+    def __lt__(self, other: int) -> bool:
+        self._compared()
+        return int(self) < other
+
+    def __ge__(self, other: int) -> bool:
+        self._compared()
+        return int(self) >= other
+
+    def __le__(self, other: int) -> bool:
+        self._compared()
+        return int(self) <= other
+
+
+def expected_records(path: Path) -> list[tuple[int, int, bytes | None, bytes | None]]:
+    """(offset, timestamp, key, value) of each line of a recorded file."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [(line["offset"], line["timestamp"], _bytes(line["key"]), _bytes(line["value"])) for line in lines]
+
+
+def plain(records: list[StoredRecord]) -> list[tuple[int, int, bytes | None, bytes | None]]:
+    """The same four fields of decoded records."""
+    return [(record.offset, record.timestamp_ms, record.key, record.value) for record in records]
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)

@@ -1,0 +1,211 @@
+"""Topic properties over the broker's."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import ConfigError
+from minikafka.log.config import TOPIC_PROPERTIES, LogConfig, check_topic_properties, without_effect
+from minikafka.records.message_set import TimestampType
+
+
+def test_the_defaults_are_those_of_0_10_1() -> None:
+    config = LogConfig.from_properties({})
+    assert config == LogConfig()
+    assert config.segment_bytes == 1073741824
+    assert config.index_interval_bytes == 4096
+    assert config.index_entries_max == 10 * 1024 * 1024 // 8
+    assert config.max_message_bytes == 1000012
+    assert config.flush_messages is None
+    assert config.flush_ms is None
+
+
+def test_broker_properties_stand_in_for_a_topics_own() -> None:
+    config = LogConfig.from_properties(
+        {
+            "log.segment.bytes": "1000",
+            "log.flush.interval.messages": "1",
+            "log.flush.interval.ms": "500",
+            "log.flush.scheduler.interval.ms": "7",
+            "message.max.bytes": "2000",
+            "log.message.timestamp.type": "LogAppendTime",
+            "log.cleanup.policy": "compact, delete",
+            "log.index.size.max.bytes": "80",
+            "min.insync.replicas": "2",
+            "log.message.timestamp.difference.max.ms": "60000",
+            "zookeeper.connect": "of no interest",
+        }
+    )
+    assert config == LogConfig(
+        segment_bytes=1000,
+        flush_messages=1,
+        flush_ms=500,
+        max_message_bytes=2000,
+        message_timestamp_type=TimestampType.LOG_APPEND_TIME,
+        compacted=True,
+        index_max_bytes=80,
+        min_insync_replicas=2,
+        message_timestamp_difference_max_ms=60000,
+    )
+    assert config.index_entries_max == 10
+
+
+def test_the_schedulers_interval_is_the_last_resort_for_flush_ms() -> None:
+    assert LogConfig.from_properties({"log.flush.scheduler.interval.ms": "7"}).flush_ms == 7
+
+
+def test_a_topics_own_property_wins() -> None:
+    broker = {"log.segment.bytes": "1000", "log.flush.interval.messages": "5"}
+    config = LogConfig.from_properties(
+        broker, {"segment.bytes": "2000", "flush.messages": "9223372036854775807"}
+    )
+    assert config.segment_bytes == 2000
+    assert config.flush_messages is None
+    assert LogConfig.from_properties(broker).with_overrides({"segment.bytes": "2000"}).flush_messages == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("segment.bytes", "13"),
+        ("segment.bytes", "2147483648"),
+        ("segment.bytes", "1G"),
+        ("flush.messages", "-1"),
+        ("max.message.bytes", ""),
+        ("message.timestamp.type", "createtime"),
+        ("cleanup.policy", "compress"),
+        ("cleanup.policy", ""),
+        ("compression.type", "zstd"),
+        ("min.insync.replicas", "0"),
+        ("min.cleanable.dirty.ratio", "1.5"),
+        ("min.cleanable.dirty.ratio", "half"),
+        ("preallocate", "yes"),
+        ("message.format.version", "0.11.0"),
+        ("leader.replication.throttled.replicas", "1-2"),
+    ],
+)
+def test_a_value_that_is_not_allowed_is_refused_with_name_and_value(name: str, value: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        LogConfig.from_properties({}, {name: value})
+    assert (caught.value.name, caught.value.value) == (name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("retention.ms", "-1"),
+        ("retention.bytes", "-1"),
+        ("cleanup.policy", "delete,compact"),
+        ("leader.replication.throttled.replicas", "0:101,1:102"),
+        ("follower.replication.throttled.replicas", "*"),
+        ("message.format.version", "0.9.0"),
+        ("preallocate", "TRUE"),
+        ("min.cleanable.dirty.ratio", "0.25"),
+    ],
+)
+def test_every_property_of_the_release_can_be_set(name: str, value: str) -> None:
+    check_topic_properties({name: value})
+
+
+def test_an_error_in_a_broker_property_names_that_property() -> None:
+    with pytest.raises(ConfigError, match=r"log\.segment\.bytes='x'"):
+        LogConfig.from_properties({"log.segment.bytes": "x"})
+
+
+def test_an_unknown_topic_property_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(
+        ConfigError, match=r"segment\.size='1': unknown topic property; known are cleanup\.policy"
+    ):
+        LogConfig.from_properties({}, {"segment.size": "1"})
+
+
+def test_the_table_has_the_24_properties_of_the_release() -> None:
+    assert len(TOPIC_PROPERTIES) == 24
+
+
+# What stands in ZooKeeper already.
+
+
+def test_what_cannot_be_used_is_left_out_and_told_by_name_and_value() -> None:
+    config, problems = LogConfig(flush_messages=7).with_known_overrides(
+        {
+            "segment.bytes": "2000",
+            "remote.storage.enable": "true",
+            "flush.messages": "often",
+            "retention.ms": "5",
+        }
+    )
+    assert config == LogConfig(flush_messages=7, segment_bytes=2000)
+    assert problems == [
+        "flush.messages='often': a whole number from 0 to 9223372036854775807",
+        "remote.storage.enable='true': unknown topic property",
+    ]
+
+
+def test_overrides_without_a_fault_give_no_problems() -> None:
+    overrides = {"segment.bytes": "2000", "cleanup.policy": "compact"}
+    assert LogConfig().with_known_overrides(overrides) == (LogConfig().with_overrides(overrides), [])
+
+
+# What is accepted and not acted on.
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("cleanup.policy", "compact"),
+        ("cleanup.policy", "compact,delete"),
+        ("compression.type", "gzip"),
+        ("delete.retention.ms", "1"),
+        ("file.delete.delay.ms", "60000"),
+        ("follower.replication.throttled.replicas", "*"),
+        ("leader.replication.throttled.replicas", "0:101"),
+        ("message.format.version", "0.9.0"),
+        ("min.cleanable.dirty.ratio", "0.1"),
+        ("min.compaction.lag.ms", "1"),
+        ("preallocate", "true"),
+        ("retention.bytes", "0"),
+        ("retention.ms", "604800000"),
+        ("segment.jitter.ms", "1"),
+        ("segment.ms", "604800000"),
+        ("unclean.leader.election.enable", "true"),
+    ],
+)
+def test_a_property_that_asks_in_vain_is_named(name: str, value: str) -> None:
+    assert without_effect({name: value}) == [name]
+
+
+def test_values_that_ask_for_nothing_are_not_named() -> None:
+    nothing = {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "delete.retention.ms": "86400000",
+        "file.delete.delay.ms": "0",
+        "follower.replication.throttled.replicas": "",
+        "leader.replication.throttled.replicas": "",
+        "message.format.version": "0.10.0-IV1",
+        "min.cleanable.dirty.ratio": "0.5",
+        "min.compaction.lag.ms": "0",
+        "preallocate": "false",
+        "retention.bytes": "-1",
+        "retention.ms": "-1",
+        "segment.jitter.ms": "0",
+        "segment.ms": "9223372036854775807",
+        "unclean.leader.election.enable": "false",
+    }
+    assert without_effect(nothing) == []
+    acted_on = {
+        name: str(TOPIC_PROPERTIES[name].default) for name in TOPIC_PROPERTIES.keys() - nothing.keys()
+    }
+    assert len(acted_on) == 9
+    assert without_effect(acted_on) == []
+
+
+def test_names_come_in_order_and_what_is_not_allowed_is_passed_over() -> None:
+    overrides = {
+        "segment.ms": "1",
+        "retention.ms": "soon",
+        "remote.storage.enable": "true",
+        "preallocate": "true",
+    }
+    assert without_effect(overrides) == ["preallocate", "segment.ms"]

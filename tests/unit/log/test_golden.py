@@ -1,0 +1,98 @@
+"""What Apache Kafka 0.10.1.1 wrote: its data directory and its offset indexes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from minikafka.base.clock import ManualClock
+from minikafka.base.files import RealFiles
+from minikafka.log.config import LogConfig
+from minikafka.log.layout import Layout
+from minikafka.log.manager import LogManager
+from minikafka.log.meta import Meta, agreed_meta
+from minikafka.log.offset_index import OffsetIndex
+from minikafka.log.recovery import scan_file
+from tests.unit.log.support import DATA, expected_records, plain, read_all
+
+LOG_DIR = DATA / "log-dir"
+EXPECTED = json.loads((LOG_DIR / "expected.json").read_text())
+INDEXES = sorted(path.stem for path in (DATA / "log-index").glob("*.index"))
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(LOG_DIR / "data", tmp_path / "data"))
+
+
+@pytest.mark.parametrize("state", ["clean", "unclean", "unclean without checkpoint", "without indexes"])
+def test_a_real_brokers_data_directory_opens_with_its_offsets_and_records(data_dir: Path, state: str) -> None:
+    if state != "clean":
+        (data_dir / ".kafka_cleanshutdown").unlink()
+    if state == "unclean without checkpoint":
+        (data_dir / "recovery-point-offset-checkpoint").unlink()
+    if state == "without indexes":
+        for index in data_dir.glob("*/*.index"):
+            index.unlink()
+    manager = LogManager(RealFiles(), [str(data_dir)], LogConfig(), Layout.CLASSIC, ManualClock())
+    manager.open_all()
+    assert {str(partition) for partition in manager.logs()} == set(EXPECTED)
+    for partition, log in manager.logs().items():
+        ends = EXPECTED[str(partition)]
+        assert (log.start_offset, log.end_offset) == (ends["log_start_offset"], ends["log_end_offset"])
+        assert log.recovery is None
+        assert log.layout is Layout.APACHE
+        assert plain(read_all(log)) == expected_records(LOG_DIR / f"{partition}.jsonl")
+    manager.close()
+    assert (data_dir / ".kafka_cleanshutdown").exists()
+    assert not list(data_dir.glob("*/*.corrupt"))
+
+
+def test_a_real_brokers_directory_says_whose_it_is(data_dir: Path) -> None:
+    assert agreed_meta(RealFiles(), [str(data_dir)]) == Meta(3)
+
+
+def test_opening_and_closing_changes_no_byte_of_a_real_brokers_segments(data_dir: Path) -> None:
+    before = {path: path.read_bytes() for path in data_dir.glob("*/*")}
+    manager = LogManager(RealFiles(), [str(data_dir)], LogConfig(), Layout.CLASSIC, ManualClock())
+    manager.open_all()
+    manager.close()
+    assert {path: path.read_bytes() for path in data_dir.glob("*/*")} == before
+    points = (data_dir / "recovery-point-offset-checkpoint").read_text().splitlines()
+    assert points[:2] == ["0", "4"]
+    assert sorted(points[2:]) == ["alpha 0 250", "alpha 1 250", "beta 0 600", "beta 1 600"]
+
+
+@pytest.mark.parametrize("name", INDEXES)
+def test_a_real_brokers_index_loads_and_finds_what_a_rebuilt_one_finds(name: str) -> None:
+    files = RealFiles()
+    segment = files.open(str(DATA / "segments" / f"{name}.log"), read_only=True)
+    size = segment.size()
+    real = OffsetIndex.load(files, str(DATA / "log-index" / f"{name}.index"), 0, size)
+    assert real is not None
+    assert len(real) > 0
+    ours = OffsetIndex("", 0)
+    for entries in scan_file(segment, 0, size, 0, interval_bytes=1024).entries:
+        ours.extend(entries)
+    if name.startswith(("magic0-none", "magic1-none")):
+        # The release indexes appends while it runs, and messages when it rebuilds: never more than ours.
+        assert len(ours) >= len(real)
+    from_ours = [
+        first_from(segment.read_at(0, size), ours.lookup(offset)[1], offset) for offset in range(200)
+    ]
+    from_real = [
+        first_from(segment.read_at(0, size), real.lookup(offset)[1], offset) for offset in range(200)
+    ]
+    from_start = [first_from(segment.read_at(0, size), 0, offset) for offset in range(200)]
+    assert from_ours == from_real == from_start
+    segment.close()
+
+
+def first_from(data: bytes, position: int, offset: int) -> int:
+    """Position of the first entry from ``position`` on with an offset at or above ``offset``."""
+    while int.from_bytes(data[position : position + 8], "big") < offset:
+        position += 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+    return position

@@ -1,0 +1,58 @@
+"""meta.properties: whose data it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import StorageError
+from minikafka.base.memory_files import MemoryFiles
+from minikafka.log.meta import Meta, agreed_meta, claim_directories, read_meta, write_meta
+
+
+def disk(**texts: str) -> MemoryFiles:
+    files = MemoryFiles()
+    for name in ("one", "two"):
+        files.make_dirs(name)
+        if name in texts:
+            files.open(f"{name}/meta.properties", create=True).write_at(0, texts[name].encode())
+    return files
+
+
+def test_the_file_of_a_real_broker_is_read() -> None:
+    files = disk(one="#\n#Sat Nov 21 06:10:02 UTC 2026\nbroker.id=3\nversion=0\n")
+    assert read_meta(files, "one") == Meta(3)
+    assert read_meta(files, "two") is None
+
+
+@pytest.mark.parametrize("text", ["version=1\nbroker.id=3\n", "version=0\n", "version=0\nbroker.id=x\n", ""])
+def test_a_file_that_makes_no_sense_is_refused(text: str) -> None:
+    with pytest.raises(StorageError, match=r"one/meta\.properties: "):
+        read_meta(disk(one=text), "one")
+
+
+def test_a_new_directory_gets_the_brokers_id() -> None:
+    files = disk(one="version=0\nbroker.id=3\n")
+    files.sync_dir("")
+    assert claim_directories(files, ["one", "two"], 3) == Meta(3)
+    files.power_cut()
+    assert read_meta(files, "two") == Meta(3)
+
+
+def test_the_directories_decide_when_the_broker_has_no_id() -> None:
+    files = disk(two="version=0\nbroker.id=7\n")
+    assert claim_directories(files, ["one", "two"], None) == Meta(7)
+    assert agreed_meta(files, ["one"]) == Meta(7)
+    assert claim_directories(disk(), ["one", "two"], None) is None
+
+
+def test_directories_of_different_brokers_are_refused() -> None:
+    files = disk()
+    write_meta(files, "one", Meta(1))
+    write_meta(files, "two", Meta(2))
+    with pytest.raises(StorageError, match="one of broker 1, two of broker 2"):
+        agreed_meta(files, ["one", "two"])
+
+
+def test_data_of_another_broker_is_refused() -> None:
+    with pytest.raises(StorageError, match="belongs to broker 1, this one is broker 2"):
+        claim_directories(disk(one="version=0\nbroker.id=1\n"), ["one"], 2)

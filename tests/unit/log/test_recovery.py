@@ -1,0 +1,448 @@
+"""What opening a log finds, cuts, keeps and reports."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+
+from minikafka.base.errors import StorageError
+from minikafka.base.files import File, Files, RealFiles, read_file
+from minikafka.base.memory_files import MemoryFiles
+from minikafka.log import recovery
+from minikafka.log.config import LogConfig
+from minikafka.log.layout import Layout
+from minikafka.log.log import Log
+from minikafka.records.message_set import Codec
+from tests.unit.log.damage import damaged, entries_of
+from tests.unit.log.support import DATA, HOME, SMALL, fill, numbered, open_log, read_all
+
+GOOD = (DATA / "segments" / "magic1-none.log").read_bytes()
+GOOD_INDEX = (DATA / "log-index" / "magic1-none.index").read_bytes()
+RECORDED = json.loads((DATA / "log-corrupt" / "expected-0.10.1.1.json").read_text())
+KINDS = dict(damaged(GOOD))
+LIKE_RECORDED = LogConfig(index_interval_bytes=1024)
+
+OURS = {
+    # 0.10.1.1 keeps the repeated offset and throws the whole segment away for offsets that begin anew.
+    "bitflip-offset-middle": {"valid_bytes": 26015, "next_offset": 101, "records_readable": 101},
+    "first-entries-again-at-end": {"valid_bytes": 32316, "next_offset": 200, "records_readable": 200},
+    # 0.10.1.1 keeps what no client can read.
+    "magic-9-middle": {"valid_bytes": 26015, "next_offset": 101, "records_readable": 101},
+}
+"""Where we do better on purpose: cut at the first offset that does not rise, and at an unknown format."""
+
+
+def place(files: Files, segment: bytes, index: bytes | None = GOOD_INDEX, directory: str = HOME) -> str:
+    """Lay one segment down, in the apache layout; its path."""
+    files.make_dirs(directory)
+    path = f"{directory}/00000000000000000000.log"
+    files.open(path, create=True).write_at(0, segment)
+    if index is not None:
+        files.open(f"{directory}/00000000000000000000.index", create=True).write_at(0, index)
+    return path
+
+
+def open_recorded(files: Files, *, clean: bool = False, directory: str = HOME) -> Log:
+    return open_log(files, LIKE_RECORDED, layout=Layout.APACHE, clean=clean, directory=directory)
+
+
+def test_the_damage_is_the_recorded_one() -> None:
+    assert {kind: hashlib.sha256(data).hexdigest() for kind, data in KINDS.items()} == {
+        kind: entry["sha256"] for kind, entry in RECORDED.items()
+    }
+
+
+@pytest.mark.parametrize("window_bytes", [8 << 20, 700])
+@pytest.mark.parametrize("kind", KINDS)
+def test_recovery_keeps_what_the_release_keeps(
+    kind: str, window_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery, "WINDOW_BYTES", window_bytes)
+    expected = RECORDED[kind] | OURS.get(kind, {})
+    files = MemoryFiles()
+    path = place(files, KINDS[kind])
+    log = open_recorded(files)
+    assert log.size_bytes == len(read_file(files, path)) == expected["valid_bytes"]
+    assert log.end_offset == expected["next_offset"]
+    assert len(read_all(log)) == expected["records_readable"]
+    if kind not in OURS:
+        log.close()
+        assert read_file(files, path.replace(".log", ".index")).hex() == expected["index_hex"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_cut_is_kept_beside_the_segment_and_reported(kind: str) -> None:
+    expected = RECORDED[kind] | OURS.get(kind, {})
+    files = MemoryFiles()
+    path = place(files, KINDS[kind])
+    log = open_recorded(files)
+    cut = KINDS[kind][expected["valid_bytes"] :]
+    if not cut:
+        assert log.recovery is None
+        assert not files.exists(path + ".corrupt")
+        return
+    assert log.recovery is not None
+    assert (log.recovery.bytes_cut, log.recovery.end_offset) == (len(cut), log.end_offset)
+    (found,) = log.recovery.cuts
+    assert (found.path, found.position, found.saved_to) == (
+        path,
+        len(KINDS[kind]) - len(cut),
+        path + ".corrupt",
+    )
+    assert f"position {found.position}" in found.reason
+    assert str(found) in str(log.recovery)
+    assert read_file(files, path + ".corrupt") == cut
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_recovered_log_has_nothing_left_to_recover(kind: str) -> None:
+    files = MemoryFiles()
+    place(files, KINDS[kind])
+    first = open_recorded(files)
+    end_offset = first.end_offset
+    fill(first, 10)
+    files.kill_process()
+    again = open_recorded(files)
+    assert again.recovery is None
+    assert again.end_offset == end_offset + 10
+    assert len(read_all(again)) == (RECORDED[kind] | OURS.get(kind, {}))["records_readable"] + 10
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_the_clean_marker_a_damaged_end_is_found_all_the_same(kind: str) -> None:
+    files = MemoryFiles()
+    place(files, KINDS[kind])
+    log = open_recorded(files, clean=True)
+    before_the_last_index_entry = struct.unpack(">ii", GOOD_INDEX[-8:])[1]
+    expected = RECORDED[kind] | OURS.get(kind, {})
+    shifted = kind == "nonsense-inserted-middle"
+    if (
+        expected["valid_bytes"] >= before_the_last_index_entry
+        or shifted
+        or kind in {"empty", "nonsense-only"}
+    ):
+        assert log.size_bytes == expected["valid_bytes"]
+        assert log.end_offset == expected["next_offset"]
+    elif kind == "zeros-4k-over-tail":
+        assert log.end_offset == 137
+    else:
+        assert log.end_offset == 200
+
+
+def test_with_the_clean_marker_only_the_end_is_read() -> None:
+    files = CountingFiles()
+    place(files, GOOD)
+    log = open_recorded(files, clean=True)
+    assert log.end_offset == 200
+    assert files.bytes_read < 4096
+
+
+class CountingFiles(MemoryFiles):
+    """Counts what is read of segments."""
+
+    bytes_read = 0
+
+    def open(
+        self, path: str, *, create: bool = False, read_only: bool = False, private: bool = False
+    ) -> File:
+        file = super().open(path, create=create, read_only=read_only, private=private)
+        if path.endswith(".log"):
+            read_at = file.read_at
+
+            def counted(position: int, size: int) -> bytes:
+                data = read_at(position, size)
+                self.bytes_read += len(data)
+                return data
+
+            file.read_at = counted  # type: ignore[method-assign]
+        return file
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        None,
+        b"",
+        bytes(80),
+        GOOD_INDEX[:-8] + GOOD_INDEX[:8],
+        GOOD_INDEX + bytes(800),
+        b"\0\0\0\5\0\0\0\x7f",
+        b"x",
+    ],
+)
+def test_a_wrong_or_absent_index_costs_nothing(index: bytes | None) -> None:
+    files = MemoryFiles()
+    place(files, GOOD, index)
+    log = open_recorded(files, clean=True)
+    assert log.end_offset == 200
+    assert len(read_all(log, max_bytes=900)) == 200
+
+
+def test_the_same_recovery_on_the_machines_files(tmp_path: Path) -> None:
+    directory = str(tmp_path / "t-0")
+    place(RealFiles(), KINDS["truncated-mid-payload"], directory=directory)
+    log = open_recorded(RealFiles(), directory=directory)
+    assert (log.end_offset, log.size_bytes) == (199, 32260)
+    assert (tmp_path / "t-0" / "00000000000000000000.log.corrupt").read_bytes() == KINDS[
+        "truncated-mid-payload"
+    ][32260:]
+    log.close()
+
+
+def test_later_damage_gets_a_file_of_its_own() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    for _ in range(3):
+        fill(log, 5)
+        log.segments[0].file.write_at(log.size_bytes, b"torn")
+        files.kill_process()
+        log = open_log(files)
+        assert log.recovery is not None
+    assert [name for name in files.list_dir(HOME) if name.endswith(".corrupt")] == [
+        "00000000000.kafka.2.corrupt",
+        "00000000000.kafka.3.corrupt",
+        "00000000000.kafka.corrupt",
+    ]
+    assert len(read_all(log)) == 15
+
+
+def test_a_zeroed_gigabyte_is_kept_as_a_hole() -> None:
+    files = MemoryFiles()
+    path = place(files, GOOD + bytes(1 << 20))
+    open_recorded(files)
+    assert read_file(files, path + ".corrupt") == bytes(1 << 20)
+    assert not [one for one in files.operations if one.kind == "write" and one.path.endswith(".corrupt")]
+
+
+def test_damage_that_cannot_be_kept_is_not_cut() -> None:
+    files = MemoryFiles()
+    path = place(files, KINDS["nonsense-appended"])
+    files.fail_next_write(match=".corrupt")
+    with pytest.raises(StorageError, match=r"700 damaged bytes .* cannot be saved"):
+        open_recorded(files)
+    assert len(read_file(files, path)) == 33016
+
+
+def test_what_was_cut_is_safe_before_the_segment_is_shorter() -> None:
+    files = MemoryFiles()
+    place(files, KINDS["nonsense-appended"])
+    del files.operations[:]
+    open_recorded(files)
+    steps = [(one.kind, one.path.rpartition("/")[2]) for one in files.operations]
+    cut = steps.index(("truncate", "00000000000000000000.log"))
+    assert steps.index(("sync", "00000000000000000000.log.corrupt")) < cut
+    assert steps.index(("sync_dir", "t_0")) < cut
+    assert ("sync", "00000000000000000000.log") in steps[cut:]
+
+
+# A log of several segments.
+
+
+def several(files: MemoryFiles, config: LogConfig = SMALL) -> Log:
+    log = open_log(files, config)
+    fill(log, 60)
+    log.flush()
+    files.kill_process()
+    assert len(log.segments) == 4
+    return log
+
+
+def damage(files: MemoryFiles, log: Log, number: int) -> int:
+    """Flip a bit in the second message of a segment; the offset at which the log must end."""
+    segment = log.segments[number]
+    file = files.open(segment.path)
+    second = entries_of(file.read_at(0, file.size()))[1][0]
+    file.write_at(second + 20, bytes([file.read_at(second + 20, 1)[0] ^ 4]))
+    return segment.base_offset + 1
+
+
+def test_damage_ends_the_log_and_later_segments_are_set_aside() -> None:
+    files = MemoryFiles()
+    log = several(files)
+    end = damage(files, log, 1)
+    whole = [read_file(files, segment.path) for segment in log.segments]
+    again = open_log(files)
+    assert again.end_offset == end
+    assert [record.value for record in read_all(again)] == numbered(0, end)
+    assert again.recovery is not None
+    assert len(again.recovery.cuts) == 3
+    for number in (2, 3):
+        assert not files.exists(log.segments[number].path)
+        assert not files.exists(log.segments[number].index_path)
+        assert read_file(files, log.segments[number].path + ".corrupt") == whole[number]
+    fill(again, 60)
+    assert len(read_all(again)) == end + 60
+
+
+def test_segments_below_the_recovery_point_are_not_scanned() -> None:
+    files = MemoryFiles()
+    log = several(files)
+    damage(files, log, 1)
+    again = open_log(files, recovery_point=log.segments[2].base_offset)
+    assert again.recovery is None
+    assert again.end_offset == 60
+    damage(files, log, 2)
+    assert (
+        open_log(files, recovery_point=log.segments[2].base_offset).end_offset
+        == log.segments[2].base_offset + 1
+    )
+
+
+def test_the_newest_segment_is_scanned_whatever_the_recovery_point_says() -> None:
+    files = MemoryFiles()
+    log = several(files)
+    end = damage(files, log, 3)
+    again = open_log(files, recovery_point=1 << 50)
+    assert again.end_offset == end
+    assert again.recovery_point == end
+
+
+def test_a_hole_between_segments_ends_the_log() -> None:
+    files = MemoryFiles()
+    log = several(files)
+    middle = log.segments[1]
+    file = files.open(middle.path)
+    file.truncate(entries_of(file.read_at(0, file.size()))[-1][0])
+    again = open_log(files)
+    assert again.end_offset == log.segments[2].base_offset - 1
+    assert again.recovery is not None
+    assert "what lay between them is lost" in str(again.recovery)
+
+
+def test_a_compacted_log_may_have_holes() -> None:
+    files = MemoryFiles()
+    log = several(files)
+    middle = log.segments[1]
+    file = files.open(middle.path)
+    file.truncate(entries_of(file.read_at(0, file.size()))[-1][0])
+    again = open_log(files, LogConfig(segment_bytes=1000, index_interval_bytes=100, compacted=True))
+    assert again.end_offset == 60
+    assert again.recovery is None
+    assert len(read_all(again)) == 59
+
+
+def test_a_segment_that_repeats_offsets_of_the_one_before_is_set_aside() -> None:
+    files = MemoryFiles()
+    log = several(files)
+    files.rename(log.segments[2].path, f"{HOME}/{log.segments[2].base_offset - 3:011d}.kafka")
+    again = open_log(files)
+    assert again.end_offset == log.segments[2].base_offset
+    assert [record.value for record in read_all(again)] == numbered(0, again.end_offset)
+
+
+def test_an_index_without_its_segment_is_removed() -> None:
+    files = MemoryFiles()
+    several(files)
+    files.open(f"{HOME}/00000099999.index", create=True)
+    open_log(files)
+    assert not files.exists(f"{HOME}/00000099999.index")
+
+
+def test_files_that_are_none_of_ours_are_left_alone() -> None:
+    files = MemoryFiles()
+    several(files)
+    for name in ("notes.txt", "00000000000.timeindex", "000.kafka", "00000000000.kafka.swap"):
+        files.open(f"{HOME}/{name}", create=True).write_at(0, b"x")
+    log = open_log(files)
+    assert log.end_offset == 60
+    assert files.exists(f"{HOME}/notes.txt")
+    assert files.exists(f"{HOME}/00000000000.kafka.swap")
+
+
+def test_a_crash_during_recovery_loses_nothing_more() -> None:
+    files = MemoryFiles()
+    log = several(files)
+    end = damage(files, log, 1)
+    for path in ("", "data", HOME):
+        files.sync_dir(path)
+    for segment in log.segments:
+        files.open(segment.path).sync()
+    for fault in range(8):
+        for _ in range(fault):
+            files.fail_next_sync(match="nothing")
+        files.fail_next_truncate() if fault % 2 else files.fail_next_sync(match=HOME)
+        with pytest.raises(StorageError):
+            open_log(files)
+        files.power_cut()
+    again = open_log(files)
+    assert again.end_offset == end
+    assert [record.value for record in read_all(again)] == numbered(0, end)
+
+
+# Large messages.
+
+
+def test_a_message_larger_than_a_window_is_read_whole_only_when_its_checksum_is_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recovery, "WINDOW_BYTES", 1000)
+    files = CountingFiles()
+    path = place(files, GOOD)
+    assert max(size for _, size in entries_of(GOOD)) > 20_000
+    assert open_recorded(files).recovery is None
+    at, size = next(entry for entry in entries_of(GOOD) if entry[1] > 20_000)
+    files.open(path).write_at(at + size - 1, b"\xff")
+    files.kill_process()
+    largest = LargestRead()
+    place(largest, read_file(files, path))
+    log = open_recorded(largest)
+    assert log.size_bytes == at
+    # The copy of what is cut is made in pieces of its own.
+    assert largest.largest_before_cut <= 1000
+
+
+class LargestRead(MemoryFiles):
+    """The largest piece read of a segment until damage is kept."""
+
+    largest_before_cut = 0
+    _cutting = False
+
+    def open(
+        self, path: str, *, create: bool = False, read_only: bool = False, private: bool = False
+    ) -> File:
+        file = super().open(path, create=create, read_only=read_only, private=private)
+        self._cutting |= path.endswith(".corrupt")
+        read_at = file.read_at
+
+        def noted(position: int, size: int) -> bytes:
+            if not self._cutting and path.endswith(".log"):
+                self.largest_before_cut = max(self.largest_before_cut, size)
+            return read_at(position, size)
+
+        file.read_at = noted  # type: ignore[method-assign]
+        return file
+
+
+def test_compressed_segments_are_recovered_without_being_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = MemoryFiles()
+    log = open_log(files, LogConfig())
+    fill(log, 100, in_set=10, codec=Codec.SNAPPY)
+    size = log.size_bytes
+    log.segments[0].file.truncate(size - 1)
+    files.kill_process()
+    again = open_log(files, LogConfig())
+    assert again.end_offset == 90
+    assert [record.value for record in read_all(again)] == numbered(0, 90)
+
+
+def test_an_unknown_magic_with_a_right_checksum_ends_the_log_also_behind_the_first_window(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recovery, "WINDOW_BYTES", 500)
+    files = MemoryFiles()
+    log = open_log(files, LogConfig())
+    fill(log, 60)
+    raw = bytearray(read_file(files, log.segments[0].path))
+    at, size = entries_of(bytes(raw))[40]
+    raw[at + 16] = 3
+    raw[at + 12 : at + 16] = struct.pack(">I", zlib.crc32(raw[at + 16 : at + size]))
+    log.segments[0].file.write_at(0, raw)
+    files.kill_process()
+    again = open_log(files, LogConfig())
+    assert again.end_offset == 40
+    assert "magic byte" in str(again.recovery)
