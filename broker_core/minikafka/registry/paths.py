@@ -1,0 +1,352 @@
+"""Kafka's znodes: their paths and their JSON, as Kafka 0.10.1 writes them.
+
+Every value class has ``to_json`` (bytes for the znode) and ``from_json(data, path)``, which raises
+CoordinationError with the path when the data is not what it should be. Keys that we do not know are accepted,
+as later releases add some. Mind the types: ``version`` is a string in the cluster id and a number elsewhere,
+timestamps are strings.
+
+    /brokers/ids/N                   ephemeral  BrokerRegistration /brokers/topics/T
+    TopicAssignment /brokers/topics/T/partitions/P/state        PartitionState, written under the condition of
+    the znode's version /controller                      ephemeral  ControllerRegistration /controller_epoch
+    ControllerEpoch, a bare number /cluster/id                                 ClusterId /config/topics/T
+    EntityConfig
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from minikafka.base.errors import CoordinationError
+from minikafka.base.ids import BrokerAddress
+
+BROKER_IDS = "/brokers/ids"
+BROKER_TOPICS = "/brokers/topics"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+CLUSTER_ID = "/cluster/id"
+TOPIC_CONFIGS = "/config/topics"
+DELETE_TOPICS = "/admin/delete_topics"
+BROKER_SEQUENCE = "/brokers/seqid"
+
+PERSISTENT_PATHS = (
+    DELETE_TOPICS,
+    BROKER_IDS,
+    BROKER_SEQUENCE,
+    BROKER_TOPICS,
+    "/config/changes",
+    "/config/clients",
+    TOPIC_CONFIGS,
+    "/consumers",
+    "/isr_change_notification",
+)
+"""What a 0.10.1 broker makes at its start, empty, for others to watch and to write below."""
+
+
+def broker_path(broker_id: int) -> str:
+    """Where broker ``broker_id`` registers."""
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    """Where the replica assignment of ``topic`` stands."""
+    return f"{BROKER_TOPICS}/{topic}"
+
+
+def partitions_path(topic: str) -> str:
+    """The parent of the partitions of ``topic``."""
+    return f"{BROKER_TOPICS}/{topic}/partitions"
+
+
+def partition_state_path(topic: str, partition: int) -> str:
+    """Where leader and in-sync replicas of one partition stand."""
+    return f"{BROKER_TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def topic_config_path(topic: str) -> str:
+    """Where the settings of ``topic`` stand."""
+    return f"{TOPIC_CONFIGS}/{topic}"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """A live broker: version 3 of the JSON, or 4 of later releases; 1 and 2 of earlier ones are read too."""
+
+    broker_id: int
+    host: str | None
+    """Host and port of the plain-text listener; None and -1 when a broker has none."""
+    port: int
+    endpoints: tuple[str, ...]
+    """One ``PROTOCOL://host:port`` for each listener."""
+    timestamp_ms: int
+    """When it registered."""
+    jmx_port: int = -1
+    rack: str | None = None
+    version: int = 3
+
+    @classmethod
+    def of(cls, address: BrokerAddress, timestamp_ms: int) -> BrokerRegistration:
+        """The registration of a broker with one plain-text listener."""
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        endpoint = f"PLAINTEXT://{host}:{address.port}"
+        return cls(
+            address.broker_id, address.host, address.port, (endpoint,), timestamp_ms, rack=address.rack
+        )
+
+    @property
+    def address(self) -> BrokerAddress | None:
+        """Where it takes plain text; None when it has no such listener."""
+        for endpoint in self.endpoints:
+            scheme, _, location = endpoint.partition("://")
+            host, _, port = location.rpartition(":")
+            if scheme == "PLAINTEXT" and port.isdigit():
+                return BrokerAddress(self.broker_id, host.strip("[]"), int(port), self.rack)
+        if self.host and self.port >= 0:
+            return BrokerAddress(self.broker_id, self.host, self.port, self.rack)
+        return None
+
+    def to_json(self) -> bytes:
+        """Bytes for ``broker_path(broker_id)``."""
+        fields: dict[str, object] = {
+            "jmx_port": self.jmx_port,
+            "timestamp": str(self.timestamp_ms),
+            "endpoints": list(self.endpoints),
+            "host": self.host,
+            "version": self.version,
+            "port": self.port,
+        }
+        if self.rack is not None:
+            fields["rack"] = self.rack
+        return _dump(fields)
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str) -> BrokerRegistration:
+        """The registration in ``data``; the broker's id is the last part of ``path``."""
+        node = _Node(data, path)
+        broker_id = path.rpartition("/")[2]
+        if not broker_id.isdigit():
+            raise CoordinationError(f"{path}: {broker_id!r} is not a broker id")
+        version = node.integer("version")
+        host, port = node.optional_text("host"), node.integer("port")
+        endpoints = node.texts("endpoints") if version >= 2 else (f"PLAINTEXT://{host}:{port}",)
+        return cls(
+            broker_id=int(broker_id),
+            host=host,
+            port=port,
+            endpoints=endpoints,
+            timestamp_ms=node.number_as_text("timestamp", -1),
+            jmx_port=node.integer("jmx_port", -1),
+            rack=node.optional_text("rack"),
+            version=version,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAssignment:
+    """The replicas of every partition of a topic; the first replica is the preferred leader."""
+
+    partitions: Mapping[int, tuple[int, ...]]
+    """Partition number -> broker ids, in ascending order of partitions."""
+
+    def to_json(self) -> bytes:
+        """Bytes for ``topic_path(topic)``."""
+        partitions = {str(partition): list(replicas) for partition, replicas in self.partitions.items()}
+        return _dump({"version": 1, "partitions": partitions})
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str) -> TopicAssignment:
+        """The assignment in ``data``."""
+        node = _Node(data, path)
+        partitions = {}
+        for partition, replicas in node.mapping("partitions").items():
+            if not partition.isdigit():
+                raise node.error("partitions", "numbers as keys")
+            partitions[int(partition)] = node.broker_ids("partitions", replicas)
+        return cls(dict(sorted(partitions.items())))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """Who leads a partition and who is in sync. The znode's version guards writes; it is not in the JSON."""
+
+    leader: int
+    """Broker id; -1 when there is none."""
+    leader_epoch: int
+    """Raised at every change of the leader."""
+    isr: tuple[int, ...]
+    """Ids of the in-sync replicas."""
+    controller_epoch: int
+    """Epoch of the controller that decided it last."""
+
+    def to_json(self) -> bytes:
+        """Bytes for ``partition_state_path(topic, partition)``."""
+        return _dump(
+            {
+                "controller_epoch": self.controller_epoch,
+                "leader": self.leader,
+                "version": 1,
+                "leader_epoch": self.leader_epoch,
+                "isr": list(self.isr),
+            }
+        )
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str) -> PartitionState:
+        """The state in ``data``."""
+        node = _Node(data, path)
+        return cls(
+            leader=node.integer("leader"),
+            leader_epoch=node.integer("leader_epoch"),
+            isr=node.broker_ids("isr", node.value("isr")),
+            controller_epoch=node.integer("controller_epoch"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerRegistration:
+    """Which broker is the controller."""
+
+    broker_id: int
+    timestamp_ms: int
+    """When it was elected; -1 when the znode does not say."""
+
+    def to_json(self) -> bytes:
+        """Bytes for ``CONTROLLER``."""
+        return _dump({"version": 1, "brokerid": self.broker_id, "timestamp": str(self.timestamp_ms)})
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str = CONTROLLER) -> ControllerRegistration:
+        """The registration in ``data``; releases before 0.8.1 wrote the bare broker id."""
+        if data.strip().isdigit():
+            return cls(int(data), -1)
+        node = _Node(data, path)
+        return cls(node.integer("brokerid"), node.number_as_text("timestamp", -1))
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerEpoch:
+    """How often a controller was elected. The first one has epoch 1."""
+
+    epoch: int
+
+    def to_json(self) -> bytes:
+        """Bytes for ``CONTROLLER_EPOCH``: the bare number."""
+        return b"%d" % self.epoch
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str = CONTROLLER_EPOCH) -> ControllerEpoch:
+        """The epoch in ``data``."""
+        if not data.strip().isdigit():
+            raise CoordinationError(f"{path}: a number is wanted, this is {data[:200]!r}")
+        return cls(int(data))
+
+
+@dataclass(frozen=True, slots=True)
+class EntityConfig:
+    """The settings that one topic has of its own."""
+
+    config: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's name of the setting -> value as text."""
+
+    def to_json(self) -> bytes:
+        """Bytes for ``topic_config_path(topic)``."""
+        return _dump({"version": 1, "config": dict(self.config)})
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str) -> EntityConfig:
+        """The settings in ``data``."""
+        node = _Node(data, path)
+        config = node.mapping("config")
+        if not all(isinstance(value, str) for value in config.values()):
+            raise node.error("config", "texts as values")
+        return cls(config)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterId:
+    """The cluster's id: 22 characters of URL-safe base64, made once and never replaced."""
+
+    id: str
+
+    def to_json(self) -> bytes:
+        """Bytes for ``CLUSTER_ID``."""
+        return _dump({"version": "1", "id": self.id})
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str = CLUSTER_ID) -> ClusterId:
+        """The id in ``data``."""
+        node = _Node(data, path)
+        cluster_id = node.value("id")
+        if not isinstance(cluster_id, str) or not cluster_id:
+            raise node.error("id", "a text")
+        return cls(cluster_id)
+
+
+def _dump(fields: dict[str, object]) -> bytes:
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+
+
+_REQUIRED = object()
+
+
+class _Node:
+    """The JSON object in a znode; every complaint names the znode."""
+
+    def __init__(self, data: bytes, path: str) -> None:
+        self._data = data
+        self._path = path
+        try:
+            fields = json.loads(data)
+        except ValueError as error:
+            raise CoordinationError(f"{path} does not hold JSON ({error}): {data[:200]!r}") from None
+        if not isinstance(fields, dict):
+            raise CoordinationError(f"{path}: a JSON object is wanted, this is {data[:200]!r}")
+        self._fields: dict[str, Any] = fields
+
+    def error(self, key: str, wanted: str) -> CoordinationError:
+        return CoordinationError(f"{self._path}: '{key}' should be {wanted} in {self._data[:200]!r}")
+
+    def value(self, key: str) -> Any:
+        return self._fields.get(key)
+
+    def integer(self, key: str, default: object = _REQUIRED) -> int:
+        value = self._fields.get(key, default)
+        # bool is an int in Python but not in JSON.
+        if type(value) is not int:
+            raise self.error(key, "a number")
+        return value
+
+    def number_as_text(self, key: str, default: int) -> int:
+        value = self._fields.get(key, default)
+        if isinstance(value, str) and value.lstrip("-").isdigit():
+            return int(value)
+        if type(value) is not int:
+            raise self.error(key, "a number, written as a text")
+        return value
+
+    def optional_text(self, key: str) -> str | None:
+        value = self._fields.get(key)
+        if value is not None and not isinstance(value, str):
+            raise self.error(key, "a text")
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        value = self._fields.get(key)
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise self.error(key, "a list of texts")
+        return tuple(value)
+
+    def mapping(self, key: str) -> dict[str, Any]:
+        value = self._fields.get(key)
+        if not isinstance(value, dict):
+            raise self.error(key, "an object")
+        return value
+
+    def broker_ids(self, key: str, value: Any) -> tuple[int, ...]:
+        if not isinstance(value, list) or not all(type(item) is int for item in value):
+            raise self.error(
+                key, "made of lists of broker ids" if key == "partitions" else "a list of broker ids"
+            )
+        return tuple(value)

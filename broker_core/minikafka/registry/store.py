@@ -1,0 +1,189 @@
+"""The store port: what the project asks of ZooKeeper.
+
+``memory.MemoryZooKeeper`` and ``zookeeper.ZooKeeperStore`` behave alike, and one test suite runs over both.
+
+A znode has up to 1 MiB of data, a version that every write raises by one, and children. A path starts with
+``/`` and does not end with it. An ephemeral znode lives as long as the session that made it and has no
+children.
+
+Watches are persistent, unlike ZooKeeper's own: a callback gets the present state first and later every state
+that is seen to differ from the one that it got last. States that follow each other quickly may be left out,
+the last one never is. A watch survives lost connections and the end of the session.
+
+Callbacks run one at a time, in the order in which the store learned of the changes, never inside a call of
+the store: on one thread of the store's own (ZooKeeper) or inside ``deliver`` (memory). They may call the
+store, but should be short, for no other callback runs meanwhile: hand the news on and return.
+
+Every failure is a ``CoordinationError``. After ``CoordinationLost`` it is unknown whether a write took
+effect: read again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from minikafka.base.errors import CoordinationError
+
+DATA_MAX_BYTES = 1_000_000
+"""Most bytes of one znode. ZooKeeper drops the connection of whoever sends a packet above 1 MiB, so we refuse
+before.
+"""
+
+
+class SessionState(Enum):
+    """What ``on_session`` reports."""
+
+    CONNECTED = "connected"
+    """Connected, after SUSPENDED with the same session, after EXPIRED with a new one."""
+    SUSPENDED = "suspended"
+    """No connection at the moment. The session, and its ephemeral znodes, may still be there."""
+    EXPIRED = "expired"
+    """The session is gone with its ephemeral znodes. CONNECTED follows once there is a new one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What ZooKeeper knows of a znode beside its data."""
+
+    version: int
+    """Number of writes since it was created."""
+    ephemeral_owner: int
+    """Id of the session that it lives with; 0 for a persistent znode."""
+    created_ms: int
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTicket:
+    """What proves a session to be one's own: whoever has it can end the session (``Store.end_session``).
+
+    A broker keeps it in its data directory, so that after a crash it can remove its own registration at once
+    instead of waiting for the session to time out.
+    """
+
+    session_id: int
+    """Signed 64 bits."""
+    password: bytes
+
+    def to_json(self) -> bytes:
+        """One line of JSON, the password in hexadecimal."""
+        text = json.dumps({"session_id": self.session_id, "password": self.password.hex()})
+        return text.encode("ascii") + b"\n"
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str) -> SessionTicket:
+        """The ticket in ``data``, which came from the file ``path``. Raises CoordinationError when it is
+        none.
+        """
+        try:
+            fields = json.loads(data)
+            session_id, password = fields["session_id"], bytes.fromhex(fields["password"])
+        except (ValueError, KeyError, TypeError):
+            session_id, password = None, b""
+        if type(session_id) is not int:
+            raise CoordinationError(f"{path} is not the ticket of a ZooKeeper session: {data[:200]!r}")
+        return cls(session_id, password)
+
+
+class Watch(Protocol):
+    """A watch that was set."""
+
+    def cancel(self) -> None:
+        """Stop it. A call that is under way, or just starting, on the thread of the callbacks still ends."""
+
+
+ChildrenCallback = Callable[[list[str] | None], None]
+"""Gets the names of the children, sorted; None when there is no such znode."""
+DataCallback = Callable[[bytes | None, Stat | None], None]
+"""Gets data and stat; None twice when there is no such znode."""
+
+
+class Store(Protocol):
+    """One session with ZooKeeper, below a chroot. Thread-safe unless the implementation says otherwise."""
+
+    @property
+    def session_id(self) -> int:
+        """Id of the present session, as it stands in ``Stat.ephemeral_owner``; another one after expiry."""
+
+    @property
+    def ticket(self) -> SessionTicket:
+        """The present session's id and password."""
+
+    def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        """Create a znode and return its path, which ends with ten more digits when ``sequential``.
+
+        Raises NodeExists, and NoNode when the parent is not there; ``make_parents`` makes those, without
+        data.
+        """
+
+    def read(self, path: str) -> tuple[bytes, Stat]:
+        """Data and stat. Raises NoNode."""
+
+    def write(self, path: str, data: bytes, version: int = -1) -> Stat:
+        """Replace the data, only at ``version`` unless that is -1. Raises NoNode, BadVersion."""
+
+    def delete(self, path: str, version: int = -1, *, recursive: bool = False) -> None:
+        """Delete a znode, only at ``version`` unless that is -1; ``recursive`` deletes what is below it
+        first.
+
+        Raises NoNode, BadVersion, NotEmpty. A recursive delete is not atomic.
+        """
+
+    def exists(self, path: str) -> Stat | None:
+        """The stat; None when there is no such znode."""
+
+    def children(self, path: str) -> list[str]:
+        """Names (not paths) of the children, sorted. Raises NoNode."""
+
+    def watch_children(self, path: str, callback: ChildrenCallback) -> Watch:
+        """Call ``callback`` with the children, soon and after every change. The znode need not exist."""
+
+    def watch_data(self, path: str, callback: DataCallback) -> Watch:
+        """Call ``callback`` with data and stat, soon and after every change. The znode need not exist."""
+
+    def on_session(self, callback: Callable[[SessionState], None]) -> None:
+        """Call ``callback`` at every later change of the session's state; a new store is connected."""
+
+    def end_session(self, ticket: SessionTicket) -> bool:
+        """End the session of ``ticket``, and no other, so that its ephemeral znodes go at once.
+
+        Returns whether it was still alive. Only for a session whose process is known to be dead.
+        """
+
+    def close(self) -> None:
+        """End the session: its ephemeral znodes go at once. A second call does nothing."""
+
+
+def check_path(path: str) -> None:
+    """Raise CoordinationError unless ``path`` is one that ZooKeeper takes."""
+    parts = path.split("/")
+    if path == "/":
+        return
+    if parts[0] or len(parts) < 2 or any(part in {"", ".", ".."} for part in parts[1:]) or "\0" in path:
+        raise CoordinationError(
+            f"{path!r} is not a znode path: it starts with '/', does not end with it, "
+            "and has no part that is empty or dots"
+        )
+
+
+def check_data(path: str, data: bytes) -> None:
+    """Raise CoordinationError when ``data`` is more than a znode takes."""
+    if len(data) > DATA_MAX_BYTES:
+        raise CoordinationError(f"{path} cannot take {len(data)} bytes: a znode has at most {DATA_MAX_BYTES}")
+
+
+def parent_of(path: str) -> str:
+    """The path of the znode above ``path``."""
+    return path.rpartition("/")[0] or "/"

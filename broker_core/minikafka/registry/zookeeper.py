@@ -1,0 +1,455 @@
+"""The store over a real ZooKeeper, through kazoo.
+
+Threads: kazoo has a connection thread and two for callbacks; they only put work into a queue here. One thread
+of our own (``minikafka-zookeeper``) reads what changed and runs the callbacks of the store, so that news of
+the session and of znodes come in one order, a callback may call the store, and a slow callback delays other
+callbacks but not the connection's heartbeat. Calls of the store come from any thread and block until
+ZooKeeper has answered.
+
+Time: a call waits up to ``request_timeout_ms`` for a connection and then raises CoordinationLost. A request
+that was sent is answered, or fails when the connection breaks, which a silent server brings about within two
+thirds of the session's time-out. Nothing is sent twice. While there is no connection, kazoo tries again after
+50 ms, then ever longer up to 1 s.
+
+Watches: ZooKeeper's own fire once. Each of ours reads the znode again with a new one, and the read and the
+new watch are one step on the server, so no change can fall between them. After a lost connection all of them
+read again.
+
+kazoo reports every attempt as a warning. Here it has a logger of its own,
+``minikafka.registry.zookeeper.kazoo``, which is silent below ERROR unless its level is set; what a user
+should know is logged once at each change of the session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.hosts import collect_hosts
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+
+from minikafka.base.errors import (
+    BadVersion,
+    ConfigError,
+    CoordinationError,
+    CoordinationLost,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SessionExpired,
+)
+from minikafka.registry.store import (
+    ChildrenCallback,
+    DataCallback,
+    SessionState,
+    SessionTicket,
+    Stat,
+    check_data,
+    check_path,
+    parent_of,
+)
+
+DEFAULT_SESSION_TIMEOUT_MS = 6000
+"""Kafka's ``zookeeper.session.timeout.ms``."""
+
+_log = logging.getLogger(__name__)
+_kazoo_log = logging.getLogger(__name__ + ".kazoo")
+if _kazoo_log.level == logging.NOTSET:
+    _kazoo_log.setLevel(logging.ERROR)
+
+_ERRORS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[CoordinationError], str], ...] = (
+    (kazoo_errors.NoNodeError, NoNode, "it, or what is above it, does not exist"),
+    (kazoo_errors.NodeExistsError, NodeExists, "it exists already"),
+    (kazoo_errors.NotEmptyError, NotEmpty, "it has children"),
+    (kazoo_errors.BadVersionError, BadVersion, "it has another version than the expected one"),
+    (
+        (
+            kazoo_errors.ConnectionLoss,
+            kazoo_errors.ConnectionClosedError,
+            kazoo_errors.OperationTimeoutError,
+            kazoo_errors.SessionMovedError,
+            KazooTimeoutError,
+        ),
+        CoordinationLost,
+        "the connection to ZooKeeper broke before an answer came",
+    ),
+    # Below the others: kazoo derives ConnectionClosedError from it.
+    (kazoo_errors.SessionExpiredError, SessionExpired, "the session with ZooKeeper has expired"),
+)
+
+
+@contextlib.contextmanager
+def _translated(doing: str, path: str) -> Iterator[None]:
+    """Turn every error of kazoo into one of ours."""
+    try:
+        yield
+    except (kazoo_errors.KazooException, KazooTimeoutError) as error:
+        for theirs, ours, why in _ERRORS:
+            if isinstance(error, theirs):
+                raise ours(f"cannot {doing} {path}: {why}") from error
+        raise CoordinationError(f"cannot {doing} {path}: {str(error) or type(error).__name__}") from error
+
+
+def parse_connect(connect: str) -> tuple[str, str]:
+    """Split ``HOST:PORT[,HOST:PORT…][/CHROOT]`` into hosts and chroot (``""`` when there is none).
+
+    Raises ConfigError for ``zookeeper.connect``.
+    """
+    hosts, _, below = connect.strip().partition("/")
+    chroot = "/" + below.strip("/") if below.strip("/") else ""
+    try:
+        servers, _ = collect_hosts(hosts)
+        # kazoo takes port 0 for none, and would use 2181.
+        if any(port > 0xFFFF for _, port in servers) or re.search(r":0+(,|$)", hosts):
+            raise ValueError("a port is 1 to 65535")
+        if chroot:
+            check_path(chroot)
+    except (ValueError, CoordinationError) as error:
+        allowed = f"HOST:PORT, several with commas between them, then /CHROOT if wanted ({error})"
+        raise ConfigError("zookeeper.connect", connect, allowed) from None
+    return hosts, chroot
+
+
+class ZooKeeperStore:
+    """One session with ZooKeeper: the port ``Store``. Thread-safe.
+
+    Raises ConfigError for a bad ``connect`` and CoordinationLost when no server answers in
+    ``connect_timeout_ms`` (default: the session's time-out). The chroot is made when absent. ZooKeeper may
+    grant another session time-out than the one that is asked for.
+    """
+
+    def __init__(
+        self,
+        connect: str,
+        session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS,
+        *,
+        connect_timeout_ms: int | None = None,
+        request_timeout_ms: int | None = None,
+    ) -> None:
+        self._hosts, self._chroot = parse_connect(connect)
+        self._session_timeout_ms = session_timeout_ms
+        self._connect_timeout_ms = connect_timeout_ms or session_timeout_ms
+        self._request_timeout_s = (request_timeout_ms or session_timeout_ms) / 1000
+        self._connected = threading.Event()
+        self._closed = False
+        self._lock = threading.Lock()
+        self._watches: set[_Watch] = set()
+        self._session_callbacks: list[Callable[[SessionState], None]] = []
+        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._client = self._new_client()
+        self._client.add_listener(self._on_kazoo_state)
+        _start(self._client, self._hosts, self._connect_timeout_ms)
+        self._thread = threading.Thread(target=self._run, name="minikafka-zookeeper", daemon=True)
+        self._thread.start()
+        try:
+            if self._chroot:
+                self._make_parents(self._chroot + "/x")
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def session_id(self) -> int:
+        """Id of the present session."""
+        return self.ticket.session_id
+
+    @property
+    def ticket(self) -> SessionTicket:
+        """The present session's id and password. Raises CoordinationLost while there is no connection."""
+        self._check_open()
+        identity = self._client.client_id
+        if identity is None and self._connected.wait(self._request_timeout_s):
+            identity = self._client.client_id
+        if identity is None or identity[0] is None:
+            raise CoordinationLost(f"no connection to ZooKeeper at {self._hosts}, so no session")
+        return SessionTicket(identity[0], identity[1])
+
+    def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        """See ``Store.create``."""
+        check_data(path, data)
+        full = self._full(path)
+
+        def send() -> Any:
+            return self._client.create_async(full, bytes(data), ephemeral=ephemeral, sequence=sequential)
+
+        try:
+            made = self._ask("create", path, send)
+        except NoNode:
+            if not make_parents:
+                raise
+            self._make_parents(full)
+            made = self._ask("create", path, send)
+        return str(made)[len(self._chroot) :]
+
+    def read(self, path: str) -> tuple[bytes, Stat]:
+        """See ``Store.read``."""
+        full = self._full(path)
+        return _state(self._ask("read", path, lambda: self._client.get_async(full)))
+
+    def write(self, path: str, data: bytes, version: int = -1) -> Stat:
+        """See ``Store.write``."""
+        check_data(path, data)
+        full = self._full(path)
+        return _stat(self._ask("write", path, lambda: self._client.set_async(full, bytes(data), version)))
+
+    def delete(self, path: str, version: int = -1, *, recursive: bool = False) -> None:
+        """See ``Store.delete``."""
+        full = self._full(path)
+        if recursive:
+            for name in self.children(path):
+                # Somebody else may be deleting the same tree.
+                with contextlib.suppress(NoNode):
+                    self.delete(f"{path.rstrip('/')}/{name}", recursive=True)
+        self._ask("delete", path, lambda: self._client.delete_async(full, version))
+
+    def exists(self, path: str) -> Stat | None:
+        """See ``Store.exists``."""
+        full = self._full(path)
+        found = self._ask("look for", path, lambda: self._client.exists_async(full))
+        return None if found is None else _stat(found)
+
+    def children(self, path: str) -> list[str]:
+        """See ``Store.children``."""
+        full = self._full(path)
+        return sorted(self._ask("list", path, lambda: self._client.get_children_async(full)))
+
+    def watch_children(self, path: str, callback: ChildrenCallback) -> _Watch:
+        """See ``Store.watch_children``."""
+        full = self._full(path)
+
+        def read(fired: Callable[[object], None]) -> tuple[object, ...]:
+            names = self._ask(
+                "watch", path, lambda: self._client.get_children_async(full, watch=fired), patient=False
+            )
+            return (sorted(names),)
+
+        return self._watch(_Watch(self, path, full, read, callback, (None,)))
+
+    def watch_data(self, path: str, callback: DataCallback) -> _Watch:
+        """See ``Store.watch_data``."""
+        full = self._full(path)
+
+        def read(fired: Callable[[object], None]) -> tuple[object, ...]:
+            return _state(
+                self._ask("watch", path, lambda: self._client.get_async(full, watch=fired), patient=False)
+            )
+
+        return self._watch(_Watch(self, path, full, read, callback, (None, None)))
+
+    def on_session(self, callback: Callable[[SessionState], None]) -> None:
+        """See ``Store.on_session``."""
+        self._session_callbacks.append(callback)
+
+    def end_session(self, ticket: SessionTicket) -> bool:
+        """See ``Store.end_session``."""
+        self._check_open()
+        client = self._new_client((ticket.session_id, ticket.password))
+        _start(client, self._hosts, self._connect_timeout_ms)
+        # ZooKeeper answers to a session that is gone, or to a wrong password, with a new session.
+        identity = client.client_id
+        alive = identity is not None and identity[0] == ticket.session_id
+        _stop(client)
+        return alive
+
+    def close(self) -> None:
+        """See ``Store.close``. Without a connection the session lives on until it times out."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._watches.clear()
+        self._session_callbacks.clear()
+        _stop(self._client)
+        self._connected.set()  # whoever waits for a connection sees that there will be none
+        self._queue.put(None)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _new_client(self, identity: tuple[int, bytes] | None = None) -> Any:
+        return KazooClient(
+            self._hosts,
+            timeout=self._session_timeout_ms / 1000,
+            client_id=identity,
+            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0),
+            logger=_kazoo_log,
+        )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise CoordinationError("this session with ZooKeeper was closed")
+
+    def _full(self, path: str) -> str:
+        check_path(path)
+        return self._chroot + path if path != "/" else self._chroot or "/"
+
+    def _ask(self, doing: str, path: str, send: Callable[[], Any], *, patient: bool = True) -> Any:
+        """Send one request and return its answer; without ``patient`` only if there is a connection now."""
+        deadline = time.monotonic() + self._request_timeout_s
+        # What is given to kazoo without a connection would be sent whenever there is one again, perhaps much
+        # later.
+        if not self._connected.wait(self._request_timeout_s if patient else 0):
+            raise CoordinationLost(f"cannot {doing} {path}: no connection to ZooKeeper at {self._hosts}")
+        self._check_open()
+        with _translated(doing, path):
+            return send().get(timeout=max(0.1, deadline - time.monotonic()))
+
+    def _make_parents(self, full: str) -> None:
+        above = parent_of(full)
+        missing: list[str] = []
+        while (
+            above != "/" and self._ask("look for", above, partial(self._client.exists_async, above)) is None
+        ):
+            missing.append(above)
+            above = parent_of(above)
+        for path in reversed(missing):
+            with contextlib.suppress(NodeExists):
+                self._ask("create", path, partial(self._client.create_async, path, None))
+
+    def _watch(self, watch: _Watch) -> _Watch:
+        self._check_open()
+        with self._lock:
+            self._watches.add(watch)
+        self._queue.put(watch.refresh)
+        return watch
+
+    def _forget(self, watch: _Watch) -> None:
+        with self._lock:
+            self._watches.discard(watch)
+
+    def _on_kazoo_state(self, kazoo_state: str) -> None:
+        """A change of the connection, on kazoo's connection thread, which must not wait."""
+        if self._closed:
+            return
+        if kazoo_state == KazooState.CONNECTED:
+            state = SessionState.CONNECTED
+            self._connected.set()
+        else:
+            state = SessionState.SUSPENDED if kazoo_state == KazooState.SUSPENDED else SessionState.EXPIRED
+            self._connected.clear()
+        # Callbacks that are added later must not hear of it, so they are looked up here.
+        for callback in list(self._session_callbacks):
+            self._queue.put(partial(callback, state))
+        if state is SessionState.CONNECTED:
+            self._queue.put(self._refresh_watches)
+        level = logging.INFO if state is SessionState.CONNECTED else logging.WARNING
+        _log.log(level, "session with ZooKeeper at %s: %s", self._hosts, state.value)
+
+    def _refresh_watches(self) -> None:
+        with self._lock:
+            watches = list(self._watches)
+        for watch in watches:
+            watch.refresh()
+
+    def _run(self) -> None:
+        while True:
+            work = self._queue.get()
+            if work is None:
+                return
+            try:
+                work()
+            except Exception:  # noqa: BLE001 - one bad callback must not stop the news for the others
+                if not self._closed:
+                    _log.exception("a callback on news from ZooKeeper failed")
+            del work  # what it refers to must not live until the next news
+
+
+class _Watch:
+    """A persistent watch. Everything but ``cancel`` and ``_fired`` runs on the store's thread."""
+
+    def __init__(
+        self,
+        store: ZooKeeperStore,
+        path: str,
+        full: str,
+        read: Callable[[Callable[[object], None]], tuple[object, ...]],
+        callback: Callable[..., None],
+        absent: tuple[object, ...],
+    ) -> None:
+        self._store = store
+        self._path = path
+        self._full = full
+        self._read = read
+        self._callback = callback
+        self._absent = absent
+        self._last: tuple[object, ...] | None = None
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Stop the watch."""
+        self._cancelled = True
+        self._store._forget(self)
+
+    def refresh(self) -> None:
+        """Read the state, with a new one-shot watch, and report it unless it is the one reported last."""
+        if self._cancelled or self._store._closed:
+            return
+        try:
+            state = self._read_or_absent()
+        except (CoordinationLost, SessionExpired):
+            # All watches are refreshed when there is a connection again. If there is one already, this was
+            # late.
+            if self._store._client.connected and not self._store._closed:
+                self._store._queue.put(self.refresh)
+            return
+        if state != self._last and not self._cancelled:
+            self._last = state
+            self._callback(*state)
+
+    def _read_or_absent(self) -> tuple[object, ...]:
+        while True:
+            try:
+                return self._read(self._fired)
+            except NoNode:
+                # Only this kind of watch tells of a znode that comes to be. It may have come meanwhile.
+                client = self._store._client
+                send = partial(client.exists_async, self._full, watch=self._fired)
+                if self._store._ask("watch", self._path, send, patient=False) is None:
+                    return self._absent
+
+    def _fired(self, event: object) -> None:
+        """ZooKeeper's watch fired, or was lost with the connection: on a thread of kazoo's."""
+        self._store._queue.put(self.refresh)
+
+
+def _start(client: Any, hosts: str, timeout_ms: int) -> None:
+    """Connect, or leave nothing behind. Raises CoordinationLost."""
+    client.start_async().wait(timeout_ms / 1000)
+    if not client.connected:
+        _stop(client)
+        raise CoordinationLost(
+            f"no ZooKeeper answered at {hosts} within {timeout_ms} ms: see that it runs there, "
+            "or correct the address (zookeeper.connect, --zookeeper)"
+        )
+
+
+def _stop(client: Any) -> None:
+    client.stop()
+    client.close()
+
+
+def _stat(theirs: Any) -> Stat:
+    return Stat(theirs.version, theirs.ephemeralOwner, theirs.ctime, theirs.mtime)
+
+
+def _state(answer: Any) -> tuple[bytes, Stat]:
+    data, stat = answer
+    return data or b"", _stat(stat)

@@ -1,0 +1,226 @@
+"""Every recorded znode of real Kafka 0.10.1.1 is read, and written again with the same meaning."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from minikafka.base.errors import CoordinationError
+from minikafka.base.ids import BrokerAddress
+from minikafka.registry import paths
+from minikafka.registry.paths import (
+    BrokerRegistration,
+    ClusterId,
+    ControllerEpoch,
+    ControllerRegistration,
+    EntityConfig,
+    PartitionState,
+    TopicAssignment,
+)
+
+GOLDEN = Path(__file__).parents[2] / "data" / "zookeeper"
+
+
+class Value(Protocol):
+    def to_json(self) -> bytes: ...
+
+
+Parse = Callable[[bytes, str], Value]
+
+KINDS: dict[str, Parse] = {
+    "broker": BrokerRegistration.from_json,
+    "assignment": TopicAssignment.from_json,
+    "state": PartitionState.from_json,
+    "controller": ControllerRegistration.from_json,
+    "epoch": ControllerEpoch.from_json,
+    "config": EntityConfig.from_json,
+    "cluster": ClusterId.from_json,
+}
+
+
+def kind_of(path: str) -> str | None:
+    """Which kind of znode stands at ``path``; None for those of other parts."""
+    match path.split("/")[1:]:
+        case ["brokers", "ids", _]:
+            return "broker"
+        case ["brokers", "topics", _]:
+            return "assignment"
+        case ["brokers", "topics", _, "partitions", _, "state"]:
+            return "state"
+        case ["config", "topics", _]:
+            return "config"
+    fixed = {paths.CONTROLLER: "controller", paths.CONTROLLER_EPOCH: "epoch", paths.CLUSTER_ID: "cluster"}
+    return fixed.get(path)
+
+
+def recorded() -> list[tuple[str, str, str]]:
+    """(kind, path, data) of every recorded znode of our kinds, each once."""
+    found = set()
+    for file in sorted(GOLDEN.glob("*.json")):
+        for path, node in json.loads(file.read_text(encoding="utf-8")).items():
+            kind = kind_of(path)
+            if kind is not None:
+                found.add((kind, path, node["data"]))
+    return sorted(found)
+
+
+def test_every_kind_was_recorded() -> None:
+    assert {kind for kind, _, _ in recorded()} == set(KINDS)
+
+
+@pytest.mark.parametrize(("kind", "path", "data"), recorded())
+def test_a_recorded_znode_is_written_with_the_same_meaning(kind: str, path: str, data: str) -> None:
+    value = KINDS[kind](data.encode("utf-8"), path)
+    # json.loads tells "1" from 1 and a text from a number, which is the point.
+    assert json.loads(value.to_json()) == json.loads(data)
+    assert KINDS[kind](value.to_json(), path) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "data"),
+    [node for node in recorded() if node[0] != "epoch"],  # a bare number has no keys
+)
+def test_unknown_keys_are_accepted(kind: str, path: str, data: str) -> None:
+    fields = json.loads(data)
+    more = json.dumps({**fields, "added later": {"x": [1]}}).encode()
+    assert KINDS[kind](more, path) == KINDS[kind](data.encode(), path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("data", [b"", b"{", b"nonsense", b"[]", b'"text"', b"null", b"\xff\xfe", b"1.5"])
+def test_data_that_is_no_such_json_is_refused_with_its_path(kind: str, data: bytes) -> None:
+    with pytest.raises(CoordinationError, match="/some/path/7"):
+        KINDS[kind](data, "/some/path/7")
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "named"),
+    [
+        ("broker", {"version": 3, "host": "h", "endpoints": [], "timestamp": "1"}, "port"),
+        ("broker", {"version": 3, "host": "h", "port": "1", "endpoints": [], "timestamp": "1"}, "port"),
+        ("broker", {"version": 3, "host": "h", "port": True, "endpoints": []}, "port"),
+        ("broker", {"version": 3, "host": 1, "port": 1, "endpoints": []}, "host"),
+        ("broker", {"version": 3, "host": "h", "port": 1, "endpoints": "x"}, "endpoints"),
+        ("broker", {"version": 3, "host": "h", "port": 1, "endpoints": [1]}, "endpoints"),
+        ("broker", {"version": 3, "host": "h", "port": 1, "endpoints": [], "timestamp": "x"}, "timestamp"),
+        ("broker", {"host": "h", "port": 1}, "version"),
+        ("assignment", {"version": 1}, "partitions"),
+        ("assignment", {"version": 1, "partitions": []}, "partitions"),
+        ("assignment", {"version": 1, "partitions": {"x": [1]}}, "partitions"),
+        ("assignment", {"version": 1, "partitions": {"0": 1}}, "partitions"),
+        ("assignment", {"version": 1, "partitions": {"0": ["1"]}}, "partitions"),
+        ("state", {"leader": 0, "leader_epoch": 0, "controller_epoch": 1}, "isr"),
+        ("state", {"leader": "0", "leader_epoch": 0, "controller_epoch": 1, "isr": []}, "leader"),
+        ("state", {"leader": 0, "controller_epoch": 1, "isr": []}, "leader_epoch"),
+        ("state", {"leader": 0, "leader_epoch": 0, "isr": []}, "controller_epoch"),
+        ("controller", {"version": 1}, "brokerid"),
+        ("config", {"version": 1}, "config"),
+        ("config", {"version": 1, "config": {"a": 1}}, "config"),
+        ("cluster", {"version": "1"}, "id"),
+        ("cluster", {"version": "1", "id": ""}, "id"),
+    ],
+)
+def test_a_wrong_field_is_named(kind: str, data: object, named: str) -> None:
+    with pytest.raises(CoordinationError, match=f"/some/path/7: '{named}'"):
+        KINDS[kind](json.dumps(data).encode(), "/some/path/7")
+
+
+def test_a_broker_registers_below_a_number() -> None:
+    data = BrokerRegistration.of(BrokerAddress(1, "h", 9092), 5).to_json()
+    with pytest.raises(CoordinationError, match="/brokers/ids/x"):
+        BrokerRegistration.from_json(data, "/brokers/ids/x")
+
+
+def test_our_registration_is_what_a_real_broker_writes() -> None:
+    written = BrokerRegistration.of(BrokerAddress(0, "127.0.0.1", 29192), 1795241004646).to_json()
+    node = json.loads((GOLDEN / "01-after-start.json").read_text(encoding="utf-8"))["/brokers/ids/0"]
+    assert json.loads(written) == json.loads(node["data"])
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        BrokerAddress(3, "host.example.com", 9092),
+        BrokerAddress(3, "::1", 9092),
+        BrokerAddress(3, "h", 1, "r1"),
+    ],
+)
+def test_an_address_survives_registration(address: BrokerAddress) -> None:
+    data = BrokerRegistration.of(address, 5).to_json()
+    assert BrokerRegistration.from_json(data, paths.broker_path(3)).address == address
+
+
+def test_the_rack_stands_in_the_json_only_where_there_is_one() -> None:
+    without = BrokerRegistration.of(BrokerAddress(0, "h", 1), 5).to_json()
+    with_rack = BrokerRegistration.of(BrokerAddress(0, "h", 1, "r1"), 5).to_json()
+    assert "rack" not in json.loads(without)
+    assert json.loads(with_rack)["rack"] == "r1"
+
+
+def test_a_registration_of_a_later_release_is_read() -> None:
+    data = {
+        "listener_security_protocol_map": {"INSIDE": "SSL", "PLAINTEXT": "PLAINTEXT"},
+        "endpoints": ["INSIDE://h:1", "PLAINTEXT://h:2"],
+        "jmx_port": -1,
+        "features": {},
+        "host": "h",
+        "timestamp": "1795241004646",
+        "port": 2,
+        "version": 5,
+    }
+    registration = BrokerRegistration.from_json(json.dumps(data).encode(), paths.broker_path(7))
+    assert registration.address == BrokerAddress(7, "h", 2)
+
+
+def test_a_registration_of_an_early_release_is_read() -> None:
+    data = b'{"version":1,"host":"h","port":9092,"jmx_port":-1,"timestamp":"12"}'
+    registration = BrokerRegistration.from_json(data, paths.broker_path(7))
+    assert registration.address == BrokerAddress(7, "h", 9092)
+
+
+def test_a_broker_without_a_plain_listener_has_no_address() -> None:
+    data = b'{"version":3,"host":null,"port":-1,"endpoints":["SSL://h:1"],"jmx_port":-1,"timestamp":"12"}'
+    assert BrokerRegistration.from_json(data, paths.broker_path(7)).address is None
+
+
+def test_an_assignment_is_in_the_order_of_its_partitions() -> None:
+    data = b'{"version":1,"partitions":{"10":[1],"9":[2,1],"0":[1]}}'
+    assert list(TopicAssignment.from_json(data, "/p").partitions.items()) == [
+        (0, (1,)),
+        (9, (2, 1)),
+        (10, (1,)),
+    ]
+
+
+def test_a_partition_may_have_no_leader() -> None:
+    state = PartitionState(leader=-1, leader_epoch=4, isr=(), controller_epoch=2)
+    assert PartitionState.from_json(state.to_json(), "/p") == state
+
+
+def test_the_controller_of_an_early_release_is_read() -> None:
+    assert ControllerRegistration.from_json(b"12") == ControllerRegistration(12, -1)
+
+
+def test_the_paths_are_those_of_kafka() -> None:
+    nodes = json.loads((GOLDEN / "02-topics-created.json").read_text(encoding="utf-8"))
+    ours = {
+        paths.broker_path(0),
+        paths.topic_path("orders"),
+        paths.partitions_path("orders"),
+        paths.partition_state_path("orders", 1),
+        paths.topic_config_path("payments"),
+        paths.CONTROLLER,
+        paths.CONTROLLER_EPOCH,
+        paths.CLUSTER_ID,
+        *paths.PERSISTENT_PATHS,
+    }
+    assert ours <= set(nodes)
+
+
+def test_a_setting_outside_ascii_survives() -> None:
+    config = EntityConfig({"note": "größer"})
+    assert EntityConfig.from_json(config.to_json(), "/p") == config
