@@ -1,0 +1,9 @@
+"""Kafka's wire protocol as bytes and values: no socket, no thread, no clock.
+
+``schema``   what a message looks like, as a table, compiled once per version
+``apis``     one module per API with all its versions side by side
+``framing``  the length before every message and the headers behind it
+``parts``    what a message is made of on its way out: memory, and slices of files that nobody has read
+
+``python -m minikafka.wire`` prints every API, version and field that is spoken here.
+"""

@@ -1,0 +1,16 @@
+"""Print the table of what is spoken here."""
+
+from __future__ import annotations
+
+import sys
+
+from minikafka.wire.describe import describe
+
+
+def main() -> None:
+    """Write the table to stdout."""
+    sys.stdout.write(describe() + "\n")
+
+
+if __name__ == "__main__":
+    main()

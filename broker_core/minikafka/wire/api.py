@@ -1,0 +1,60 @@
+"""One API of the protocol: its number, its versions, its request and its response."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from minikafka.base.errors import LocalWireError, RemoteWireError
+from minikafka.base.files import Buffer
+from minikafka.wire import schema
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.parts import Part
+from minikafka.wire.schema import Struct
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+
+@dataclass(frozen=True, eq=False)
+class Api(Generic[Request, Response]):
+    """What stands behind the headers of one API, in all versions from ``min_version`` to ``max_version``."""
+
+    key: ApiKey
+    name: str
+    min_version: int
+    max_version: int
+    request: Struct[Request]
+    response: Struct[Response]
+
+    def supports(self, version: int) -> bool:
+        """Whether ``version`` is spoken here."""
+        return self.min_version <= version <= self.max_version
+
+    def decode_request(self, version: int, body: Buffer) -> Request:
+        """The request in ``body``, which follows the header. RemoteWireError unless it fits exactly."""
+        if not self.supports(version):
+            raise RemoteWireError(self._unsupported(version))
+        return schema.decode(self.request, version, body)
+
+    def decode_response(self, version: int, body: Buffer) -> Response:
+        """The response in ``body``, which follows the header. RemoteWireError unless it fits exactly."""
+        self._check_own(version)
+        return schema.decode(self.response, version, body)
+
+    def encode_request(self, version: int, request: Request) -> list[Part]:
+        """The parts that follow the request header. LocalWireError when a value does not fit."""
+        self._check_own(version)
+        return schema.encode(self.request, version, request)
+
+    def encode_response(self, version: int, response: Response) -> list[Part]:
+        """The parts that follow the correlation id. LocalWireError when a value does not fit."""
+        self._check_own(version)
+        return schema.encode(self.response, version, response)
+
+    def _check_own(self, version: int) -> None:
+        if not self.supports(version):
+            raise LocalWireError(self._unsupported(version))
+
+    def _unsupported(self, version: int) -> str:
+        return f"{self.name} {version} is not spoken here, only {self.min_version} to {self.max_version}"

@@ -1,0 +1,81 @@
+"""ApiVersions: which APIs and versions a broker speaks. Clients since 0.10 open a connection with it.
+
+Newer clients open with version 3 or 4. That request has a body and a header with tagged fields that this
+release does not know; what counts of it, the correlation id, stands where it always stood. The answer is
+the one of ``refusal``, as a body of version 0 behind a plain header, upon which the client asks again with
+version 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from minikafka.base.errors import ErrorCode
+from minikafka.wire.api import Api
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.parts import Part
+from minikafka.wire.schema import INT16, ArrayOf, Struct, field
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersionsRequest:
+    """Nothing but the header."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersion:
+    """The versions of one API that a broker speaks."""
+
+    api_key: int
+    min_version: int
+    max_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersionsResponse:
+    """The broker's table, sorted by key."""
+
+    error_code: int
+    api_keys: tuple[ApiVersion, ...]
+
+
+API_VERSIONS = Api(
+    ApiKey.API_VERSIONS,
+    "ApiVersions",
+    0,
+    0,
+    request=Struct(ApiVersionsRequest),
+    response=Struct(
+        ApiVersionsResponse,
+        field("error_code", INT16, "35 when the request's version is not spoken"),
+        field(
+            "api_keys",
+            ArrayOf(
+                Struct(
+                    ApiVersion,
+                    field("api_key", INT16),
+                    field("min_version", INT16),
+                    field("max_version", INT16),
+                )
+            ),
+        ),
+    ),
+)
+
+
+def table_of(apis: Iterable[Api[Any, Any]]) -> ApiVersionsResponse:
+    """The answer that advertises ``apis`` as they are implemented here."""
+    rows = (ApiVersion(int(api.key), api.min_version, api.max_version) for api in apis)
+    return ApiVersionsResponse(int(ErrorCode.NONE), tuple(sorted(rows, key=lambda row: row.api_key)))
+
+
+def refusal() -> list[Part]:
+    """The body for a request of a version that is not spoken: error 35 in a response of version 0.
+
+    0.10.1 sent an empty table. Later releases send the row of ApiVersions itself, as is done here: it
+    tells the client which version to ask with.
+    """
+    row = ApiVersion(int(API_VERSIONS.key), API_VERSIONS.min_version, API_VERSIONS.max_version)
+    return API_VERSIONS.encode_response(0, ApiVersionsResponse(int(ErrorCode.UNSUPPORTED_VERSION), (row,)))

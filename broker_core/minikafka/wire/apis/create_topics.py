@@ -1,0 +1,113 @@
+"""CreateTopics: make topics, of so many partitions or with an assignment of them to brokers.
+
+Sent to the controller; any other broker answers NOT_CONTROLLER.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minikafka.wire.api import Api
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.schema import INT16, INT32, NULLABLE_STRING, STRING, ArrayOf, Struct, field
+
+
+@dataclass(frozen=True, slots=True)
+class CreatableReplicaAssignment:
+    """The brokers of one partition, the preferred leader first."""
+
+    partition_index: int
+    broker_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreatableTopicConfig:
+    """One setting of the topic."""
+
+    name: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatableTopic:
+    """``num_partitions`` and ``replication_factor`` are -1 where ``assignments`` are given."""
+
+    name: str
+    num_partitions: int
+    replication_factor: int
+    assignments: tuple[CreatableReplicaAssignment, ...] = ()
+    configs: tuple[CreatableTopicConfig, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopicsRequest:
+    """``timeout_ms``: how long to wait until the topics are complete; 0 or less does not wait."""
+
+    topics: tuple[CreatableTopic, ...]
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreatableTopicResult:
+    """What became of one topic."""
+
+    name: str
+    error_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopicsResponse:
+    """One result per topic, in no particular order."""
+
+    topics: tuple[CreatableTopicResult, ...]
+
+
+CREATE_TOPICS = Api(
+    ApiKey.CREATE_TOPICS,
+    "CreateTopics",
+    0,
+    0,
+    request=Struct(
+        CreateTopicsRequest,
+        field(
+            "topics",
+            ArrayOf(
+                Struct(
+                    CreatableTopic,
+                    field("name", STRING),
+                    field("num_partitions", INT32, "-1 with assignments"),
+                    field("replication_factor", INT16, "-1 with assignments"),
+                    field(
+                        "assignments",
+                        ArrayOf(
+                            Struct(
+                                CreatableReplicaAssignment,
+                                field("partition_index", INT32),
+                                field("broker_ids", ArrayOf(INT32), "the first is preferred"),
+                            )
+                        ),
+                    ),
+                    field(
+                        "configs",
+                        ArrayOf(
+                            Struct(
+                                CreatableTopicConfig,
+                                field("name", STRING),
+                                # 0.10.1 calls it a plain string; later releases let clients send null here.
+                                field("value", NULLABLE_STRING),
+                            )
+                        ),
+                    ),
+                )
+            ),
+        ),
+        field("timeout_ms", INT32),
+    ),
+    response=Struct(
+        CreateTopicsResponse,
+        field(
+            "topics",
+            ArrayOf(Struct(CreatableTopicResult, field("name", STRING), field("error_code", INT16))),
+        ),
+    ),
+)

@@ -1,0 +1,55 @@
+"""DeleteTopics: remove topics by name.
+
+Sent to the controller; any other broker answers NOT_CONTROLLER.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minikafka.wire.api import Api
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.schema import INT16, INT32, STRING, ArrayOf, Struct, field
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopicsRequest:
+    """``timeout_ms``: how long to wait until the topics are gone; 0 or less does not wait."""
+
+    topic_names: tuple[str, ...]
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeletableTopicResult:
+    """What became of one topic."""
+
+    name: str
+    error_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopicsResponse:
+    """One result per topic, in no particular order."""
+
+    topics: tuple[DeletableTopicResult, ...]
+
+
+DELETE_TOPICS = Api(
+    ApiKey.DELETE_TOPICS,
+    "DeleteTopics",
+    0,
+    0,
+    request=Struct(
+        DeleteTopicsRequest,
+        field("topic_names", ArrayOf(STRING)),
+        field("timeout_ms", INT32),
+    ),
+    response=Struct(
+        DeleteTopicsResponse,
+        field(
+            "topics",
+            ArrayOf(Struct(DeletableTopicResult, field("name", STRING), field("error_code", INT16))),
+        ),
+    ),
+)

@@ -1,0 +1,126 @@
+"""ListOffsets: offsets of a partition by time.
+
+Version 0 gives offsets of segments that were last written before a time, newest first. Version 1 gives the
+first offset whose message has that time or a later one. In both, time -1 is the log's end and -2 its start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minikafka.wire.api import Api
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.schema import INT16, INT32, INT64, STRING, ArrayOf, Struct, field
+
+LATEST = -1
+"""``timestamp`` that asks for the end of the log."""
+EARLIEST = -2
+"""``timestamp`` that asks for the start of the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsetsPartition:
+    """Which time of one partition is asked for, in ms since the epoch."""
+
+    index: int
+    timestamp: int
+    max_num_offsets: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsetsTopic:
+    """The partitions of one topic."""
+
+    name: str
+    partitions: tuple[ListOffsetsPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsetsRequest:
+    """``replica_id`` is -1 for consumers."""
+
+    replica_id: int
+    topics: tuple[ListOffsetsTopic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsetsPartitionResponse:
+    """Version 0 fills ``offsets``, version 1 ``timestamp`` and ``offset`` (-1 and -1 where there is none)."""
+
+    index: int
+    error_code: int
+    offsets: tuple[int, ...] = ()
+    timestamp: int = -1
+    offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsetsTopicResponse:
+    """The partitions of one topic."""
+
+    name: str
+    partitions: tuple[ListOffsetsPartitionResponse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsetsResponse:
+    """The answer."""
+
+    topics: tuple[ListOffsetsTopicResponse, ...]
+
+
+LIST_OFFSETS = Api(
+    ApiKey.LIST_OFFSETS,
+    "ListOffsets",
+    0,
+    1,
+    request=Struct(
+        ListOffsetsRequest,
+        field("replica_id", INT32, "-1 for a consumer"),
+        field(
+            "topics",
+            ArrayOf(
+                Struct(
+                    ListOffsetsTopic,
+                    field("name", STRING),
+                    field(
+                        "partitions",
+                        ArrayOf(
+                            Struct(
+                                ListOffsetsPartition,
+                                field("index", INT32),
+                                field("timestamp", INT64, "ms; -1 the end, -2 the start"),
+                                field("max_num_offsets", INT32, until=0, default=1),
+                            )
+                        ),
+                    ),
+                )
+            ),
+        ),
+    ),
+    response=Struct(
+        ListOffsetsResponse,
+        field(
+            "topics",
+            ArrayOf(
+                Struct(
+                    ListOffsetsTopicResponse,
+                    field("name", STRING),
+                    field(
+                        "partitions",
+                        ArrayOf(
+                            Struct(
+                                ListOffsetsPartitionResponse,
+                                field("index", INT32),
+                                field("error_code", INT16),
+                                field("offsets", ArrayOf(INT64), "newest first", until=0, default=()),
+                                field("timestamp", INT64, "-1: none, or not asked", since=1, default=-1),
+                                field("offset", INT64, "-1: none", since=1, default=-1),
+                            )
+                        ),
+                    ),
+                )
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,117 @@
+"""Produce: append message sets to partitions.
+
+Version 0: as in 0.8. Version 1: the response tells the throttle time. Version 2: messages of magic 1, and
+the response tells the time of the append where the topic asks for it. With ``acks`` 0 there is no response
+at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minikafka.wire.api import Api
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.parts import Part
+from minikafka.wire.schema import INT16, INT32, INT64, RECORDS, STRING, ArrayOf, Struct, field
+
+
+@dataclass(frozen=True, slots=True)
+class ProducePartition:
+    """What one partition is to get. Decoded, ``records`` is a view of the request."""
+
+    index: int
+    records: Part
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceTopic:
+    """The partitions of one topic."""
+
+    name: str
+    partitions: tuple[ProducePartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceRequest:
+    """``acks``: 0 nobody answers, 1 the leader has it, -1 all in-sync replicas have it."""
+
+    acks: int
+    timeout_ms: int
+    topics: tuple[ProduceTopic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducePartitionResponse:
+    """What became of one partition's message set."""
+
+    index: int
+    error_code: int
+    base_offset: int
+    log_append_time_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceTopicResponse:
+    """The partitions of one topic."""
+
+    name: str
+    partitions: tuple[ProducePartitionResponse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceResponse:
+    """The answer to acks 1 and -1."""
+
+    topics: tuple[ProduceTopicResponse, ...]
+    throttle_time_ms: int = 0
+
+
+PRODUCE = Api(
+    ApiKey.PRODUCE,
+    "Produce",
+    0,
+    2,
+    request=Struct(
+        ProduceRequest,
+        field("acks", INT16, "0 no answer, 1 leader, -1 all in-sync replicas"),
+        field("timeout_ms", INT32, "how long to wait for the replicas"),
+        field(
+            "topics",
+            ArrayOf(
+                Struct(
+                    ProduceTopic,
+                    field("name", STRING),
+                    field(
+                        "partitions",
+                        ArrayOf(Struct(ProducePartition, field("index", INT32), field("records", RECORDS))),
+                    ),
+                )
+            ),
+        ),
+    ),
+    response=Struct(
+        ProduceResponse,
+        field(
+            "topics",
+            ArrayOf(
+                Struct(
+                    ProduceTopicResponse,
+                    field("name", STRING),
+                    field(
+                        "partitions",
+                        ArrayOf(
+                            Struct(
+                                ProducePartitionResponse,
+                                field("index", INT32),
+                                field("error_code", INT16),
+                                field("base_offset", INT64, "offset of the first message, -1 with an error"),
+                                field("log_append_time_ms", INT64, "-1 with CreateTime", since=2, default=-1),
+                            )
+                        ),
+                    ),
+                )
+            ),
+        ),
+        field("throttle_time_ms", INT32, since=1, default=0),
+    ),
+)

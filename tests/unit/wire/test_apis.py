@@ -1,0 +1,81 @@
+"""The APIs as a whole: versions, the advertised table, and the table as text."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import LocalWireError, RemoteWireError
+from minikafka.wire.__main__ import main
+from minikafka.wire.apis import APIS, DELETE_TOPICS, FETCH, LIST_OFFSETS, PRODUCE
+from minikafka.wire.apis.api_versions import ApiVersion, table_of
+from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
+from minikafka.wire.apis.fetch import FetchRequest
+from minikafka.wire.apis.produce import ProduceResponse
+from minikafka.wire.describe import describe
+from minikafka.wire.parts import total_size
+
+
+def test_the_advertised_table_is_sorted_and_holds_what_is_implemented() -> None:
+    table = table_of(APIS.values())
+    assert table.error_code == 0
+    assert [(row.api_key, row.min_version, row.max_version) for row in table.api_keys] == [
+        (0, 0, 2),
+        (1, 0, 3),
+        (2, 0, 1),
+        (3, 0, 2),
+        (18, 0, 0),
+        (19, 0, 0),
+        (20, 0, 0),
+    ]
+    assert table_of([FETCH]).api_keys == (ApiVersion(1, 0, 3),)
+
+
+def test_a_version_that_is_not_spoken_is_the_fault_of_who_sent_it() -> None:
+    with pytest.raises(RemoteWireError, match="Produce 3 is not spoken here, only 0 to 2"):
+        PRODUCE.decode_request(3, b"")
+    with pytest.raises(LocalWireError, match="Produce 3 is not spoken here"):
+        PRODUCE.encode_response(3, ProduceResponse(()))
+    with pytest.raises(LocalWireError, match="Fetch -1 is not spoken here"):
+        FETCH.encode_request(-1, FetchRequest(-1, 0, 0, 0, ()))
+
+
+def test_an_old_version_leaves_out_what_it_cannot_say() -> None:
+    assert total_size(PRODUCE.encode_response(0, ProduceResponse((), 17))) == 4
+    assert total_size(PRODUCE.encode_response(1, ProduceResponse((), 17))) == 8
+
+
+def test_one_name_in_place_of_many_is_not_taken_apart() -> None:
+    with pytest.raises(LocalWireError, match="'flights' stands where an array is wanted"):
+        DELETE_TOPICS.encode_request(0, DeleteTopicsRequest("flights", 0))  # type: ignore[arg-type]
+
+
+def test_the_table_as_text_shows_types_versions_and_notes() -> None:
+    assert describe([LIST_OFFSETS]) == (
+        "ListOffsets (key 2), versions 0 to 1\n"
+        "  request\n"
+        "    replica_id: int32  # -1 for a consumer\n"
+        "    topics: array of\n"
+        "      name: string\n"
+        "      partitions: array of\n"
+        "        index: int32\n"
+        "        timestamp: int64  # ms; -1 the end, -2 the start\n"
+        "        max_num_offsets: int32, until version 0\n"
+        "  response\n"
+        "    topics: array of\n"
+        "      name: string\n"
+        "      partitions: array of\n"
+        "        index: int32\n"
+        "        error_code: int16\n"
+        "        offsets: array of int64, until version 0  # newest first\n"
+        "        timestamp: int64, since version 1  # -1: none, or not asked\n"
+        "        offset: int64, since version 1  # -1: none"
+    )
+
+
+def test_the_module_prints_the_table_of_all_apis(capsys: pytest.CaptureFixture[str]) -> None:
+    main()
+    printed = capsys.readouterr().out
+    assert printed == describe() + "\n"
+    for api in APIS.values():
+        assert f"{api.name} (key {int(api.key)})" in printed
+    assert "request: nothing" in printed

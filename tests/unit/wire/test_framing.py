@@ -1,0 +1,141 @@
+"""Frames and headers: each stream is fed whole, byte by byte and in every two pieces."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from minikafka.base.errors import LocalWireError, RemoteWireError
+from minikafka.base.files import Buffer
+from minikafka.wire.framing import (
+    FIRST_ALLOCATION,
+    FrameReader,
+    RequestHeader,
+    encode_frame,
+    response_header,
+    split_response,
+)
+from minikafka.wire.parts import join
+
+STREAM = bytes.fromhex("00000003 616263 00000000 00000001 7a")
+FRAMES = [b"abc", b"", b"z"]
+
+
+@pytest.mark.parametrize("cut", range(len(STREAM) + 1))
+def test_frames_are_the_same_wherever_the_stream_is_cut(cut: int) -> None:
+    reader = FrameReader(10)
+    assert reader.feed(STREAM[:cut]) + reader.feed(STREAM[cut:]) == FRAMES
+    assert not reader.inside_frame
+
+
+def test_frames_are_the_same_byte_by_byte() -> None:
+    reader = FrameReader(10)
+    frames = []
+    for byte in STREAM:
+        frames += reader.feed(bytes([byte]))
+    assert frames == FRAMES
+
+
+def test_the_end_of_a_stream_is_a_loss_only_inside_a_frame() -> None:
+    reader = FrameReader()
+    assert not reader.inside_frame
+    for size in (1, 4, 6):
+        reader = FrameReader()
+        reader.feed(STREAM[:size])
+        assert reader.inside_frame
+    reader.feed(STREAM[6:7])
+    assert not reader.inside_frame
+
+
+def test_a_frame_is_writable_and_its_own() -> None:
+    reader = FrameReader()
+    one, _, other = reader.feed(STREAM)
+    one[0] = 0
+    assert (bytes(one), bytes(other)) == (b"\0bc", b"z")
+
+
+def test_a_large_frame_arrives_exact_through_all_growth() -> None:
+    data = bytes(range(256)) * 5000
+    reader = FrameReader()
+    stream = join(encode_frame([data, b"end"]))
+    frames = []
+    for start in range(0, len(stream), 7001):
+        frames += reader.feed(stream[start : start + 7001])
+    assert frames == [data + b"end"]
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"), [(b"\x00\x00\x00\x0b", "11"), (b"\xff\xff\xff\xff", "-1"), (b"GET ", "1195725856")]
+)
+def test_a_length_beyond_the_limit_or_below_zero_is_refused_before_its_frame(size: bytes, shown: str) -> None:
+    with pytest.raises(RemoteWireError, match=f"a frame of {shown} bytes was announced, allowed are 0 to 10"):
+        FrameReader(10).feed(size)
+
+
+def test_the_limit_itself_is_allowed() -> None:
+    assert FrameReader(10).feed(b"\0\0\0\x0a" + bytes(10)) == [bytes(10)]
+
+
+def test_memory_grows_with_what_arrives_not_with_what_is_announced() -> None:
+    tracemalloc.start()
+    try:
+        reader = FrameReader(1 << 30)
+        reader.feed((1 << 30).to_bytes(4, "big"))
+        assert tracemalloc.get_traced_memory()[0] < FIRST_ALLOCATION + 20_000
+        reader.feed(bytes(300_000))
+        assert tracemalloc.get_traced_memory()[0] < 4 * 300_000 + 20_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_offered_space_ends_with_the_frame() -> None:
+    reader = FrameReader()
+    assert len(reader.space()) == 4
+    reader.feed(b"\0\0\0\x09ab")
+    assert len(reader.space()) == 7
+
+
+def test_a_request_header_round_trips_and_leaves_the_body() -> None:
+    for client_id in (None, "", "räksmörgås"):
+        header = RequestHeader(18, 3, -7, client_id)
+        decoded, body = RequestHeader.decode(bytes(header.encode()) + b"body")
+        assert (decoded, bytes(body)) == (header, b"body")
+
+
+@pytest.mark.parametrize("frame", [b"", bytes(7), bytes(8), bytes(9), bytes(9) + b"\x05abcd"])
+def test_a_frame_that_ends_inside_its_header_is_refused(frame: bytes) -> None:
+    with pytest.raises(RemoteWireError):
+        RequestHeader.decode(frame)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        RequestHeader(1 << 15, 0, 0, None),
+        RequestHeader(0, 0, 1 << 31, None),
+        RequestHeader(0, 0, 0, "\ud800"),
+    ],
+)
+def test_a_header_that_does_not_fit_is_our_fault(header: RequestHeader) -> None:
+    with pytest.raises(LocalWireError, match="not a header that can be sent"):
+        header.encode()
+
+
+def test_a_response_is_its_correlation_id_and_a_body() -> None:
+    frame: Buffer = response_header(-2) + b"rest"
+    correlation_id, body = split_response(frame)
+    assert (correlation_id, bytes(body)) == (-2, b"rest")
+    with pytest.raises(RemoteWireError):
+        split_response(b"abc")
+    with pytest.raises(LocalWireError):
+        response_header(1 << 31)
+
+
+def test_a_frame_beyond_two_gigabytes_is_our_fault() -> None:
+    class Huge(bytes):
+        def __len__(self) -> int:
+            return 1 << 31
+
+    with pytest.raises(LocalWireError, match="2147483648 bytes"):
+        encode_frame([Huge()])

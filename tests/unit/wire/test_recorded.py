@@ -1,0 +1,190 @@
+"""Every frame that was recorded between real 0.10.1.1 brokers and their clients, byte for byte.
+
+``tests/data/wire/KEY-Name-vN.json`` holds whole frames with their length, as hex. A null response: the broker
+closed the connection, acks was 0, or the client had left.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from minikafka.base.errors import ErrorCode, RemoteWireError
+from minikafka.wire.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE, ApiKey
+from minikafka.wire.apis.api_versions import ApiVersion, ApiVersionsResponse, refusal
+from minikafka.wire.framing import FrameReader, RequestHeader, encode_frame, response_header, split_response
+from minikafka.wire.parts import buffer_of, join
+
+DATA = Path(__file__).resolve().parents[2] / "data" / "wire"
+
+
+class Recorded(NamedTuple):
+    """One exchange; ``number`` counts within its file."""
+
+    key: int
+    version: int
+    number: int
+    request: bytes
+    response: bytes | None
+
+    def __str__(self) -> str:
+        return f"{self.key}-v{self.version}-{self.number}"
+
+
+def recorded() -> Iterator[Recorded]:
+    for path in sorted(DATA.glob("*.json")):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        for number, example in enumerate(content["examples"]):
+            response = example["response"]
+            yield Recorded(
+                content["api_key"],
+                content["api_version"],
+                number,
+                bytes.fromhex(example["request"]),
+                None if response is None else bytes.fromhex(response),
+            )
+
+
+ALL = list(recorded())
+SPOKEN = [one for one in ALL if one.key in APIS and APIS[ApiKey(one.key)].supports(one.version)]
+ANSWERED = [one for one in SPOKEN if one.response is not None]
+
+
+def frame_of(data: bytes) -> memoryview:
+    (frame,) = FrameReader().feed(data)
+    return frame
+
+
+def test_every_version_of_every_api_has_a_recording() -> None:
+    versions = {
+        (int(api.key), v) for api in APIS.values() for v in range(api.min_version, api.max_version + 1)
+    }
+    assert versions == {(one.key, one.version) for one in ANSWERED}
+
+
+@pytest.mark.parametrize("one", SPOKEN, ids=str)
+def test_a_recorded_request_decodes_and_encodes_to_the_same_bytes(one: Recorded) -> None:
+    header, body = RequestHeader.decode(frame_of(one.request))
+    assert (header.api_key, header.api_version) == (one.key, one.version)
+    api = APIS[ApiKey(one.key)]
+    request = api.decode_request(one.version, body)
+    assert join(encode_frame([header.encode(), *api.encode_request(one.version, request)])) == one.request
+
+
+@pytest.mark.parametrize("one", ANSWERED, ids=str)
+def test_a_recorded_response_decodes_and_encodes_to_the_same_bytes(one: Recorded) -> None:
+    assert one.response is not None
+    correlation_id, body = split_response(frame_of(one.response))
+    header, _ = RequestHeader.decode(frame_of(one.request))
+    assert correlation_id == header.correlation_id
+    api = APIS[ApiKey(one.key)]
+    response = api.decode_response(one.version, body)
+    parts = [response_header(correlation_id), *api.encode_response(one.version, response)]
+    assert join(encode_frame(parts)) == one.response
+
+
+def shortest(direction: str) -> list[Recorded]:
+    """The shortest recording of each version."""
+    found: dict[tuple[int, int], Recorded] = {}
+    for one in sorted(ANSWERED, key=lambda one: len(getattr(one, direction))):
+        found.setdefault((one.key, one.version), one)
+    return list(found.values())
+
+
+@pytest.mark.parametrize("one", shortest("request"), ids=str)
+def test_a_request_cut_at_any_byte_or_with_one_more_is_the_peers_fault(one: Recorded) -> None:
+    _, body = RequestHeader.decode(frame_of(one.request))
+    api = APIS[ApiKey(one.key)]
+    for size in range(len(body)):
+        with pytest.raises(RemoteWireError):
+            api.decode_request(one.version, body[:size])
+    with pytest.raises(RemoteWireError):
+        api.decode_request(one.version, bytes(body) + b"\0")
+
+
+@pytest.mark.parametrize("one", shortest("response"), ids=str)
+def test_a_response_cut_at_any_byte_or_with_one_more_is_the_peers_fault(one: Recorded) -> None:
+    assert one.response is not None
+    _, body = split_response(frame_of(one.response))
+    api = APIS[ApiKey(one.key)]
+    for size in range(len(body)):
+        with pytest.raises(RemoteWireError):
+            api.decode_response(one.version, body[:size])
+    with pytest.raises(RemoteWireError):
+        api.decode_response(one.version, bytes(body) + b"\0")
+
+
+def examples(key: ApiKey, version: int) -> list[Recorded]:
+    return [one for one in ANSWERED if (one.key, one.version) == (key, version)]
+
+
+def test_the_fields_of_a_produce_exchange_are_where_they_belong() -> None:
+    one = examples(ApiKey.PRODUCE, 2)[0]
+    header, body = RequestHeader.decode(frame_of(one.request))
+    assert header.client_id == "producer-1"
+    request = PRODUCE.decode_request(2, body)
+    assert (request.acks, request.timeout_ms) == (-1, 30000)
+    (topic,) = request.topics
+    (partition,) = topic.partitions
+    assert (topic.name, partition.index) == ("wire", 0)
+    records = buffer_of(partition.records)
+    assert int.from_bytes(records[8:12], "big") == len(records) - 12, "one message, which fills the set"
+    assert one.response is not None
+    response = PRODUCE.decode_response(2, split_response(frame_of(one.response))[1])
+    (produced,) = response.topics[0].partitions
+    assert (produced.index, produced.error_code, produced.base_offset) == (0, 0, 0)
+    assert (produced.log_append_time_ms, response.throttle_time_ms) == (-1, 0)
+
+
+def test_the_fields_of_a_fetch_exchange_are_where_they_belong() -> None:
+    one = examples(ApiKey.FETCH, 3)[0]
+    request = FETCH.decode_request(3, RequestHeader.decode(frame_of(one.request))[1])
+    assert (request.replica_id, request.max_wait_ms, request.min_bytes, request.max_bytes) == (
+        -1,
+        500,
+        1,
+        50 << 20,
+    )
+    assert one.response is not None
+    response = FETCH.decode_response(3, split_response(frame_of(one.response))[1])
+    (partition,) = response.topics[0].partitions
+    assert (partition.index, partition.error_code, partition.high_watermark) == (0, 0, 48)
+    assert len(buffer_of(partition.records)) == 3116
+
+
+def test_a_fetch_request_of_an_old_version_has_no_limit_of_its_own() -> None:
+    one = examples(ApiKey.FETCH, 0)[0]
+    assert FETCH.decode_request(0, RequestHeader.decode(frame_of(one.request))[1]).max_bytes == 0x7FFFFFFF
+
+
+def test_metadata_tells_all_topics_from_none() -> None:
+    for version in (0, 1, 2):
+        everything = METADATA.decode_request(version, b"\0\0\0\0" if version == 0 else b"\xff\xff\xff\xff")
+        assert everything.topics is None
+    assert METADATA.decode_request(1, b"\0\0\0\0").topics == ()
+
+
+def test_the_refusal_of_newer_api_versions_requests_has_the_recorded_form() -> None:
+    newer = [one for one in ALL if one.key == ApiKey.API_VERSIONS and one.version > 0]
+    assert {one.version for one in newer} == {3, 4}
+    for one in newer:
+        header, _ = RequestHeader.decode(frame_of(one.request))
+        empty = ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, ())
+        parts = [response_header(header.correlation_id), *API_VERSIONS.encode_response(0, empty)]
+        assert join(encode_frame(parts)) == one.response
+
+
+def test_our_refusal_adds_the_row_that_tells_the_client_what_to_ask_with() -> None:
+    response = API_VERSIONS.decode_response(0, join(refusal()))
+    assert response == ApiVersionsResponse(35, (ApiVersion(18, 0, 0),))
+
+
+def test_a_request_for_an_unknown_api_still_has_a_readable_header() -> None:
+    (unknown,) = (one for one in ALL if one.key == 99)
+    header, body = RequestHeader.decode(frame_of(unknown.request))
+    assert (header.api_key, header.client_id, bytes(body)) == (99, "by-hand", b"")
+    assert unknown.response is None
