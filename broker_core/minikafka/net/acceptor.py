@@ -1,0 +1,101 @@
+"""The one thread that accepts connections and deals them out to the processors in turn."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import selectors
+import socket
+import threading
+from collections.abc import Sequence
+
+from minikafka.base.errors import NetworkError
+from minikafka.net.processor import Processor, ServerOptions
+from minikafka.net.transfer import reason_of
+from minikafka.net.wakeup import Wakeup
+
+logger = logging.getLogger("minikafka.net")
+
+PAUSE_SECONDS = 0.2
+"""How long to leave the port alone when the system has no descriptor or memory for another connection."""
+
+_PEER_GONE = {errno.ECONNABORTED, errno.EPROTO, errno.EINTR, errno.EAGAIN, errno.EWOULDBLOCK, errno.EPERM}
+"""Errors of ``accept`` that concern one connection only."""
+
+
+def listen(host: str, port: int, backlog: int, options: ServerOptions) -> socket.socket:
+    """A non-blocking listening socket; an empty host: all addresses. NetworkError when it cannot be had."""
+    sock = None
+    try:
+        # AI_PASSIVE: no host is the wildcard address. The first answer is the system's preference.
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        sock = socket.socket(family, kind, protocol)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Connections inherit the buffers; the receive buffer must be set before the handshake to count fully.
+        if options.receive_buffer_bytes is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
+        if options.send_buffer_bytes is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_bytes)
+        sock.bind(address)
+        sock.listen(backlog)
+        sock.setblocking(False)
+    except (OSError, OverflowError, UnicodeError) as error:
+        if sock is not None:
+            sock.close()
+        raise NetworkError(f"cannot listen on {host or '*'}:{port}: {reason_of(error)}") from None
+    return sock
+
+
+class Acceptor:
+    """Owns the listening socket. ``start`` and ``stop`` may be called by any thread."""
+
+    def __init__(self, sock: socket.socket, processors: Sequence[Processor], name: str) -> None:
+        self._sock = sock
+        self._processors = processors
+        self._next = 0
+        self._wakeup = Wakeup()
+        self._stopping = False
+        self._starved = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin to accept."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Accept no more and close the port."""
+        self._stopping = True
+        self._wakeup.wake()
+        self._thread.join()
+        self._wakeup.close()
+
+    def _run(self) -> None:
+        with selectors.DefaultSelector() as selector, self._sock:
+            selector.register(self._wakeup.reader, selectors.EVENT_READ)
+            selector.register(self._sock, selectors.EVENT_READ)
+            while not self._stopping:
+                ready = {key.fileobj for key, _ in selector.select()}
+                if self._sock in ready and not self._accept():
+                    # The connection stays in the backlog and the port readable: without a pause this spins.
+                    selector.unregister(self._sock)
+                    selector.select(PAUSE_SECONDS)
+                    selector.register(self._sock, selectors.EVENT_READ)
+
+    def _accept(self) -> bool:
+        """Take one connection; False when there is one and it cannot be taken at the moment."""
+        try:
+            sock, address = self._sock.accept()
+        except OSError as error:
+            if error.errno in _PEER_GONE:
+                return True
+            if not self._starved:
+                logger.error("cannot accept connections: %s; trying again until it works", reason_of(error))
+            self._starved = True
+            return False
+        if self._starved:
+            logger.info("connections are accepted again")
+        self._starved = False
+        self._processors[self._next].add(sock, address)
+        self._next = (self._next + 1) % len(self._processors)
+        return True

@@ -1,0 +1,310 @@
+"""A client's connection over a real socket: blocking for its callers, pipelined, for any number of threads.
+
+There is no thread behind it. Whoever waits for a response reads the socket, for itself and for the others,
+until its own response is there; then one of the others goes on. A writer that the peer keeps waiting reads
+as well, since a peer that answers before it reads on would otherwise wait for us as we wait for it.
+
+The socket is non-blocking; waiting is ``poll``. The first error is kept and given to everybody, now and
+later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from minikafka.base.errors import NetworkError, RemoteWireError, StorageError
+from minikafka.net.port import Connection, Connector, PendingResponse
+from minikafka.net.transfer import Outgoing, broken, reason_of
+from minikafka.wire.framing import MAX_FRAME_BYTES, FrameReader, encode_frame
+from minikafka.wire.parts import Part
+
+__all__ = ["Connection", "Connector", "PendingResponse", "SocketConnection", "SocketConnector", "connect"]
+
+_READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
+
+
+class SocketConnector:
+    """Makes connections over real sockets. See ``connect`` for the arguments."""
+
+    def __init__(
+        self,
+        *,
+        connect_timeout_ms: int = 10_000,
+        request_timeout_ms: int = 30_000,
+        max_response_bytes: int = MAX_FRAME_BYTES,
+        send_buffer_bytes: int | None = None,
+        receive_buffer_bytes: int | None = None,
+    ) -> None:
+        self._connect_timeout_ms = connect_timeout_ms
+        self._request_timeout_ms = request_timeout_ms
+        self._max_response_bytes = max_response_bytes
+        self._buffers = (
+            (socket.SO_SNDBUF, send_buffer_bytes),
+            (socket.SO_RCVBUF, receive_buffer_bytes),
+        )
+
+    def connect(self, host: str, port: int) -> SocketConnection:
+        """A new connection. NetworkError with the address and the reason."""
+        peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            sock = socket.create_connection((host, port), self._connect_timeout_ms / 1000)
+        except (OSError, OverflowError, UnicodeError) as error:
+            reason = (
+                f"no answer within {self._connect_timeout_ms} ms" if isinstance(error, TimeoutError) else None
+            )
+            raise NetworkError(f"{peer}: cannot connect: {reason or reason_of(error)}") from None
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, size in self._buffers:
+                if size is not None:
+                    sock.setsockopt(socket.SOL_SOCKET, option, size)
+        except OSError as error:
+            sock.close()
+            raise broken(peer, "cannot connect", error) from None
+        return SocketConnection(sock, peer, self._request_timeout_ms, self._max_response_bytes)
+
+
+def connect(
+    host: str, port: int, *, connect_timeout_ms: int = 10_000, request_timeout_ms: int = 30_000
+) -> SocketConnection:
+    """One connection, made now. Each address of ``host`` is tried for ``connect_timeout_ms``."""
+    connector = SocketConnector(connect_timeout_ms=connect_timeout_ms, request_timeout_ms=request_timeout_ms)
+    return connector.connect(host, port)
+
+
+class _Pending:
+    """See ``port.PendingResponse``."""
+
+    __slots__ = ("_connection", "error", "frame", "made_ms")
+
+    def __init__(self, connection: SocketConnection) -> None:
+        self._connection = connection
+        self.made_ms = _now_ms()
+        self.frame: memoryview | None = None
+        self.error: NetworkError | None = None
+
+    def settled(self) -> bool:
+        """Whether the response or an error is there already."""
+        return self.frame is not None or self.error is not None
+
+    def done(self) -> bool:
+        if not self.settled():
+            self._connection.receive_arrived()
+        return self.settled()
+
+    def result(self, timeout_ms: int | None = None) -> memoryview:
+        if not self.settled():
+            self._connection.wait_for(self, timeout_ms)
+        if self.error is not None:
+            # A new one each time: several threads may raise it, and each adds its own traceback.
+            raise NetworkError(*self.error.args)
+        assert self.frame is not None
+        return self.frame
+
+
+TAKEN_AT_ONCE_BYTES = 64 << 20
+"""Memory for a response is taken at once up to this size, more as it comes."""
+
+
+class SocketConnection:
+    """See ``port.Connection``."""
+
+    def __init__(
+        self, sock: socket.socket, peer: str, request_timeout_ms: int, max_response_bytes: int
+    ) -> None:
+        self.peer = peer
+        self._sock = sock
+        self._request_timeout_ms = request_timeout_ms
+        self._reader = FrameReader(max_response_bytes, first_allocation=TAKEN_AT_ONCE_BYTES)
+        # Held while one frame is written and queued, so that the order is the same in both.
+        self._writing = threading.Lock()
+        # Guards all below. Notified when a response has come, the reader's role is free, or all is over.
+        self._state = threading.Condition()
+        self._pending: deque[_Pending] = deque()
+        self._somebody_reads = False
+        self._somebody_writes = False
+        self._error: NetworkError | None = None
+
+    @property
+    def closed(self) -> bool:
+        if self._error is None and not self._pending:
+            self.receive_arrived()
+        return self._error is not None
+
+    def request(self, parts: Sequence[Part]) -> PendingResponse:
+        pending = _Pending(self)
+        self._write(encode_frame(parts), pending)
+        return pending
+
+    def send(self, parts: Sequence[Part]) -> None:
+        self._write(encode_frame(parts), None)
+
+    def close(self) -> None:
+        self._fail(NetworkError(f"{self.peer}: the connection was closed here"))
+
+    def receive_arrived(self) -> None:
+        """Take in what the socket has, without waiting; nothing when another thread is reading."""
+        if self._take_reading():
+            try:
+                while self._receive_frame():
+                    pass
+            finally:
+                self._leave_reading()
+
+    def wait_for(self, pending: _Pending, timeout_ms: int | None) -> None:
+        """Return when ``pending`` has its response or error."""
+        timeout_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
+        deadline_ms = pending.made_ms + timeout_ms
+        while not pending.settled():
+            left_ms = deadline_ms - _now_ms()
+            if left_ms <= 0:
+                self._fail(NetworkError(f"{self.peer}: no response within {timeout_ms} ms"))
+                return
+            with self._state:
+                if self._somebody_reads and not pending.settled():
+                    self._state.wait(left_ms / 1000)
+                    continue
+            if self._take_reading():
+                try:
+                    while not pending.settled() and self._wait(_READABLE, deadline_ms):
+                        self._receive_frame()
+                finally:
+                    self._leave_reading()
+
+    def _write(self, frame: list[Part], pending: _Pending | None) -> None:
+        with self._writing:
+            if not self._pending:
+                self.receive_arrived()  # notices that the peer has closed, before anything is sent in vain
+            with self._state:
+                self._check()
+                self._somebody_writes = True
+                if pending is not None:
+                    self._pending.append(pending)
+            try:
+                self._write_all(Outgoing(frame))
+            finally:
+                with self._state:
+                    self._somebody_writes = False
+                    self._close_when_unused()
+            if pending is None or not pending.settled():
+                self._check()
+
+    def _write_all(self, outgoing: Outgoing) -> None:
+        deadline_ms = _now_ms() + self._request_timeout_ms
+        try:
+            while self._error is None:
+                if outgoing.write(self._sock):
+                    deadline_ms = _now_ms() + self._request_timeout_ms
+                if outgoing.done:
+                    return
+                if _now_ms() >= deadline_ms:
+                    text = f"{self.peer}: took nothing of a request for {self._request_timeout_ms} ms"
+                    self._fail(NetworkError(text))
+                self._wait_writable(deadline_ms)
+        except (OSError, StorageError) as error:
+            self._fail(broken(self.peer, "cannot send", error))
+        except BaseException:
+            # Ctrl-C for instance: half a frame may be out, and nothing can follow it.
+            self._fail(NetworkError(f"{self.peer}: sending was interrupted"))
+            raise
+        finally:
+            outgoing.close()
+
+    def _wait_writable(self, deadline_ms: int) -> None:
+        """Wait until the peer takes more, and read meanwhile unless another thread does."""
+        if not self._take_reading():
+            self._wait(select.POLLOUT, deadline_ms)
+            return
+        try:
+            if self._wait(select.POLLOUT | _READABLE, deadline_ms) & _READABLE:
+                self._receive_frame()
+        finally:
+            self._leave_reading()
+
+    def _wait(self, events: int, deadline_ms: int) -> int:
+        """What the socket is ready for: 0 after the deadline or when the connection has ended."""
+        if self._error is not None:
+            return 0
+        poller = select.poll()
+        poller.register(self._sock, events)
+        ready = poller.poll(max(0, deadline_ms - _now_ms()))
+        return ready[0][1] if ready else 0
+
+    def _receive_frame(self) -> bool:
+        """Read up to the end of a frame as far as it is there; whether it was. Only in the reader's role."""
+        try:
+            while self._error is None:
+                with self._reader.space() as space:
+                    count = self._sock.recv_into(space)
+                if count == 0:
+                    unanswered = "before it answered" if self._pending else "while idle"
+                    self._fail(NetworkError(f"{self.peer}: the peer closed the connection {unanswered}"))
+                    return False
+                frame = self._reader.filled(count)
+                if frame is not None:
+                    self._settle(frame)
+                    return True
+        except BlockingIOError:
+            return False
+        except (OSError, RemoteWireError) as error:
+            self._fail(broken(self.peer, "cannot receive", error))
+        except BaseException:
+            self._fail(NetworkError(f"{self.peer}: receiving was interrupted"))
+            raise
+        return False
+
+    def _settle(self, frame: memoryview) -> None:
+        with self._state:
+            if not self._pending:
+                self._fail(NetworkError(f"{self.peer}: it sent a response that nobody asked for"))
+                return
+            self._pending.popleft().frame = frame
+            self._state.notify_all()
+
+    def _take_reading(self) -> bool:
+        with self._state:
+            if self._somebody_reads or self._error is not None:
+                return False
+            self._somebody_reads = True
+            return True
+
+    def _leave_reading(self) -> None:
+        with self._state:
+            self._somebody_reads = False
+            self._close_when_unused()
+            self._state.notify_all()
+
+    def _fail(self, error: NetworkError) -> None:
+        """End the connection: the first error wins and everybody who waits gets it."""
+        with self._state:
+            if self._error is None:
+                self._error = error
+                while self._pending:
+                    self._pending.popleft().error = error
+                with contextlib.suppress(OSError):  # the peer may have been quicker
+                    # Ends a ``poll`` or ``recv`` of another thread, which closing the descriptor would not.
+                    self._sock.shutdown(socket.SHUT_RDWR)
+                self._close_when_unused()
+                self._state.notify_all()
+
+    def _close_when_unused(self) -> None:
+        """Close the descriptor once no thread is inside a call on it: its number is free for others then."""
+        if self._error is not None and not self._somebody_reads and not self._somebody_writes:
+            self._sock.close()
+
+    def _check(self) -> None:
+        """Raise the error that ended the connection, if one did."""
+        if self._error is not None:
+            raise NetworkError(*self._error.args)
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,361 @@
+"""The network without sockets, threads or time: one thread, a clock turned by hand, the same order each run.
+
+``listen`` takes the same handler as a ``SocketServer``, ``connect`` gives the same interface as a
+``SocketConnection``, and both keep the same rules: one request of a connection in flight, answers in order,
+a limit on frames, an exception of the handler ends its connection only.
+
+Nothing moves by itself. Frames move in ``deliver``, one per call, connections in turn. Where real code
+would wait, in ``PendingResponse.result`` and ``MemoryServer.stop``, everything is delivered; when there is
+nothing left, the clock is advanced by ``step_ms`` and the callbacks of ``on_step`` run (the broker's own
+timers), until the answer is there or the time-out.
+
+Faults of one address, each for the next ``count`` frames (or connects): see ``Fault``. They are what TCP
+can do to us: a stream has no holes, so a frame that is dropped takes with it all that follows in its
+direction.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from minikafka.base.clock import ManualClock
+from minikafka.base.errors import NetworkError, RemoteWireError, StorageError
+from minikafka.net.port import RequestHandler
+from minikafka.wire.framing import LENGTH_BYTES, FrameReader, encode_frame
+from minikafka.wire.parts import Part, join
+
+logger = logging.getLogger("minikafka.net")
+
+_FIRST_FREE_PORT = 40_000
+
+
+class Fault(Enum):
+    """What can happen to the traffic with one address."""
+
+    REFUSE = "nobody answers on the port"
+    DROP_REQUEST = "this request and all later ones of its connection vanish; the connection stays up"
+    DROP_RESPONSE = "the request is served; its response and all later ones of its connection vanish"
+    CUT_REQUEST = "the connection breaks before the request arrives"
+    CUT_RESPONSE = "the request is served; the connection breaks before the response arrives"
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class MemoryNetwork:
+    """All servers and connections of one simulation. Not thread-safe. It is a ``Connector`` too."""
+
+    def __init__(
+        self, clock: ManualClock | None = None, *, step_ms: int = 10, request_timeout_ms: int = 30_000
+    ) -> None:
+        self.clock = clock or ManualClock()
+        self.request_timeout_ms = request_timeout_ms
+        self._step_ms = step_ms
+        self._steps: list[Callable[[], None]] = []
+        self._servers: dict[_Address, MemoryServer] = {}
+        self._connections: deque[MemoryConnection] = deque()
+        self._faults: dict[tuple[_Address, Fault], int] = {}
+        self._next_port = _FIRST_FREE_PORT
+        self._client_numbers = itertools.count(1)
+
+    def listen(
+        self, host: str, port: int, handler: RequestHandler, *, max_request_bytes: int = 104857600
+    ) -> MemoryServer:
+        """A server that listens at once; port 0: the next free number. NetworkError for a taken address."""
+        if port == 0:
+            port, self._next_port = self._next_port, self._next_port + 1
+        address = _Address(host, port)
+        if address in self._servers:
+            raise NetworkError(f"cannot listen on {address}: Address already in use")
+        server = MemoryServer(self, address, handler, max_request_bytes)
+        self._servers[address] = server
+        return server
+
+    def connect(self, host: str, port: int) -> MemoryConnection:
+        """A new connection. NetworkError when nobody listens there."""
+        address = _Address(host, port)
+        server = self._servers.get(address)
+        if self.strikes(address, Fault.REFUSE) or server is None:
+            raise NetworkError(f"{address}: cannot connect: Connection refused")
+        connection = MemoryConnection(self, server, str(address), f"client-{next(self._client_numbers)}")
+        self._connections.append(connection)
+        return connection
+
+    def on_step(self, callback: Callable[[], None]) -> None:
+        """Run ``callback`` each time the clock has been advanced while somebody waits."""
+        self._steps.append(callback)
+
+    def inject(self, host: str, port: int, fault: Fault, count: int = 1) -> None:
+        """Let ``fault`` happen to the next ``count`` frames (or connects, for REFUSE) of this address."""
+        key = (_Address(host, port), fault)
+        self._faults[key] = self._faults.get(key, 0) + count
+
+    def heal(self, host: str, port: int) -> None:
+        """Forget the faults of this address that have not happened yet."""
+        address = _Address(host, port)
+        self._faults = {key: left for key, left in self._faults.items() if key[0] != address}
+
+    def cut(self, host: str, port: int) -> None:
+        """Break all connections with this address now."""
+        server = self._servers.get(_Address(host, port))
+        for connection in list(self._connections):
+            if connection.server is server:
+                connection.break_off("Connection reset by peer")
+
+    def deliver(self) -> bool:
+        """Move one frame, connections in turn; False when there is nothing to move."""
+        for _ in range(len(self._connections)):
+            connection = self._connections[0]
+            self._connections.rotate(-1)
+            if connection.deliver():
+                return True
+        return False
+
+    def run(self) -> None:
+        """Deliver until nothing moves."""
+        while self.deliver():
+            pass
+
+    def wait(self, settled: Callable[[], bool], deadline_ms: int) -> bool:
+        """Deliver and let time pass until ``settled()`` or the monotonic deadline; whether it was settled."""
+        while not settled():
+            if self.deliver():
+                continue
+            left_ms = deadline_ms - self.clock.monotonic_ms()
+            if left_ms <= 0:
+                return False
+            self.clock.advance(min(self._step_ms, left_ms))
+            for step in self._steps:
+                step()
+        return True
+
+    def strikes(self, address: _Address, fault: Fault) -> bool:
+        """Whether ``fault`` happens now, and one less of it to come."""
+        left = self._faults.get((address, fault), 0)
+        if left:
+            self._faults[address, fault] = left - 1
+        return left > 0
+
+    def forget(self, connection: MemoryConnection) -> None:
+        """``connection`` has ended."""
+        if connection in self._connections:
+            self._connections.remove(connection)
+
+    def close_port(self, server: MemoryServer) -> list[MemoryConnection]:
+        """Take ``server`` from its address; its connections."""
+        if self._servers.get(server.address) is server:
+            del self._servers[server.address]
+        return [connection for connection in self._connections if connection.server is server]
+
+
+class MemoryServer:
+    """See ``port.Server``."""
+
+    def __init__(
+        self, network: MemoryNetwork, address: _Address, handler: RequestHandler, max_request_bytes: int
+    ) -> None:
+        self.address = address
+        self.handler = handler
+        self.max_request_bytes = max_request_bytes
+        self._network = network
+
+    @property
+    def port(self) -> int:
+        return self.address.port
+
+    def stop(self, drain_ms: int = 5000) -> None:
+        network = self._network
+        connections = network.close_port(self)
+        for connection in connections:
+            connection.draining = True
+        network.wait(
+            lambda: not any(connection.busy for connection in connections),
+            network.clock.monotonic_ms() + drain_ms,
+        )
+        for connection in connections:
+            if connection.busy:
+                connection.end_by_server("its request was not answered before the stop")
+            else:
+                connection.break_off("the peer closed the connection")
+
+
+class _MemoryExchange:
+    """See ``port.Exchange``."""
+
+    def __init__(self, connection: MemoryConnection) -> None:
+        self._connection = connection
+        self._answered = False
+
+    @property
+    def client_host(self) -> str:
+        return self._connection.client_host
+
+    def respond(self, parts: Sequence[Part]) -> None:
+        if self._answered:
+            raise RuntimeError(f"a request of {self._connection.client_host} was answered twice")
+        frame = encode_frame(parts) if parts else []
+        self._answered = True
+        self._connection.answer(frame)
+
+    def close(self, reason: str) -> None:
+        self._answered = True
+        self._connection.end_by_server(reason)
+
+
+class _MemoryPending:
+    """See ``port.PendingResponse``."""
+
+    def __init__(self, connection: MemoryConnection) -> None:
+        self._connection = connection
+        self.made_ms = connection.network.clock.monotonic_ms()
+        self.frame: memoryview | None = None
+        self.error: NetworkError | None = None
+
+    def settled(self) -> bool:
+        """Whether the response or an error is there already."""
+        return self.frame is not None or self.error is not None
+
+    def done(self) -> bool:
+        self._connection.network.run()
+        return self.settled()
+
+    def result(self, timeout_ms: int | None = None) -> memoryview:
+        network = self._connection.network
+        timeout_ms = network.request_timeout_ms if timeout_ms is None else timeout_ms
+        if not network.wait(self.settled, self.made_ms + timeout_ms):
+            self._connection.break_off(f"no response within {timeout_ms} ms")
+        if self.frame is None:
+            assert self.error is not None
+            raise NetworkError(*self.error.args)
+        return self.frame
+
+
+class MemoryConnection:
+    """Both ends of a connection. See ``port.Connection`` for the client's."""
+
+    def __init__(self, network: MemoryNetwork, server: MemoryServer, peer: str, client_host: str) -> None:
+        self.network = network
+        self.server = server
+        self.peer = peer
+        self.client_host = client_host
+        self.draining = False
+        self._pending: deque[_MemoryPending] = deque()
+        # Frames with their length, each on its way to the other side.
+        self._requests: deque[bytes] = deque()
+        self._responses: deque[bytes] = deque()
+        self._in_flight = False
+        self._lost_requests = False
+        self._lost_responses = False
+        self._error: NetworkError | None = None
+
+    @property
+    def closed(self) -> bool:
+        return self._error is not None
+
+    @property
+    def busy(self) -> bool:
+        """Whether the server still owes something that it has begun with."""
+        return self._in_flight or bool(self._responses)
+
+    def request(self, parts: Sequence[Part]) -> _MemoryPending:
+        self._check()
+        self._requests.append(join(encode_frame(parts)))
+        pending = _MemoryPending(self)
+        self._pending.append(pending)
+        return pending
+
+    def send(self, parts: Sequence[Part]) -> None:
+        self._check()
+        self._requests.append(join(encode_frame(parts)))
+
+    def close(self) -> None:
+        # What was sent before the close still arrives, as on a socket; its answers go nowhere.
+        self._fail("the connection was closed here")
+        if not self._requests:
+            self.network.forget(self)
+
+    def deliver(self) -> bool:
+        """Move one frame in either direction; False when there is none that may move."""
+        if self._responses:
+            self._deliver_response(self._responses.popleft())
+            return True
+        if self._requests and not self._in_flight and not self.draining:
+            self._deliver_request(self._requests.popleft())
+            return True
+        return False
+
+    def answer(self, frame: Sequence[Part]) -> None:
+        """The server's response to what is in flight, or nothing for a request without a response."""
+        if not self._in_flight:
+            return
+        self._in_flight = False
+        try:
+            if frame and not self.closed:
+                self._responses.append(join(frame))
+        except StorageError as error:
+            self.end_by_server(str(error))
+        if self.closed and not self._requests:
+            self.network.forget(self)
+
+    def end_by_server(self, reason: str) -> None:
+        """The server closes the connection, and says why in its log."""
+        logger.warning("connection from %s closed: %s", self.client_host, reason)
+        self.break_off("the peer closed the connection")
+
+    def break_off(self, reason: str) -> None:
+        """Nothing passes any more in either direction."""
+        self._requests.clear()
+        self._responses.clear()
+        self._in_flight = False
+        self._fail(reason)
+        self.network.forget(self)
+
+    def _deliver_request(self, data: bytes) -> None:
+        strikes = self.network.strikes
+        if self._lost_requests or strikes(self.server.address, Fault.DROP_REQUEST):
+            self._lost_requests = True
+            return
+        if strikes(self.server.address, Fault.CUT_REQUEST):
+            self.break_off("Connection reset by peer")
+            return
+        self._in_flight = True
+        try:
+            (frame,) = FrameReader(self.server.max_request_bytes).feed(data)
+            self.server.handler.on_request(_MemoryExchange(self), frame)
+        except RemoteWireError as error:
+            self.end_by_server(str(error))
+        except Exception:
+            logger.exception("a request of %s failed", self.client_host)
+            self.end_by_server("its request failed")
+
+    def _deliver_response(self, data: bytes) -> None:
+        strikes = self.network.strikes
+        if self._lost_responses or strikes(self.server.address, Fault.DROP_RESPONSE):
+            self._lost_responses = True
+        elif strikes(self.server.address, Fault.CUT_RESPONSE):
+            self.break_off("Connection reset by peer")
+        elif self._pending:
+            self._pending.popleft().frame = memoryview(bytearray(data))[LENGTH_BYTES:]
+        elif not self.closed:
+            self.break_off("it sent a response that nobody asked for")
+
+    def _fail(self, reason: str) -> None:
+        if self._error is None:
+            self._error = NetworkError(f"{self.peer}: {reason}")
+            while self._pending:
+                self._pending.popleft().error = self._error
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise NetworkError(*self._error.args)

@@ -1,0 +1,150 @@
+"""Parts of a frame on their way into a non-blocking socket.
+
+Memory goes out with ``sendmsg``, many pieces in a call. A slice of a file goes out with ``os.sendfile``, so
+that the bytes pass from the page cache to the socket without a visit here. Where ``sendfile`` is not there
+or does not take this file or socket, the slice is read and sent in pieces.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections import deque
+from collections.abc import Iterable
+
+from minikafka.base.errors import NetworkError, StorageError
+from minikafka.base.files import FileSlice
+from minikafka.wire.parts import Part, part_size
+
+HAS_SENDFILE = hasattr(os, "sendfile")
+
+TURN_BYTES = 8 << 20
+"""About how much one ``Outgoing.write`` sends at most, so that a fast reader does not hold up the others."""
+
+_PIECES = 64
+"""Pieces of memory in one ``sendmsg``; systems take at least 16, Linux and macOS 1024."""
+_COPY_BYTES = 256 * 1024
+"""Bytes that are read from a file and sent in one go without ``sendfile``."""
+_MORE = getattr(socket, "MSG_MORE", 0)
+"""Linux: more follows at once, so no packet is to be sent for the few bytes before a slice."""
+_NO_SENDFILE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTSOCK, errno.EOVERFLOW}
+
+
+class Outgoing:
+    """The parts of one or more frames that a socket has not taken yet."""
+
+    def __init__(self, parts: Iterable[Part]) -> None:
+        self._parts: deque[memoryview | FileSlice] = deque()
+        for part in parts:
+            # Empty parts are left out, as a "more follows" must be followed.
+            if part_size(part):
+                self._parts.append(part if isinstance(part, FileSlice) else memoryview(part).cast("B"))
+        self._sendfile = HAS_SENDFILE
+
+    @property
+    def done(self) -> bool:
+        """Whether everything was taken."""
+        return not self._parts
+
+    def write(self, sock: socket.socket) -> int:
+        """Send what the socket takes now, up to ``TURN_BYTES``; the number of bytes.
+
+        Raises OSError when the connection is broken, StorageError when a file has become shorter than its
+        slice.
+        """
+        total = 0
+        try:
+            while self._parts and total < TURN_BYTES:
+                first = self._parts[0]
+                total += (
+                    self._write_slice(sock, first)
+                    if isinstance(first, FileSlice)
+                    else self._write_memory(sock)
+                )
+        except BlockingIOError:
+            pass
+        return total
+
+    def close(self) -> None:
+        """Let go of everything. A second call does nothing."""
+        self._parts.clear()
+
+    def _write_memory(self, sock: socket.socket) -> int:
+        pieces: list[memoryview] = []
+        flags = 0
+        for part in self._parts:
+            if isinstance(part, FileSlice):
+                flags = _MORE
+                break
+            if len(pieces) == _PIECES:
+                break
+            pieces.append(part)
+        sent = left = sock.sendmsg(pieces, (), flags)
+        for piece in pieces:
+            if left < len(piece):
+                self._parts[0] = piece[left:]
+                break
+            left -= len(piece)
+            self._parts.popleft()
+        return sent
+
+    def _write_slice(self, sock: socket.socket, piece: FileSlice) -> int:
+        sent = self._send_file(sock, piece) if self._sendfile else None
+        if sent is None:
+            self._sendfile = False
+            sent = sock.send(_read(piece))
+        if sent == 0:
+            raise _shorter(piece)
+        if sent < piece.length:
+            self._parts[0] = piece.part(sent, piece.length - sent)
+        else:
+            self._parts.popleft()
+        return sent
+
+    def _send_file(self, sock: socket.socket, piece: FileSlice) -> int | None:
+        """``os.sendfile``, which Linux and macOS both have in this form; None when it cannot be used."""
+        descriptor = piece.file.descriptor()
+        if descriptor is None:
+            return None
+        if descriptor < 0:
+            raise StorageError(f"{piece.file.path} was closed while a slice of it was being sent")
+        try:
+            return os.sendfile(sock.fileno(), descriptor, piece.position, min(piece.length, TURN_BYTES))
+        except OSError as error:
+            if error.errno in _NO_SENDFILE:
+                return None
+            raise
+
+
+def _read(piece: FileSlice) -> bytes:
+    data = piece.file.read_at(piece.position, min(piece.length, _COPY_BYTES))
+    if not data:
+        raise _shorter(piece)
+    return data
+
+
+def _shorter(piece: FileSlice) -> StorageError:
+    return StorageError(
+        f"{piece.file.path} ends before {piece.position}, {piece.length} bytes from there were promised"
+    )
+
+
+def peer_name(address: object) -> tuple[str, str]:
+    """Host and ``host:port`` of what ``accept`` or ``getpeername`` gives."""
+    if isinstance(address, tuple) and len(address) >= 2:
+        host, port = str(address[0]), address[1]
+        return host, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return "local", "local"
+
+
+def reason_of(error: BaseException) -> str:
+    """What went wrong, in few words, for logs and messages."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error) or type(error).__name__
+    return str(error) or type(error).__name__
+
+
+def broken(peer: str, doing: str, error: BaseException) -> NetworkError:
+    """The error for a connection that cannot go on."""
+    return NetworkError(f"{peer}: {doing}: {reason_of(error)}")

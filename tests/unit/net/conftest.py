@@ -1,0 +1,40 @@
+"""Fixtures of the network's tests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from minikafka.net.port import RequestHandler
+from minikafka.net.server import SocketServer
+from tests.unit.net.support import HOST, MemoryWorld, SocketWorld, World
+
+
+@pytest.fixture(params=[SocketWorld, MemoryWorld], ids=["sockets", "memory"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """Both networks, one after the other."""
+    world: World = request.param()
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., SocketServer]]:
+    """Start a server over real sockets; it is stopped, and its threads are gone, after the test."""
+    before = set(threading.enumerate())
+    servers: list[SocketServer] = []
+
+    def start(handler: RequestHandler, **limits: Any) -> SocketServer:
+        server = SocketServer(HOST, 0, handler, **{"processors": 1, **limits})
+        server.start()
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        server.stop(drain_ms=0)
+    left = [thread.name for thread in set(threading.enumerate()) - before if thread.name.startswith("net-")]
+    assert not left

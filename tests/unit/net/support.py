@@ -1,0 +1,137 @@
+"""Handlers and worlds for the tests of the network."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from minikafka.net.connection import SocketConnector
+from minikafka.net.memory import MemoryNetwork
+from minikafka.net.port import Connection, Exchange, RequestHandler, Server
+from minikafka.net.server import SocketServer
+from minikafka.wire.parts import Part
+
+HOST = "127.0.0.1"
+PATIENCE_SECONDS = 20
+"""How long a test waits for what should happen at once: it is only reached by a test that fails."""
+
+
+def eventually(condition: Callable[[], Any], what: str) -> None:
+    """Poll until ``condition()`` holds."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {PATIENCE_SECONDS} s in vain until {what}")
+        time.sleep(0.002)
+
+
+@dataclass
+class Answering:
+    """Answers each request at once with what ``answer`` makes of it."""
+
+    answer: Callable[[bytes], Sequence[Part]] = lambda frame: [frame]
+    seen: list[bytes] = field(default_factory=list)
+
+    def on_request(self, exchange: Exchange, frame: memoryview) -> None:
+        self.seen.append(bytes(frame))
+        exchange.respond(self.answer(bytes(frame)))
+
+
+@dataclass
+class Keeping:
+    """Keeps each exchange for the test to answer."""
+
+    exchanges: list[Exchange] = field(default_factory=list)
+    frames: list[memoryview] = field(default_factory=list)
+
+    def on_request(self, exchange: Exchange, frame: memoryview) -> None:
+        self.frames.append(frame)
+        self.exchanges.append(exchange)
+
+
+def go_round(server: SocketServer) -> None:
+    """Return when each processor has asked its selector twice more, and served what that had found."""
+    for _ in range(3):
+        for processor in server._processors:
+            been_here = threading.Event()
+            processor.do(been_here.set)
+            assert been_here.wait(PATIENCE_SECONDS) or not processor._thread.is_alive()
+
+
+class World(Protocol):
+    """A network in which a server and clients can be made, and waited for."""
+
+    def listen(
+        self, handler: RequestHandler, *, max_request_bytes: int = 1 << 20, port: int = 0
+    ) -> Server: ...
+
+    def connect(self, server: Server) -> Connection: ...
+
+    def until(self, condition: Callable[[], Any], what: str) -> None:
+        """Let things happen until ``condition()`` holds."""
+
+    def settle(self) -> None:
+        """Let happen what would happen by itself now."""
+
+    def close(self) -> None: ...
+
+
+class SocketWorld:
+    """Real sockets on the loopback interface, one processor thread."""
+
+    def __init__(self) -> None:
+        self._servers: list[SocketServer] = []
+        self._connections: list[Connection] = []
+
+    def listen(
+        self, handler: RequestHandler, *, max_request_bytes: int = 1 << 20, port: int = 0
+    ) -> SocketServer:
+        server = SocketServer(HOST, port, handler, processors=1, max_request_bytes=max_request_bytes)
+        server.start()
+        self._servers.append(server)
+        return server
+
+    def connect(self, server: Server) -> Connection:
+        connector = SocketConnector(request_timeout_ms=PATIENCE_SECONDS * 1000)
+        connection = connector.connect(HOST, server.port)
+        self._connections.append(connection)
+        return connection
+
+    def until(self, condition: Callable[[], Any], what: str) -> None:
+        eventually(condition, what)
+
+    def settle(self) -> None:
+        for server in self._servers:
+            go_round(server)
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
+        for server in self._servers:
+            server.stop(drain_ms=0)
+
+
+class MemoryWorld:
+    """The network in memory."""
+
+    def __init__(self) -> None:
+        self.network = MemoryNetwork()
+
+    def listen(self, handler: RequestHandler, *, max_request_bytes: int = 1 << 20, port: int = 0) -> Server:
+        return self.network.listen(HOST, port, handler, max_request_bytes=max_request_bytes)
+
+    def connect(self, server: Server) -> Connection:
+        return self.network.connect(HOST, server.port)
+
+    def until(self, condition: Callable[[], Any], what: str) -> None:
+        self.network.run()
+        assert condition(), what
+
+    def settle(self) -> None:
+        self.network.run()
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,101 @@
+"""The acceptor when the system has nothing left."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+from typing import Any
+
+import pytest
+
+from minikafka.net import acceptor
+from minikafka.net.acceptor import Acceptor
+from minikafka.net.processor import Processor
+from tests.unit.net.support import HOST, eventually
+
+
+class Listener(socket.socket):
+    """A listening socket whose ``accept`` fails as often as it is told to."""
+
+    failures: int
+    code: int
+    attempts: int
+
+    @classmethod
+    def failing(cls, failures: int, code: int) -> Listener:
+        listener = cls()
+        listener.bind((HOST, 0))
+        listener.listen(5)
+        listener.setblocking(False)
+        listener.failures, listener.code, listener.attempts = failures, code, 0
+        return listener
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        self.attempts += 1
+        if self.failures:
+            self.failures -= 1
+            raise OSError(self.code, errno.errorcode[self.code])
+        return super().accept()
+
+
+class Catching(Processor):
+    """Keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.sockets: list[socket.socket] = []
+
+    def add(self, sock: socket.socket, address: object) -> None:
+        self.sockets.append(sock)
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
+def test_without_descriptors_the_acceptor_pauses_says_so_once_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, code: int
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(acceptor, "PAUSE_SECONDS", 0.01)
+    listener, catching = Listener.failing(3, code), Catching()
+    running = Acceptor(listener, [catching], "net-acceptor-test")
+    running.start()
+    try:
+        with socket.create_connection(listener.getsockname()):
+            eventually(lambda: catching.sockets, "the connection is accepted in the end")
+    finally:
+        running.stop()
+        for sock in catching.sockets:
+            sock.close()
+    assert listener.attempts == 4
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == [
+        f"cannot accept connections: {errno.errorcode[code]}; trying again until it works",
+        "connections are accepted again",
+    ]
+
+
+def test_without_descriptors_the_acceptor_does_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acceptor, "PAUSE_SECONDS", 600)
+    listener = Listener.failing(1_000_000, errno.EMFILE)
+    running = Acceptor(listener, [Catching()], "net-acceptor-test")
+    running.start()
+    with socket.create_connection(listener.getsockname()):
+        eventually(lambda: listener.attempts, "it has tried")
+        # The stop ends the pause; a spinning acceptor would have tried again by now.
+        running.stop()
+    assert listener.attempts == 1
+
+
+def test_a_connection_that_was_given_up_in_the_backlog_is_no_trouble(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    listener, catching = Listener.failing(1, errno.ECONNABORTED), Catching()
+    running = Acceptor(listener, [catching], "net-acceptor-test")
+    running.start()
+    try:
+        with socket.create_connection(listener.getsockname()):
+            eventually(lambda: catching.sockets, "the connection is accepted")
+    finally:
+        running.stop()
+        for sock in catching.sockets:
+            sock.close()
+    assert not caplog.records

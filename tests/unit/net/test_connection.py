@@ -1,0 +1,276 @@
+"""The client's connection: many threads, peers that misbehave, and peers that are out of step."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from minikafka.base.errors import NetworkError
+from minikafka.net.connection import SocketConnection, SocketConnector, connect
+from minikafka.net.server import SocketServer
+from tests.unit.net.support import HOST, PATIENCE_SECONDS, Answering, Keeping, eventually
+
+Serve = Callable[..., SocketServer]
+
+
+@contextlib.contextmanager
+def against(serve_one: Callable[[socket.socket], object], **options: Any) -> Iterator[SocketConnection]:
+    """A connection to a peer that ``serve_one`` plays on a thread; the peer closes when that returns."""
+
+    def play() -> None:
+        with listener.accept()[0] as peer:
+            peer.settimeout(PATIENCE_SECONDS)
+            serve_one(peer)
+
+    with socket.create_server((HOST, 0)) as listener:
+        thread = threading.Thread(target=play)
+        thread.start()
+        connection = SocketConnector(**options).connect(HOST, listener.getsockname()[1])
+        try:
+            yield connection
+        finally:
+            connection.close()
+            thread.join(PATIENCE_SECONDS)
+            assert not thread.is_alive()
+
+
+def read_exactly(sock: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = sock.recv(size - len(data))
+        if not more:
+            return data
+        data += more
+    return data
+
+
+def until_closed(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while sock.recv(65536):
+            pass
+
+
+def test_many_threads_share_a_connection_and_each_gets_its_own_response(serve: Serve) -> None:
+    server = serve(Answering(lambda frame: [frame, b"!"]))
+    connection = connect(HOST, server.port)
+
+    def work(number: int) -> None:
+        for turn in range(40):
+            text = b"%d-%d-" % (number, turn) * (1 + 200 * (turn % 7))
+            assert bytes(connection.request([text]).result()) == text + b"!"
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    connection.close()
+
+
+def test_an_early_response_does_not_wait_for_the_thread_that_reads_for_a_late_one(serve: Serve) -> None:
+    handler = Keeping()
+    server = serve(handler)
+    connection = connect(HOST, server.port)
+    first, second = connection.request([b"1"]), connection.request([b"2"])
+    with ThreadPoolExecutor(2) as pool:
+        late = pool.submit(second.result)
+        eventually(lambda: connection._somebody_reads, "the late one's thread reads")
+        early = pool.submit(first.result)
+        eventually(lambda: handler.exchanges, "the first request has come")
+        handler.exchanges[0].respond([b"one"])
+        assert bytes(early.result(PATIENCE_SECONDS)) == b"one"
+        assert not late.done()
+        eventually(lambda: len(handler.exchanges) == 2, "the second request has come")
+        handler.exchanges[1].respond([b"two"])
+        assert bytes(late.result(PATIENCE_SECONDS)) == b"two"
+    connection.close()
+
+
+def test_a_waiting_thread_goes_on_reading_when_the_reader_has_its_own(serve: Serve) -> None:
+    handler = Keeping()
+    server = serve(handler)
+    connection = connect(HOST, server.port)
+    first, second = connection.request([b"1"]), connection.request([b"2"])
+    with ThreadPoolExecutor(2) as pool:
+        early = pool.submit(first.result)
+        eventually(lambda: connection._somebody_reads, "the early one's thread reads")
+        late = pool.submit(second.result)
+        for number in range(2):
+            eventually(lambda: len(handler.exchanges) > number, "the request has come")  # noqa: B023
+            handler.exchanges[number].respond([b"%d" % number])
+        assert bytes(early.result(PATIENCE_SECONDS)) == b"0"
+        assert bytes(late.result(PATIENCE_SECONDS)) == b"1"
+    connection.close()
+
+
+def test_a_reader_that_leaves_without_a_response_is_followed_by_one_who_waits(serve: Serve) -> None:
+    connection = connect(HOST, serve(Answering()).port)
+    assert connection._take_reading()
+    pending = connection.request([b"?"])
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(pending.result)
+        eventually(lambda: connection._state._waiters, "the thread waits for the reader")  # type: ignore[attr-defined]
+        connection._leave_reading()
+        assert bytes(waiting.result(PATIENCE_SECONDS)) == b"?"
+    connection.close()
+
+
+def test_a_writer_reads_when_the_peer_answers_before_it_reads_on(serve: Serve) -> None:
+    big = bytes(16 << 20)
+    server = serve(Answering(lambda frame: [big]), max_request_bytes=32 << 20)
+    connection = connect(HOST, server.port)
+    pending = [connection.request([big]) for _ in range(3)]
+    assert [bytes(one.result()) == big for one in pending] == [True] * 3
+    connection.close()
+
+
+def test_closing_ends_the_wait_of_another_thread(serve: Serve) -> None:
+    connection = connect(HOST, serve(Keeping()).port)
+    pending = connection.request([b"?"])
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(pending.result)
+        eventually(lambda: connection._somebody_reads, "the thread waits")
+        connection.close()
+        with pytest.raises(NetworkError, match="closed here"):
+            waiting.result(PATIENCE_SECONDS)
+
+
+def test_a_time_out_in_one_thread_ends_the_wait_of_the_others(serve: Serve) -> None:
+    connection = connect(HOST, serve(Keeping()).port)
+    first, second = connection.request([b"1"]), connection.request([b"2"])
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(first.result)
+        eventually(lambda: connection._somebody_reads, "the thread waits")
+        with pytest.raises(NetworkError, match="no response within 20 ms"):
+            second.result(timeout_ms=20)
+        with pytest.raises(NetworkError, match="no response within 20 ms"):
+            waiting.result(PATIENCE_SECONDS)
+
+
+def test_a_peer_that_closes_an_idle_connection_is_noticed_before_anything_is_sent() -> None:
+    with against(lambda peer: None) as connection:
+        eventually(lambda: select.select([connection._sock], [], [], 0)[0], "the close has arrived")
+        with pytest.raises(NetworkError, match="the peer closed the connection while idle"):
+            connection.request([b"?"])
+        assert connection.closed
+
+
+def test_a_peer_that_closes_before_it_answers_is_an_error_for_all_requests() -> None:
+    with against(lambda peer: read_exactly(peer, 10)) as connection:
+        pending = [connection.request([b"?"]), connection.request([b"!"])]
+        for one in pending:
+            with pytest.raises(NetworkError, match="the peer closed the connection before it answered"):
+                one.result()
+
+
+def test_a_response_cut_short_is_an_error() -> None:
+    def serve_one(peer: socket.socket) -> None:
+        read_exactly(peer, 5)
+        peer.sendall(struct.pack(">i", 10) + b"half")
+
+    with against(serve_one) as connection, pytest.raises(NetworkError, match="closed the connection before"):
+        connection.request([b"?"]).result()
+
+
+@pytest.mark.parametrize(("size", "limit"), [(-1, 2147483647), (101, 100)])
+def test_a_senseless_length_of_a_response_is_an_error(size: int, limit: int) -> None:
+    def serve_one(peer: socket.socket) -> None:
+        read_exactly(peer, 5)
+        peer.sendall(struct.pack(">i", size))
+        until_closed(peer)
+
+    with (
+        against(serve_one, max_response_bytes=limit) as connection,
+        pytest.raises(NetworkError, match=f"cannot receive: a frame of {size} bytes was announced"),
+    ):
+        connection.request([b"?"]).result()
+
+
+def test_a_response_that_nobody_asked_for_ends_the_connection() -> None:
+    def serve_one(peer: socket.socket) -> None:
+        peer.sendall(struct.pack(">i", 0))
+        until_closed(peer)
+
+    with against(serve_one) as connection:
+        eventually(lambda: connection.closed, "it is noticed")
+        with pytest.raises(NetworkError, match="a response that nobody asked for"):
+            connection.request([b"?"])
+
+
+def test_a_peer_that_takes_nothing_is_given_up_after_the_request_time_out() -> None:
+    done = threading.Event()
+    with against(lambda peer: done.wait(PATIENCE_SECONDS), request_timeout_ms=50) as connection:
+        with pytest.raises(NetworkError, match="took nothing of a request for 50 ms"):
+            connection.send([bytes(64 << 20)])
+        assert connection.closed
+        done.set()
+
+
+def test_an_interrupted_wait_leaves_the_connection_usable(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler = Keeping()
+    connection = connect(HOST, serve(handler).port)
+    pending = connection.request([b"?"])
+    with monkeypatch.context() as patch:
+
+        def interrupt(*_: object) -> int:
+            raise KeyboardInterrupt
+
+        patch.setattr(connection, "_wait", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            pending.result()
+    eventually(lambda: handler.exchanges, "the request has come")
+    handler.exchanges[0].respond([b"!"])
+    assert bytes(pending.result()) == b"!"
+    connection.close()
+
+
+def test_a_connection_interrupted_while_sending_is_closed(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = connect(HOST, serve(Answering()).port)
+
+    def interrupt(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("minikafka.net.transfer.Outgoing.write", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        connection.request([b"?"])
+    assert connection.closed
+    monkeypatch.undo()
+    with pytest.raises(NetworkError, match="sending was interrupted"):
+        connection.request([b"?"])
+
+
+def test_closed_connections_keep_no_descriptor(serve: Serve) -> None:
+    server = serve(Answering())
+    connection = connect(HOST, server.port)
+    assert bytes(connection.request([b"?"]).result()) == b"?"
+    connection.close()
+    assert connection._sock.fileno() == -1
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "\udcff", "a" * 300])
+def test_a_host_that_cannot_be_found_is_an_error_with_its_name(host: str) -> None:
+    with pytest.raises(NetworkError, match=":9092: cannot connect: "):
+        connect(host, 9092)
+
+
+def test_a_port_out_of_range_is_an_error() -> None:
+    with pytest.raises(NetworkError, match=r"127\.0\.0\.1:70000: cannot connect: "):
+        connect(HOST, 70000)
+
+
+def test_the_connect_time_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(*_: object) -> socket.socket:
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(socket, "create_connection", slow)
+    with pytest.raises(NetworkError, match=r"example\.com:9092: cannot connect: no answer within 70 ms"):
+        connect("example.com", 9092, connect_timeout_ms=70)

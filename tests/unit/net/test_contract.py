@@ -1,0 +1,290 @@
+"""What both networks promise: the one over sockets and the one in memory."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from minikafka.base.errors import NetworkError, RemoteWireError, StorageError
+from minikafka.base.files import FileSlice, RealFiles
+from minikafka.net.port import Exchange
+from tests.unit.net.support import HOST, Answering, Keeping, World
+
+
+def test_a_request_gets_its_response(world: World) -> None:
+    handler = Answering(lambda frame: [b"<", memoryview(frame), b"", bytearray(b">")])
+    connection = world.connect(world.listen(handler))
+    assert bytes(connection.request([b"he", memoryview(b"llo")]).result()) == b"<hello>"
+    assert handler.seen == [b"hello"]
+
+
+def test_responses_come_in_the_order_of_the_requests(world: World) -> None:
+    connection = world.connect(world.listen(Answering()))
+    pending = [connection.request([str(number).encode()]) for number in range(20)]
+    assert [bytes(one.result()) for one in reversed(pending)] == [str(n).encode() for n in range(19, -1, -1)]
+
+
+def test_the_next_request_of_a_connection_waits_until_the_first_is_answered(world: World) -> None:
+    handler = Keeping()
+    connection = world.connect(world.listen(handler))
+    first, second = connection.request([b"1"]), connection.request([b"2"])
+    world.until(lambda: handler.exchanges, "the first request has come")
+    world.settle()
+    assert len(handler.exchanges) == 1
+    handler.exchanges[0].respond([b"one"])
+    assert bytes(first.result()) == b"one"
+    world.until(lambda: len(handler.exchanges) == 2, "the second request has come")
+    handler.exchanges[1].respond([b"two"])
+    assert bytes(second.result()) == b"two"
+
+
+def test_connections_do_not_wait_for_each_other(world: World) -> None:
+    handler = Keeping()
+    server = world.listen(handler)
+    slow, quick = world.connect(server), world.connect(server)
+    waiting = slow.request([b"slow"])
+    world.until(lambda: len(handler.exchanges) == 1, "the slow request has come")
+    pending = quick.request([b"quick"])
+    world.until(lambda: len(handler.exchanges) == 2, "the quick request has come")
+    handler.exchanges[1].respond([b"done"])
+    assert bytes(pending.result()) == b"done"
+    assert not waiting.done()
+    handler.exchanges[0].respond([b"late"])
+    assert bytes(waiting.result()) == b"late"
+
+
+def test_a_request_without_response_lets_the_next_one_in(world: World) -> None:
+    handler = Answering(lambda frame: [] if frame.startswith(b"acks=0") else [frame])
+    connection = world.connect(world.listen(handler))
+    connection.send([b"acks=0 first"])
+    connection.send([b"acks=0 second"])
+    assert bytes(connection.request([b"third"]).result()) == b"third"
+    assert handler.seen == [b"acks=0 first", b"acks=0 second", b"third"]
+
+
+def test_a_slice_of_a_file_arrives_among_memory(world: World, tmp_path: Path) -> None:
+    content = bytes(range(256)) * 4096
+    file = RealFiles().open(str(tmp_path / "segment"), create=True)
+    try:
+        file.write_at(0, content)
+        piece = FileSlice(file, 100, len(content) - 300)
+        connection = world.connect(
+            world.listen(Answering(lambda frame: [b"head", piece, b"mid", piece, b"tail"]))
+        )
+        whole = content[100:-200]
+        assert bytes(connection.request([b"?"]).result()) == b"head" + whole + b"mid" + whole + b"tail"
+    finally:
+        file.close()
+
+
+def test_a_file_shorter_than_promised_ends_the_connection(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = RealFiles().open(str(tmp_path / "short"), create=True)
+    try:
+        file.write_at(0, b"too short")
+        connection = world.connect(world.listen(Answering(lambda frame: [FileSlice(file, 0, 1000)])))
+        with pytest.raises(NetworkError, match=f"{HOST}:.*closed the connection"):
+            connection.request([b"?"]).result()
+        assert connection.closed
+        (record,) = [record for record in caplog.records if "short ends" in record.getMessage()]
+        assert record.levelno == logging.WARNING
+    finally:
+        file.close()
+
+
+@pytest.mark.parametrize("failure", [ZeroDivisionError, BlockingIOError, ConnectionResetError, StorageError])
+def test_a_failing_handler_ends_its_connection_only_and_leaves_a_traceback(
+    world: World, caplog: pytest.LogCaptureFixture, failure: type[Exception]
+) -> None:
+    def answer(frame: bytes) -> list[bytes]:
+        if frame == b"bad":
+            raise failure("on purpose")
+        return [frame]
+
+    server = world.listen(Answering(answer))
+    other = world.connect(server)
+    assert bytes(other.request([b"before"]).result()) == b"before"
+    connection = world.connect(server)
+    pending = [connection.request([b"good"]), connection.request([b"bad"]), connection.request([b"good"])]
+    assert bytes(pending[0].result()) == b"good"
+    for one in pending[1:]:
+        with pytest.raises(NetworkError):
+            one.result()
+    assert bytes(other.request([b"after"]).result()) == b"after"
+    (record,) = [record for record in caplog.records if record.exc_info]
+    assert record.levelno == logging.ERROR
+    assert "on purpose" in caplog.text
+
+
+def test_senseless_bytes_end_the_connection_with_the_reason_in_one_line(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    def answer(frame: bytes) -> list[bytes]:
+        raise RemoteWireError("API key 99 is not served")
+
+    connection = world.connect(world.listen(Answering(answer)))
+    with pytest.raises(NetworkError):
+        connection.request([b"?"]).result()
+    (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "API key 99 is not served" in record.getMessage()
+    assert record.exc_info is None
+
+
+def test_a_handler_can_end_the_connection_in_place_of_an_answer(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Closing:
+        def on_request(self, exchange: Exchange, frame: memoryview) -> None:
+            exchange.close("not with me")
+
+    connection = world.connect(world.listen(Closing()))
+    with pytest.raises(NetworkError):
+        connection.request([b"?"]).result()
+    assert "not with me" in caplog.text
+
+
+def test_a_request_above_the_limit_ends_its_connection_only(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    handler = Answering()
+    server = world.listen(handler, max_request_bytes=100)
+    other, connection = world.connect(server), world.connect(server)
+    assert bytes(connection.request([bytes(100)]).result()) == bytes(100)
+    with pytest.raises(NetworkError):
+        connection.request([bytes(101)]).result()
+    assert bytes(other.request([b"fine"]).result()) == b"fine"
+    assert len(handler.seen) == 2
+    assert "a frame of 101 bytes was announced, allowed are 0 to 100" in caplog.text
+
+
+def test_an_exchange_is_answered_once(world: World) -> None:
+    handler = Keeping()
+    connection = world.connect(world.listen(handler))
+    pending = connection.request([b"?"])
+    world.until(lambda: handler.exchanges, "the request has come")
+    handler.exchanges[0].respond([b"!"])
+    with pytest.raises(RuntimeError, match="answered twice"):
+        handler.exchanges[0].respond([b"!"])
+    assert bytes(pending.result()) == b"!"
+
+
+def test_an_answer_to_a_connection_that_is_gone_does_nothing(world: World) -> None:
+    handler = Keeping()
+    server = world.listen(handler)
+    connection = world.connect(server)
+    connection.request([b"?"])
+    world.until(lambda: handler.exchanges, "the request has come")
+    connection.close()
+    world.settle()
+    handler.exchanges[0].respond([b"!"])
+    other = world.connect(server)
+    pending = other.request([b"next"])
+    world.until(lambda: len(handler.exchanges) == 2, "another connection is served")
+    handler.exchanges[1].respond([b"fine"])
+    assert bytes(pending.result()) == b"fine"
+
+
+def test_a_request_is_writable_memory_of_its_own(world: World) -> None:
+    handler = Keeping()
+    connection = world.connect(world.listen(handler))
+    sent = b"abc"
+    pending = connection.request([sent])
+    world.until(lambda: handler.exchanges, "the request has come")
+    handler.frames[0][0] = ord("x")
+    handler.exchanges[0].respond([handler.frames[0]])
+    assert (bytes(pending.result()), sent) == (b"xbc", b"abc")
+
+
+def test_a_response_is_writable_memory_of_its_own(world: World) -> None:
+    connection = world.connect(world.listen(Answering()))
+    frame = connection.request([b"abc"]).result()
+    frame[0] = ord("x")
+    assert bytes(frame) == b"xbc"
+
+
+def test_the_server_knows_where_a_request_comes_from(world: World) -> None:
+    handler = Keeping()
+    connection = world.connect(world.listen(handler))
+    connection.request([b"?"])
+    world.until(lambda: handler.exchanges, "the request has come")
+    assert handler.exchanges[0].client_host
+
+
+def test_nobody_listening_is_an_error_with_the_address(world: World) -> None:
+    server = world.listen(Answering())
+    server.stop()
+    with pytest.raises(NetworkError, match=rf"^{HOST}:{server.port}: cannot connect: Connection refused$"):
+        world.connect(server)
+
+
+def test_an_address_can_be_listened_on_once_at_a_time(world: World) -> None:
+    server = world.listen(Answering())
+    with pytest.raises(NetworkError, match=rf"cannot listen on {HOST}:{server.port}: Address already in use"):
+        world.listen(Answering(), port=server.port)
+    server.stop()
+    again = world.listen(Answering(), port=server.port)
+    assert bytes(world.connect(again).request([b"again"]).result()) == b"again"
+
+
+def test_no_response_in_time_ends_the_connection(world: World) -> None:
+    handler = Keeping()
+    connection = world.connect(world.listen(handler))
+    first, second = connection.request([b"1"]), connection.request([b"2"])
+    for _ in range(2):
+        with pytest.raises(NetworkError, match=f"{HOST}:.*: no response within 30 ms"):
+            first.result(timeout_ms=30)
+    assert connection.closed
+    with pytest.raises(NetworkError, match="no response within 30 ms"):
+        second.result()
+    with pytest.raises(NetworkError, match="no response within 30 ms"):
+        connection.request([b"3"])
+
+
+def test_whoever_waits_learns_that_the_connection_was_closed_here(world: World) -> None:
+    connection = world.connect(world.listen(Keeping()))
+    pending = connection.request([b"?"])
+    assert not pending.done()
+    connection.close()
+    connection.close()
+    assert connection.closed
+    assert pending.done()
+    with pytest.raises(NetworkError, match="closed here"):
+        pending.result()
+    with pytest.raises(NetworkError, match="closed here"):
+        connection.send([b"?"])
+
+
+def test_done_takes_in_what_has_arrived(world: World) -> None:
+    handler = Keeping()
+    connection = world.connect(world.listen(handler))
+    pending = connection.request([b"?"])
+    world.until(lambda: handler.exchanges, "the request has come")
+    assert not pending.done()
+    handler.exchanges[0].respond([b"!"])
+    world.until(pending.done, "the response has come")
+    assert bytes(pending.result(timeout_ms=0)) == b"!"
+
+
+def test_a_stop_closes_connections_and_a_second_one_does_nothing(world: World) -> None:
+    server = world.listen(Answering())
+    connection = world.connect(server)
+    assert bytes(connection.request([b"1"]).result()) == b"1"
+    server.stop()
+    server.stop()
+    world.until(lambda: connection.closed, "the client has noticed")
+    with pytest.raises(NetworkError, match=f"^{HOST}:{server.port}: "):
+        connection.request([b"2"])
+
+
+def test_a_stop_does_not_wait_longer_than_it_was_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    handler = Keeping()
+    server = world.listen(handler)
+    pending = world.connect(server).request([b"?"])
+    world.until(lambda: handler.exchanges, "the request has come")
+    server.stop(drain_ms=20)
+    with pytest.raises(NetworkError):
+        pending.result()
+    assert "was not answered before the stop" in caplog.text

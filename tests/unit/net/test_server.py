@@ -1,0 +1,375 @@
+"""The server against peers that are slow, rude or gone: bytes written by hand into real sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minikafka.base.errors import ConfigError, NetworkError
+from minikafka.base.files import FileSlice, RealFiles
+from minikafka.net import transfer
+from minikafka.net.connection import connect
+from minikafka.net.port import Exchange
+from minikafka.net.server import SocketServer
+from tests.unit.net.support import HOST, PATIENCE_SECONDS, Answering, Keeping, eventually, go_round
+
+Serve = Callable[..., SocketServer]
+
+
+@contextlib.contextmanager
+def plain(server: SocketServer, receive_buffer: int | None = None) -> Iterator[socket.socket]:
+    """A socket without any manners."""
+    with socket.socket() as sock:
+        sock.settimeout(PATIENCE_SECONDS)
+        if receive_buffer is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        sock.connect((HOST, server.port))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        yield sock
+
+
+def framed(*frames: bytes) -> bytes:
+    return b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
+
+
+def exactly(sock: socket.socket, size: int) -> bytes:
+    data = bytearray(size)
+    view = memoryview(data)
+    while view:
+        count = sock.recv_into(view)
+        assert count, f"the stream ended {len(view)} bytes early"
+        view = view[count:]
+    return bytes(data)
+
+
+def read_frame(sock: socket.socket) -> bytes:
+    return exactly(sock, struct.unpack(">i", exactly(sock, 4))[0])
+
+
+def gone(sock: socket.socket) -> bool:
+    """Whether the server has closed."""
+    try:
+        return sock.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def test_a_request_may_come_one_byte_at_a_time(serve: Serve) -> None:
+    with plain(serve(Answering())) as sock:
+        for byte in framed(b"hello", b"again"):
+            sock.sendall(bytes([byte]))
+        assert [read_frame(sock), read_frame(sock)] == [b"hello", b"again"]
+
+
+def test_many_requests_may_come_in_one_piece(serve: Serve) -> None:
+    frames = [str(number).encode() * number for number in range(200)]
+    with plain(serve(Answering())) as sock:
+        sock.sendall(framed(*frames))
+        assert [read_frame(sock) for _ in frames] == frames
+
+
+def test_a_large_request_arrives_exact(serve: Serve) -> None:
+    body = os.urandom(1 << 20) * 3
+    handler = Answering(lambda frame: [b"ok"])
+    with plain(serve(handler)) as sock:
+        sock.sendall(framed(body))
+        assert read_frame(sock) == b"ok"
+    assert handler.seen == [body]
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (struct.pack(">i", -1), "a frame of -1 bytes was announced"),
+        (struct.pack(">i", 1001), "a frame of 1001 bytes was announced, allowed are 0 to 1000"),
+        (b"GET / HTTP/1.1\r\n\r\n", "a frame of 1195725856 bytes was announced"),
+        (b"\x16\x03\x01\x02\x00\x01\x00", "a frame of 369295618 bytes was announced"),
+    ],
+    ids=["negative", "oversized", "http", "tls"],
+)
+def test_what_is_no_frame_ends_that_connection_only_and_is_logged_once(
+    serve: Serve, caplog: pytest.LogCaptureFixture, data: bytes, reason: str
+) -> None:
+    server = serve(Answering(), max_request_bytes=1000)
+    with plain(server) as other, plain(server) as sock:
+        host, port = sock.getsockname()
+        sock.sendall(data)
+        assert gone(sock)
+        other.sendall(framed(b"fine"))
+        assert read_frame(other) == b"fine"
+    (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert record.getMessage().startswith(f"connection from {host}:{port} closed: {reason}")
+
+
+def test_a_peer_that_leaves_in_the_middle_of_a_request_is_logged(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with plain(serve(Answering())) as sock:
+        sock.sendall(framed(b"hello")[:6])
+    eventually(lambda: "closed in the middle of a request" in caplog.text, "it is logged")
+
+
+def test_a_peer_that_resets_its_connection_disturbs_nobody(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    server = serve(Answering())
+    with plain(server) as other:
+        with plain(server) as sock:
+            sock.sendall(b"\0")
+            go_round(server)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        eventually(lambda: "reset" in caplog.text, "it is logged")
+        other.sendall(framed(b"fine"))
+        assert read_frame(other) == b"fine"
+    assert all(record.levelno < logging.WARNING for record in caplog.records)
+
+
+def test_a_peer_that_has_closed_its_side_still_gets_its_response(serve: Serve) -> None:
+    handler = Keeping()
+    server = serve(handler)
+    with plain(server) as sock:
+        sock.sendall(framed(b"?"))
+        sock.shutdown(socket.SHUT_WR)
+        eventually(lambda: handler.exchanges, "the request has come")
+        go_round(server)
+        handler.exchanges[0].respond([b"answer"])
+        assert read_frame(sock) == b"answer"
+        assert gone(sock)
+
+
+def test_a_slow_reader_does_not_hold_up_the_others(serve: Serve) -> None:
+    big = bytes(8 << 20)
+    server = serve(Answering(lambda frame: [big] if frame == b"big" else [frame]), send_buffer_bytes=65536)
+    with plain(server, receive_buffer=65536) as slow, plain(server) as quick:
+        slow.sendall(framed(b"big"))
+        for number in range(50):
+            quick.sendall(framed(b"%d" % number))
+            assert read_frame(quick) == b"%d" % number
+        assert read_frame(slow) == big
+
+
+@pytest.mark.parametrize("way", ["sendfile", "no sendfile", "sendfile refuses"])
+def test_fifty_megabytes_of_a_file_arrive_exact(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    if way == "no sendfile":
+        monkeypatch.setattr(transfer, "HAS_SENDFILE", False)
+    elif way == "sendfile refuses":
+
+        def refuse(*_: Any) -> int:
+            raise OSError(22, "Invalid argument")
+
+        monkeypatch.setattr(os, "sendfile", refuse)
+    elif not transfer.HAS_SENDFILE:
+        pytest.skip("this system has no sendfile")
+    pattern = os.urandom(1 << 20)
+    file = RealFiles().open(str(tmp_path / "segment"), create=True)
+    try:
+        for number in range(51):
+            file.write_at(number * len(pattern), pattern)
+        piece = FileSlice(file, 1000, 50 << 20)
+        with plain(serve(Answering(lambda frame: [b"head", piece, b"tail"]))) as sock:
+            sock.sendall(framed(b"?"))
+            assert struct.unpack(">i", exactly(sock, 4)) == (piece.length + 8,)
+            assert exactly(sock, 4) == b"head"
+            turned = pattern[1000:] + pattern[:1000]
+            for _ in range(50):
+                assert exactly(sock, len(turned)) == turned
+            assert exactly(sock, 4) == b"tail"
+    finally:
+        file.close()
+
+
+def test_a_response_may_come_from_another_thread(serve: Serve) -> None:
+    class Elsewhere:
+        def on_request(self, exchange: Exchange, frame: memoryview) -> None:
+            answers.append((threading.current_thread().name, exchange))
+            threading.Thread(target=exchange.respond, args=([b"from afar"],)).start()
+
+    answers: list[tuple[str, Exchange]] = []
+    with plain(serve(Elsewhere())) as sock:
+        for _ in range(20):
+            sock.sendall(framed(b"?"))
+            assert read_frame(sock) == b"from afar"
+    assert {name for name, _ in answers} == {f"net-processor-{answers_port(answers)}-0"}
+
+
+def answers_port(answers: list[tuple[str, Exchange]]) -> str:
+    return answers[0][0].split("-")[2]
+
+
+def test_answering_one_connection_while_serving_another_works_on_the_same_thread(serve: Serve) -> None:
+    class Releasing(Keeping):
+        def on_request(self, exchange: Exchange, frame: memoryview) -> None:
+            if bytes(frame) == b"wait":
+                super().on_request(exchange, frame)
+                return
+            for waiting in self.exchanges:
+                waiting.respond([b"released"])
+            exchange.respond([b"done"])
+
+    handler = Releasing()
+    server = serve(handler)
+    with plain(server) as waiting, plain(server) as other:
+        waiting.sendall(framed(b"wait", b"again"))
+        eventually(lambda: handler.exchanges, "the first request has come")
+        go_round(server)
+        other.sendall(framed(b"go"))
+        assert read_frame(other) == b"done"
+        assert read_frame(waiting) == b"released"
+
+
+def test_connections_are_dealt_out_to_all_processors(serve: Serve) -> None:
+    class Naming:
+        def on_request(self, exchange: Exchange, frame: memoryview) -> None:
+            exchange.respond([threading.current_thread().name.encode()])
+
+    server = serve(Naming(), processors=3)
+    names = set()
+    with contextlib.ExitStack() as stack:
+        for _ in range(6):
+            sock = stack.enter_context(plain(server))
+            sock.sendall(framed(b"?"))
+            names.add(read_frame(sock))
+    assert names == {f"net-processor-{server.port}-{number}".encode() for number in range(3)}
+
+
+def test_an_idle_connection_is_closed_and_one_with_a_request_in_flight_is_not(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    handler = Keeping()
+    server = serve(handler, idle_ms=40)
+    with plain(server) as waiting, plain(server) as idle:
+        waiting.sendall(framed(b"?"))
+        assert gone(idle)
+        assert "idle for" in caplog.text
+        eventually(lambda: handler.exchanges, "the request has come")
+        handler.exchanges[0].respond([b"late"])
+        assert read_frame(waiting) == b"late"
+        assert gone(waiting)
+
+
+def test_a_peer_that_takes_nothing_of_its_response_is_cut_off(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    big = bytes(8 << 20)
+    server = serve(Answering(lambda frame: [big]), write_timeout_ms=60, send_buffer_bytes=65536)
+    with plain(server, receive_buffer=65536) as sock:
+        sock.sendall(framed(b"?"))
+        eventually(lambda: "it took nothing of its response for" in caplog.text, "it is cut off")
+
+
+def test_a_stop_lets_responses_out_even_past_requests_that_nobody_will_read(serve: Serve) -> None:
+    handler = Keeping()
+    server = serve(handler)
+    big = bytes(4 << 20)
+    with plain(server, receive_buffer=65536) as sock:
+        sock.sendall(framed(b"first", b"second, never served"))
+        eventually(lambda: handler.exchanges, "the request has come")
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        eventually(lambda: not accepts(server.port), "the port is closed")
+        go_round(server)
+        handler.exchanges[0].respond([big])
+        assert read_frame(sock) == big
+        assert sock.recv(1) == b""
+        sock.close()
+        stopping.join(PATIENCE_SECONDS)
+        assert not stopping.is_alive()
+    assert len(handler.exchanges) == 1
+
+
+def accepts(port: int) -> bool:
+    try:
+        socket.create_connection((HOST, port), PATIENCE_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_stop_does_not_wait_for_peers_that_never_close(serve: Serve) -> None:
+    server = serve(Answering(), linger_ms=30)
+    with plain(server) as sock:
+        sock.sendall(framed(b"?"))
+        assert read_frame(sock) == b"?"
+        stopping = threading.Thread(target=server.stop, args=(600_000,))
+        stopping.start()
+        stopping.join(PATIENCE_SECONDS)
+        assert not stopping.is_alive()
+
+
+def test_a_stop_leaves_a_handler_that_blocks_behind(
+    serve: Serve, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Blocking:
+        def on_request(self, exchange: Exchange, frame: memoryview) -> None:
+            entered.set()
+            go_on.wait(PATIENCE_SECONDS)
+
+    monkeypatch.setattr("minikafka.net.server._STUCK_MS", 20)
+    entered, go_on = threading.Event(), threading.Event()
+    server = serve(Blocking())
+    with plain(server) as sock:
+        sock.sendall(framed(b"?"))
+        assert entered.wait(PATIENCE_SECONDS)
+        server.stop(drain_ms=0)
+        assert f"net-processor-{server.port}-0 is stuck in a request" in caplog.text
+        go_on.set()
+        assert gone(sock)
+    server._processors[0].join(PATIENCE_SECONDS * 1000)
+
+
+def test_what_cannot_be_sent_is_told_to_who_answers(serve: Serve) -> None:
+    handler = Keeping()
+    server = serve(handler)
+    with plain(server) as sock:
+        sock.sendall(framed(b"?"))
+        eventually(lambda: handler.exchanges, "the request has come")
+        with pytest.raises(TypeError):
+            handler.exchanges[0].respond([memoryview(b"every other byte")[::2]])
+        handler.exchanges[0].respond([b"answer"])
+        assert read_frame(sock) == b"answer"
+
+
+def test_small_responses_leave_at_once(serve: Serve) -> None:
+    handler = Keeping()
+    server = serve(handler)
+    with plain(server) as sock:
+        sock.sendall(framed(b"?"))
+        eventually(lambda: handler.exchanges, "the request has come")
+        (peer,) = server._processors[0]._peers
+        assert peer.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_at_least_one_processor_is_needed() -> None:
+    with pytest.raises(ConfigError, match=r"num\.network\.threads=0: at least 1"):
+        SocketServer(HOST, 0, Answering(), processors=0)
+
+
+def test_a_host_that_is_not_ours_is_an_error_with_its_name() -> None:
+    for host in ("192.0.2.1", "no.such.host.invalid", "\udcff"):
+        with pytest.raises(NetworkError, match="cannot listen on"):
+            SocketServer(host, 0, Answering()).start()
+
+
+def test_all_addresses_are_listened_on_without_a_host() -> None:
+    server = SocketServer("", 0, Answering(), processors=1)
+    server.start()
+    try:
+        connection = connect(HOST, server.port)
+        assert bytes(connection.request([b"?"]).result()) == b"?"
+        connection.close()
+    finally:
+        server.stop()

@@ -1,0 +1,110 @@
+"""Parts into sockets."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from minikafka.base.errors import StorageError
+from minikafka.base.files import File, FileSlice, RealFiles
+from minikafka.base.memory_files import MemoryFiles
+from minikafka.net import transfer
+from minikafka.net.transfer import Outgoing, peer_name
+from minikafka.wire.parts import Part, join
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    one, other = socket.socketpair()
+    with one, other:
+        one.setblocking(False)
+        other.setblocking(False)
+        yield one, other
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[File]:
+    file = RealFiles().open(str(tmp_path / "file"), create=True)
+    file.write_at(0, os.urandom(1 << 20))
+    yield file
+    file.close()
+
+
+def pump(outgoing: Outgoing, pair: tuple[socket.socket, socket.socket], most: int) -> bytes:
+    """Write and read in turn, at most ``most`` bytes a read."""
+    one, other = pair
+    received = bytearray()
+    while not outgoing.done:
+        written = outgoing.write(one)
+        while written > 0:
+            data = other.recv(most)
+            received += data
+            written -= len(data)
+    return bytes(received)
+
+
+@pytest.mark.parametrize("sendfile", [True, False])
+def test_memory_and_slices_arrive_in_order(
+    pair: tuple[socket.socket, socket.socket], file: File, monkeypatch: pytest.MonkeyPatch, sendfile: bool
+) -> None:
+    monkeypatch.setattr(transfer, "HAS_SENDFILE", sendfile and transfer.HAS_SENDFILE)
+    parts: list[Part] = [b"a", b"", FileSlice(file, 5, 0), FileSlice(file, 1, 700_000), bytearray(b"b")]
+    parts += [memoryview(b"c" * 300_000), FileSlice(file, 0, 3), FileSlice(file, 9, 400_000)]
+    assert pump(Outgoing(parts), pair, 10_000) == join(parts)
+
+
+def test_more_pieces_than_one_call_takes_arrive_in_order(pair: tuple[socket.socket, socket.socket]) -> None:
+    parts: list[Part] = [str(number).encode() * (number % 40) for number in range(3000)]
+    assert pump(Outgoing(parts), pair, 777) == join(parts)
+
+
+def test_slices_of_files_in_memory_are_read(pair: tuple[socket.socket, socket.socket]) -> None:
+    file = MemoryFiles().open("f", create=True)
+    file.write_at(0, b"0123456789")
+    assert pump(Outgoing([FileSlice(file, 2, 5)]), pair, 100) == b"23456"
+
+
+@pytest.mark.parametrize("sendfile", [True, False])
+def test_a_file_that_ends_too_early_is_an_error(
+    pair: tuple[socket.socket, socket.socket], file: File, monkeypatch: pytest.MonkeyPatch, sendfile: bool
+) -> None:
+    monkeypatch.setattr(transfer, "HAS_SENDFILE", sendfile and transfer.HAS_SENDFILE)
+    outgoing = Outgoing([FileSlice(file, (1 << 20) - 10, 11)])
+    with pytest.raises(StorageError, match="1 bytes from there were promised"):
+        outgoing.write(pair[0])
+
+
+def test_a_closed_file_is_an_error_and_not_another_files_bytes(
+    pair: tuple[socket.socket, socket.socket], file: File
+) -> None:
+    outgoing = Outgoing([FileSlice(file, 0, 100)])
+    file.close()
+    with pytest.raises(StorageError):
+        outgoing.write(pair[0])
+
+
+def test_one_turn_does_not_go_on_for_ever(
+    pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "TURN_BYTES", 10)
+    outgoing = Outgoing([bytes(7)] * 200)
+    outgoing.write(pair[0])
+    assert not outgoing.done
+
+
+def test_what_was_closed_has_nothing_more_to_send(pair: tuple[socket.socket, socket.socket]) -> None:
+    outgoing = Outgoing([bytes(10)])
+    outgoing.close()
+    outgoing.close()
+    assert outgoing.done
+    assert outgoing.write(pair[0]) == 0
+
+
+def test_peers_are_named_as_users_write_them() -> None:
+    assert peer_name(("10.0.0.1", 9092)) == ("10.0.0.1", "10.0.0.1:9092")
+    assert peer_name(("::1", 9092, 0, 0)) == ("::1", "[::1]:9092")
+    assert peer_name("") == ("local", "local")
