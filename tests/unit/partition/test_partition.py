@@ -1,0 +1,80 @@
+"""A partition on its leader: who may write, and what consumers see."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.ids import TopicPartition
+from minikafka.base.memory_files import MemoryFiles
+from minikafka.log.config import LogConfig
+from minikafka.log.layout import Layout
+from minikafka.log.log import Log
+from minikafka.partition.leadership import Leadership
+from minikafka.partition.partition import Partition
+from minikafka.records.message_set import Record, TimestampType, build_message_set
+from minikafka.records.validation import Limits, ValidatedSet, validate
+
+LIMITS = Limits(
+    max_message_bytes=1000,
+    timestamp_type=TimestampType.CREATE_TIME,
+    max_timestamp_difference_ms=None,
+    compacted=False,
+)
+
+
+def messages(*values: bytes) -> ValidatedSet:
+    return validate(bytearray(build_message_set([Record(None, value) for value in values])), LIMITS, 0)
+
+
+def partition(*, leader: int = 1, flush_messages: int | None = None) -> Partition:
+    files = MemoryFiles()
+    files.make_dirs("/d")
+    config = LogConfig(flush_messages=flush_messages)
+    log = Log.open(files, "/d/t_0", config, Layout.CLASSIC, clean=False, recovery_point=0)
+    made = Partition(TopicPartition("t", 0), log, broker_id=1)
+    made.lead(Leadership(leader, 0, (leader,), (leader,), 1))
+    return made
+
+
+def test_without_a_configured_flush_messages_are_visible_at_once() -> None:
+    leading = partition()
+    done = leading.append(messages(b"a", b"b"))
+    assert not done.must_flush
+    assert leading.high_watermark == 2
+
+
+def test_with_a_configured_flush_messages_are_visible_only_after_it() -> None:
+    leading = partition(flush_messages=1)
+    assert leading.append(messages(b"a")).must_flush
+    assert leading.high_watermark == 0
+    assert leading.read(0, 1000, at_least_one=True).slice is None
+    assert leading.flushed(leading.log.flush())
+    assert leading.high_watermark == 1
+    assert leading.read(0, 1000, at_least_one=True).slice is not None
+
+
+def test_a_flush_that_tells_nothing_new_leaves_the_high_watermark() -> None:
+    leading = partition(flush_messages=1)
+    leading.append(messages(b"a"))
+    assert leading.flushed(1)
+    assert not leading.flushed(1)
+    assert not leading.flushed(0)
+    assert leading.high_watermark == 1
+
+
+def test_a_broker_that_does_not_lead_neither_takes_nor_gives() -> None:
+    following = partition(leader=2)
+    with pytest.raises(BrokerError) as refused:
+        following.append(messages(b"a"))
+    assert refused.value.code is ErrorCode.NOT_LEADER_FOR_PARTITION
+    with pytest.raises(BrokerError) as refused:
+        following.read(0, 1000, at_least_one=True)
+    assert refused.value.code is ErrorCode.NOT_LEADER_FOR_PARTITION
+
+
+def test_a_decision_of_an_older_epoch_changes_nothing() -> None:
+    leading = partition()
+    leading.lead(Leadership(1, 5, (1,), (1,), 2))
+    leading.lead(Leadership(2, 4, (2,), (2,), 1))
+    assert leading.is_leader
