@@ -1,0 +1,7 @@
+"""The broker: sockets, ZooKeeper and timers turned into events for the core, and its decisions into bytes and
+writes.
+
+Threads: one acceptor and N processors (``net``), the registrar's worker (ZooKeeper, and other slow work of
+the control path), the housekeeper (deadlines, flushes, checkpoints). All broker state is changed under the
+core's one lock; see ``minikafka.server.broker``.
+"""

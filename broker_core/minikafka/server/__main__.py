@@ -1,0 +1,159 @@
+"""One broker as a process: ``python -m minikafka.server FILE.properties [--set key=value]…``.
+
+Prints ``ready HOST:PORT zookeeper CONNECT cluster ID`` to stdout once it serves; logs go to stderr. SIGTERM
+and Ctrl-C stop it cleanly and it ends with 0. Bad settings, a directory that is in use, a broker id that is
+taken, a ZooKeeper that does not answer: one line on stderr, and it ends with 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from minikafka.base.clock import SystemClock
+from minikafka.base.errors import ConfigError, MinikafkaError
+from minikafka.base.files import RealFiles
+from minikafka.net.server import RequestHandler, Server, SocketServer
+from minikafka.records import kernels
+from minikafka.registry.zookeeper import ZooKeeperStore
+from minikafka.server.assembly import Ports, RunningBroker
+from minikafka.server.config import BrokerConfig, parse_properties
+from minikafka.server.worker import ThreadWorker
+
+_log = logging.getLogger("minikafka.server")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a broker until it is told to stop; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="minikafka.server", description="Run one broker.")
+    parser.add_argument("properties", metavar="FILE.properties", help="Kafka's own property names")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="key=value", help="override one property"
+    )
+    given = parser.parse_args(arguments)
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s (%(name)s)"
+    )
+    logging.getLogger("kazoo").setLevel(logging.WARNING)
+    ending = _Ending()
+    try:
+        config = _config(given.properties, given.set)
+        running = _start(config, ending.fatal)
+    except MinikafkaError as error:
+        print(f"minikafka: {error}", file=sys.stderr)
+        return 2
+    threading.Thread(target=_announce, args=(running, config), name="announce", daemon=True).start()
+    status = ending.wait()
+    _log.info("stopping")
+    running.housekeeper.stop()
+    running.stop()
+    _log.info("stopped")
+    return status
+
+
+class _Ending:
+    """Waits for SIGTERM, Ctrl-C or a reason to give up.
+
+    By a pipe, which Python's own signal handling writes to: a handler that used an Event could stop the
+    very thread that holds the Event's lock.
+    """
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._write, False)
+        signal.set_wakeup_fd(self._write)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)
+        self._status = 0
+
+    def fatal(self, reason: str) -> None:
+        """The broker cannot go on; any thread may say so."""
+        print(f"minikafka: {reason}", file=sys.stderr, flush=True)
+        self._status = 1
+        os.write(self._write, b"!")
+
+    def wait(self) -> int:
+        """Return the exit status once it is time to stop."""
+        os.read(self._read, 1)
+        return self._status
+
+
+def _announce(running: RunningBroker, config: BrokerConfig) -> None:
+    running.serving.wait()
+    address = running.address
+    print(
+        f"ready {address.host}:{address.port} zookeeper {config.zookeeper_connect} "
+        f"cluster {running.broker.image.cluster_id}",
+        flush=True,
+    )
+
+
+def _config(path: str, overrides: list[str]) -> BrokerConfig:
+    try:
+        properties = parse_properties(Path(path).read_text(encoding="utf-8"), path)
+    except OSError as error:
+        raise ConfigError("FILE.properties", path, f"cannot be read: {error.strerror}") from None
+    for override in overrides:
+        name, separator, value = override.partition("=")
+        if not separator:
+            raise ConfigError("--set", override, "must be key=value")
+        properties[name.strip()] = value.strip()
+    config = BrokerConfig.from_properties(properties)
+    if config.unknown:
+        _log.warning("these properties are not used by this version: %s", ", ".join(config.unknown))
+    return config
+
+
+def _start(config: BrokerConfig, fatal: Callable[[str], None]) -> RunningBroker:
+    def listen(config: BrokerConfig, handler: RequestHandler) -> Server:
+        server = SocketServer(
+            config.bind_host,
+            config.bind_port,
+            handler,
+            processors=config.network_threads,
+            max_request_bytes=config.request_max_bytes,
+            idle_ms=config.connection_idle_max_ms,
+        )
+        server.start()
+        return server
+
+    _raise_file_limit()
+    kernels.warm_up()
+    running = RunningBroker(
+        config,
+        Ports(
+            files=RealFiles(),
+            clock=SystemClock(),
+            worker=ThreadWorker("registrar"),
+            connect_store=lambda: ZooKeeperStore(
+                config.zookeeper_connect,
+                session_timeout_ms=config.zookeeper_session_timeout_ms,
+                connect_timeout_ms=config.zookeeper_connection_timeout_ms,
+            ),
+            listen=listen,
+            random_bytes=os.urandom,
+        ),
+        fatal,
+    )
+    running.housekeeper.start()
+    return running
+
+
+def _raise_file_limit() -> None:
+    """Two descriptors a segment and one a connection soon pass the usual soft limit of 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):  # macOS names a hard limit that it does not grant
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

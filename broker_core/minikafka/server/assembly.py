@@ -1,0 +1,122 @@
+"""One broker put together from its ports, started and stopped in the right order.
+
+The real ports are files, clock, threads, sockets and ZooKeeper; a simulation gives others and turns them by
+hand.
+
+Start: connect to ZooKeeper, lock and recover the logs, agree on broker and cluster id, end the killed
+predecessor's session, listen, register, stand for election; the broker serves when its own image of the
+cluster is there. Stop: take no more requests, withdraw from ZooKeeper, close the logs with the
+clean-shutdown marker.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from minikafka.base.clock import Clock
+from minikafka.base.errors import ConfigError
+from minikafka.base.files import Files
+from minikafka.base.ids import BrokerAddress
+from minikafka.log.manager import LogManager
+from minikafka.log.meta import claim_directories
+from minikafka.net.server import RequestHandler, Server
+from minikafka.registry.store import Store
+from minikafka.server.broker import Broker
+from minikafka.server.config import BrokerConfig
+from minikafka.server.control import ControlPath
+from minikafka.server.dispatch import Dispatcher
+from minikafka.server.housekeeper import Housekeeper
+from minikafka.server.registrar import Registrar
+from minikafka.server.worker import Worker
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Everything outside that a broker uses."""
+
+    files: Files
+    clock: Clock
+    worker: Worker
+    connect_store: Callable[[], Store]
+    listen: Callable[[BrokerConfig, RequestHandler], Server]
+    random_bytes: Callable[[int], bytes]
+
+
+class RunningBroker:
+    """A broker that was started. ``address`` is where clients reach it."""
+
+    def __init__(
+        self, config: BrokerConfig, ports: Ports, fatal: Callable[[str], None] = lambda reason: None
+    ) -> None:
+        """Start it. ``fatal`` is called later with the reason why this broker cannot go on: then stop it.
+
+        Raises ConfigError, StorageError (DirectoryLocked) or CoordinationError; nothing is left behind.
+        """
+        self.serving = threading.Event()
+        """Set when the first image of the cluster is there."""
+        self._stops: list[Callable[[], None]] = []
+        try:
+            self._start(config, ports, fatal)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self, config: BrokerConfig, ports: Ports, fatal: Callable[[str], None]) -> None:
+        store = ports.connect_store()
+        self._stops.append(store.close)
+        registrar = Registrar(store, ports.clock, ports.worker, random_bytes=ports.random_bytes)
+        logs = LogManager(
+            ports.files,
+            config.log_dirs,
+            config.log,
+            config.layout,
+            ports.clock,
+            mutex=threading.Lock(),  # the registrar's worker and the housekeeper both write checkpoints
+        )
+        logs.open_all(registrar.topic_configs())
+        self._stops.insert(0, logs.close)
+        self._stops.append(ports.worker.stop)
+        broker_id = self._agree_on_broker_id(config, ports.files, registrar)
+        self.broker = Broker(
+            config,
+            broker_id=broker_id,
+            clock=ports.clock,
+            logs=logs,
+            worker=ports.worker,
+            registrar=registrar,
+        )
+        control = ControlPath(self.broker, serving=self.serving.set, fatal=fatal)
+        self.housekeeper = Housekeeper(self.broker, control)
+        server = ports.listen(config, Dispatcher(self.broker))
+        self._stops.append(server.stop)
+        self._stops.append(self.broker.stop_waiting)
+        self.address = BrokerAddress(broker_id, config.advertised_host, config.advertised_port or server.port)
+
+        def keep_ticket() -> None:
+            registrar.end_predecessor(ports.files, config.log_dirs[0])
+
+        keep_ticket()
+        registrar.start(self.address, control, keep_ticket)
+
+    def stop(self) -> None:
+        """Stop in the reverse order of the start; a second call does nothing."""
+        while self._stops:
+            self._stops.pop()()
+
+    @staticmethod
+    def _agree_on_broker_id(config: BrokerConfig, files: Files, registrar: Registrar) -> int:
+        meta = claim_directories(files, config.log_dirs, config.broker_id if config.broker_id >= 0 else None)
+        if meta is None:
+            if not config.generate_broker_id:
+                raise ConfigError(
+                    "broker.id", config.broker_id, "must be given when broker.id.generation.enable=false"
+                )
+            broker_id = registrar.generate_broker_id(config.reserved_broker_max_id)
+            meta = claim_directories(files, config.log_dirs, broker_id)
+        assert meta is not None
+        return meta.broker_id

@@ -1,0 +1,164 @@
+"""The broker core: one owner of all broker state.
+
+Every change happens in ``Broker.run``, under one lock, by whichever thread brings the event: a processor with
+a request, the worker with what ZooKeeper said, the housekeeper with the time. (A queue to a core thread would
+cost a hand-off of 10 to 100 microseconds under the interpreter's lock; ARCHITECTURE.md has the measurement.)
+A step never blocks and never sends: what is to be sent is collected, and done after the lock was given back.
+
+Everything outside comes in by the constructor (clock, logs, worker, registrar), so that the whole broker also
+runs single-threaded over a simulated network, disk and ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Hashable
+from typing import Protocol
+
+from minikafka.base.clock import Clock
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.ids import TopicPartition
+from minikafka.controller.controller import Controller
+from minikafka.log.manager import LogManager
+from minikafka.partition.partition import Partition
+from minikafka.partition.waiting import Waiting
+from minikafka.server.config import BrokerConfig
+from minikafka.server.image import ClusterImage
+from minikafka.server.registrar import Registrar
+from minikafka.server.worker import Worker
+
+_log = logging.getLogger(__name__)
+
+
+class Ticket(Protocol):
+    """A request that waits. ``satisfied`` runs under the core's lock, the others after it."""
+
+    def satisfied(self) -> bool:
+        """Whether there is enough to answer now."""
+
+    def complete(self) -> None:
+        """Answer with what there is."""
+
+    def abandon(self, reason: str) -> None:
+        """There is no answer, by a fault of ours: end the connection, so that the client asks again."""
+
+    def __hash__(self) -> int: ...
+
+
+class Broker:
+    """All state of one broker. See the module for who may call what, and under which lock."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        broker_id: int,
+        clock: Clock,
+        logs: LogManager,
+        worker: Worker,
+        registrar: Registrar,
+    ) -> None:
+        self.config = config
+        self.broker_id = broker_id
+        self.clock = clock
+        self.logs = logs
+        self.worker = worker
+        self.registrar = registrar
+        self.image = ClusterImage(registrar.cluster_id)
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.waiting: Waiting[Ticket] = Waiting()
+        self.controller = Controller(broker_id, delete_topics=config.delete_topics)
+        self.deadline_added: Callable[[int], None] = lambda deadline_ms: None
+        """Told of each new deadline (monotonic ms), so that the housekeeper wakes in time."""
+        self.being_created: set[str] = set()
+        """Topics that somebody's request for metadata has asked ZooKeeper for already."""
+        self._lock = threading.Lock()
+        self._after: list[Callable[[], None]] = []
+        self._stopping = False
+
+    def partition(self, topic_partition: TopicPartition) -> Partition:
+        """A partition that this broker has.
+
+        Raises BrokerError NOT_LEADER_FOR_PARTITION for another's, UNKNOWN_TOPIC_OR_PARTITION for nobody's.
+        """
+        partition = self.partitions.get(topic_partition)
+        if partition is None:
+            known = self.image.leadership(topic_partition) is not None
+            raise BrokerError(
+                ErrorCode.NOT_LEADER_FOR_PARTITION if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                str(topic_partition),
+            )
+        return partition
+
+    # --- the core -------------------------------------------------------------------------------------------
+
+    def run(self, step: Callable[[], None]) -> None:
+        """Run one step under the core's lock, then do what it left to do.
+
+        Not to be called from within a step.
+        """
+        with self._lock:
+            try:
+                step()
+            finally:
+                after, self._after = self._after, []
+        for action in after:
+            try:
+                action()
+            except Exception:  # noqa: BLE001
+                # Others' answers wait behind it, and the thread belongs to somebody else.
+                _log.exception("something that a step left to do failed")
+
+    def after(self, action: Callable[[], None]) -> None:
+        """From within a step: do ``action`` once the lock is free. This is where answers are sent."""
+        self._after.append(action)
+
+    def answer(self, ticket: Ticket) -> None:
+        """From within a step: complete ``ticket`` once the lock is free."""
+
+        def complete() -> None:
+            try:
+                ticket.complete()
+            except Exception:  # noqa: BLE001
+                _log.exception("a request that waited cannot be answered")
+                ticket.abandon("its answer could not be made")
+
+        self.after(complete)
+
+    def wait(self, ticket: Ticket, keys: list[Hashable], deadline_ms: int) -> None:
+        """From within a step: keep ``ticket`` until one of ``keys`` is touched or the deadline has come."""
+        if self._stopping:
+            self.answer(ticket)
+            return
+        self.waiting.add(ticket, keys, deadline_ms)
+        self.after(lambda: self.deadline_added(deadline_ms))
+
+    def stop_waiting(self) -> None:
+        """Answer every request that waits, and let none wait from now on: the broker is about to stop."""
+
+        def step() -> None:
+            self._stopping = True
+            for ticket in self.waiting.clear():
+                self.answer(ticket)
+
+        self.run(step)
+
+    def touch(self, key: Hashable) -> None:
+        """From within a step: something happened to ``key``; complete the tickets that this satisfies."""
+        for ticket in self.waiting.watching(key):
+            if ticket.satisfied():
+                self.waiting.remove(ticket)
+                self.answer(ticket)
+
+    def expire(self) -> int | None:
+        """Complete the tickets whose time is up; return the next deadline (monotonic ms)."""
+        next_deadline: list[int | None] = [None]
+
+        def step() -> None:
+            for ticket in self.waiting.expired(self.clock.monotonic_ms()):
+                self.answer(ticket)
+            next_deadline[0] = self.waiting.next_deadline_ms()
+
+        self.run(step)
+        return next_deadline[0]

@@ -1,0 +1,212 @@
+"""A broker's configuration: Kafka's own property names, with 0.10.1's defaults.
+
+A ``.properties`` file is Java's: ``key=value`` or ``key: value``, ``#`` and ``!`` start comments, a backslash
+at the end of a line continues it. Differences from 0.10.1's defaults: ``delete.topic.enable`` is true (text
+003), and ``log.layout`` is ours.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from minikafka.base.errors import ConfigError
+from minikafka.log.config import BROKER_PROPERTIES, LogConfig
+from minikafka.log.layout import Layout
+
+
+def _integer(low: int, high: int | None = None) -> Callable[[str, str], int]:
+    def parse(name: str, text: str) -> int:
+        allowed = (
+            f"a whole number of at least {low}" if high is None else f"a whole number from {low} to {high}"
+        )
+        try:
+            value = int(text.strip())
+        except ValueError:
+            raise ConfigError(name, text, allowed) from None
+        if value < low or (high is not None and value > high):
+            raise ConfigError(name, text, allowed)
+        return value
+
+    return parse
+
+
+def _boolean(name: str, text: str) -> bool:
+    if text.strip().lower() not in {"true", "false"}:
+        raise ConfigError(name, text, "true or false")
+    return text.strip().lower() == "true"
+
+
+def _text(name: str, text: str) -> str:
+    if not text.strip():
+        raise ConfigError(name, text, "must not be empty")
+    return text.strip()
+
+
+_KEYS: dict[str, tuple[Callable[[str, str], Any], str | None]] = {
+    # name: (parser, default as text; None where there is none)
+    "broker.id": (_integer(-1), "-1"),
+    "broker.id.generation.enable": (_boolean, "true"),
+    "reserved.broker.max.id": (_integer(0), "1000"),
+    "listeners": (_text, None),
+    "advertised.listeners": (_text, None),
+    "host.name": (_text, None),
+    "port": (_integer(0, 65535), "9092"),
+    "advertised.host.name": (_text, None),
+    "advertised.port": (_integer(0, 65535), None),
+    "log.dir": (_text, "/tmp/kafka-logs"),
+    "log.dirs": (_text, None),
+    "log.layout": (_text, "classic"),
+    "zookeeper.connect": (_text, None),
+    "zookeeper.session.timeout.ms": (_integer(1), "6000"),
+    "zookeeper.connection.timeout.ms": (_integer(1), None),
+    "num.network.threads": (_integer(1), "3"),
+    "socket.request.max.bytes": (_integer(1), "104857600"),
+    "connections.max.idle.ms": (_integer(1), "600000"),
+    "auto.create.topics.enable": (_boolean, "true"),
+    "delete.topic.enable": (_boolean, "true"),
+    "num.partitions": (_integer(1), "1"),
+    "default.replication.factor": (_integer(1), "1"),
+    "log.flush.scheduler.interval.ms": (_integer(1), "1000"),
+    "log.flush.offset.checkpoint.interval.ms": (_integer(1), "60000"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """One broker's settings, checked. Times are milliseconds, sizes bytes."""
+
+    broker_id: int
+    """-1: taken from ``meta.properties``, or generated through ZooKeeper."""
+    generate_broker_id: bool
+    reserved_broker_max_id: int
+    bind_host: str
+    bind_port: int
+    """0 picks a free port."""
+    advertised_host: str
+    advertised_port: int
+    """0: the port that was bound."""
+    log_dirs: tuple[str, ...]
+    layout: Layout
+    zookeeper_connect: str
+    zookeeper_session_timeout_ms: int
+    zookeeper_connection_timeout_ms: int
+    network_threads: int
+    request_max_bytes: int
+    connection_idle_max_ms: int
+    auto_create_topics: bool
+    delete_topics: bool
+    default_partitions: int
+    default_replication_factor: int
+    flush_scheduler_interval_ms: int
+    flush_checkpoint_interval_ms: int
+    log: LogConfig
+    """What a topic without settings of its own gets."""
+    unknown: tuple[str, ...] = field(default=())
+    """Names of properties that this version does not use; worth one warning."""
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
+        """Check and take over ``properties``.
+
+        Raises ConfigError with the name, the value and what is allowed.
+        """
+        known, log_properties, unknown = _sort(properties)
+        values: dict[str, Any] = {}
+        for name, (parse, default) in _KEYS.items():
+            text = known.get(name, default)
+            values[name] = None if text is None else parse(name, text)
+        if values["zookeeper.connect"] is None:
+            raise ConfigError("zookeeper.connect", "", "must be given: HOST:PORT, or HOST:PORT/CHROOT")
+        bind_host, bind_port = _listener(known, "listeners", values["host.name"] or "", values["port"])
+        advertised_host, advertised_port = _listener(
+            known,
+            "advertised.listeners",
+            values["advertised.host.name"] or bind_host,
+            bind_port if values["advertised.port"] is None else values["advertised.port"],
+        )
+        if advertised_host in {"", "0.0.0.0", "::"}:
+            advertised_host = platform.node() or "localhost"
+        session_ms = values["zookeeper.session.timeout.ms"]
+        return cls(
+            broker_id=values["broker.id"],
+            generate_broker_id=values["broker.id.generation.enable"],
+            reserved_broker_max_id=values["reserved.broker.max.id"],
+            bind_host=bind_host,
+            bind_port=bind_port,
+            advertised_host=advertised_host,
+            advertised_port=advertised_port,
+            log_dirs=_directories(values["log.dirs"] or values["log.dir"]),
+            layout=Layout.parse(values["log.layout"]),
+            zookeeper_connect=values["zookeeper.connect"],
+            zookeeper_session_timeout_ms=session_ms,
+            zookeeper_connection_timeout_ms=values["zookeeper.connection.timeout.ms"] or session_ms,
+            network_threads=values["num.network.threads"],
+            request_max_bytes=values["socket.request.max.bytes"],
+            connection_idle_max_ms=values["connections.max.idle.ms"],
+            auto_create_topics=values["auto.create.topics.enable"],
+            delete_topics=values["delete.topic.enable"],
+            default_partitions=values["num.partitions"],
+            default_replication_factor=values["default.replication.factor"],
+            flush_scheduler_interval_ms=values["log.flush.scheduler.interval.ms"],
+            flush_checkpoint_interval_ms=values["log.flush.offset.checkpoint.interval.ms"],
+            log=LogConfig.from_properties(log_properties),
+            unknown=unknown,
+        )
+
+
+def parse_properties(text: str, source: str) -> dict[str, str]:
+    """Read Java's ``.properties`` format. ``source`` names the file in errors."""
+    properties: dict[str, str] = {}
+    lines = iter(enumerate(text.splitlines(), start=1))
+    for number, raw in lines:
+        line = raw.strip()
+        if not line or line[0] in "#!":
+            continue
+        while line.endswith("\\"):
+            line = line[:-1] + next(lines, (0, ""))[1].strip()
+        separators = [position for position in (line.find("="), line.find(":")) if position >= 0]
+        if not separators:
+            raise ConfigError(source, line, f"line {number} must be key=value")
+        position = min(separators)
+        properties[line[:position].strip()] = line[position + 1 :].strip()
+    return properties
+
+
+def _sort(properties: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
+    known: dict[str, str] = {}
+    log_properties: dict[str, str] = {}
+    unknown: list[str] = []
+    for name, value in properties.items():
+        if name in _KEYS:
+            known[name] = value
+        if name in BROKER_PROPERTIES:
+            log_properties[name] = value
+        if name not in _KEYS and name not in BROKER_PROPERTIES:
+            unknown.append(name)
+    return known, log_properties, tuple(sorted(unknown))
+
+
+def _listener(known: Mapping[str, str], name: str, host: str, port: int) -> tuple[str, int]:
+    text = known.get(name)
+    if text is None:
+        return host, port
+    allowed = "one listener, PLAINTEXT://HOST:PORT (the host may be left out)"
+    parts = urlsplit(text.strip())
+    try:
+        listener_port = parts.port
+    except ValueError:
+        raise ConfigError(name, text, allowed) from None
+    if parts.scheme.upper() != "PLAINTEXT" or "," in text or listener_port is None or parts.path:
+        raise ConfigError(name, text, allowed)
+    return parts.hostname or "", listener_port
+
+
+def _directories(text: str) -> tuple[str, ...]:
+    directories = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not directories or len(set(directories)) != len(directories):
+        raise ConfigError("log.dirs", text, "one or more different directories, separated by commas")
+    return directories

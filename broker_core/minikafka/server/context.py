@@ -1,0 +1,58 @@
+"""One request on its way: its header, its API, and the way back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from minikafka.base.errors import RemoteWireError
+from minikafka.net.server import Exchange
+from minikafka.wire.api import Api
+from minikafka.wire.apis import API_VERSIONS, APIS
+from minikafka.wire.apis.api_versions import refusal
+from minikafka.wire.framing import RequestHeader, response_header
+from minikafka.wire.keys import ApiKey
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """Header, API and way back of one request."""
+
+    header: RequestHeader
+    api: Api[Any, Any]
+    exchange: Exchange
+
+    @property
+    def version(self) -> int:
+        """The version that the client speaks."""
+        return self.header.api_version
+
+    def reply(self, response: Any) -> None:
+        """Send the response. Called once, by any thread, outside the core's lock."""
+        parts = self.api.encode_response(self.version, response)
+        self.exchange.respond([response_header(self.header.correlation_id), *parts])
+
+    def no_reply(self) -> None:
+        """The request wants no response (acks=0): take the next one from this connection."""
+        self.exchange.respond([])
+
+
+def decode_request(exchange: Exchange, frame: memoryview) -> tuple[RequestContext, Any]:
+    """Header and body of a request; the body is None when the request was answered here.
+
+    Raises RemoteWireError for bytes that are no request, an unknown API or a version that we do not speak:
+    Kafka ends such a connection. Only ApiVersions is answered, in version 0 with UNSUPPORTED_VERSION, so that
+    a newer client learns what to speak.
+    """
+    header, body = RequestHeader.decode(frame)
+    try:
+        api = APIS[ApiKey(header.api_key)]
+    except (ValueError, KeyError):
+        raise RemoteWireError(
+            f"API key {header.api_key} (version {header.api_version}) is not served"
+        ) from None
+    context = RequestContext(header, api, exchange)
+    if api is API_VERSIONS and not api.supports(header.api_version):
+        exchange.respond([response_header(header.correlation_id), *refusal()])
+        return context, None
+    return context, api.decode_request(header.api_version, body)

@@ -1,0 +1,165 @@
+"""The control path: what the controller wants done, and what this broker does of it.
+
+Everything here runs as jobs of the worker, in order. What fails for one partition is logged, kept, and
+tried again by ``retry``; it never keeps others from their leaders.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from minikafka.base.errors import MinikafkaError, StorageError
+from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.controller import events
+from minikafka.log.log import Log
+from minikafka.partition.leadership import Leadership
+from minikafka.partition.partition import Partition
+from minikafka.server.broker import Broker
+
+_log = logging.getLogger(__name__)
+
+
+class ControlPath:
+    """Carries events to the controller, and its effects to ZooKeeper, the logs and the broker's state."""
+
+    def __init__(self, broker: Broker, *, serving: Callable[[], None], fatal: Callable[[str], None]) -> None:
+        """``serving`` is called when this broker knows the cluster, ``fatal`` when it cannot go on."""
+        self._broker = broker
+        self._serving = serving
+        self.fatal = fatal
+        self._not_opened: dict[TopicPartition, Leadership] = {}
+        self._not_deleted: set[TopicPartition] = set()
+
+    def post(self, event: events.Event) -> None:
+        """Tell the controller what happened, and carry out what it decides."""
+        broker = self._broker
+        effects: list[events.Effect] = []
+        broker.run(lambda: effects.extend(broker.controller.step(event)))
+        for effect in effects:
+            broker.worker.submit(partial(self._perform, effect))
+        if isinstance(event, events.TopicRemoved):
+            broker.run(lambda: broker.touch(("topic", event.topic)))
+
+    def controller_changed(self, controller_id: int) -> None:
+        """ZooKeeper names another controller (or none: -1)."""
+        broker = self._broker
+
+        def step() -> None:
+            broker.image = broker.image.with_controller(controller_id)
+
+        broker.run(step)
+
+    def retry(self) -> None:
+        """Submit again what could not be opened or deleted. Any thread may call this."""
+        if self._not_opened:
+            self._broker.worker.submit(lambda: self._lead(dict(self._not_opened)))
+        if self._not_deleted:
+            self._broker.worker.submit(lambda: self._drop(tuple(sorted(self._not_deleted))))
+
+    def _perform(self, effect: events.Effect) -> None:
+        registrar = self._broker.registrar
+        match effect:
+            case events.WriteLeaderships(leaderships, create):
+                written = registrar.write_leaderships(leaderships, create=create)
+                self.post(events.LeadershipsWritten(written))
+            case events.SendLeaderAndIsr(broker_id, leaderships):
+                self._check_own(broker_id)
+                self._lead(leaderships)
+            case events.SendUpdateMetadata(broker_id, brokers, leaderships):
+                self._check_own(broker_id)
+                self._update_metadata(brokers, leaderships)
+            case events.SendStopReplica(broker_id, partitions):
+                self._check_own(broker_id)
+                self._drop(partitions)
+            case events.RemoveTopic(topic):
+                registrar.remove_topic(topic)
+                _log.info("topic %s is deleted", topic)
+                self.post(events.TopicRemoved(topic))
+            case events.DropDeletionRequest(topic, reason):
+                _log.warning("the request to delete topic %s is dropped: %s", topic, reason)
+                registrar.drop_deletion_request(topic)
+
+    def _check_own(self, broker_id: int) -> None:
+        # Other brokers are reached through the controller's channel, which comes with replication; until then
+        # the registrar refuses a second broker in the cluster.
+        own = self._broker.broker_id
+        if broker_id != own:
+            raise MinikafkaError(
+                f"broker {broker_id} cannot be reached from {own}: this version serves one broker a cluster"
+            )
+
+    def _lead(self, leaderships: Mapping[TopicPartition, Leadership]) -> None:
+        broker = self._broker
+        opened: dict[TopicPartition, Log] = {}
+        for topic in {key.topic for key in leaderships}:
+            overrides = broker.registrar.topic_config(topic)
+            broker.logs.set_overrides(topic, overrides)
+            for topic_partition, leadership in leaderships.items():
+                if topic_partition.topic == topic:
+                    log = self._open(topic_partition, leadership, overrides)
+                    if log is not None:
+                        opened[topic_partition] = log
+
+        def step() -> None:
+            for topic_partition, log in opened.items():
+                partition = broker.partitions.get(topic_partition)
+                if partition is None:
+                    partition = Partition(topic_partition, log, broker.broker_id)
+                    broker.partitions[topic_partition] = partition
+                partition.lead(leaderships[topic_partition])
+            for topic in {key.topic for key in opened}:
+                broker.touch(("topic", topic))
+
+        broker.run(step)
+
+    def _open(
+        self, topic_partition: TopicPartition, leadership: Leadership, overrides: Mapping[str, str]
+    ) -> Log | None:
+        try:
+            log = self._broker.logs.create(topic_partition, overrides)
+            if topic_partition not in self._broker.partitions and log.needs_flush():
+                log.flush()  # what recovery found may not be durable, and is about to be readable
+        except (MinikafkaError, FileNotFoundError) as error:
+            if topic_partition not in self._not_opened:
+                _log.error("%s has no leader, it is tried again: %s", topic_partition, error)
+            self._not_opened[topic_partition] = leadership
+            return None
+        self._not_opened.pop(topic_partition, None)
+        return log
+
+    def _update_metadata(
+        self, brokers: Mapping[int, BrokerAddress], leaderships: Mapping[TopicPartition, Leadership]
+    ) -> None:
+        broker = self._broker
+
+        def step() -> None:
+            broker.image = broker.image.updated(brokers, leaderships)
+            broker.touch("image")
+            for topic in {key.topic for key in leaderships}:
+                broker.touch(("topic", topic))
+            broker.after(self._serving)
+
+        broker.run(step)
+
+    def _drop(self, partitions: tuple[TopicPartition, ...]) -> None:
+        broker = self._broker
+
+        def step() -> None:
+            for topic_partition in partitions:
+                broker.partitions.pop(topic_partition, None)
+                broker.touch(topic_partition)
+
+        broker.run(step)
+        for topic_partition in partitions:
+            self._not_opened.pop(topic_partition, None)
+            try:
+                broker.logs.delete(topic_partition)
+            except StorageError as error:
+                if topic_partition not in self._not_deleted:
+                    _log.error("%s is not deleted, it is tried again: %s", topic_partition, error)
+                self._not_deleted.add(topic_partition)
+                continue
+            self._not_deleted.discard(topic_partition)
+            self.post(events.ReplicaDeleted(broker.broker_id, topic_partition))

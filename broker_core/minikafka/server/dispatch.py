@@ -1,0 +1,21 @@
+"""From a frame to the handler of its API: what the network calls for each request."""
+
+from __future__ import annotations
+
+from minikafka.net.server import Exchange
+from minikafka.server.broker import Broker
+from minikafka.server.context import decode_request
+from minikafka.server.handlers import HANDLERS
+
+
+class Dispatcher:
+    """The broker as a ``net`` request handler. Runs on the processor threads."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def on_request(self, exchange: Exchange, frame: memoryview) -> None:
+        """Answer one request, now or later. RemoteWireError, for what is no request, ends the connection."""
+        context, request = decode_request(exchange, frame)
+        if request is not None:  # else answered already: a version of ApiVersions that is not spoken here
+            HANDLERS[context.api.key](self._broker, context, request)

@@ -1,0 +1,52 @@
+"""DeleteTopics: ask the controller to delete topics, and wait until nothing of them is left in ZooKeeper.
+
+Behaviour: only the controller serves it. With ``delete.topic.enable=false`` the request is refused (0.10.1
+lets it time out). A time-out leaves the deletion under way: REQUEST_TIMED_OUT.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.server.broker import Broker
+from minikafka.server.context import RequestContext
+from minikafka.server.topics import TopicTicket
+from minikafka.wire.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+
+
+def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> None:
+    """Serve one request, when its topics are gone."""
+    names = list(dict.fromkeys(request.topic_names))
+    ticket = TopicTicket(
+        names,
+        is_done=broker.controller.is_gone,
+        context=context,
+        reply=lambda codes: context.reply(
+            DeleteTopicsResponse(
+                topics=tuple(DeletableTopicResult(name=name, error_code=code) for name, code in codes.items())
+            )
+        ),
+    )
+    wanted = []
+    for name in names:
+        try:
+            _check(broker, name)
+            wanted.append(name)
+        except BrokerError as error:
+            ticket.fail(name, error)
+
+    def submit() -> None:
+        for name in wanted:
+            broker.worker.submit(partial(broker.registrar.request_deletion, name))
+
+    ticket.start(broker, request.timeout_ms, submit)
+
+
+def _check(broker: Broker, name: str) -> None:
+    if not broker.controller.active:
+        raise BrokerError(ErrorCode.NOT_CONTROLLER, f"broker {broker.broker_id} is not the controller")
+    if name not in broker.image.topics:
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+    if not broker.config.delete_topics:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, "delete.topic.enable is false on this broker")

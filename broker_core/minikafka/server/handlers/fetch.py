@@ -1,0 +1,146 @@
+"""Fetch: message sets of partitions that this broker leads, straight from the files.
+
+Versions: 1 adds throttle_time_ms, 2 allows magic 1, 3 adds max_bytes for the whole response and keeps the
+partitions' order. Versions 0 and 1 get magic 0: newer messages are converted down. Behaviour
+    The response waits until ``min_bytes`` are there, at most ``max_wait_ms``; an error of any partition is
+    answered at once. Up to version 2 a partition's share is cut at ``partition_max_bytes`` even within a
+    message; from version 3 on the first partition that has anything gives at least one whole message.
+    Messages at and above the high watermark are not given.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from minikafka.base.errors import BrokerError, ErrorCode, StorageError
+from minikafka.base.files import FileSlice
+from minikafka.base.ids import TopicPartition
+from minikafka.records.conversion import down_convert
+from minikafka.server.broker import Broker
+from minikafka.server.context import RequestContext
+from minikafka.wire.apis.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopicResponse,
+)
+from minikafka.wire.parts import Part
+
+_log = logging.getLogger(__name__)
+
+NO_HIGH_WATERMARK = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """What one partition gives."""
+
+    error_code: ErrorCode
+    high_watermark: int
+    records: FileSlice | None
+
+    @property
+    def size_bytes(self) -> int:
+        return self.records.length if self.records is not None else 0
+
+
+_Shares = dict[TopicPartition, _Share]
+
+
+class _FetchTicket:
+    """A fetch that waits for more bytes."""
+
+    def __init__(self, broker: Broker, context: RequestContext, request: FetchRequest) -> None:
+        self._broker = broker
+        self._context = context
+        self._request = request
+        self._shares: _Shares = {}
+
+    def satisfied(self) -> bool:
+        self._shares = _collect(self._broker, self._context.version, self._request)
+        failed = any(share.error_code is not ErrorCode.NONE for share in self._shares.values())
+        return failed or sum(share.size_bytes for share in self._shares.values()) >= self._request.min_bytes
+
+    def complete(self) -> None:
+        _answer(self._context, self._request, self._shares)
+
+    def abandon(self, reason: str) -> None:
+        self._context.exchange.close(reason)
+
+    def keys(self) -> list[Hashable]:
+        return list(self._shares)
+
+
+def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> None:
+    """Serve one fetch request, now or when there is enough."""
+    ticket = _FetchTicket(broker, context, request)
+
+    def step() -> None:
+        if ticket.satisfied() or request.max_wait_ms <= 0:
+            broker.answer(ticket)
+        else:
+            broker.wait(ticket, ticket.keys(), broker.clock.monotonic_ms() + request.max_wait_ms)
+
+    broker.run(step)
+
+
+def _collect(broker: Broker, version: int, request: FetchRequest) -> _Shares:
+    shares: _Shares = {}
+    left = request.max_bytes
+    nothing_yet = True
+    for topic in request.topics:
+        for part in topic.partitions:
+            topic_partition = TopicPartition(topic.name, part.index)
+            whole_message = version >= 3 and nothing_yet
+            share = _read(broker, topic_partition, part, max(0, left), whole_message=whole_message)
+            shares[topic_partition] = share
+            left -= share.size_bytes
+            nothing_yet = nothing_yet and share.size_bytes == 0
+    return shares
+
+
+def _read(
+    broker: Broker, topic_partition: TopicPartition, part: FetchPartition, left: int, *, whole_message: bool
+) -> _Share:
+    try:
+        partition = broker.partition(topic_partition)
+        read = partition.read(
+            part.fetch_offset, min(left, part.partition_max_bytes), at_least_one=whole_message
+        )
+    except BrokerError as error:
+        return _Share(error.code, NO_HIGH_WATERMARK, None)
+    except StorageError as error:
+        _log.error("fetch from %s at %d failed: %s", topic_partition, part.fetch_offset, error)
+        return _Share(ErrorCode.KAFKA_STORAGE_ERROR, NO_HIGH_WATERMARK, None)
+    return _Share(ErrorCode.NONE, partition.high_watermark, read.slice)
+
+
+def _answer(context: RequestContext, request: FetchRequest, shares: _Shares) -> None:
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for part in topic.partitions:
+            share = shares[TopicPartition(topic.name, part.index)]
+            partitions.append(_part(context.version, topic.name, part.index, share))
+        topics.append(FetchTopicResponse(name=topic.name, partitions=tuple(partitions)))
+    context.reply(FetchResponse(throttle_time_ms=0, topics=tuple(topics)))
+
+
+def _part(version: int, topic: str, index: int, share: _Share) -> FetchPartitionResponse:
+    code, records = share.error_code, share.records
+    sent: Part = b""
+    if records is not None:
+        try:
+            sent = records if version >= 2 else down_convert(records.read())
+        except BrokerError as error:
+            _log.error("%s-%d cannot be converted down: %s", topic, index, error)
+            code = error.code
+        except StorageError as error:
+            _log.error("%s-%d cannot be read: %s", topic, index, error)
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+    return FetchPartitionResponse(
+        index=index, error_code=code, high_watermark=share.high_watermark, records=sent
+    )

@@ -1,0 +1,87 @@
+"""ListOffsets: where a partition starts, ends, or was at a time.
+
+Versions: 0 gives up to max_num_offsets segment boundaries before a time, newest first (``getOffsetsBefore``
+of the texts); 1 gives the one offset of the first message with that time stamp or a later one. Behaviour: -1
+asks for the latest offset, which for consumers is the high watermark; -2 for the earliest one.
+"""
+
+from __future__ import annotations
+
+from minikafka.base.errors import BrokerError, ErrorCode, StorageError
+from minikafka.base.ids import TopicPartition
+from minikafka.partition.partition import Partition
+from minikafka.records.message_set import NO_TIMESTAMP
+from minikafka.server.broker import Broker
+from minikafka.server.context import RequestContext
+from minikafka.wire.apis.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+NO_OFFSET = -1
+
+
+def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> None:
+    """Serve one request. Logs are only read, so the core's lock is not needed."""
+    context.reply(
+        ListOffsetsResponse(
+            topics=tuple(
+                ListOffsetsTopicResponse(
+                    name=topic.name,
+                    partitions=tuple(
+                        _look_up(broker, context.version, topic.name, part) for part in topic.partitions
+                    ),
+                )
+                for topic in request.topics
+            )
+        )
+    )
+
+
+def _look_up(
+    broker: Broker, version: int, topic: str, part: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    try:
+        partition = broker.partition(TopicPartition(topic, part.index))
+        partition.check_leader()
+        if version == 0:
+            offsets = _offsets_before(partition, part.timestamp, part.max_num_offsets, broker.clock.now_ms())
+            return ListOffsetsPartitionResponse(index=part.index, error_code=ErrorCode.NONE, offsets=offsets)
+        timestamp, offset = _offset_at(partition, part.timestamp)
+        return ListOffsetsPartitionResponse(
+            index=part.index, error_code=ErrorCode.NONE, timestamp=timestamp, offset=offset
+        )
+    except BrokerError as error:
+        return ListOffsetsPartitionResponse(index=part.index, error_code=error.code)
+    except StorageError:
+        return ListOffsetsPartitionResponse(index=part.index, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def _offsets_before(partition: Partition, timestamp_ms: int, limit: int, now_ms: int) -> tuple[int, ...]:
+    high_watermark = partition.high_watermark
+    if timestamp_ms == EARLIEST_TIMESTAMP:
+        return (partition.log.start_offset,)[:limit]
+    found = partition.log.offsets_before(timestamp_ms, limit, now_ms=now_ms)
+    visible: list[int] = []
+    for offset in found:
+        offset = min(offset, high_watermark)
+        if offset not in visible:
+            visible.append(offset)
+    return tuple(visible)
+
+
+def _offset_at(partition: Partition, timestamp_ms: int) -> tuple[int, int]:
+    if timestamp_ms == EARLIEST_TIMESTAMP:
+        return NO_TIMESTAMP, partition.log.start_offset
+    if timestamp_ms == LATEST_TIMESTAMP:
+        return NO_TIMESTAMP, partition.high_watermark
+    found = partition.log.offset_for_timestamp(timestamp_ms)
+    if found is None or found[0] >= partition.high_watermark:
+        return NO_TIMESTAMP, NO_OFFSET
+    offset, at_ms = found
+    return at_ms, offset

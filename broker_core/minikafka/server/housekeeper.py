@@ -1,0 +1,99 @@
+"""What time brings: requests whose wait is over, logs to be flushed, recovery points to be written.
+
+Two threads: a slow disk must not delay the answers of requests that wait.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from minikafka.server.broker import Broker
+from minikafka.server.control import ControlPath
+
+_log = logging.getLogger(__name__)
+
+_FAR_MS = 1 << 62
+
+
+class Housekeeper:
+    """The periodic work of one broker. ``tick`` does what is due; ``start`` lets threads do it in time."""
+
+    def __init__(self, broker: Broker, control: ControlPath) -> None:
+        self._broker = broker
+        self._control = control
+        self._clock = broker.clock
+        now_ms = self._clock.monotonic_ms()
+        self._flush_at_ms = now_ms + broker.config.flush_scheduler_interval_ms
+        self._checkpoint_at_ms = now_ms + broker.config.flush_checkpoint_interval_ms
+        self._wake = threading.Condition()
+        self._wakes_at_ms = 0
+        self._stopping = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def tick(self) -> None:
+        """Do all that is due: the simulation's way."""
+        self._broker.expire()
+        self._look_after_logs()
+
+    def start(self) -> None:
+        """Work on threads until ``stop``."""
+        self._broker.deadline_added = self._wake_by
+        self._threads = [
+            threading.Thread(target=self._watch_deadlines, name="deadlines", daemon=True),
+            threading.Thread(target=self._watch_logs, name="housekeeper", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Stop the threads; nothing is flushed by this."""
+        self._stopping.set()
+        with self._wake:
+            self._wake.notify()
+        for thread in self._threads:
+            thread.join()
+
+    def _look_after_logs(self) -> int:
+        """Flush, write checkpoints and retry what is due; return when to come again (monotonic ms)."""
+        broker, now_ms = self._broker, self._clock.monotonic_ms()
+        try:
+            if now_ms >= self._flush_at_ms:
+                self._flush_at_ms = now_ms + broker.config.flush_scheduler_interval_ms
+                broker.logs.flush_due(now_ms)
+                self._control.retry()
+            if now_ms >= self._checkpoint_at_ms:
+                self._checkpoint_at_ms = now_ms + broker.config.flush_checkpoint_interval_ms
+                broker.logs.checkpoint_recovery_points()
+        except Exception:  # noqa: BLE001 - one failure must not end the thread
+            _log.exception("housekeeping failed; it is tried again")
+        return min(self._flush_at_ms, self._checkpoint_at_ms)
+
+    def _watch_logs(self) -> None:
+        while True:
+            left_ms = self._look_after_logs() - self._clock.monotonic_ms()
+            if self._stopping.wait(max(0, left_ms) / 1000):
+                return
+
+    def _wake_by(self, deadline_ms: int) -> None:
+        # Most deadlines are later than the next waking, and cost nothing here.
+        if deadline_ms < self._wakes_at_ms:
+            with self._wake:
+                self._wakes_at_ms = min(self._wakes_at_ms, deadline_ms)
+                self._wake.notify()
+
+    def _watch_deadlines(self) -> None:
+        while True:
+            # Deadlines that come meanwhile find a far waking time, and correct it.
+            self._wakes_at_ms = _FAR_MS
+            next_ms = self._broker.expire()
+            with self._wake:
+                if next_ms is not None:
+                    self._wakes_at_ms = min(self._wakes_at_ms, next_ms)
+                while not self._stopping.is_set():
+                    left_ms = self._wakes_at_ms - self._clock.monotonic_ms()
+                    if left_ms <= 0:
+                        break
+                    self._wake.wait(min(left_ms, 3_600_000) / 1000)
+            if self._stopping.is_set():
+                return

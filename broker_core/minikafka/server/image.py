@@ -1,0 +1,46 @@
+"""What this broker knows of the cluster: the answer to metadata requests.
+
+An image is a value. The core replaces it as a whole, so that any thread may read it without a lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.controller.election import LEADER_DURING_DELETE
+from minikafka.partition.leadership import Leadership
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterImage:
+    """Brokers, topics and leaders, as the controller last told them."""
+
+    cluster_id: str
+    controller_id: int = -1
+    brokers: Mapping[int, BrokerAddress] = field(default_factory=dict)
+    topics: Mapping[str, Mapping[int, Leadership]] = field(default_factory=dict)
+
+    def leadership(self, topic_partition: TopicPartition) -> Leadership | None:
+        """Who leads a partition; None when the cluster has no such partition."""
+        return self.topics.get(topic_partition.topic, {}).get(topic_partition.partition)
+
+    def with_controller(self, controller_id: int) -> ClusterImage:
+        """The image with another controller; -1 for none."""
+        return replace(self, controller_id=controller_id)
+
+    def updated(
+        self, brokers: Mapping[int, BrokerAddress], leaderships: Mapping[TopicPartition, Leadership]
+    ) -> ClusterImage:
+        """The image after an UpdateMetadata: a leader of -2 takes the partition out."""
+        by_topic: dict[str, dict[int, Leadership]] = {}
+        for (topic, partition), leadership in leaderships.items():
+            by_topic.setdefault(topic, {})[partition] = leadership
+        topics = dict(self.topics)
+        for topic, changed in by_topic.items():
+            merged = {**topics.pop(topic, {}), **changed}
+            kept = {p: merged[p] for p in sorted(merged) if merged[p].leader != LEADER_DURING_DELETE}
+            if kept:
+                topics[topic] = kept
+        return replace(self, brokers=dict(brokers), topics=topics)

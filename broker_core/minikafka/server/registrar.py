@@ -1,0 +1,389 @@
+"""The broker's dealings with ZooKeeper: registration, election, topics; watches in, writes out.
+
+All methods but the constructor and the watch callbacks run as jobs of the worker, one at a time and in order;
+ZooKeeper's callbacks only submit jobs. A job that meets a lost connection is run again by the worker once
+there is a session again, so every method here can be run twice.
+
+Where text and release disagree: the partitions' state znodes are persistent (the text says ephemeral); see
+ARCHITECTURE.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Protocol, TypeVar
+
+from minikafka.base.clock import Clock
+from minikafka.base.errors import BadVersion, ConfigError, CoordinationError, NodeExists, NoNode
+from minikafka.base.files import Files, read_file, replace_file
+from minikafka.base.ids import BrokerAddress, TopicPartition, cluster_id_of
+from minikafka.controller import events
+from minikafka.controller.assignment import Assignment
+from minikafka.partition.leadership import Leadership
+from minikafka.registry import paths
+from minikafka.registry.paths import (
+    BrokerRegistration,
+    ClusterId,
+    ControllerEpoch,
+    ControllerRegistration,
+    EntityConfig,
+    PartitionState,
+    TopicAssignment,
+)
+from minikafka.registry.store import SessionState, SessionTicket, Store
+from minikafka.server.worker import Job, Worker
+
+_log = logging.getLogger(__name__)
+
+Value = TypeVar("Value")
+
+SESSION_FILE = "zookeeper-session"
+"""In the first data directory:
+the ticket of the session, which lets a restarted broker end its killed predecessor's.
+"""
+
+
+class Listener(Protocol):
+    """Who hears what the registrar learns; see ``control``."""
+
+    def post(self, event: events.Event) -> None:
+        """Something that the controller must know."""
+
+    def controller_changed(self, controller_id: int) -> None:
+        """Another controller, or none: -1."""
+
+    @property
+    def fatal(self) -> Callable[[str], None]:
+        """To be called when this broker cannot stay in the cluster, with the reason."""
+
+
+class Registrar:
+    """One broker's view of ZooKeeper and its place in it."""
+
+    def __init__(
+        self, store: Store, clock: Clock, worker: Worker, *, random_bytes: Callable[[int], bytes]
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._worker = worker
+        self._assignments: dict[str, Assignment] = {}
+        self._versions: dict[TopicPartition, int] = {}
+        self._expired = False
+        self._elected_in: int | None = None
+        for path in paths.PERSISTENT_PATHS:
+            self._make(path, b"")
+        self.cluster_id = self._agree_on_cluster_id(random_bytes)
+
+    def generate_broker_id(self, reserved_max: int) -> int:
+        """A broker id that nobody had: the next version of ``/brokers/seqid``, above the reserved ids."""
+        self._make(paths.BROKER_SEQUENCE, b"")
+        return self._store.write(paths.BROKER_SEQUENCE, b"").version + reserved_max
+
+    def end_predecessor(self, files: Files, directory: str) -> None:
+        """End the session of the broker that held ``directory`` before, and keep the own ticket there.
+
+        Only the holder of the directory's lock may call this: the lock proves that the predecessor is dead.
+        """
+        path = os.path.join(directory, SESSION_FILE)
+        try:
+            ticket = SessionTicket.from_json(read_file(files, path), path)
+        except FileNotFoundError:
+            ticket = None
+        except CoordinationError as error:
+            _log.warning("%s; it is ignored", error)
+            ticket = None
+        if ticket is not None and ticket != self._store.ticket and self._store.end_session(ticket):
+            _log.info("ended the ZooKeeper session that the previous broker on %s left", directory)
+        replace_file(files, path, self._store.ticket.to_json(), private=True)
+
+    def start(self, address: BrokerAddress, listener: Listener, keep_ticket: Callable[[], None]) -> None:
+        """Register ``address`` and follow the cluster from now on.
+
+        Raises ConfigError when the id is taken.
+        """
+        self._address = address
+        self._listener = listener
+        self._keep_ticket = keep_ticket
+        self._register()
+        self._store.on_session(self._session_changed)
+        self._store.watch_data(paths.CONTROLLER, partial(self._submit, self._see_controller))
+        for path, see in (
+            (paths.BROKER_IDS, self._see_brokers),
+            (paths.BROKER_TOPICS, self._see_topics),
+            (paths.DELETE_TOPICS, self._see_deletions),
+        ):
+            self._store.watch_children(path, partial(self._submit, see))
+
+    # --- topics ---------------------------------------------------------------------------------------------
+
+    def create_topic(self, topic: str, assignment: Assignment, config: Mapping[str, str]) -> None:
+        """Write the settings, then the assignment, which is what the controller watches.
+
+        Raises NodeExists.
+        """
+        if self._store.exists(paths.topic_path(topic)) is not None:
+            raise NodeExists(f"{paths.topic_path(topic)} exists")
+        config_path = paths.topic_config_path(topic)
+        if not self._make(config_path, EntityConfig(config).to_json()):
+            self._store.write(config_path, EntityConfig(config).to_json())
+        self._store.create(paths.topic_path(topic), TopicAssignment(assignment).to_json())
+
+    def topic_config(self, topic: str) -> Mapping[str, str]:
+        """The topic's own settings; empty when there is no such znode (text 003: it may be left out)."""
+        config = self._read(paths.topic_config_path(topic), EntityConfig.from_json)
+        return {} if config is None else config.config
+
+    def topic_configs(self) -> dict[str, Mapping[str, str]]:
+        """The own settings of every topic."""
+        return {topic: self.topic_config(topic) for topic in self._store.children(paths.TOPIC_CONFIGS)}
+
+    def request_deletion(self, topic: str) -> None:
+        """Mark the topic for deletion; the controller does the rest."""
+        self._make(f"{paths.DELETE_TOPICS}/{topic}", b"")
+
+    def drop_deletion_request(self, topic: str) -> None:
+        """Take the mark away."""
+        self._remove(f"{paths.DELETE_TOPICS}/{topic}")
+
+    def remove_topic(self, topic: str) -> None:
+        """Remove the topic's znodes, the mark last, so that a crash in between repeats the deletion."""
+        self._remove(paths.topic_path(topic))
+        self._remove(paths.topic_config_path(topic))
+        self._remove(f"{paths.DELETE_TOPICS}/{topic}")
+        self._assignments.pop(topic, None)
+        for topic_partition in [key for key in self._versions if key.topic == topic]:
+            del self._versions[topic_partition]
+
+    def write_leaderships(
+        self, leaderships: Mapping[TopicPartition, Leadership], *, create: bool
+    ) -> dict[TopicPartition, Leadership]:
+        """Write partitions' state znodes; return what they hold then, without those whose topic is gone.
+
+        Where somebody else wrote first, theirs stays, and is returned.
+        """
+        written = {}
+        for topic_partition, leadership in leaderships.items():
+            held = self._write_leadership(topic_partition, leadership, create=create)
+            if held is not None:
+                written[topic_partition] = held
+        return written
+
+    def _write_leadership(
+        self, topic_partition: TopicPartition, leadership: Leadership, *, create: bool
+    ) -> Leadership | None:
+        path = paths.partition_state_path(topic_partition.topic, topic_partition.partition)
+        state = PartitionState(
+            leadership.leader, leadership.leader_epoch, leadership.isr, leadership.controller_epoch
+        )
+        try:
+            if create:
+                if self._store.exists(paths.topic_path(topic_partition.topic)) is None:
+                    return None
+                self._store.create(path, state.to_json(), make_parents=True)
+                self._versions[topic_partition] = 0
+            else:
+                version = self._versions.get(topic_partition, -1)
+                self._versions[topic_partition] = self._store.write(path, state.to_json(), version).version
+        except (NodeExists, BadVersion):
+            return self._read_leadership(topic_partition, leadership.replicas)
+        except NoNode:
+            return None
+        return leadership
+
+    # --- registration and election --------------------------------------------------------------------------
+
+    def _register(self) -> None:
+        own = self._address
+        self._refuse_company(before_own=True)
+        path = paths.broker_path(own.broker_id)
+        registration = BrokerRegistration.of(own, self._clock.now_ms())
+        try:
+            self._store.create(path, registration.to_json(), ephemeral=True)
+        except NodeExists:
+            data, stat = self._store.read(path)
+            if stat.ephemeral_owner != self._store.session_id:
+                holder = BrokerRegistration.from_json(data, path).address
+                raise ConfigError(
+                    "broker.id",
+                    own.broker_id,
+                    f"is registered already, by {holder}; give this broker another id, or stop that one "
+                    "(one that was killed goes when its ZooKeeper session times out)",
+                ) from None
+        self._refuse_company(before_own=False)
+
+    def _refuse_company(self, *, before_own: bool) -> None:
+        # Two brokers that start together both pass the first check; then the larger id gives way.
+        others = {int(name) for name in self._store.children(paths.BROKER_IDS)} - {self._address.broker_id}
+        if not before_own:
+            others = {other for other in others if other < self._address.broker_id}
+        if others:
+            raise ConfigError(
+                "zookeeper.connect",
+                f"(broker {min(others)} is there)",
+                "this version serves one broker a cluster; give another chroot, HOST:PORT/NAME",
+            )
+
+    def _submit(self, job: Job, *_: object) -> None:
+        self._worker.submit(job)
+
+    def _session_changed(self, state: SessionState) -> None:
+        _log.info("ZooKeeper session: %s", state.value)
+        if state is SessionState.EXPIRED:
+            self._expired = True
+        elif state is SessionState.CONNECTED:
+            self._worker.resume()
+            if self._expired:
+                self._expired = False
+                self._worker.submit(self._renew)
+
+    def _renew(self) -> None:
+        """After an expired session all that is ephemeral is gone: register anew and stand for election."""
+        if self._elected_in != self._store.session_id:
+            self._listener.post(events.Resigned())
+        try:
+            self._register()
+        except ConfigError as error:
+            self._listener.fatal(
+                f"the ZooKeeper session expired, and this broker cannot register again: {error}"
+            )
+            return
+        self._keep_ticket()
+        self._see_controller()
+
+    def _see_controller(self) -> None:
+        """Follow the controller that there is, or become it."""
+        own = ControllerRegistration(self._address.broker_id, self._clock.now_ms())
+        try:
+            data, stat = self._store.read(paths.CONTROLLER)
+        except NoNode:
+            self._listener.controller_changed(-1)
+            self._make(paths.CONTROLLER, own.to_json(), ephemeral=True)
+            data, stat = self._store.read(paths.CONTROLLER)
+        self._listener.controller_changed(ControllerRegistration.from_json(data).broker_id)
+        if stat.ephemeral_owner != self._store.session_id:
+            self._listener.post(events.Resigned())
+        elif self._elected_in != stat.ephemeral_owner:
+            # Made just now, or by an earlier run of this job whose answer was lost.
+            self._take_office(stat.ephemeral_owner)
+
+    def _take_office(self, session_id: int) -> None:
+        epoch = self._next_controller_epoch()
+        _log.info("broker %d is the controller, epoch %d", self._address.broker_id, epoch)
+        self._listener.post(self._snapshot(epoch))
+        self._elected_in = session_id
+
+    def _next_controller_epoch(self) -> int:
+        while True:
+            try:
+                data, stat = self._store.read(paths.CONTROLLER_EPOCH)
+            except NoNode:
+                if self._make(paths.CONTROLLER_EPOCH, ControllerEpoch(1).to_json()):
+                    return 1
+                continue
+            epoch = ControllerEpoch.from_json(data).epoch + 1
+            try:
+                self._store.write(paths.CONTROLLER_EPOCH, ControllerEpoch(epoch).to_json(), stat.version)
+            except BadVersion:
+                continue
+            return epoch
+
+    def _snapshot(self, epoch: int) -> events.Elected:
+        self._assignments.clear()
+        self._read_assignments(self._store.children(paths.BROKER_TOPICS))
+        leaderships = {}
+        for topic, assignment in self._assignments.items():
+            for partition, replicas in assignment.items():
+                topic_partition = TopicPartition(topic, partition)
+                known = self._read_leadership(topic_partition, replicas)
+                if known is not None:
+                    leaderships[topic_partition] = known
+        return events.Elected(
+            epoch=epoch,
+            brokers=self._read_brokers(self._store.children(paths.BROKER_IDS)),
+            assignments=dict(self._assignments),
+            leaderships=leaderships,
+            deletions=frozenset(self._store.children(paths.DELETE_TOPICS)),
+        )
+
+    # --- what the watches saw -------------------------------------------------------------------------------
+
+    # The watches' own news may be older than what the controller knows by then, so each job reads again.
+
+    def _see_brokers(self) -> None:
+        self._listener.post(events.BrokersChanged(self._read_brokers(self._store.children(paths.BROKER_IDS))))
+
+    def _see_deletions(self) -> None:
+        self._listener.post(events.DeletionRequested(frozenset(self._store.children(paths.DELETE_TOPICS))))
+
+    def _see_topics(self) -> None:
+        names = self._store.children(paths.BROKER_TOPICS)
+        for vanished in self._assignments.keys() - set(names):
+            del self._assignments[vanished]
+        self._read_assignments(names)
+        self._listener.post(events.TopicsChanged(dict(self._assignments)))
+
+    def _read_brokers(self, names: list[str]) -> dict[int, BrokerAddress]:
+        brokers = {}
+        for name in names:
+            path = f"{paths.BROKER_IDS}/{name}"
+            registration = self._read(path, BrokerRegistration.from_json)
+            if registration is not None and registration.address is not None:
+                brokers[registration.broker_id] = registration.address
+        return brokers
+
+    def _read_assignments(self, topics: list[str]) -> None:
+        for topic in topics:
+            if topic not in self._assignments:
+                assignment = self._read(paths.topic_path(topic), TopicAssignment.from_json)
+                if assignment is not None:
+                    self._assignments[topic] = assignment.partitions
+
+    def _read(self, path: str, parse: Callable[[bytes, str], Value]) -> Value | None:
+        """The value in a znode; None when there is none, or one that cannot be understood."""
+        try:
+            data = self._store.read(path)[0]
+        except NoNode:
+            return None
+        try:
+            return parse(data, path)
+        except CoordinationError as error:
+            _log.error("%s is left out: %s", path, error)
+            return None
+
+    def _read_leadership(
+        self, topic_partition: TopicPartition, replicas: tuple[int, ...]
+    ) -> Leadership | None:
+        path = paths.partition_state_path(topic_partition.topic, topic_partition.partition)
+        try:
+            data, stat = self._store.read(path)
+        except NoNode:
+            return None
+        self._versions[topic_partition] = stat.version
+        try:
+            state = PartitionState.from_json(data, path)
+        except CoordinationError as error:
+            _log.error("%s has no leader: %s", topic_partition, error)
+            return None
+        return Leadership(state.leader, state.leader_epoch, state.isr, replicas, state.controller_epoch)
+
+    # --- small things ---------------------------------------------------------------------------------------
+
+    def _agree_on_cluster_id(self, random_bytes: Callable[[int], bytes]) -> str:
+        self._make(paths.CLUSTER_ID, ClusterId(cluster_id_of(random_bytes(16))).to_json())
+        return ClusterId.from_json(self._store.read(paths.CLUSTER_ID)[0]).id
+
+    def _make(self, path: str, data: bytes, *, ephemeral: bool = False) -> bool:
+        """Create a znode; False when it is there already."""
+        try:
+            self._store.create(path, data, ephemeral=ephemeral, make_parents=True)
+        except NodeExists:
+            return False
+        return True
+
+    def _remove(self, path: str) -> None:
+        with contextlib.suppress(NoNode):
+            self._store.delete(path, recursive=True)

@@ -1,0 +1,211 @@
+"""The broker's dealings with ZooKeeper, over the one in memory."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from minikafka.base.clock import ManualClock
+from minikafka.base.errors import CoordinationLost, NodeExists
+from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.controller import events
+from minikafka.partition.leadership import Leadership
+from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
+from minikafka.server.registrar import Registrar
+from minikafka.server.worker import InlineWorker
+
+T0 = TopicPartition("t", 0)
+LED = Leadership(leader=1, leader_epoch=0, isr=(1,), replicas=(1,), controller_epoch=1)
+
+
+class World:
+    """A registrar, what it told its listener, and ZooKeeper behind it."""
+
+    def __init__(self, zookeeper: MemoryZooKeeper | None = None) -> None:
+        self.zookeeper = zookeeper or MemoryZooKeeper()
+        self.store: MemoryStore = self.zookeeper.connect()
+        self.worker = InlineWorker()
+        self.registrar = Registrar(
+            self.store, ManualClock(), self.worker, random_bytes=random.Random(1).randbytes
+        )
+        self.heard: list[events.Event] = []
+        self.controllers: list[int] = []
+        self.reasons: list[str] = []
+        self.tickets_kept = 0
+
+    def start(self) -> World:
+        def keep_ticket() -> None:
+            self.tickets_kept += 1
+
+        self.registrar.start(BrokerAddress(1, "localhost", 9092), self, keep_ticket)
+        self.settle()
+        return self
+
+    def post(self, event: events.Event) -> None:
+        self.heard.append(event)
+
+    def controller_changed(self, controller_id: int) -> None:
+        self.controllers.append(controller_id)
+
+    def fatal(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+    def settle(self) -> None:
+        while self.zookeeper.deliver() + self.worker.run_until_idle():
+            pass
+
+    def last(self, kind: type) -> events.Event:
+        return [event for event in self.heard if isinstance(event, kind)][-1]
+
+
+def test_the_first_broker_becomes_controller_with_epoch_1_and_sees_itself() -> None:
+    world = World().start()
+    elected = world.last(events.Elected)
+    assert isinstance(elected, events.Elected)
+    assert elected.epoch == 1
+    assert elected.brokers == {1: BrokerAddress(1, "localhost", 9092)}
+    assert world.controllers[-1] == 1
+
+
+def test_registration_and_office_are_ephemeral_and_partition_states_are_not() -> None:
+    world = World().start()
+    world.registrar.create_topic("t", {0: (1,)}, {})
+    world.registrar.write_leaderships({T0: LED}, create=True)
+    assert world.store.read("/brokers/ids/1")[1].ephemeral_owner == world.store.session_id
+    assert world.store.read("/controller")[1].ephemeral_owner == world.store.session_id
+    assert world.store.read("/brokers/topics/t/partitions/0/state")[1].ephemeral_owner == 0
+
+
+def test_brokers_that_start_together_agree_on_one_cluster_id() -> None:
+    zookeeper = MemoryZooKeeper()
+    assert World(zookeeper).registrar.cluster_id == World(zookeeper).registrar.cluster_id
+
+
+def test_a_topic_written_by_hand_without_settings_is_seen() -> None:
+    world = World().start()
+    world.store.create("/brokers/topics/raw", b'{"version":1,"partitions":{"0":[1]}}')
+    world.settle()
+    changed = world.last(events.TopicsChanged)
+    assert isinstance(changed, events.TopicsChanged)
+    assert changed.assignments == {"raw": {0: (1,)}}
+    assert world.registrar.topic_config("raw") == {}
+
+
+def test_a_topic_whose_znode_is_nonsense_is_left_out_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    world = World().start()
+    world.store.create("/brokers/topics/bad", b"nonsense")
+    world.store.create("/brokers/topics/good", b'{"version":1,"partitions":{"0":[1]}}')
+    world.settle()
+    changed = world.last(events.TopicsChanged)
+    assert isinstance(changed, events.TopicsChanged)
+    assert list(changed.assignments) == ["good"]
+    assert "topics/bad is left out" in caplog.text
+
+
+def test_a_topic_that_exists_is_not_created_again_and_keeps_its_settings() -> None:
+    world = World().start()
+    world.registrar.create_topic("t", {0: (1,)}, {"retention.ms": "1"})
+    with pytest.raises(NodeExists):
+        world.registrar.create_topic("t", {0: (1,)}, {"retention.ms": "2"})
+    assert world.registrar.topic_config("t") == {"retention.ms": "1"}
+
+
+def test_a_state_that_somebody_else_wrote_first_stays_and_is_returned() -> None:
+    world = World().start()
+    world.registrar.create_topic("t", {0: (1,)}, {})
+    theirs = {"controller_epoch": 9, "leader": 1, "version": 1, "leader_epoch": 4, "isr": [1]}
+    world.store.create("/brokers/topics/t/partitions/0/state", json.dumps(theirs).encode(), make_parents=True)
+    held = world.registrar.write_leaderships({T0: LED}, create=True)
+    assert held == {T0: Leadership(1, 4, (1,), (1,), 9)}
+
+
+def test_no_state_is_written_for_a_topic_that_is_gone() -> None:
+    world = World().start()
+    assert world.registrar.write_leaderships({T0: LED}, create=True) == {}
+    assert world.store.exists("/brokers/topics/t") is None
+
+
+def test_after_the_session_expired_everything_ephemeral_is_made_anew_in_a_new_epoch() -> None:
+    world = World().start()
+    world.zookeeper.expire(world.store)
+    world.settle()
+    elected = world.last(events.Elected)
+    assert isinstance(elected, events.Elected)
+    assert elected.epoch == 2
+    assert world.store.exists("/brokers/ids/1") is not None
+    assert world.tickets_kept == 1
+
+
+def test_an_election_whose_answer_was_lost_is_still_an_election() -> None:
+    world = World()
+    own = b'{"version":1,"brokerid":1,"timestamp":"0"}'
+    world.zookeeper.lose_next_answer(world.store)
+    with pytest.raises(CoordinationLost):
+        world.store.create("/controller", own, ephemeral=True)
+    world.start()
+    assert isinstance(world.last(events.Elected), events.Elected)
+
+
+def test_when_another_broker_holds_the_office_ours_waits_and_follows() -> None:
+    zookeeper = MemoryZooKeeper()
+    other = zookeeper.connect()
+    other.create("/controller", b'{"version":1,"brokerid":7,"timestamp":"0"}', ephemeral=True)
+    world = World(zookeeper).start()
+    assert world.controllers[-1] == 7
+    assert not [event for event in world.heard if isinstance(event, events.Elected)]
+    other.close()
+    world.settle()
+    assert world.controllers[-1] == 1
+    assert isinstance(world.last(events.Elected), events.Elected)
+
+
+def test_a_state_that_is_no_json_leaves_its_partition_without_leader_and_nothing_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    zookeeper = MemoryZooKeeper()
+    other = zookeeper.connect()
+    other.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}', make_parents=True)
+    other.create("/brokers/topics/t/partitions/0/state", b"{", make_parents=True)
+    world = World(zookeeper).start()
+    elected = world.last(events.Elected)
+    assert isinstance(elected, events.Elected)
+    assert elected.assignments == {"t": {0: (1,)}}
+    assert elected.leaderships == {}
+    assert "t-0 has no leader" in caplog.text
+
+
+def test_a_broker_that_cannot_register_again_says_why_and_gives_up() -> None:
+    world = World().start()
+    other = world.zookeeper.connect()
+    other.create("/brokers/ids/0", b"{}", ephemeral=True)
+    world.zookeeper.expire(world.store)
+    world.settle()
+    assert len(world.reasons) == 1
+    assert "cannot register again" in world.reasons[0]
+
+
+def test_removing_a_topic_takes_its_mark_away_last() -> None:
+    world = World().start()
+    world.registrar.create_topic("t", {0: (1,)}, {})
+    world.registrar.request_deletion("t")
+    world.settle()
+    requested = world.last(events.DeletionRequested)
+    assert isinstance(requested, events.DeletionRequested)
+    assert requested.topics == {"t"}
+    deleted: list[str] = []
+    delete = world.store.delete
+
+    def spy(path: str, version: int = -1, *, recursive: bool = False) -> None:
+        deleted.append(path)
+        delete(path, version, recursive=recursive)
+
+    world.store.delete = spy  # type: ignore[method-assign]
+    world.registrar.remove_topic("t")
+    assert deleted == ["/brokers/topics/t", "/config/topics/t", "/admin/delete_topics/t"]
+
+
+def test_generated_broker_ids_lie_above_the_reserved_ones_and_rise() -> None:
+    world = World()
+    assert [world.registrar.generate_broker_id(1000) for _ in range(3)] == [1001, 1002, 1003]
