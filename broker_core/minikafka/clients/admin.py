@@ -1,0 +1,228 @@
+"""Administration: topics made, removed, listed and described; offsets of their partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
+from minikafka.base.ids import TopicPartition, check_topic_name
+from minikafka.clients.cluster import Cluster
+from minikafka.clients.metadata import ClusterMetadata, TopicMetadata
+from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
+from minikafka.clients.retry import Deadline
+from minikafka.wire.apis import CREATE_TOPICS, DELETE_TOPICS, Api
+from minikafka.wire.apis.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
+
+__all__ = ["EARLIEST", "LATEST", "Admin", "NewTopic"]
+
+TopicErrors = dict[str, BrokerError | None]
+"""What became of each topic: None where it worked."""
+
+_BY_ASSIGNMENT = -1
+_MAY_BE_OURS = frozenset({ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to be made: so many partitions with so many replicas, or ``assignments`` of partitions to
+    broker ids.
+
+    ``configs`` are Kafka's topic settings, as ``retention.ms``.
+    """
+
+    name: str
+    partitions: int = 1
+    replication_factor: int = 1
+    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+class Admin:
+    """Thread-safe; owns nothing but what ``cluster`` gives it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def create_topics(self, topics: Iterable[NewTopic], *, timeout_ms: int = 30_000) -> TopicErrors:
+        """Make topics and wait until each partition has a leader. One result per topic.
+
+        The request is repeated when the controller moves. When the answer to an earlier attempt was lost,
+        TOPIC_ALREADY_EXISTS may mean that this call made the topic; its message then says so.
+        """
+        wanted = {topic.name: topic for topic in topics}
+        deadline = self._cluster.deadline(timeout_ms)
+        errors, legal = _check_names(wanted)
+
+        def request(names: list[str]) -> CreateTopicsRequest:
+            return CreateTopicsRequest(tuple(_creatable(wanted[name]) for name in names), _patience(deadline))
+
+        errors |= _ControllerCall(self._cluster, deadline, CREATE_TOPICS, request).run(legal)
+        for name in legal:
+            error = errors[name]
+            if error is None or error.code is ErrorCode.REQUEST_TIMED_OUT:
+                errors[name] = self._await_leaders(name, deadline)
+        return errors
+
+    def create_topic(self, topic: NewTopic, *, timeout_ms: int = 30_000) -> None:
+        """Make one topic; raises its BrokerError."""
+        error = self.create_topics([topic], timeout_ms=timeout_ms)[topic.name]
+        if error is not None:
+            raise error
+
+    def delete_topics(self, names: Iterable[str], *, timeout_ms: int = 30_000) -> TopicErrors:
+        """Remove topics with all their data and wait until that is done. One result per topic."""
+        deadline = self._cluster.deadline(timeout_ms)
+
+        def request(left: list[str]) -> DeleteTopicsRequest:
+            return DeleteTopicsRequest(tuple(left), _patience(deadline))
+
+        wanted = list(dict.fromkeys(names))
+        errors = _ControllerCall(self._cluster, deadline, DELETE_TOPICS, request).run(wanted)
+        for name in wanted:
+            self._cluster.invalidate(name)
+        return errors
+
+    def list_topics(self, *, internal: bool = False, timeout_ms: int | None = None) -> list[str]:
+        """The names of all topics, sorted; those of Kafka's own use only with ``internal``."""
+        topics = self._cluster.metadata(None, timeout_ms=timeout_ms).topics.values()
+        return sorted(topic.name for topic in topics if internal or not topic.is_internal)
+
+    def describe_topics(
+        self, names: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, TopicMetadata | BrokerError]:
+        """Partitions, leaders and replicas of topics, or why there are none.
+
+        Asks for all topics, because a broker with ``auto.create.topics.enable`` would make what is asked for
+        by name.
+        """
+        known = self._cluster.metadata(None, timeout_ms=timeout_ms).topics
+        found: dict[str, TopicMetadata | BrokerError] = {}
+        for name in names:
+            topic = known.get(name)
+            if topic is None:
+                found[name] = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+            else:
+                found[name] = topic
+        return found
+
+    def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterMetadata:
+        """Brokers, controller, cluster id, and all topics."""
+        return self._cluster.metadata(None, timeout_ms=timeout_ms)
+
+    def offsets(
+        self, wanted: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int | None]:
+        """Offsets at EARLIEST, LATEST or a time in ms since the epoch; see ``offsets.list_offsets``."""
+        return list_offsets(self._cluster, wanted, self._cluster.deadline(timeout_ms))
+
+    def _await_leaders(self, name: str, deadline: Deadline) -> BrokerError | None:
+        def attempt() -> None:
+            topic = self._cluster.metadata(
+                [name], refresh=True, timeout_ms=max(1, deadline.remaining_ms())
+            ).topics[name]
+            if topic.error is not ErrorCode.NONE or len(topic.available) < max(1, len(topic.partitions)):
+                # Retriable whatever it was: the broker that was asked may not have heard of the topic yet.
+                raise BrokerError(
+                    ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name!r} was made, but has no leaders yet"
+                )
+
+        try:
+            self._cluster.retrying(f"waiting for the leaders of topic {name!r}", deadline, attempt)
+        except BrokerError as error:
+            return error
+        return None
+
+
+class _ControllerCall:
+    """A request about topics to the controller, repeated when that moves or its answer is lost."""
+
+    def __init__(
+        self, cluster: Cluster, deadline: Deadline, api: Api[Any, Any], request: Callable[[list[str]], object]
+    ) -> None:
+        self._cluster = cluster
+        self._deadline = deadline
+        self._api = api
+        self._request = request
+        self._errors: TopicErrors = {}
+        self._left: list[str] = []
+        self._lost_answer = False
+
+    def run(self, names: list[str]) -> TopicErrors:
+        """One result per name. NetworkError when no controller could be asked before the deadline."""
+        self._left = list(names)
+        if names:
+            self._cluster.retrying(
+                f"{self._api.name} for {', '.join(names[:3])}", self._deadline, self._attempt
+            )
+        return self._errors
+
+    def _attempt(self) -> None:
+        controller = self._cluster.controller(self._deadline)
+        reply = self._cluster.send(controller, self._api, self._request(self._left), deadline=self._deadline)
+        try:
+            response = reply.result(max(1, self._deadline.remaining_ms()))
+        except NetworkError:
+            self._lost_answer = True
+            raise
+        moved = False
+        for result in response.topics:
+            code = ErrorCode.of(result.error_code)
+            if code is ErrorCode.NOT_CONTROLLER:
+                moved = True
+            elif result.name in self._left:
+                self._left.remove(result.name)
+                self._errors[result.name] = self._error(code, result.name, controller)
+        if moved:
+            raise BrokerError(ErrorCode.NOT_CONTROLLER, f"broker {controller} is not the controller any more")
+        if self._left:
+            raise NetworkError(f"broker {controller} left {', '.join(self._left[:3])} out of its answer")
+
+    def _error(self, code: ErrorCode, name: str, controller: int) -> BrokerError | None:
+        if code is ErrorCode.NONE:
+            return None
+        detail = f"{self._api.name} of topic {name!r}, answered by broker {controller}"
+        if self._lost_answer and code in _MAY_BE_OURS:
+            detail += "; the answer to an earlier attempt was lost, so this call may have done it"
+        if code is ErrorCode.REQUEST_TIMED_OUT:
+            detail += "; it goes on, look again later"
+        return BrokerError(code, detail)
+
+
+def _check_names(names: Iterable[str]) -> tuple[TopicErrors, list[str]]:
+    """Errors of names that are not legal, and the others."""
+    errors: TopicErrors = {}
+    legal: list[str] = []
+    for name in names:
+        try:
+            check_topic_name(name)
+            legal.append(name)
+        except BrokerError as error:
+            errors[name] = error
+    return errors, legal
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    by_numbers = not topic.assignments
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=topic.partitions if by_numbers else _BY_ASSIGNMENT,
+        replication_factor=topic.replication_factor if by_numbers else _BY_ASSIGNMENT,
+        assignments=tuple(
+            CreatableReplicaAssignment(partition, tuple(brokers))
+            for partition, brokers in sorted(topic.assignments.items())
+        ),
+        configs=tuple(CreatableTopicConfig(name, value) for name, value in topic.configs.items()),
+    )
+
+
+def _patience(deadline: Deadline) -> int:
+    """How long the controller may wait: a little less than we do, so that its answer still finds us."""
+    return max(1, deadline.remaining_ms() * 9 // 10)

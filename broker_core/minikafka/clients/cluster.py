@@ -1,0 +1,384 @@
+"""A client's view of one cluster: its metadata, who leads what, and a connection to each broker.
+
+Everything else on this floor asks brokers through a ``Cluster``. It is thread-safe. Connections are kept per
+address and ``Lane``: a broker serves one connection's requests one after another, so that a fetch that waits
+for data would hold up whatever is behind it. Every operation has a deadline, and its error names the
+brokers, their addresses and what was tried.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import TypeVar
+
+from minikafka.base.clock import Clock, SystemClock
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
+from minikafka.base.ids import BrokerAddress, TopicPartition, check_topic_name
+from minikafka.clients.bootstrap import OPTION, Endpoint, parse_bootstrap
+from minikafka.clients.links import BrokerLink, LinkConfig, Reply
+from minikafka.clients.metadata import ClusterMetadata, TopicMetadata, from_response
+from minikafka.clients.retry import Backoff, Deadline, EventWaiter, Tried, Waiter
+from minikafka.net.port import Connector
+from minikafka.wire.apis import METADATA, Api, ApiKey
+from minikafka.wire.apis.metadata import MetadataRequest
+
+T = TypeVar("T")
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+
+UNKNOWN_TOPIC_PATIENCE_MS = 5_000
+"""How long a topic that no broker knows is asked for again: one that was just made reaches all brokers
+within that."""
+
+_METADATA_ATTEMPT_MS = 10_000
+"""Longest wait for one broker's metadata while there may be others to ask."""
+
+
+class Lane(Enum):
+    """Purposes that do not share a connection."""
+
+    CONTROL = "control"
+    FETCH = "fetch"
+    PRODUCE = "produce"
+
+
+class Cluster:
+    """One cluster, found through any of its brokers. Connects at the first use.
+
+    ``bootstrap`` is ``host:port,host:port`` (ConfigError under the name ``option`` when it is not).
+    ``newest_versions`` holds APIs down to an older version than both sides speak.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        connector: Connector | None = None,
+        client_id: str = "minikafka",
+        request_timeout_ms: int = 30_000,
+        connect_timeout_ms: int = 10_000,
+        metadata_max_age_ms: int = 300_000,
+        clock: Clock | None = None,
+        waiter: Waiter | None = None,
+        newest_versions: Mapping[ApiKey, int] | None = None,
+        option: str = OPTION,
+    ) -> None:
+        self._bootstrap = parse_bootstrap(bootstrap, option)
+        if connector is None:
+            # Here and not above: whoever brings a connector of their own needs no sockets.
+            from minikafka.net.connection import SocketConnector
+
+            connector = SocketConnector(
+                connect_timeout_ms=connect_timeout_ms, request_timeout_ms=request_timeout_ms
+            )
+        self.clock = clock or SystemClock()
+        self.waiter = waiter or EventWaiter()
+        self.backoff = Backoff(100, 1_000)
+        self.request_timeout_ms = request_timeout_ms
+        self._metadata_max_age_ms = metadata_max_age_ms
+        self._links_config = LinkConfig(
+            connector,
+            self.clock,
+            self.waiter,
+            client_id,
+            request_timeout_ms,
+            newest_versions=newest_versions or {},
+        )
+        self._lock = threading.Lock()
+        self._refresh_lock = threading.Lock()
+        self._links: dict[tuple[Endpoint, Lane], BrokerLink] = {}
+        self._metadata = ClusterMetadata()
+        self._stale: set[str] = set()
+        self._closed = False
+
+    # --- what is known
+    # -------------------------------------------------------------------------------------------
+
+    def metadata(
+        self, topics: Iterable[str] | None = None, *, refresh: bool = False, timeout_ms: int | None = None
+    ) -> ClusterMetadata:
+        """The cluster with at least ``topics`` (None: all of them, always asked anew).
+
+        Named topics come from the cache unless they are unknown, too old, have turned out wrong, or
+        ``refresh`` is set. A topic that does not exist is in the result with its error. Naming a topic lets
+        a broker with ``auto.create.topics.enable`` make it; asking for all never does.
+        """
+        deadline = self.deadline(timeout_ms)
+        if topics is None:
+            return self._refresh(None, deadline, asked_at_ms=None)
+        wanted = tuple(dict.fromkeys(topics))
+        for name in wanted:
+            check_topic_name(name)
+        asked_at_ms = self.clock.monotonic_ms()
+        needed = wanted if refresh else tuple(name for name in wanted if not self._fresh(name))
+        if not needed:
+            return self._metadata
+        return self._refresh(needed, deadline, asked_at_ms=asked_at_ms)
+
+    def topic(self, name: str, timeout_ms: int | None = None) -> TopicMetadata:
+        """A topic with its partitions; waits for one that is being made. BrokerError for none."""
+        deadline = self.deadline(timeout_ms)
+        return self.retrying(f"looking up topic {name!r}", deadline, lambda: self._topic_once(name, deadline))
+
+    def leader(self, tp: TopicPartition, timeout_ms: int | None = None) -> BrokerAddress:
+        """Who leads a partition; waits for an election.
+
+        BrokerError where there is no such partition or it stays without a leader.
+        """
+        deadline = self.deadline(timeout_ms)
+
+        def attempt() -> BrokerAddress:
+            topic = self._topic_once(tp.topic, deadline)
+            if topic.partition(tp.partition) is None:
+                self.invalidate(tp.topic)
+                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp}: {numbers_of(topic)}")
+            leader = self._metadata.leader(tp)
+            if leader is None:
+                self.invalidate(tp.topic)
+                raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader at the moment")
+            return leader
+
+        return self.retrying(f"looking for the leader of {tp}", deadline, attempt)
+
+    def known_topic(self, name: str) -> TopicMetadata | None:
+        """What was last heard of a topic that had partitions, however old; None when nothing was."""
+        topic = self._metadata.topics.get(name)
+        return topic if topic is not None and topic.partitions else None
+
+    def known_leader(self, tp: TopicPartition) -> int | None:
+        """The leader of a partition as far as is known without asking; None where that is in doubt."""
+        if not self._fresh(tp.topic):
+            return None
+        leader = self._metadata.leader(tp)
+        return None if leader is None else leader.broker_id
+
+    def invalidate(self, topic: str) -> None:
+        """What is known of ``topic`` has turned out wrong: ask again before it is used."""
+        with self._lock:
+            self._stale.add(topic)
+
+    def controller(self, deadline: Deadline) -> int:
+        """The id of the broker that makes and removes topics. NOT_CONTROLLER (retriable) for none."""
+        found = self._refresh((), deadline, asked_at_ms=None).controller_id
+        if found is None:
+            raise BrokerError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller at the moment")
+        return found
+
+    @property
+    def bootstrap_text(self) -> str:
+        """The bootstrap list, for messages."""
+        return ",".join(map(str, self._bootstrap))
+
+    # --- asking
+    # --------------------------------------------------------------------------------------------------
+
+    def deadline(self, timeout_ms: int | None = None) -> Deadline:
+        """A deadline on this client's clock; the request time-out by default."""
+        return Deadline(self.clock, self.request_timeout_ms if timeout_ms is None else timeout_ms)
+
+    def link(self, broker_id: int, lane: Lane = Lane.CONTROL) -> BrokerLink:
+        """The link to a broker that the metadata names. NetworkError when it is not there (any more)."""
+        address = self._metadata.brokers.get(broker_id)
+        if address is None:
+            raise NetworkError(
+                f"broker {broker_id} is not among the live brokers of the cluster at {self.bootstrap_text}"
+            )
+        return self._link(Endpoint(address.host, address.port), lane, str(address))
+
+    def send(
+        self,
+        broker_id: int,
+        api: Api[RequestT, ResponseT],
+        request: RequestT,
+        *,
+        lane: Lane = Lane.CONTROL,
+        deadline: Deadline | None = None,
+    ) -> Reply[ResponseT]:
+        """Send a request to a broker, without waiting. One attempt; raises as ``BrokerLink.send``."""
+        return self.link(broker_id, lane).send(api, lambda _: request, deadline or self.deadline())
+
+    def call(
+        self,
+        broker_id: int | None,
+        api: Api[RequestT, ResponseT],
+        request: RequestT,
+        *,
+        lane: Lane = Lane.CONTROL,
+        timeout_ms: int | None = None,
+    ) -> ResponseT:
+        """The answer to a request: of a certain broker in one attempt, or (None) of any that can be reached.
+
+        With None the request must be harmless to repeat, as it may reach several brokers.
+        """
+        deadline = self.deadline(timeout_ms)
+        if broker_id is None:
+            return self._call_any(api, request, deadline)
+        return self.send(broker_id, api, request, lane=lane, deadline=deadline).result(
+            max(1, deadline.remaining_ms())
+        )
+
+    def retrying(self, what: str, deadline: Deadline, attempt: Callable[[], T]) -> T:
+        """The result of ``attempt``, repeated with back-off while it fails in a way that may pass.
+
+        Ends with the last error, or with one that also tells what was tried, when the deadline comes first.
+        A topic or partition that nobody knows is not waited for longer than ``UNKNOWN_TOPIC_PATIENCE_MS``.
+        """
+        tried = Tried()
+        patience = self.deadline(deadline.at_most(UNKNOWN_TOPIC_PATIENCE_MS))
+        while True:
+            try:
+                return attempt()
+            except (NetworkError, BrokerError, RemoteWireError) as error:
+                if self._closed or not worth_a_retry(error):
+                    raise
+                tried.add(str(error))
+                unknown = (
+                    isinstance(error, BrokerError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                )
+                delay_ms = self.backoff.delay_ms(tried.attempts)
+                if delay_ms >= (patience if unknown else deadline).remaining_ms():
+                    if unknown:
+                        raise
+                    raise _exhausted(what, deadline.timeout_ms, tried, error) from error
+                self.waiter.wait(delay_ms)
+
+    def close(self) -> None:
+        """Close all connections; what waits for an answer gets a NetworkError. A second call does nothing."""
+        self._closed = True
+        self.waiter.stop()
+        with self._lock:
+            links, self._links = list(self._links.values()), {}
+        for link in links:
+            link.close()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- inside
+    # --------------------------------------------------------------------------------------------------
+
+    def _fresh(self, name: str) -> bool:
+        topic = self._metadata.topics.get(name)
+        return (
+            topic is not None
+            and name not in self._stale
+            and topic.error is ErrorCode.NONE
+            and self.clock.monotonic_ms() - topic.fetched_ms < self._metadata_max_age_ms
+        )
+
+    def _topic_once(self, name: str, deadline: Deadline) -> TopicMetadata:
+        topic = self.metadata([name], timeout_ms=deadline.remaining_ms()).topics.get(name)
+        if topic is not None and topic.partitions and topic.error is ErrorCode.NONE:
+            return topic
+        self.invalidate(name)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
+        raise BrokerError(
+            code if code is not ErrorCode.NONE else ErrorCode.LEADER_NOT_AVAILABLE,
+            f"topic {name!r} cannot be used on the cluster at {self.bootstrap_text}",
+        )
+
+    def _refresh(
+        self, topics: tuple[str, ...] | None, deadline: Deadline, asked_at_ms: int | None
+    ) -> ClusterMetadata:
+        """Ask for ``topics`` (None: all), unless another thread did so after ``asked_at_ms``."""
+        if not self._refresh_lock.acquire(timeout=deadline.remaining_ms() / 1000):
+            raise NetworkError(
+                f"no metadata from the cluster at {self.bootstrap_text} within {deadline.timeout_ms} ms"
+            )
+        try:
+            if (
+                asked_at_ms is not None
+                and topics
+                and all(self._fetched_since(name, asked_at_ms) for name in topics)
+            ):
+                return self._metadata
+            response = self._call_any(METADATA, MetadataRequest(topics), deadline)
+            newer = from_response(response, self.clock.monotonic_ms())
+            return self._take_in(newer, topics)
+        finally:
+            self._refresh_lock.release()
+
+    def _fetched_since(self, name: str, asked_at_ms: int) -> bool:
+        topic = self._metadata.topics.get(name)
+        return topic is not None and name not in self._stale and topic.fetched_ms > asked_at_ms
+
+    def _take_in(self, newer: ClusterMetadata, topics: tuple[str, ...] | None) -> ClusterMetadata:
+        with self._lock:
+            if not newer.brokers:
+                # A broker that has just started may not have heard of any, itself included.
+                newer = ClusterMetadata(
+                    self._metadata.brokers, newer.topics, newer.controller_id, newer.cluster_id
+                )
+            if topics is None:
+                self._metadata = newer
+                self._stale.clear()
+            else:
+                self._metadata = self._metadata.merged(newer)
+                self._stale.difference_update(topics)
+            kept = {Endpoint(b.host, b.port) for b in newer.brokers.values()} | set(self._bootstrap)
+            gone = [self._links.pop(key) for key in list(self._links) if key[0] not in kept]
+            metadata = self._metadata
+        for link in gone:
+            link.close()
+        return metadata
+
+    def _link(self, endpoint: Endpoint, lane: Lane, name: str) -> BrokerLink:
+        key = endpoint, lane
+        with self._lock:
+            if self._closed:
+                raise NetworkError(f"{name}: this client is closed")
+            link = self._links.get(key)
+            if link is None:
+                link = self._links[key] = BrokerLink(name, endpoint.host, endpoint.port, self._links_config)
+            # A bootstrap address turns out to be a certain broker.
+            link.name = name
+            return link
+
+    def _candidates(self) -> list[BrokerLink]:
+        """Links that any question can go to: connected ones first, the bootstrap list last."""
+        names = {Endpoint(b.host, b.port): str(b) for b in self._metadata.brokers.values()}
+        for endpoint in self._bootstrap:
+            names.setdefault(endpoint, f"bootstrap server {endpoint}")
+        links = [self._link(endpoint, Lane.CONTROL, name) for endpoint, name in names.items()]
+        return sorted(links, key=lambda link: not link.connected)
+
+    def _call_any(self, api: Api[RequestT, ResponseT], request: RequestT, deadline: Deadline) -> ResponseT:
+        def attempt() -> ResponseT:
+            tried = Tried()
+            links = self._candidates()
+            for position, link in enumerate(links):
+                # The last one, often the only one, may take all the time there is.
+                share_ms = deadline.remaining_ms() if position == len(links) - 1 else _METADATA_ATTEMPT_MS
+                limit = self.deadline(deadline.at_most(share_ms))
+                try:
+                    return link.send(api, lambda _: request, limit).result(max(1, limit.remaining_ms()))
+                except (NetworkError, RemoteWireError) as error:
+                    tried.add(str(error))
+            raise NetworkError(str(tried))
+
+        return self.retrying(f"asking the cluster at {self.bootstrap_text} for {api.name}", deadline, attempt)
+
+
+def numbers_of(topic: TopicMetadata) -> str:
+    """Which partitions a topic has, for messages."""
+    count = len(topic.partitions)
+    return f"topic {topic.name!r} has " + (
+        "1 partition, 0" if count == 1 else f"{count} partitions, 0 to {count - 1}"
+    )
+
+
+def worth_a_retry(error: MinikafkaError) -> bool:
+    """Whether the same request may succeed later, perhaps with another broker."""
+    return isinstance(error, (NetworkError, RemoteWireError)) or (
+        isinstance(error, BrokerError) and error.retriable
+    )
+
+
+def _exhausted(what: str, timeout_ms: int, tried: Tried, last: Exception) -> MinikafkaError:
+    text = f"{what} failed for {timeout_ms} ms: {tried}"
+    return BrokerError(last.code, text) if isinstance(last, BrokerError) else NetworkError(text)

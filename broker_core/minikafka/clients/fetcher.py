@@ -1,0 +1,251 @@
+"""The messages of one partition between two offsets, as the raw message sets that the broker sends.
+
+    for data in RangeFetcher(cluster, tp, 1_000, 5_000):
+        columns = decode(data, 1_000, 5_000)
+
+The sets come in order and cover the range. The first may begin before ``start_offset`` and the last may end
+after ``end_offset``, because a compressed message is sent whole; the decoder takes what lies between. The
+next request is under way while the caller works on a set. Nothing here looks at single records: a kernel
+finds where a set ends.
+
+When is the end reached
+    When a set's last offset is ``end_offset - 1`` or more; or when the log gives nothing although its high
+    watermark was at ``end_offset`` or beyond before it was asked: compaction has removed the last records of
+    the range, and they will never come. The high watermark of an empty answer alone proves nothing: 0.10.1
+    looks it up after it has read the log, and the records may have come in between.
+A message that does not fit
+    Fetch 0 to 2 cut the first message off at the limit. Its header says how long it is, and the next request
+    asks for that much. Fetch 3 always sends the first message whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from minikafka.base.errors import (
+    BrokerError,
+    ErrorCode,
+    MinikafkaError,
+    NetworkError,
+    OffsetOutOfRange,
+    RemoteWireError,
+)
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.cluster import Cluster, Lane, worth_a_retry
+from minikafka.clients.links import Reply
+from minikafka.clients.offsets import CONSUMER, EARLIEST, LATEST, list_offsets
+from minikafka.clients.prefetch import prefetching
+from minikafka.clients.retry import Deadline, Tried
+from minikafka.records.message_set import ATTRIBUTES_AT, CODEC_MASK
+from minikafka.records.scan import ScanResult, scan
+from minikafka.wire.apis.fetch import (
+    FETCH,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+
+__all__ = ["DEFAULT_MAX_BYTES", "RangeFetcher", "prefetching"]
+
+DEFAULT_MAX_BYTES = 1 << 20
+"""Kafka's ``max.partition.fetch.bytes``."""
+
+_LARGEST_FETCH = (1 << 31) - 1
+_RANGE_TIMEOUT_MS = 5_000
+_EMPTY_PAUSE_MS = 10
+_NO_INDEX = 1 << 30
+
+
+class RangeFetcher:
+    """An iterator of message sets (memoryviews of private memory). Not thread-safe, but for ``stop``.
+
+    ``timeout_ms`` bounds the wait for each next set. Raises OffsetOutOfRange with the log's range,
+    BrokerError for what will not pass, NetworkError when nothing came in time, telling what was tried.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic_partition: TopicPartition,
+        start_offset: int,
+        end_offset: int,
+        *,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        min_bytes: int = 1,
+        max_wait_ms: int = 500,
+        timeout_ms: int = 120_000,
+        lane: Lane = Lane.FETCH,
+    ) -> None:
+        if start_offset < 0:
+            raise ValueError(f"start_offset must be a real offset, not {start_offset}")
+        self.topic_partition = topic_partition
+        self.next_offset = start_offset
+        self.end_offset = end_offset
+        self.high_watermark: int | None = None
+        self._cluster = cluster
+        self._max_bytes = max_bytes
+        self._fetch_bytes = max_bytes
+        self._min_bytes = min_bytes
+        self._max_wait_ms = max_wait_ms
+        self._timeout_ms = timeout_ms
+        self._lane = lane
+        self._under_way: tuple[Reply[FetchResponse], int, int] | None = None
+        """The reply to come, when it was asked for (monotonic ms), and of which broker."""
+        self._asked_broker = -1
+        self._covered_by: int | None = None
+        """The broker whose last answer had a high watermark at the end of the range or beyond."""
+        self._stopped = False
+        self._finished = False
+
+    def __iter__(self) -> Iterator[memoryview]:
+        return self
+
+    def __next__(self) -> memoryview:
+        deadline = self._cluster.deadline(self._timeout_ms)
+        tried = Tried()
+        while not self._stopped and not self._finished and self.next_offset < self.end_offset:
+            try:
+                data = self._take(self._receive(deadline))
+            except (NetworkError, RemoteWireError, BrokerError) as error:
+                self._under_way = self._covered_by = None
+                if not _may_pass(error):
+                    raise
+                self._cluster.invalidate(self.topic_partition.topic)
+                tried.add(str(error))
+                self._pause(deadline, tried, error)
+                continue
+            if data is not None:
+                self._ask_ahead()
+                return data
+            if deadline.expired and not self._finished:
+                raise self._nothing_came(tried, None)
+        raise StopIteration
+
+    def stop(self) -> None:
+        """End the iteration at the next opportunity. From any thread."""
+        self._stopped = True
+
+    def _receive(self, deadline: Deadline) -> FetchPartitionResponse:
+        """The answer to the request that is under way, or to a new one."""
+        if self._under_way is None:
+            leader = self._cluster.leader(self.topic_partition, deadline.remaining_ms())
+            self._under_way = self._ask(leader.broker_id, deadline)
+        (reply, asked_ms, self._asked_broker), self._under_way = self._under_way, None
+        # The time-out counts from the request, which may have been made long before the caller came back for
+        # this.
+        age_ms = self._cluster.clock.monotonic_ms() - asked_ms
+        patience_ms = self._max_wait_ms + self._cluster.request_timeout_ms
+        response = reply.result(age_ms + max(1, deadline.at_most(patience_ms)))
+        for topic in response.topics:
+            for part in topic.partitions:
+                if (topic.name, part.index) == self.topic_partition:
+                    return part
+        # A broker that throttles us answers without the partition.
+        raise NetworkError(f"the leader of {self.topic_partition} left it out of its answer")
+
+    def _ask(self, broker_id: int, deadline: Deadline) -> tuple[Reply[FetchResponse], int, int]:
+        topic, partition = self.topic_partition
+        request = FetchRequest(
+            replica_id=CONSUMER,
+            max_wait_ms=self._max_wait_ms,
+            min_bytes=self._min_bytes,
+            max_bytes=self._fetch_bytes,
+            topics=(FetchTopic(topic, (FetchPartition(partition, self.next_offset, self._fetch_bytes),)),),
+        )
+        reply = self._cluster.send(broker_id, FETCH, request, lane=self._lane, deadline=deadline)
+        return reply, self._cluster.clock.monotonic_ms(), broker_id
+
+    def _ask_ahead(self) -> None:
+        """Send the next request before the caller works on this set. A failure is left to the next round."""
+        leader = self._cluster.known_leader(self.topic_partition)
+        if self.next_offset >= self.end_offset or leader is None:
+            return
+        try:
+            self._under_way = self._ask(leader, self._cluster.deadline())
+        except MinikafkaError:
+            self._under_way = None
+
+    def _take(self, part: FetchPartitionResponse) -> memoryview | None:
+        """The complete messages of an answer, or None when it brought none that are wanted."""
+        code = ErrorCode.of(part.error_code)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise self._out_of_range()
+        if code is not ErrorCode.NONE:
+            raise BrokerError(code, f"fetching {self.topic_partition} from offset {self.next_offset}")
+        self.high_watermark = part.high_watermark
+        covers, was_covered_by = part.high_watermark >= self.end_offset, self._covered_by
+        self._covered_by = self._asked_broker if covers else None
+        data = memoryview(b"") if part.records is None else part.records
+        assert isinstance(data, memoryview)
+        if not data:
+            # Each request is sent after the answer before it, so that its read had all of the range.
+            self._finished = covers and was_covered_by == self._asked_broker
+            if not covers:
+                # The broker has waited already; this is for one that does not, so that it is not asked in a
+                # loop.
+                self._cluster.waiter.wait(_EMPTY_PAUSE_MS)
+            return None
+        # Only where it ends: the decoder checks the sums. Offsets below the one asked for would be a problem
+        # here.
+        found = scan(data, base_offset=self.next_offset, index_interval_bytes=_NO_INDEX, check_crc=False)
+        if found.valid_bytes == 0:
+            self._make_room(found)
+            return None
+        self._fetch_bytes = self._max_bytes
+        self.next_offset = found.next_offset
+        if _starts_behind(data, self.end_offset):
+            return None
+        return data[: found.valid_bytes]
+
+    def _make_room(self, found: ScanResult) -> None:
+        """The first message is cut off: ask for as much as it needs. CORRUPT_MESSAGE when it is not that."""
+        if not found.incomplete or found.wanted_bytes > _LARGEST_FETCH:
+            raise BrokerError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"{self.topic_partition}, fetched from offset {self.next_offset}: {found.problem}",
+            )
+        self._fetch_bytes = max(found.wanted_bytes, min(2 * self._fetch_bytes, _LARGEST_FETCH))
+
+    def _out_of_range(self) -> MinikafkaError:
+        tp, offset = self.topic_partition, self.next_offset
+        deadline = self._cluster.deadline(_RANGE_TIMEOUT_MS)
+        try:
+            start = list_offsets(self._cluster, {tp: EARLIEST}, deadline)[tp]
+            end = list_offsets(self._cluster, {tp: LATEST}, deadline)[tp]
+        except MinikafkaError:
+            return OffsetOutOfRange(offset, -1, -1)
+        if start is None or end is None:
+            return OffsetOutOfRange(offset, -1, -1)
+        if start <= offset <= end:
+            # A new leader that is still behind, or one that has moved on since: the log has this offset.
+            return NetworkError(f"{tp}: offset {offset} was refused, though the log has {start} to {end}")
+        return OffsetOutOfRange(offset, start, end)
+
+    def _pause(self, deadline: Deadline, tried: Tried, error: MinikafkaError) -> None:
+        delay_ms = self._cluster.backoff.delay_ms(tried.attempts)
+        if delay_ms >= deadline.remaining_ms():
+            raise self._nothing_came(tried, error) from error
+        self._cluster.waiter.wait(delay_ms)
+
+    def _nothing_came(self, tried: Tried, error: MinikafkaError | None) -> MinikafkaError:
+        known = "" if self.high_watermark is None else f"; high watermark {self.high_watermark}"
+        failures = f"; {tried}" if tried.attempts else ""
+        text = (
+            f"no messages of {self.topic_partition} from offset {self.next_offset} "
+            f"within {self._timeout_ms} ms (wanted up to {self.end_offset}{known}){failures}"
+        )
+        return BrokerError(error.code, text) if isinstance(error, BrokerError) else NetworkError(text)
+
+
+def _may_pass(error: MinikafkaError) -> bool:
+    # Retriable when a broker says so of a produce request; what we read as damaged will be so the next time.
+    damaged = isinstance(error, BrokerError) and error.code is ErrorCode.CORRUPT_MESSAGE
+    return worth_a_retry(error) and not damaged
+
+
+def _starts_behind(data: memoryview, end_offset: int) -> bool:
+    """Whether even the first message is behind the range. A compressed one may hold earlier messages."""
+    compressed = data[ATTRIBUTES_AT] & CODEC_MASK
+    return not compressed and int.from_bytes(data[:8], "big", signed=True) >= end_offset

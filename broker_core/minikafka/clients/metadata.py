@@ -1,0 +1,117 @@
+"""What a client knows of a cluster: brokers, topics, partitions and who leads them, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.wire.apis.metadata import MetadataResponse
+
+NO_LEADER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """One partition as a broker described it; ``leader_id`` is -1 where there is none."""
+
+    topic_partition: TopicPartition
+    leader_id: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """One topic. ``partitions`` is sorted by number; ``fetched_ms`` is on the client's monotonic clock."""
+
+    name: str
+    error: ErrorCode
+    is_internal: bool
+    partitions: tuple[PartitionMetadata, ...]
+    fetched_ms: int = 0
+
+    def partition(self, number: int) -> PartitionMetadata | None:
+        """The partition with this number, or None."""
+        partitions = self.partitions
+        if 0 <= number < len(partitions) and partitions[number].topic_partition.partition == number:
+            return partitions[number]
+        return next((p for p in partitions if p.topic_partition.partition == number), None)
+
+    @property
+    def available(self) -> tuple[int, ...]:
+        """Numbers of the partitions that have a leader."""
+        return tuple(p.topic_partition.partition for p in self.partitions if p.leader_id != NO_LEADER)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMetadata:
+    """A view of the cluster. Values: a refresh makes a new one."""
+
+    brokers: Mapping[int, BrokerAddress] = field(default_factory=dict)
+    topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
+    controller_id: int | None = None
+    cluster_id: str | None = None
+
+    def partition(self, tp: TopicPartition) -> PartitionMetadata | None:
+        """What is known of a partition, or None."""
+        topic = self.topics.get(tp.topic)
+        return None if topic is None else topic.partition(tp.partition)
+
+    def leader(self, tp: TopicPartition) -> BrokerAddress | None:
+        """Who leads a partition, or None where nobody does or it is not known."""
+        found = self.partition(tp)
+        return None if found is None else self.brokers.get(found.leader_id)
+
+    def why_unusable(self, topic: str) -> BrokerError | None:
+        """Why nothing can be sent to some partition of ``topic``, or None."""
+        described = self.topics.get(topic)
+        if described is None:
+            return BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"nothing was heard of topic {topic!r}")
+        if described.error is not ErrorCode.NONE:
+            return BrokerError(described.error, f"topic {topic!r}")
+        headless = [p.topic_partition for p in described.partitions if p.leader_id not in self.brokers]
+        if headless:
+            return BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{', '.join(map(str, headless[:3]))}")
+        return None
+
+    def merged(self, newer: ClusterMetadata) -> ClusterMetadata:
+        """This view with the topics of ``newer`` in place of its own, and all else of ``newer``."""
+        topics = {**self.topics, **newer.topics}
+        for name, topic in newer.topics.items():
+            if topic.error is not ErrorCode.NONE and name in self.topics and topic.error.retriable:
+                # A broker that has just started does not know its topics yet: keep the numbers that were
+                # known.
+                known = self.topics[name].partitions
+                topics[name] = replace(
+                    topic, partitions=tuple(replace(p, leader_id=NO_LEADER) for p in known)
+                )
+        return replace(newer, topics=topics)
+
+
+def from_response(response: MetadataResponse, now_ms: int) -> ClusterMetadata:
+    """The view that a Metadata response gives; ``now_ms`` (monotonic) becomes the age of its topics."""
+    topics: dict[str, TopicMetadata] = {}
+    for topic in response.topics:
+        partitions = (
+            PartitionMetadata(
+                TopicPartition(topic.name, p.index),
+                p.leader_id,
+                tuple(p.replica_nodes),
+                tuple(p.isr_nodes),
+                ErrorCode.of(p.error_code),
+            )
+            for p in topic.partitions
+        )
+        topics[topic.name] = TopicMetadata(
+            name=topic.name,
+            error=ErrorCode.of(topic.error_code),
+            is_internal=bool(topic.is_internal),
+            partitions=tuple(sorted(partitions, key=lambda p: p.topic_partition.partition)),
+            fetched_ms=now_ms,
+        )
+    brokers = {b.node_id: BrokerAddress(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+    controller = response.controller_id if response.controller_id in brokers else None
+    return ClusterMetadata(brokers, topics, controller, response.cluster_id)

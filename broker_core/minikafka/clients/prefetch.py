@@ -1,0 +1,114 @@
+"""One thread that runs ahead of an iterator's consumer, so that fetching and working overlap.
+
+    producer thread: next(iterator) ─▶ at most ``depth`` items wait ─▶ consumer
+
+Order is kept. An exception of the iterator reaches the consumer after the items before it. When the consumer
+leaves (closes the generator, breaks out of its loop, or drops it) the thread stops after the item it is
+making.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+JOIN_TIMEOUT_S = 35.0
+"""Longest wait for the thread at the end: more than the default request time-out, which bounds what it may
+be doing."""
+
+
+class _Handover(Generic[T]):
+    """What the two threads share. ``ended`` is set by the producing one, ``left`` by the consuming one."""
+
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
+        self._items: deque[T] = deque()
+        self._changed = threading.Condition()
+        self._ended = False
+        self._left = False
+        self._error: BaseException | None = None
+
+    def put(self, item: T) -> bool:
+        """Hand ``item`` over once there is room. False when the consumer has left."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._left or len(self._items) < self._depth)
+            if self._left:
+                return False
+            self._items.append(item)
+            self._changed.notify_all()
+            return True
+
+    def end(self, error: BaseException | None) -> None:
+        """Nothing more will come, and why."""
+        with self._changed:
+            self._ended = True
+            self._error = error
+            self._changed.notify_all()
+
+    def take(self) -> tuple[T] | None:
+        """The next item, boxed, or None at the end. Raises what ended the iterator."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._items or self._ended)
+            if self._items:
+                item = self._items.popleft()
+                self._changed.notify_all()
+                return (item,)
+            if self._error is not None:
+                raise self._error
+            return None
+
+    def leave(self) -> None:
+        """The consumer wants nothing more."""
+        with self._changed:
+            self._left = True
+            self._items.clear()
+            self._changed.notify_all()
+
+
+def prefetching(iterator: Iterator[T], depth: int) -> Iterator[T]:
+    """The items of ``iterator``, made by a background thread up to ``depth`` items ahead.
+
+    The thread starts with the first ``next``. An iterator with a ``close`` method is closed by that thread
+    at the end, however it comes. An iterator with a ``stop`` method has it called when the consumer leaves
+    early, to end a wait.
+    """
+    if depth < 1:
+        raise ValueError(f"depth must be at least 1, not {depth}")
+    return _run_ahead(iterator, depth)
+
+
+def _run_ahead(iterator: Iterator[T], depth: int) -> Iterator[T]:
+    handover: _Handover[T] = _Handover(depth)
+    thread = threading.Thread(target=_fill, args=(iterator, handover), name="minikafka-prefetch", daemon=True)
+    thread.start()
+    try:
+        while (box := handover.take()) is not None:
+            yield box[0]
+    finally:
+        handover.leave()
+        if thread.is_alive():
+            stop = getattr(iterator, "stop", None)
+            if stop is not None:
+                stop()
+            thread.join(JOIN_TIMEOUT_S)
+
+
+def _fill(iterator: Iterator[T], handover: _Handover[T]) -> None:
+    error: BaseException | None = None
+    try:
+        for item in iterator:
+            if not handover.put(item):
+                break
+    except BaseException as caught:  # noqa: BLE001  # handed over whole: the consumer's thread raises it
+        error = caught
+    finally:
+        with contextlib.suppress(Exception):
+            close = getattr(iterator, "close", None)
+            if close is not None:
+                close()
+        handover.end(error)

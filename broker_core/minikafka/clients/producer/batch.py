@@ -1,0 +1,123 @@
+"""Batches: what goes to one partition in one piece, is acknowledged in one piece and retried in one piece."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
+from minikafka.base.files import Buffer
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.producer.delivery import Delivery, Outcome
+from minikafka.records.message_set import Codec, Record, build_message_set
+
+MESSAGE_OVERHEAD_BYTES = 34
+"""Bytes of a magic 1 message around its key and value: offset 8, size 4, crc 4, magic 1, attributes 1,
+timestamp 8, and two lengths of 4."""
+
+_MAGIC_AT = 16
+_ATTRIBUTES_AT = 17
+
+
+def message_bytes(key: bytes | None, value: bytes | None) -> int:
+    """Size of one uncompressed magic 1 message, with its offset and length fields."""
+    return MESSAGE_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
+
+
+class Batch(ABC):
+    """Common part: the deliveries, and how often and why it has failed so far. Times are monotonic ms."""
+
+    def __init__(self, topic_partition: TopicPartition, outcome: Outcome, created_ms: int) -> None:
+        self.topic_partition = topic_partition
+        self.outcome = outcome
+        self.created_ms = created_ms
+        self.deliveries: list[Delivery] = []
+        self.count = 0
+        self.size_bytes = 0
+        self.closed = False
+        self.failures = 0
+        self.not_before_ms = 0
+        self.last_error: MinikafkaError | None = None
+
+    @abstractmethod
+    def encode(self, magic: int, codec: Codec) -> Buffer:
+        """The message set to send. Raises BrokerError where it cannot be had in ``magic``."""
+
+    @abstractmethod
+    def split(self) -> tuple[Batch, Batch] | None:
+        """Two halves in order, each with its own outcome, or None where it cannot be divided."""
+
+    def __str__(self) -> str:
+        return f"{self.count} record{'s' if self.count != 1 else ''} for {self.topic_partition}"
+
+    def _take_over(self, parent: Batch, deliveries: list[Delivery]) -> None:
+        self.closed = True
+        self.failures = parent.failures
+        self.last_error = parent.last_error
+        self.deliveries = deliveries
+
+
+class RecordBatch(Batch):
+    """Records as they came from ``Producer.send``; encoded when they leave."""
+
+    def __init__(self, topic_partition: TopicPartition, outcome: Outcome, created_ms: int) -> None:
+        super().__init__(topic_partition, outcome, created_ms)
+        self.records: list[Record] = []
+        self._encoded: tuple[int, Codec, bytes] | None = None
+
+    def append(self, record: Record, size_bytes: int) -> Delivery:
+        """Add a record of ``size_bytes`` (``message_bytes``) at the end."""
+        delivery = Delivery(self.topic_partition, self.outcome, self.count)
+        self.records.append(record)
+        self.deliveries.append(delivery)
+        self.count += 1
+        self.size_bytes += size_bytes
+        return delivery
+
+    def encode(self, magic: int, codec: Codec) -> Buffer:
+        # Kept for the retries: compressing again would give the same bytes.
+        if self._encoded is None or self._encoded[:2] != (magic, codec):
+            self._encoded = magic, codec, build_message_set(self.records, magic=magic, codec=codec)
+        return self._encoded[2]
+
+    def split(self) -> tuple[Batch, Batch] | None:
+        if self.count < 2:
+            return None
+        middle = self.count // 2
+        return self._part(0, middle), self._part(middle, self.count)
+
+    def _part(self, start: int, end: int) -> RecordBatch:
+        part = RecordBatch(self.topic_partition, Outcome(self.outcome.condition), self.created_ms)
+        part._take_over(self, self.deliveries[start:end])
+        part.records = self.records[start:end]
+        part.count = end - start
+        part.size_bytes = sum(message_bytes(r.key, r.value) for r in part.records)
+        for position, delivery in enumerate(part.deliveries):
+            delivery.move(part.outcome, position)
+        return part
+
+
+class SetBatch(Batch):
+    """A message set that the caller encoded; it goes out as it is, without a copy."""
+
+    def __init__(
+        self, topic_partition: TopicPartition, outcome: Outcome, created_ms: int, data: Buffer, count: int
+    ) -> None:
+        super().__init__(topic_partition, outcome, created_ms)
+        self.data = data
+        self.count = count
+        self.size_bytes = len(data)
+        self.closed = True
+        self.deliveries = [Delivery(topic_partition, outcome, 0, count)]
+
+    def encode(self, magic: int, codec: Codec) -> Buffer:
+        if self.data[_MAGIC_AT] > magic:
+            raise BrokerError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"a message set of magic {self.data[_MAGIC_AT]} was given for {self.topic_partition}, whose "
+                f"broker takes magic {magic} at most: encode it in that format",
+            )
+        return self.data
+
+    def split(self) -> tuple[Batch, Batch] | None:
+        # One delivery stands for the whole set, whose offsets need not follow one another once it is divided.
+        return None

@@ -1,0 +1,104 @@
+"""Settings of a producer, under Kafka's own property names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from minikafka.base.errors import ConfigError
+from minikafka.clients.retry import Backoff
+from minikafka.records.message_set import Codec
+
+ACKS_ALL = -1
+_INT32_MAX = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerConfig:
+    """How a producer batches, retries and gives up. Sizes are bytes. Defaults are those of Kafka 0.10.1, but
+    for two.
+
+    ``retries`` is unbounded and ``delivery_timeout_ms`` (of later releases) is the limit instead: with
+    0.10.1's default of no retry at all, every move of a leader loses records. At most one batch of a
+    partition is in flight at a time, so that a retry cannot overtake (see ``sender``); ``max_in_flight``
+    counts requests per broker.
+    """
+
+    acks: int = 1
+    retries: int = _INT32_MAX
+    linger_ms: int = 0
+    batch_bytes: int = 16_384
+    max_in_flight: int = 5
+    compression: Codec = Codec.NONE
+    buffer_bytes: int = 33_554_432
+    max_block_ms: int = 60_000
+    max_request_bytes: int = 1_048_576
+    request_timeout_ms: int = 30_000
+    delivery_timeout_ms: int = 120_000
+    retry_backoff_ms: int = 100
+
+    def __post_init__(self) -> None:
+        if self.acks not in (0, 1, ACKS_ALL):
+            raise ConfigError("acks", self.acks, "0, 1 or all (-1)")
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if not least <= value <= _INT32_MAX:
+                raise ConfigError(_KAFKA_NAMES[name], value, f"a number from {least} to {_INT32_MAX}")
+
+    @property
+    def backoff(self) -> Backoff:
+        """Pauses between attempts for one batch."""
+        return Backoff(self.retry_backoff_ms, max(self.retry_backoff_ms, 1_000))
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, object]) -> ProducerConfig:
+        """The settings that a mapping of Kafka's names holds; names of other things are ignored.
+
+        Values may be text. Raises ConfigError with the property's name, the value and what is allowed.
+        """
+        known = {kafka: ours for ours, kafka in _KAFKA_NAMES.items()}
+        values: dict[str, int | Codec] = {}
+        for name, value in properties.items():
+            if name not in known:
+                continue
+            text = str(value).strip()
+            if name == "compression.type":
+                values["compression"] = Codec.parse(text)
+            elif name == "acks" and text == "all":
+                values["acks"] = ACKS_ALL
+            else:
+                try:
+                    values[known[name]] = int(text)
+                except ValueError:
+                    raise ConfigError(name, value, "a whole number") from None
+        return cls(**values)  # type: ignore[arg-type]  # the names come from the table above
+
+
+_KAFKA_NAMES = {
+    "acks": "acks",
+    "retries": "retries",
+    "linger_ms": "linger.ms",
+    "batch_bytes": "batch.size",
+    "max_in_flight": "max.in.flight.requests.per.connection",
+    "compression": "compression.type",
+    "buffer_bytes": "buffer.memory",
+    "max_block_ms": "max.block.ms",
+    "max_request_bytes": "max.request.size",
+    "request_timeout_ms": "request.timeout.ms",
+    "delivery_timeout_ms": "delivery.timeout.ms",
+    "retry_backoff_ms": "retry.backoff.ms",
+}
+assert set(_KAFKA_NAMES) == {f.name for f in fields(ProducerConfig)}
+
+_LEAST = {
+    "retries": 0,
+    "linger_ms": 0,
+    "batch_bytes": 0,
+    "max_in_flight": 1,
+    "buffer_bytes": 1,
+    "max_block_ms": 0,
+    "max_request_bytes": 1,
+    "request_timeout_ms": 1,
+    "delivery_timeout_ms": 1,
+    "retry_backoff_ms": 0,
+}

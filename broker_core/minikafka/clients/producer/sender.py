@@ -1,0 +1,261 @@
+"""What goes to which broker, and what an answer or a failure means for it. Decisions only; ``producer``
+moves the bytes.
+
+Order and retries
+    At most one batch of a partition is under way at a time, and a batch that failed goes back to the front
+    of its partition. So a retry never overtakes and is never overtaken, which with several batches under way
+    only idempotence (Kafka 0.11) could give. Up to ``max_in_flight`` requests per broker are under way
+    together, each with batches of other partitions, so one partition waits for its answer while the others
+    travel.
+What a failure means
+    A retriable code, and a connection that broke or did not answer in time, send the batch again after a
+    back-off and a look at the metadata, until ``retries`` or ``delivery_timeout_ms`` are used up. When the
+    answer was lost the records may be in the log already: delivery is at least once. MESSAGE_TOO_LARGE
+    divides the batch; what cannot be divided fails. Every other code fails the batch, and with it the
+    deliveries of its records.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
+from minikafka.base.files import Buffer
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.producer.accumulator import Accumulator
+from minikafka.clients.producer.batch import Batch
+from minikafka.clients.producer.config import ProducerConfig
+from minikafka.clients.producer.delivery import UNKNOWN_OFFSET, Delivery
+from minikafka.records.message_set import NO_TIMESTAMP
+from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceResponse, ProduceTopic
+
+_TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+
+
+class Leaders(Protocol):
+    """What the sender knows of the cluster without asking anybody."""
+
+    def known_leader(self, tp: TopicPartition) -> int | None:
+        """The broker that led the partition when last heard of, or None."""
+
+    def invalidate(self, topic: str) -> None:
+        """What is known of the topic has turned out to be wrong."""
+
+
+METADATA_PAUSE_MS = 100
+"""Between two looks for the leaders of the same topics (``retry.backoff.ms`` of Kafka)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataJob:
+    """A question: who leads these topics?"""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceJob:
+    """One request: the batches, one per partition, that go to one broker together."""
+
+    broker_id: int
+    batches: tuple[Batch, ...]
+
+    def without(self, batch: Batch) -> ProduceJob:
+        """The same request but for one batch."""
+        return replace(self, batches=tuple(b for b in self.batches if b is not batch))
+
+
+class Sender:
+    """The producer's decisions. Every method is called under the producer's lock; times are monotonic ms."""
+
+    def __init__(self, accumulator: Accumulator, config: ProducerConfig, leaders: Leaders) -> None:
+        self._accumulator = accumulator
+        self._config = config
+        self._leaders = leaders
+        self._in_flight: dict[int, int] = defaultdict(int)
+        self._asking: set[str] = set()
+        self._ask_again_ms: dict[str, int] = {}
+        self._why_leaderless = "no leader is known"
+        self._to_call: list[Delivery] = []
+
+    def next_job(self, now_ms: int) -> ProduceJob | MetadataJob | None:
+        """What is to be done now, or None. Batches whose time is up are failed on the way.
+
+        A ProduceJob ends with ``answered`` or ``failed``, a MetadataJob with ``asked``.
+        """
+        for batch in self._accumulator.expired(now_ms):
+            self._fail(batch, self._expiry(batch))
+        broker_id: int | None = None
+        chosen: list[Batch] = []
+        size_bytes = 0
+        leaderless: dict[str, None] = {}
+        for batch in self._accumulator.sendable(now_ms):
+            topic = batch.topic_partition.topic
+            leader = self._leaders.known_leader(batch.topic_partition)
+            if leader is None:
+                if topic not in self._asking and self._ask_again_ms.get(topic, now_ms) <= now_ms:
+                    leaderless[topic] = None
+                continue
+            if leader != broker_id and (broker_id is not None or self._is_busy(leader)):
+                continue
+            if not chosen or size_bytes + batch.size_bytes <= self._config.max_request_bytes:
+                broker_id = leader
+                chosen.append(batch)
+                size_bytes += batch.size_bytes
+        if leaderless:
+            # First, so that partitions of a busy broker do not keep the others from being found.
+            self._asking.update(leaderless)
+            return MetadataJob(tuple(leaderless))
+        if broker_id is None:
+            return None
+        for batch in chosen:
+            self._accumulator.take(batch)
+        self._in_flight[broker_id] += 1
+        return ProduceJob(broker_id, tuple(chosen))
+
+    def _is_busy(self, broker_id: int) -> bool:
+        return self._in_flight[broker_id] >= self._config.max_in_flight
+
+    def next_due_ms(self, now_ms: int) -> int | None:
+        """Milliseconds until time alone makes ``next_job`` give something; None when it will not."""
+        waits = [again - now_ms for again in self._ask_again_ms.values() if again > now_ms]
+        due = self._accumulator.next_due_ms(now_ms)
+        if due is not None:
+            waits.append(due)
+        return min(waits) if waits else None
+
+    def asked(self, job: MetadataJob, error: MinikafkaError | None, now_ms: int) -> None:
+        """The question was answered (whatever the answer), or could not be put to any broker."""
+        self._asking.difference_update(job.topics)
+        self._ask_again_ms = {topic: again for topic, again in self._ask_again_ms.items() if again > now_ms}
+        self._ask_again_ms.update(dict.fromkeys(job.topics, now_ms + METADATA_PAUSE_MS))
+        if error is not None:
+            self._why_leaderless = str(error)
+
+    def answered(self, job: ProduceJob, response: ProduceResponse | None, now_ms: int) -> None:
+        """The broker answered; None stands for the silence of acks=0, which counts as success."""
+        self._in_flight[job.broker_id] -= 1
+        if response is None:
+            for batch in job.batches:
+                self._acknowledge(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
+            return
+        results = {(topic.name, p.index): p for topic in response.topics for p in topic.partitions}
+        for batch in job.batches:
+            result = results.get(batch.topic_partition)
+            if result is None:
+                error: MinikafkaError = NetworkError(f"broker {job.broker_id} left {batch} out of its answer")
+                self._again_or_fail(batch, error, now_ms)
+                continue
+            code = ErrorCode.of(result.error_code)
+            if code is ErrorCode.NONE:
+                self._acknowledge(batch, result.base_offset, result.log_append_time_ms)
+            elif code in _TOO_LARGE:
+                self._divide_or_fail(batch, code, job.broker_id)
+            else:
+                error = BrokerError(code, f"broker {job.broker_id} did not take {batch}")
+                self._again_or_fail(batch, error, now_ms)
+
+    def failed(self, job: ProduceJob, error: MinikafkaError, now_ms: int) -> None:
+        """The request was not sent, or its answer did not come."""
+        self._in_flight[job.broker_id] -= 1
+        for batch in job.batches:
+            self._again_or_fail(batch, error, now_ms)
+
+    def refuse(self, batch: Batch, error: MinikafkaError) -> None:
+        """A batch in flight that cannot be encoded for its broker."""
+        self._fail(batch, error)
+
+    def abandon(self, error: MinikafkaError) -> None:
+        """The producer ends without having delivered everything: fail what is left, in flight or not."""
+        for batch in self._accumulator.incomplete():
+            if not batch.outcome.done:
+                self._fail(batch, error)
+
+    @property
+    def has_callbacks(self) -> bool:
+        """Whether ``take_callbacks`` has something. May be read without the lock."""
+        return bool(self._to_call)
+
+    def take_callbacks(self) -> list[Delivery]:
+        """Deliveries settled since the last call that want to be told, which is to be done unlocked."""
+        taken, self._to_call = self._to_call, []
+        return taken
+
+    def _again_or_fail(self, batch: Batch, error: MinikafkaError, now_ms: int) -> None:
+        if batch.outcome.done:
+            return
+        batch.failures += 1
+        batch.last_error = error
+        if not _worth_a_retry(error):
+            self._fail(batch, error)
+            return
+        self._leaders.invalidate(batch.topic_partition.topic)
+        batch.not_before_ms = now_ms + self._config.backoff.delay_ms(batch.failures)
+        if batch.failures > self._config.retries:
+            self._fail(batch, error)
+        elif batch.not_before_ms >= batch.created_ms + self._config.delivery_timeout_ms:
+            self._fail(batch, self._expiry(batch))
+        else:
+            self._accumulator.give_back(batch)
+
+    def _divide_or_fail(self, batch: Batch, code: ErrorCode, broker_id: int) -> None:
+        if batch.outcome.done:
+            return
+        halves = batch.split()
+        if halves is not None:
+            self._accumulator.give_back(batch, *halves)
+            return
+        self._fail(
+            batch,
+            BrokerError(
+                code,
+                f"broker {broker_id} takes no message set of {batch.size_bytes} bytes ({batch}): raise "
+                "max.message.bytes or segment.bytes of the topic, or send smaller records or sets",
+            ),
+        )
+
+    def _expiry(self, batch: Batch) -> NetworkError:
+        reason = batch.last_error or self._why_leaderless
+        return NetworkError(
+            f"{batch} not acknowledged within {self._config.delivery_timeout_ms} ms "
+            f"after {batch.failures} failed attempts; last: {reason}"
+        )
+
+    def _acknowledge(self, batch: Batch, base_offset: int, log_append_time_ms: int) -> None:
+        if not batch.outcome.done:
+            batch.outcome.base_offset = base_offset
+            batch.outcome.log_append_time_ms = log_append_time_ms
+            self._settle(batch)
+
+    def _fail(self, batch: Batch, error: MinikafkaError) -> None:
+        batch.outcome.error = error
+        self._settle(batch)
+
+    def _settle(self, batch: Batch) -> None:
+        batch.outcome.done = True
+        self._accumulator.finish(batch)
+        self._to_call.extend(d for d in batch.deliveries if d.has_callback)
+        batch.outcome.condition.notify_all()
+
+
+def _worth_a_retry(error: MinikafkaError) -> bool:
+    return isinstance(error, (NetworkError, RemoteWireError)) or (
+        isinstance(error, BrokerError) and error.retriable
+    )
+
+
+def produce_request(job: ProduceJob, sets: list[Buffer], acks: int, timeout_ms: int) -> ProduceRequest:
+    """The request for a job whose batches were encoded to ``sets``, in the same order."""
+    topics: dict[str, list[ProducePartition]] = {}
+    for batch, data in zip(job.batches, sets, strict=True):
+        tp = batch.topic_partition
+        topics.setdefault(tp.topic, []).append(ProducePartition(index=tp.partition, records=data))
+    return ProduceRequest(
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topics=tuple(
+            ProduceTopic(name=name, partitions=tuple(partitions)) for name, partitions in topics.items()
+        ),
+    )

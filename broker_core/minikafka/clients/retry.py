@@ -1,0 +1,101 @@
+"""Waiting and trying again: deadlines, back-off, and the account of what was tried.
+
+Nothing on this floor waits for ever: every operation carries a ``Deadline``, every pause goes through a
+``Waiter``, so that a test turns both by hand and that closing a client ends its pauses at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Protocol
+
+from minikafka.base.clock import Clock
+
+
+class Waiter(Protocol):
+    """How a client lets time pass between two attempts."""
+
+    def wait(self, milliseconds: int) -> None:
+        """Return after ``milliseconds``, or earlier once the client is being closed."""
+
+    def stop(self) -> None:
+        """End all pauses, those of now and those to come."""
+
+
+class EventWaiter:
+    """Pauses of real time."""
+
+    def __init__(self) -> None:
+        self._stopped = threading.Event()
+
+    def wait(self, milliseconds: int) -> None:
+        self._stopped.wait(max(0, milliseconds) / 1000)
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+
+class Deadline:
+    """A point on the monotonic scale of a clock, ``timeout_ms`` after it was made."""
+
+    __slots__ = ("_clock", "_end_ms", "timeout_ms")
+
+    def __init__(self, clock: Clock, timeout_ms: int) -> None:
+        self._clock = clock
+        self._end_ms = clock.monotonic_ms() + timeout_ms
+        self.timeout_ms = timeout_ms
+
+    def remaining_ms(self) -> int:
+        """Milliseconds left, 0 once it has passed."""
+        return max(0, self._end_ms - self._clock.monotonic_ms())
+
+    @property
+    def expired(self) -> bool:
+        """Whether it has passed."""
+        return self.remaining_ms() == 0
+
+    def at_most(self, milliseconds: int) -> int:
+        """``milliseconds``, or what is left when that is less."""
+        return min(milliseconds, self.remaining_ms())
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Pauses that double from ``first_ms`` up to ``longest_ms``."""
+
+    first_ms: int = 50
+    longest_ms: int = 1_000
+
+    def delay_ms(self, failures: int) -> int:
+        """The pause after ``failures`` attempts in a row have failed (0 after none)."""
+        if failures <= 0:
+            return 0
+        # The shift is bounded so that a long outage does not build huge integers.
+        return min(self.longest_ms, self.first_ms << min(failures - 1, 30))
+
+
+class Tried:
+    """What was attempted and why it failed, each account once, for the message of the final error."""
+
+    KEPT = 6
+
+    def __init__(self) -> None:
+        self.attempts = 0
+        self._counts: dict[str, int] = {}
+
+    def add(self, account: str) -> None:
+        """Note one failed attempt."""
+        self.attempts += 1
+        count = self._counts.pop(account, 0)
+        # Put at the end again: the newest accounts are the ones worth keeping.
+        self._counts[account] = count + 1
+        if len(self._counts) > self.KEPT:
+            del self._counts[next(iter(self._counts))]
+
+    def __str__(self) -> str:
+        if not self._counts:
+            return "nothing was tried"
+        return "; ".join(
+            text if count == 1 else f"{text} ({count} times)" for text, count in self._counts.items()
+        )

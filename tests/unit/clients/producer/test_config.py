@@ -1,0 +1,56 @@
+"""``clients/producer/config``: Kafka's property names, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import ConfigError
+from minikafka.clients.producer.config import ProducerConfig
+from minikafka.records.message_set import Codec
+
+
+def test_kafkas_properties_are_taken_as_text_or_numbers_and_others_are_left_alone() -> None:
+    config = ProducerConfig.from_properties(
+        {
+            "acks": "all",
+            "retries": 3,
+            "linger.ms": "20",
+            "batch.size": "100",
+            "max.in.flight.requests.per.connection": "2",
+            "compression.type": "gzip",
+            "buffer.memory": "1000",
+            "max.block.ms": "5",
+            "max.request.size": "500",
+            "request.timeout.ms": "6",
+            "delivery.timeout.ms": "7",
+            "retry.backoff.ms": "8",
+            "key.serializer": "whatever",
+        }
+    )
+    assert config == ProducerConfig(-1, 3, 20, 100, 2, Codec.GZIP, 1000, 5, 500, 6, 7, 8)
+    assert ProducerConfig.from_properties({}) == ProducerConfig()
+    assert ProducerConfig.from_properties({"acks": "-1"}).acks == -1
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("acks", "2", "0, 1 or all"),
+        ("acks", "some", "a whole number"),
+        ("linger.ms", "-1", "from 0 to"),
+        ("linger.ms", "soon", "a whole number"),
+        ("max.in.flight.requests.per.connection", 0, "from 1 to"),
+        ("buffer.memory", "0", "from 1 to"),
+        ("batch.size", 1 << 40, "from 0 to"),
+        ("compression.type", "zip", "gzip"),
+    ],
+)
+def test_a_bad_value_is_told_with_the_property(name: str, value: object, allowed: str) -> None:
+    with pytest.raises(ConfigError, match=allowed) as caught:
+        ProducerConfig.from_properties({name: value})
+    assert caught.value.name == name
+
+
+def test_pauses_grow_from_the_configured_one() -> None:
+    assert [ProducerConfig().backoff.delay_ms(n) for n in (1, 2, 9)] == [100, 200, 1_000]
+    assert ProducerConfig(retry_backoff_ms=5_000).backoff.delay_ms(3) == 5_000

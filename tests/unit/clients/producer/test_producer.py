@@ -1,0 +1,384 @@
+"""``clients/producer/producer``: whole producers, in a simulation without threads and with their own
+threads."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.producer import Producer, ProducerConfig
+from minikafka.clients.producer.partitioner import DefaultPartitioner
+from minikafka.net.memory import Fault
+from minikafka.records.message_set import Codec, Record, build_message_set, iterate
+from minikafka.wire.apis import ApiKey
+from minikafka.wire.apis.produce import ProduceRequest, ProduceResponse
+from tests.unit.clients.support import BrokersInMemory, produce_error
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def brokers() -> BrokersInMemory:
+    return BrokersInMemory(2, {"t": 4})
+
+
+def producer_of(brokers: BrokersInMemory, cluster: Any = None, **settings: Any) -> Producer:
+    return Producer(
+        cluster or brokers.client(),
+        ProducerConfig(**settings),
+        partitioner=DefaultPartitioner(first_turn=0),
+        threads=False,
+    )
+
+
+def run(producer: Producer) -> None:
+    while producer.step():
+        pass
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_records_arrive_in_order_with_their_offsets(brokers: BrokersInMemory, codec: Codec) -> None:
+    with producer_of(brokers, compression=codec) as producer:
+        sent = [producer.send("t", b"%d" % n, partition=n % 2) for n in range(100)]
+    assert brokers.logs[A].values() == [b"%d" % n for n in range(0, 100, 2)]
+    assert brokers.logs[B].values() == [b"%d" % n for n in range(1, 100, 2)]
+    assert [d.result().offset for d in sent] == [n // 2 for n in range(100)]
+    assert sent[3].result().topic_partition == B
+
+
+def test_keys_null_values_and_times_arrive_as_they_are(brokers: BrokersInMemory) -> None:
+    with producer_of(brokers) as producer:
+        producer.send("t", None, key=b"", partition=0, timestamp_ms=5)
+        producer.send("t", b"", partition=0, timestamp_ms=6)
+        producer.send("t", b"now", partition=0)
+    stored = [r for _, _, entry in brokers.logs[A].entries for r in iterate(entry)]
+    assert [(r.key, r.value) for r in stored] == [(b"", None), (None, b""), (None, b"now")]
+    assert [r.timestamp_ms for r in stored] == [5, 6, brokers.clock.now_ms()]
+
+
+def test_messages_are_magic_0_for_brokers_before_0_10(brokers: BrokersInMemory) -> None:
+    brokers.newest[ApiKey.PRODUCE] = 1
+    with producer_of(brokers) as producer:
+        producer.send("t", b"v", partition=0, timestamp_ms=5)
+    (record,) = iterate(brokers.logs[A].entries[0][2])
+    assert record.magic == 0
+
+
+def test_a_lingering_batch_is_sent_when_its_time_has_come(brokers: BrokersInMemory) -> None:
+    producer = producer_of(brokers, linger_ms=50)
+    producer.send("t", b"a", partition=0)
+    run(producer)
+    assert brokers.asked(ApiKey.PRODUCE) == []
+    brokers.clock.advance(49)
+    producer.send("t", b"b", partition=0)
+    run(producer)
+    assert brokers.asked(ApiKey.PRODUCE) == []
+    brokers.clock.advance(1)
+    run(producer)
+    assert brokers.logs[A].values() == [b"a", b"b"]
+    assert len(brokers.asked(ApiKey.PRODUCE)) == 1
+
+
+def test_records_without_a_key_fill_a_batch_before_they_move_on(brokers: BrokersInMemory) -> None:
+    with producer_of(brokers, linger_ms=10, batch_bytes=35 * 3) as producer:
+        sent = [producer.send("t", b"v") for _ in range(12)]
+    assert [d.topic_partition.partition for d in sent] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
+
+
+def test_records_without_a_key_are_spread_even_when_each_is_sent_alone(brokers: BrokersInMemory) -> None:
+    producer = producer_of(brokers)
+    seen = []
+    for _ in range(8):
+        seen.append(producer.send("t", b"v").topic_partition.partition)
+        run(producer)
+    assert seen == [0, 1, 2, 3, 0, 1, 2, 3]
+
+
+def test_encoded_sets_arrive_as_they_are_with_the_offset_of_their_first_record(
+    brokers: BrokersInMemory,
+) -> None:
+    sets = [build_message_set([Record(None, b"%d-%d" % (s, n)) for n in range(5)]) for s in range(3)]
+    with producer_of(brokers) as producer:
+        sent = [producer.send_set(B, data, 5) for data in sets]
+    assert [(d.result().offset, d.result().count) for d in sent] == [(0, 5), (5, 5), (10, 5)]
+    assert brokers.logs[B].values() == [b"%d-%d" % (s, n) for s in range(3) for n in range(5)]
+
+
+def test_encoded_sets_are_not_copied_on_their_way(brokers: BrokersInMemory) -> None:
+    data = memoryview(bytearray(build_message_set([Record(None, b"v")])))
+    cluster = brokers.client()
+    producer = producer_of(brokers, cluster)
+    producer.send_set(A, data, 1)
+    seen: list[object] = []
+    connect = brokers.network.connect
+
+    def watching(host: str, port: int) -> Any:
+        connection = connect(host, port)
+        request = connection.request
+
+        def watched(parts: Any) -> Any:
+            seen.extend(parts)
+            return request(parts)
+
+        connection.request = watched  # type: ignore[method-assign]
+        return connection
+
+    brokers.network.connect = watching  # type: ignore[method-assign]
+    run(producer)
+    assert any(part is data for part in seen)
+
+
+def test_a_moved_leader_is_followed_without_loss_or_change_of_order(brokers: BrokersInMemory) -> None:
+    producer = producer_of(brokers, batch_bytes=100)
+    sent = [producer.send("t", b"%d" % n, partition=0) for n in range(30)]
+    for _ in range(4):
+        producer.step()
+    brokers.leaders[A] = 2
+    producer.close()
+    assert brokers.logs[A].values() == [b"%d" % n for n in range(30)]
+    assert [d.result().offset for d in sent] == list(range(30))
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT_REQUEST, Fault.DROP_REQUEST])
+def test_requests_that_did_not_arrive_are_sent_again_in_order(brokers: BrokersInMemory, fault: Fault) -> None:
+    producer = producer_of(brokers, batch_bytes=100)
+    producer.send("t", b"first", partition=0)
+    run(producer)
+    brokers.fault(1, fault, 2)
+    for n in range(30):
+        producer.send("t", b"%d" % n, partition=0)
+    producer.close()
+    assert brokers.logs[A].values() == [b"first", *[b"%d" % n for n in range(30)]]
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT_RESPONSE, Fault.DROP_RESPONSE])
+def test_lost_answers_repeat_records_and_lose_none(brokers: BrokersInMemory, fault: Fault) -> None:
+    producer = producer_of(brokers, batch_bytes=100)
+    producer.send("t", b"first", partition=0)
+    run(producer)
+    brokers.fault(1, fault)
+    sent = [producer.send("t", b"%d" % n, partition=0) for n in range(30)]
+    producer.close()
+    values = brokers.logs[A].values()
+    assert list(dict.fromkeys(values)) == [b"first", *[b"%d" % n for n in range(30)]]
+    assert len(values) > 31
+    for n, delivery in enumerate(sent):
+        assert values[delivery.result().offset] == b"%d" % n
+
+
+def test_a_broker_that_is_away_is_waited_for_and_nothing_is_lost(brokers: BrokersInMemory) -> None:
+    producer = producer_of(brokers)
+    producer.send("t", b"0", partition=0)
+    run(producer)
+    brokers.stop(1)
+    sent = [producer.send("t", b"%d" % n, partition=0) for n in range(1, 10)]
+    for _ in range(5):
+        producer.step()
+    assert not any(d.done for d in sent)
+    brokers.start(1)
+    producer.flush()
+    assert brokers.logs[A].values() == [b"%d" % n for n in range(10)]
+
+
+def test_what_cannot_be_delivered_in_time_fails_with_the_reason(brokers: BrokersInMemory) -> None:
+    producer = producer_of(brokers, delivery_timeout_ms=5_000)
+    producer.send("t", b"0", partition=0)
+    run(producer)
+    brokers.stop(1)
+    brokers.stop(2)
+    delivery = producer.send("t", b"1", partition=0)
+    producer.flush()
+    with pytest.raises(NetworkError, match="1 record for t-0 not acknowledged within 5000 ms after"):
+        delivery.result()
+
+
+def test_acks_0_waits_for_no_answer(brokers: BrokersInMemory) -> None:
+    with producer_of(brokers, acks=0) as producer:
+        sent = [producer.send("t", b"%d" % n, partition=0) for n in range(3)]
+    brokers.network.run()
+    assert brokers.logs[A].values() == [b"0", b"1", b"2"]
+    assert {d.result().offset for d in sent} == {-1}
+
+
+def test_acks_all_and_a_time_out_before_ours_reach_the_broker(brokers: BrokersInMemory) -> None:
+    with producer_of(brokers, acks=-1, request_timeout_ms=1_000) as producer:
+        producer.send("t", b"v")
+    (request,) = brokers.asked(ApiKey.PRODUCE)
+    assert (request.acks, request.timeout_ms) == (-1, 900)
+
+
+def test_a_record_that_is_too_large_for_the_topic_fails_alone(brokers: BrokersInMemory) -> None:
+    def limited(broker_id: int, request: ProduceRequest) -> ProduceResponse:
+        data = bytes(request.topics[0].partitions[0].records)
+        if any(r.value == b"large" for r in iterate(data)):
+            return produce_error(ErrorCode.MESSAGE_TOO_LARGE)(broker_id, request)
+        return brokers.answer_produce(broker_id, request)
+
+    brokers.script(ApiKey.PRODUCE, *[limited] * 20)
+    with producer_of(brokers, linger_ms=5) as producer:
+        sent = [producer.send("t", v, partition=0) for v in (b"a", b"b", b"large", b"c", b"d")]
+    assert brokers.logs[A].values() == [b"a", b"b", b"c", b"d"]
+    assert [d.error is None for d in sent] == [True, True, False, True, True]
+    assert [sent[n].result().offset for n in (0, 1, 3, 4)] == [0, 1, 2, 3]
+
+
+def test_a_record_above_the_request_limit_is_refused_at_once(brokers: BrokersInMemory) -> None:
+    producer = producer_of(brokers, max_request_bytes=100)
+    with pytest.raises(BrokerError, match=r"takes 234 bytes, max.request.size is 100"):
+        producer.send("t", b"x" * 200)
+
+
+@pytest.mark.parametrize(("topic", "partition"), [("t", 4), ("t", -1), ("nope", None)])
+def test_unknown_topics_and_partitions_are_refused_at_once(
+    brokers: BrokersInMemory, topic: str, partition: int | None
+) -> None:
+    with pytest.raises(BrokerError) as caught:
+        producer_of(brokers).send(topic, b"v", partition=partition)
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert brokers.clock.monotonic_ms() <= 5_000
+
+
+def test_a_set_of_another_format_fails_alone_and_the_rest_of_its_request_goes_on(
+    brokers: BrokersInMemory,
+) -> None:
+    brokers.newest[ApiKey.PRODUCE] = 1
+    with producer_of(brokers) as producer:
+        refused = producer.send_set(A, build_message_set([Record(None, b"v")], magic=1), 1)
+        taken = producer.send_set(TopicPartition("t", 2), build_message_set([Record(None, b"v")], magic=0), 1)
+    assert isinstance(refused.error, BrokerError)
+    assert refused.error.code is ErrorCode.UNSUPPORTED_VERSION
+    assert taken.result().offset == 0
+
+
+def test_empty_sets_are_refused(brokers: BrokersInMemory) -> None:
+    with pytest.raises(ValueError, match="empty message set was given for t-0"):
+        producer_of(brokers).send_set(A, b"", 0)
+
+
+def test_a_full_buffer_makes_room_by_sending_what_lingers(brokers: BrokersInMemory) -> None:
+    with producer_of(brokers, linger_ms=3_600_000, buffer_bytes=200) as producer:
+        for n in range(50):
+            producer.send("t", b"%d" % n, partition=0)
+        assert brokers.clock.monotonic_ms() < 1_000
+    assert brokers.logs[A].values() == [b"%d" % n for n in range(50)]
+
+
+def test_a_buffer_that_stays_full_is_told_after_max_block_ms(brokers: BrokersInMemory) -> None:
+    producer = producer_of(brokers, buffer_bytes=100, max_block_ms=2_000)
+    producer.send("t", b"v", partition=0)
+    run(producer)
+    brokers.stop(1)
+    producer.send("t", b"x" * 60, partition=0)
+    before = brokers.clock.monotonic_ms()
+    with pytest.raises(
+        NetworkError, match=r"no room for 94 bytes within 2000 ms: 94 of 100 bytes \(buffer.memory\)"
+    ):
+        producer.send("t", b"x" * 60, partition=0)
+    # One look for the leader may be under way when the time is up.
+    assert brokers.clock.monotonic_ms() - before <= 2_000 + 10_000
+
+
+def test_a_flush_ends_with_its_time_out(brokers: BrokersInMemory) -> None:
+    producer = producer_of(brokers)
+    producer.send("t", b"v", partition=0)
+    run(producer)
+    brokers.stop(1)
+    producer.send("t", b"w", partition=0)
+    with pytest.raises(NetworkError, match="1 records are not acknowledged after 500 ms"):
+        producer.flush(500)
+
+
+def test_a_flush_waits_for_all_parts_of_a_divided_batch(brokers: BrokersInMemory) -> None:
+    brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.MESSAGE_TOO_LARGE))
+    producer = producer_of(brokers, linger_ms=1_000)
+    sent = [producer.send("t", b"%d" % n, partition=0) for n in range(8)]
+    producer.flush()
+    assert all(d.done for d in sent)
+    assert brokers.logs[A].values() == [b"%d" % n for n in range(8)]
+
+
+def test_close_with_a_time_out_fails_what_is_left(
+    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = producer_of(brokers)
+    producer.send("t", b"v", partition=0)
+    run(producer)
+    brokers.stop(1)
+    delivery = producer.send("t", b"w", partition=0)
+    producer.close(timeout_ms=300)
+    producer.close()
+    with pytest.raises(NetworkError, match="closed before this was acknowledged"):
+        delivery.result()
+    assert "closed with records unsent" in caplog.text
+    with pytest.raises(NetworkError, match="the producer is closed"):
+        producer.send("t", b"x", partition=0)
+
+
+def test_callbacks_are_called_for_success_and_failure_and_may_fail_themselves(
+    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    producer = producer_of(brokers)
+    errors: list[object] = []
+    failing = producer.send("t", b"v", partition=0)
+    failing.on_done(lambda d: errors.append(d.error))
+    run(producer)
+    good = producer.send("t", b"v", partition=0)
+
+    def bad(_: object) -> None:
+        raise RuntimeError("in a callback")
+
+    good.on_done(bad)
+    run(producer)
+    assert [str(e) for e in errors] == ["TOPIC_AUTHORIZATION_FAILED: broker 1 did not take 1 record for t-0"]
+    assert good.result().offset == 0
+    assert "a callback for t-0 failed" in caplog.text
+
+
+def test_a_defect_fails_the_deliveries_instead_of_hanging(
+    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = producer_of(brokers)
+    delivery = producer.send("t", b"v", partition=0)
+    producer._encode = None  # type: ignore[assignment, method-assign]
+    run(producer)
+    assert "a defect of the producer: TypeError" in str(delivery.error)
+    assert "not foreseen" in caplog.text
+
+
+def workers() -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t.name.startswith("minikafka-producer")]
+
+
+def threaded(brokers: BrokersInMemory, **settings: Any) -> Producer:
+    # The network in memory is not thread-safe, but one request at a time is under way here.
+    return Producer(brokers.client(), ProducerConfig(max_in_flight=1, **settings))
+
+
+def test_with_threads_everything_is_delivered_and_no_thread_is_left() -> None:
+    brokers = BrokersInMemory(1, {"t": 1})
+    assert workers() == []
+    with threaded(brokers, batch_bytes=100) as producer:
+        sent = [producer.send("t", b"%d" % n) for n in range(500)]
+        assert sent[100].result(20_000).offset == 100
+    assert brokers.logs[A].values() == [b"%d" % n for n in range(500)]
+    assert workers() == []
+
+
+def test_with_threads_a_batch_leaves_after_its_linger_without_another_call() -> None:
+    brokers = BrokersInMemory(1, {"t": 1})
+    told = threading.Event()
+    from minikafka.base.clock import SystemClock
+
+    with Producer(brokers.client(clock=SystemClock()), ProducerConfig(linger_ms=20)) as producer:
+        producer.send("t", b"v").on_done(lambda _: told.set())
+        assert told.wait(20)
+
+
+def test_a_producer_that_sent_nothing_starts_no_thread() -> None:
+    with Producer(BrokersInMemory().client()):
+        assert workers() == []

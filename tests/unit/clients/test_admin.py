@@ -1,0 +1,172 @@
+"""``clients/admin``: topics made, removed and described, with one result each."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.admin import LATEST, Admin, NewTopic
+from minikafka.clients.metadata import TopicMetadata
+from minikafka.net.memory import Fault
+from minikafka.wire.apis import ApiKey
+from minikafka.wire.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from minikafka.wire.apis.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from tests.unit.clients.support import BrokersInMemory
+
+
+@pytest.fixture
+def brokers() -> BrokersInMemory:
+    return BrokersInMemory(2, {"t": 2, "__consumer_offsets": 1})
+
+
+@pytest.fixture
+def admin(brokers: BrokersInMemory) -> Admin:
+    return Admin(brokers.client())
+
+
+def codes(errors: dict[str, BrokerError | None]) -> dict[str, ErrorCode]:
+    return {name: ErrorCode.NONE if error is None else error.code for name, error in errors.items()}
+
+
+def test_topics_are_made_with_one_result_each(brokers: BrokersInMemory, admin: Admin) -> None:
+    made = admin.create_topics([NewTopic("a", 3), NewTopic("t"), NewTopic("no good"), NewTopic("b")])
+    assert codes(made) == {
+        "a": ErrorCode.NONE,
+        "t": ErrorCode.TOPIC_ALREADY_EXISTS,
+        "no good": ErrorCode.INVALID_TOPIC,
+        "b": ErrorCode.NONE,
+    }
+    assert len([tp for tp in brokers.leaders if tp.topic == "a"]) == 3
+    (request,) = brokers.asked(ApiKey.CREATE_TOPICS)
+    assert [topic.name for topic in request.topics] == ["a", "t", "b"]
+
+
+def test_settings_and_assignments_reach_the_broker(brokers: BrokersInMemory, admin: Admin) -> None:
+    admin.create_topic(NewTopic("a", configs={"retention.ms": "5"}))
+    admin.create_topic(NewTopic("b", assignments={1: [2], 0: [1, 2]}))
+    a, b = (request.topics[0] for request in brokers.asked(ApiKey.CREATE_TOPICS))
+    assert (a.num_partitions, a.replication_factor, a.assignments) == (1, 1, ())
+    assert [(c.name, c.value) for c in a.configs] == [("retention.ms", "5")]
+    assert (b.num_partitions, b.replication_factor) == (-1, -1)
+    assert [(x.partition_index, x.broker_ids) for x in b.assignments] == [(0, (1, 2)), (1, (2,))]
+
+
+def test_the_call_returns_when_all_partitions_have_leaders(brokers: BrokersInMemory, admin: Admin) -> None:
+    def slowly(broker_id: int, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        brokers.leaders |= {TopicPartition("a", 0): 1, TopicPartition("a", 1): -1}
+        return CreateTopicsResponse((CreatableTopicResult("a", int(ErrorCode.REQUEST_TIMED_OUT)),))
+
+    def elect(milliseconds: int) -> None:
+        brokers.clock.advance(milliseconds)
+        if brokers.clock.monotonic_ms() >= 1_000:
+            brokers.leaders[TopicPartition("a", 1)] = 2
+
+    brokers.script(ApiKey.CREATE_TOPICS, slowly)
+    brokers.waiter.wait = elect  # type: ignore[method-assign]
+    assert admin.create_topics([NewTopic("a", 2)]) == {"a": None}
+    assert brokers.leaders[TopicPartition("a", 1)] == 2
+
+
+def test_a_topic_that_gets_no_leaders_is_told_after_the_deadline(
+    brokers: BrokersInMemory, admin: Admin
+) -> None:
+    def never(broker_id: int, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        brokers.leaders[TopicPartition("a", 0)] = -1
+        return CreateTopicsResponse((CreatableTopicResult("a", 0),))
+
+    brokers.script(ApiKey.CREATE_TOPICS, never)
+    made = admin.create_topics([NewTopic("a")], timeout_ms=2_000)
+    assert codes(made) == {"a": ErrorCode.LEADER_NOT_AVAILABLE}
+    assert "was made, but has no leaders yet" in str(made["a"])
+
+
+def test_the_controller_is_followed_when_it_moves(brokers: BrokersInMemory, admin: Admin) -> None:
+    def moves(broker_id: int, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        brokers.controller_id = 2
+        return brokers.answer_create_topics(broker_id, request)
+
+    brokers.script(ApiKey.CREATE_TOPICS, moves)
+    admin.create_topic(NewTopic("a"))
+    assert [b for b, key, _, _ in brokers.requests if key is ApiKey.CREATE_TOPICS] == [1, 2]
+
+
+def test_no_controller_is_waited_for_and_then_told(brokers: BrokersInMemory, admin: Admin) -> None:
+    brokers.controller_id = -1
+    with pytest.raises(
+        BrokerError, match=r"CreateTopics for a failed for 3000 ms: .*no controller"
+    ) as caught:
+        admin.create_topics([NewTopic("a")], timeout_ms=3_000)
+    assert caught.value.code is ErrorCode.NOT_CONTROLLER
+
+
+def test_after_a_lost_answer_an_existing_topic_may_be_ours(brokers: BrokersInMemory, admin: Admin) -> None:
+    def lost(broker_id: int, request: CreateTopicsRequest) -> Fault:
+        brokers.answer_create_topics(broker_id, request)
+        return Fault.CUT_REQUEST
+
+    brokers.script(ApiKey.CREATE_TOPICS, lost)
+    made = admin.create_topics([NewTopic("a")])
+    assert codes(made) == {"a": ErrorCode.TOPIC_ALREADY_EXISTS}
+    assert "an earlier attempt was lost" in str(made["a"])
+
+
+def test_topics_are_removed_with_one_result_each(brokers: BrokersInMemory, admin: Admin) -> None:
+    assert codes(admin.delete_topics(["t", "x", "t"])) == {
+        "t": ErrorCode.NONE,
+        "x": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    assert admin.list_topics() == []
+
+
+def test_a_removal_that_takes_its_time_is_told_as_going_on(brokers: BrokersInMemory, admin: Admin) -> None:
+    row = DeletableTopicResult("t", int(ErrorCode.REQUEST_TIMED_OUT))
+    brokers.script(ApiKey.DELETE_TOPICS, lambda *_: DeleteTopicsResponse((row,)))
+    error = admin.delete_topics(["t"])["t"]
+    assert error is not None
+    assert error.code is ErrorCode.REQUEST_TIMED_OUT
+    assert "it goes on" in str(error)
+    assert len(brokers.asked(ApiKey.DELETE_TOPICS)) == 1
+
+
+def test_an_error_of_one_topic_is_raised_by_the_short_form(admin: Admin) -> None:
+    with pytest.raises(
+        BrokerError, match=r"TOPIC_ALREADY_EXISTS: CreateTopics of topic 't', answered by broker 1"
+    ):
+        admin.create_topic(NewTopic("t"))
+
+
+def test_topics_are_listed_sorted_and_kafkas_own_on_demand(admin: Admin) -> None:
+    admin.create_topics([NewTopic("b"), NewTopic("a")])
+    assert admin.list_topics() == ["a", "b", "t"]
+    assert admin.list_topics(internal=True) == ["__consumer_offsets", "a", "b", "t"]
+
+
+def test_describing_never_names_a_topic_to_the_broker(brokers: BrokersInMemory, admin: Admin) -> None:
+    found = admin.describe_topics(["t", "x"])
+    described, missing = found["t"], found["x"]
+    assert isinstance(described, TopicMetadata)
+    assert [p.leader_id for p in described.partitions] == [1, 2]
+    assert isinstance(missing, BrokerError)
+    assert missing.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert {request.topics for request in brokers.asked(ApiKey.METADATA)} == {None}
+
+
+def test_the_cluster_and_offsets_are_described(brokers: BrokersInMemory, admin: Admin) -> None:
+    brokers.fill(TopicPartition("t", 1), b"a", b"b")
+    cluster = admin.describe_cluster()
+    assert (sorted(cluster.brokers), cluster.controller_id, cluster.cluster_id) == ([1, 2], 1, "a-cluster-id")
+    assert admin.offsets({TopicPartition("t", 1): LATEST}) == {TopicPartition("t", 1): 2}
+
+
+def test_nothing_to_do_asks_nobody(brokers: BrokersInMemory, admin: Admin) -> None:
+    assert admin.create_topics([]) == {}
+    assert admin.delete_topics([]) == {}
+    assert brokers.requests == []
+
+
+def test_a_cluster_that_is_away_is_a_network_error(brokers: BrokersInMemory, admin: Admin) -> None:
+    brokers.stop(1)
+    brokers.stop(2)
+    with pytest.raises(NetworkError, match="memory:9001"):
+        admin.create_topics([NewTopic("a")], timeout_ms=1_000)

@@ -1,0 +1,51 @@
+"""``clients/bootstrap``: what is taken as a list of addresses, and how the rest is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import ConfigError
+from minikafka.clients.bootstrap import Endpoint, parse_bootstrap
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("localhost:9092", [("localhost", 9092)]),
+        (" a:1 , b:2 ,", [("a", 1), ("b", 2)]),
+        ("a:1,a:1,b:1", [("a", 1), ("b", 1)]),
+        ("[::1]:9092", [("::1", 9092)]),
+        ("PLAINTEXT://h.example:65535", [("h.example", 65535)]),
+    ],
+)
+def test_lists_are_parsed_in_order_and_each_address_once(text: str, wanted: list[tuple[str, int]]) -> None:
+    assert list(parse_bootstrap(text)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "no address given"),
+        (" , ", "no address given"),
+        ("localhost", "'localhost' has no port"),
+        ("a:1,b", "'b' has no port"),
+        (":9092", "names no host"),
+        ("a:0", "from 1 to 65535"),
+        ("a:65536", "from 1 to 65535"),
+        ("a:port", "from 1 to 65535"),
+        ("a:²", "from 1 to 65535"),
+        ("::1:9092", "is not an address"),
+        ("SSL://a:1", "only PLAINTEXT"),
+        ("http://a:1/x", "only PLAINTEXT|number"),
+    ],
+)
+def test_a_bad_entry_is_named_with_what_is_wanted(text: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint) as caught:
+        parse_bootstrap(text, "kafka.bootstrap.servers")
+    assert caught.value.name == "kafka.bootstrap.servers"
+    assert caught.value.value == text
+
+
+def test_addresses_print_as_they_are_written() -> None:
+    assert str(Endpoint("::1", 9)) == "[::1]:9"
+    assert str(Endpoint("h", 9)) == "h:9"

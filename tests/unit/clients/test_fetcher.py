@@ -1,0 +1,305 @@
+"""``clients/fetcher``: the message sets of a range, through all that can go wrong on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, OffsetOutOfRange
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.cluster import Cluster, Lane
+from minikafka.clients.fetcher import RangeFetcher
+from minikafka.clients.links import Reply
+from minikafka.net.memory import Fault
+from minikafka.records.message_set import Codec, iterate
+from minikafka.wire.apis import ApiKey
+from minikafka.wire.apis.fetch import FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse
+from tests.unit.clients.support import BrokersInMemory, fetch_error
+
+TP = TopicPartition("t", 0)
+VALUES = [b"value-%03d" % number for number in range(100)]
+MESSAGE_BYTES = 34 + 1 + 9
+
+
+@pytest.fixture
+def brokers() -> BrokersInMemory:
+    brokers = BrokersInMemory(2, {"t": 2})
+    brokers.fill(TP, *VALUES)
+    return brokers
+
+
+def fetcher(brokers: BrokersInMemory | Cluster, start: int, end: int, **options: Any) -> RangeFetcher:
+    cluster = brokers.client() if isinstance(brokers, BrokersInMemory) else brokers
+    return RangeFetcher(cluster, TP, start, end, **{"timeout_ms": 10_000} | options)
+
+
+def offsets(sets: RangeFetcher) -> list[int]:
+    """All offsets that come, those around the range too."""
+    return [record.offset for data in sets for record in iterate(data)]
+
+
+def within(found: list[int], start: int, end: int) -> list[int]:
+    return [offset for offset in found if start <= offset < end]
+
+
+@pytest.mark.parametrize("max_bytes", [10, 200, 1_000, 1 << 20])
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_a_range_comes_whole_and_in_order(brokers: BrokersInMemory, max_bytes: int, version: int) -> None:
+    cluster = brokers.client(newest_versions={ApiKey.FETCH: version})
+    found = offsets(fetcher(cluster, 7, 93, max_bytes=max_bytes))
+    assert within(found, 7, 93) == list(range(7, 93))
+    assert found == sorted(found)
+    assert {v for _, key, v, _ in brokers.requests if key is ApiKey.FETCH} == {version}
+
+
+def test_sets_end_at_a_message_and_are_views_of_the_response(brokers: BrokersInMemory) -> None:
+    sets = list(fetcher(brokers, 0, 100, max_bytes=1_000))
+    assert {type(data) for data in sets} == {memoryview}
+    assert [len(data) % MESSAGE_BYTES for data in sets] == [0] * len(sets)
+    assert len(sets[0]) == 1_000 // MESSAGE_BYTES * MESSAGE_BYTES
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+@pytest.mark.parametrize("version", [2, 3])
+def test_compressed_messages_come_whole_around_the_range(
+    brokers: BrokersInMemory, codec: Codec, version: int
+) -> None:
+    brokers.fill(TP, *VALUES[:50], codec=codec)
+    brokers.fill(TP, *VALUES[50:], codec=codec)
+    cluster = brokers.client(newest_versions={ApiKey.FETCH: version})
+    found = offsets(fetcher(cluster, 120, 180, max_bytes=100))
+    assert found == list(range(100, 200))
+
+
+def test_a_large_message_is_asked_for_with_its_own_size_and_no_more(brokers: BrokersInMemory) -> None:
+    brokers.fill(TP, b"x" * 50_000, b"after")
+    cluster = brokers.client(newest_versions={ApiKey.FETCH: 2})
+    found = offsets(fetcher(cluster, 99, 102, max_bytes=200))
+    assert found == [99, 100, 101]
+    sizes = [r.topics[0].partitions[0].partition_max_bytes for r in brokers.asked(ApiKey.FETCH)]
+    assert sizes == [200, 200, 50_000 + 35, 200]
+
+
+def test_the_next_request_is_sent_before_a_set_is_given_out(brokers: BrokersInMemory) -> None:
+    sets = fetcher(brokers, 0, 100, max_bytes=1_000)
+    next(sets)
+    brokers.network.run()
+    asked = [r.topics[0].partitions[0].fetch_offset for r in brokers.asked(ApiKey.FETCH)]
+    assert asked == [0, 22]
+    for _ in sets:
+        pass
+    asked = [r.topics[0].partitions[0].fetch_offset for r in brokers.asked(ApiKey.FETCH)]
+    assert asked == [0, 22, 44, 66, 88]
+
+
+def test_nothing_is_asked_beyond_the_range(brokers: BrokersInMemory) -> None:
+    assert offsets(fetcher(brokers, 50, 50)) == []
+    assert brokers.requests == []
+    sets = fetcher(brokers, 0, 100)
+    assert len(list(sets)) == 1
+    assert len(brokers.asked(ApiKey.FETCH)) == 1
+    assert sets.next_offset == 100
+    assert sets.high_watermark == 100
+
+
+def test_a_caller_that_takes_longer_than_the_time_out_loses_nothing(brokers: BrokersInMemory) -> None:
+    sets = fetcher(brokers, 0, 100, max_bytes=1_000, timeout_ms=5_000)
+    found = []
+    for data in sets:
+        found += [record.offset for record in iterate(data)]
+        brokers.clock.advance(600_000)
+    assert found == list(range(100))
+    # The answers that were under way were used: no offset was asked for twice.
+    asked = [r.topics[0].partitions[0].fetch_offset for r in brokers.asked(ApiKey.FETCH)]
+    assert len(asked) == len(set(asked))
+
+
+def test_the_time_out_of_an_answer_that_was_asked_for_ahead_begins_when_it_is_wanted(
+    brokers: BrokersInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patience: list[int | None] = []
+    result = Reply.result
+
+    def watched(reply: Reply[object], timeout_ms: int | None = None) -> object:
+        patience.append(timeout_ms)
+        return result(reply, timeout_ms)
+
+    monkeypatch.setattr(Reply, "result", watched)
+    sets = fetcher(brokers, 0, 100, max_bytes=1_000, timeout_ms=5_000)
+    next(sets)
+    brokers.clock.advance(600_000)
+    next(sets)
+    # Counted from the request, as connections do.
+    assert patience[-1] == 605_000
+
+
+def test_compacted_records_at_the_end_do_not_keep_it_waiting(brokers: BrokersInMemory) -> None:
+    brokers.logs[TP].compact(*range(90, 100))
+    before = brokers.clock.monotonic_ms()
+    assert within(offsets(fetcher(brokers, 80, 100)), 80, 100) == list(range(80, 90))
+    assert brokers.clock.monotonic_ms() - before < 1_000
+
+
+def test_a_range_that_is_compacted_away_is_empty(brokers: BrokersInMemory) -> None:
+    brokers.logs[TP].compact(*range(10, 20))
+    assert list(fetcher(brokers, 10, 20)) == []
+    brokers.logs[TP].compact(*range(20, 100))
+    assert list(fetcher(brokers, 10, 50)) == []
+
+
+def answer_of_a_read_before_the_last_append(broker_id: int, request: FetchRequest) -> FetchResponse:
+    """What 0.10.1 gives when records come between its read of the log and that of the high watermark."""
+    return FetchResponse(0, (FetchTopicResponse("t", (FetchPartitionResponse(0, 0, 100, b""),)),))
+
+
+def test_an_empty_answer_with_a_newer_high_watermark_ends_nothing(brokers: BrokersInMemory) -> None:
+    brokers.script(ApiKey.FETCH, answer_of_a_read_before_the_last_append)
+    assert offsets(fetcher(brokers, 90, 100)) == list(range(90, 100))
+
+
+def test_an_empty_answer_proves_nothing_about_what_another_broker_said(brokers: BrokersInMemory) -> None:
+    def led_by_the_other_from_now_on(broker_id: int, request: FetchRequest) -> FetchResponse:
+        brokers.leaders[TP] = 3 - broker_id
+        cluster.invalidate("t")
+        return answer_of_a_read_before_the_last_append(broker_id, request)
+
+    cluster = brokers.client()
+    brokers.script(ApiKey.FETCH, led_by_the_other_from_now_on, answer_of_a_read_before_the_last_append)
+    assert offsets(fetcher(cluster, 90, 100)) == list(range(90, 100))
+    assert len({broker for broker, key, _, _ in brokers.requests if key is ApiKey.FETCH}) == 2
+
+
+def test_a_failure_between_two_empty_answers_begins_the_proof_anew(brokers: BrokersInMemory) -> None:
+    brokers.script(
+        ApiKey.FETCH,
+        answer_of_a_read_before_the_last_append,
+        fetch_error(ErrorCode.NOT_LEADER_FOR_PARTITION),
+        answer_of_a_read_before_the_last_append,
+    )
+    assert offsets(fetcher(brokers, 90, 100)) == list(range(90, 100))
+
+
+def test_gaps_inside_are_passed_over(brokers: BrokersInMemory) -> None:
+    brokers.logs[TP].compact(*range(10, 60))
+    found = within(offsets(fetcher(brokers, 5, 70, max_bytes=200)), 5, 70)
+    assert found == [*range(5, 10), *range(60, 70)]
+
+
+def test_records_that_are_not_there_yet_are_waited_for(brokers: BrokersInMemory) -> None:
+    def nothing_yet(_: int, request: FetchRequest) -> FetchResponse:
+        brokers.clock.advance(500)
+        return FetchResponse(0, (FetchTopicResponse("t", (FetchPartitionResponse(0, 0, 100, b""),)),))
+
+    def grown(broker_id: int, request: FetchRequest) -> FetchResponse:
+        brokers.fill(TP, b"new")
+        return brokers.answer_fetch(broker_id, request)
+
+    brokers.script(ApiKey.FETCH, nothing_yet, nothing_yet, nothing_yet, grown)
+    assert offsets(fetcher(brokers, 100, 101)) == [100]
+
+
+def test_what_never_comes_ends_with_the_time_out_and_says_how_far_the_log_goes(
+    brokers: BrokersInMemory,
+) -> None:
+    with pytest.raises(
+        NetworkError,
+        match=r"no messages of t-0 from offset 100 within 2000 ms \(wanted up to 105; high watermark 100",
+    ):
+        next(fetcher(brokers, 100, 105, timeout_ms=2_000))
+    assert brokers.clock.monotonic_ms() <= 2_600
+
+
+def test_a_moved_leader_is_followed_and_nothing_is_lost_or_read_twice(brokers: BrokersInMemory) -> None:
+    found = []
+    for number, data in enumerate(fetcher(brokers, 0, 100, max_bytes=1_000)):
+        found += [record.offset for record in iterate(data)]
+        brokers.leaders[TP] = number % 2 + 1
+    assert found == list(range(100))
+    assert {broker for broker, key, _, _ in brokers.requests if key is ApiKey.FETCH} == {1, 2}
+
+
+@pytest.mark.parametrize(
+    "fault", [Fault.CUT_REQUEST, Fault.CUT_RESPONSE, Fault.DROP_RESPONSE, Fault.DROP_REQUEST]
+)
+def test_broken_and_silent_connections_are_tried_again(brokers: BrokersInMemory, fault: Fault) -> None:
+    cluster = brokers.client()
+    sets = fetcher(cluster, 0, 100, max_bytes=1_000, timeout_ms=120_000)
+    found = [record.offset for record in iterate(next(sets))]
+    brokers.fault(1, fault)
+    found += offsets(sets)
+    assert found == list(range(100))
+
+
+def test_a_broker_that_is_away_for_a_while_is_waited_for(brokers: BrokersInMemory) -> None:
+    brokers.fault(1, Fault.REFUSE, 5)
+    assert len(offsets(fetcher(brokers, 0, 100))) == 100
+
+
+def test_a_lasting_failure_ends_with_what_was_tried(brokers: BrokersInMemory) -> None:
+    brokers.script(ApiKey.FETCH, *[fetch_error(ErrorCode.NOT_LEADER_FOR_PARTITION)] * 1_000)
+    with pytest.raises(BrokerError, match=r"t-0 from offset 3 within 5000 ms .*times\)") as caught:
+        next(fetcher(brokers, 3, 100, timeout_ms=5_000))
+    assert caught.value.code is ErrorCode.NOT_LEADER_FOR_PARTITION
+
+
+def test_what_does_not_pass_is_raised_at_once(brokers: BrokersInMemory) -> None:
+    brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED: fetching t-0 from offset 3"):
+        next(fetcher(brokers, 3, 100))
+    assert brokers.waiter.waits == []
+
+
+def test_an_offset_outside_of_the_log_is_told_with_its_range(brokers: BrokersInMemory) -> None:
+    brokers.logs[TP].start_offset = 40
+    for start in (5, 101):
+        with pytest.raises(OffsetOutOfRange) as caught:
+            next(fetcher(brokers, start, 200))
+        error = caught.value
+        assert (error.offset, error.start_offset, error.end_offset) == (start, 40, 100)
+
+
+def test_a_range_that_cannot_be_found_out_is_told_as_unknown(brokers: BrokersInMemory) -> None:
+    brokers.script(ApiKey.LIST_OFFSETS, *[lambda *_: Fault.CUT_REQUEST] * 100)
+    with pytest.raises(OffsetOutOfRange) as caught:
+        next(fetcher(brokers, 500, 600))
+    assert (caught.value.start_offset, caught.value.end_offset) == (-1, -1)
+
+
+def test_an_offset_that_the_log_has_after_all_is_fetched_again(brokers: BrokersInMemory) -> None:
+    brokers.script(ApiKey.FETCH, *[fetch_error(ErrorCode.OFFSET_OUT_OF_RANGE)] * 2)
+    assert len(offsets(fetcher(brokers, 0, 100))) == 100
+
+
+def test_an_answer_without_the_partition_is_asked_for_again(brokers: BrokersInMemory) -> None:
+    brokers.script(ApiKey.FETCH, lambda *_: FetchResponse(100, ()))
+    assert len(offsets(fetcher(brokers, 0, 100))) == 100
+
+
+def test_damage_is_told_with_the_place_after_what_lies_before_it(brokers: BrokersInMemory) -> None:
+    log = brokers.logs[TP]
+    first, last, entry = log.entries[30]
+    log.entries[30] = first, last, entry[:8] + (3).to_bytes(4, "big") + entry[12:]
+    sets = fetcher(brokers, 20, 100)
+    found = [record.offset for record in iterate(next(sets))]
+    assert found == list(range(20, 30))
+    with pytest.raises(BrokerError, match=r"CORRUPT_MESSAGE: t-0, fetched from offset 30: .*position 0"):
+        next(sets)
+
+
+def test_stop_ends_the_iteration(brokers: BrokersInMemory) -> None:
+    sets = fetcher(brokers, 0, 100, max_bytes=1_000)
+    next(sets)
+    sets.stop()
+    assert list(sets) == []
+
+
+def test_a_range_must_begin_at_a_real_offset(brokers: BrokersInMemory) -> None:
+    with pytest.raises(ValueError, match="not -2"):
+        fetcher(brokers, -2, 5)
+
+
+def test_fetches_do_not_wait_in_the_way_of_other_requests(brokers: BrokersInMemory) -> None:
+    cluster = brokers.client()
+    next(fetcher(cluster, 0, 100, max_bytes=1_000))
+    assert cluster.link(1, Lane.FETCH) is not cluster.link(1, Lane.CONTROL)

@@ -1,0 +1,175 @@
+"""``clients/links``: connections that are made when needed, negotiated, and made again after a failure."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
+from minikafka.clients.links import BrokerLink, LinkConfig
+from minikafka.clients.retry import Deadline
+from minikafka.net.memory import Fault
+from minikafka.wire.apis import FETCH, METADATA, PRODUCE, ApiKey
+from minikafka.wire.apis.metadata import MetadataRequest, MetadataResponse
+from minikafka.wire.apis.produce import ProduceRequest
+from tests.unit.clients.support import FIRST_PORT, HOST, BrokersInMemory
+
+NO_TOPICS = MetadataRequest(())
+
+
+@pytest.fixture
+def brokers() -> BrokersInMemory:
+    return BrokersInMemory()
+
+
+def link_to(brokers: BrokersInMemory, **newest: int) -> BrokerLink:
+    config = LinkConfig(
+        brokers.network,
+        brokers.clock,
+        brokers.waiter,
+        "tester",
+        newest_versions={ApiKey[name.upper()]: version for name, version in newest.items()},
+    )
+    return BrokerLink("broker 1 at memory:9001", HOST, FIRST_PORT + 1, config)
+
+
+def ask(brokers: BrokersInMemory, link: BrokerLink, timeout_ms: int = 1_000) -> MetadataResponse:
+    deadline = Deadline(brokers.clock, timeout_ms)
+    return link.send(METADATA, lambda _: NO_TOPICS, deadline).result(timeout_ms)
+
+
+def test_nothing_is_connected_before_the_first_request(brokers: BrokersInMemory) -> None:
+    link = link_to(brokers)
+    assert not link.connected
+    assert ask(brokers, link).cluster_id == "a-cluster-id"
+    assert link.connected
+    assert [key for _, key, _, _ in brokers.requests] == [ApiKey.API_VERSIONS, ApiKey.METADATA]
+
+
+def test_versions_are_asked_once_per_connection(brokers: BrokersInMemory) -> None:
+    link = link_to(brokers)
+    ask(brokers, link)
+    ask(brokers, link)
+    assert len(brokers.asked(ApiKey.API_VERSIONS)) == 1
+    link.drop()
+    brokers.newest[ApiKey.METADATA] = 1
+    ask(brokers, link)
+    assert [version for _, key, version, _ in brokers.requests if key is ApiKey.METADATA] == [2, 2, 1]
+
+
+def test_the_newest_common_version_is_used(brokers: BrokersInMemory) -> None:
+    brokers.newest[ApiKey.FETCH] = 1
+    link = link_to(brokers, metadata=0)
+    deadline = Deadline(brokers.clock, 1_000)
+    assert link.version(FETCH, deadline) == 1
+    assert link.version(PRODUCE, deadline) == 2
+    assert link.version(METADATA, deadline) == 0
+
+
+def test_no_common_version_is_told_with_both_ranges(brokers: BrokersInMemory) -> None:
+    brokers.newest[ApiKey.METADATA], brokers.oldest[ApiKey.METADATA] = 13, 4
+    with pytest.raises(
+        BrokerError, match=r"broker 1 at memory:9001 speaks Metadata 4 to 13, this client 0 to 2"
+    ) as caught:
+        ask(brokers, link_to(brokers))
+    assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+    brokers.unknown.add(ApiKey.FETCH)
+    with pytest.raises(BrokerError, match="speaks Fetch in no version"):
+        link_to(brokers).version(FETCH, Deadline(brokers.clock, 1_000))
+
+
+def test_requests_are_pipelined_and_answered_in_any_order_of_asking(brokers: BrokersInMemory) -> None:
+    link = link_to(brokers)
+    deadline = Deadline(brokers.clock, 1_000)
+    topics = [("a",), ("b",), ("c",)]
+    replies = [link.send(METADATA, lambda _, t=t: MetadataRequest(t), deadline) for t in topics]
+    assert len(brokers.asked(ApiKey.METADATA)) == 0  # all were sent before anything moved
+    answers = [reply.result() for reply in reversed(replies)]
+    assert [answer.topics[0].name for answer in answers] == ["c", "b", "a"]
+
+
+def test_refused_connections_back_off_and_are_told_with_the_address(brokers: BrokersInMemory) -> None:
+    brokers.fault(1, Fault.REFUSE, 3)
+    link = link_to(brokers)
+    for _ in range(3):
+        with pytest.raises(NetworkError, match=r"broker 1 at memory:9001 cannot be reached: .*refused"):
+            ask(brokers, link)
+    ask(brokers, link)
+    assert brokers.waiter.waits == [50, 100, 200]
+    # After a success it begins again.
+    link.drop()
+    brokers.fault(1, Fault.REFUSE, 1)
+    with pytest.raises(NetworkError):
+        ask(brokers, link)
+    ask(brokers, link)
+    assert brokers.waiter.waits == [50, 100, 200, 50]
+
+
+def test_a_back_off_longer_than_the_deadline_ends_with_it(brokers: BrokersInMemory) -> None:
+    brokers.fault(1, Fault.REFUSE, 5)
+    link = link_to(brokers)
+    for _ in range(5):
+        with pytest.raises(NetworkError):
+            ask(brokers, link)
+    before = brokers.clock.monotonic_ms()
+    with pytest.raises(NetworkError, match="could not be connected to within 100 ms"):
+        ask(brokers, link, timeout_ms=100)
+    assert brokers.clock.monotonic_ms() - before == 100
+
+
+def test_a_broken_connection_fails_what_is_under_way_and_the_next_request_makes_a_new_one(
+    brokers: BrokersInMemory,
+) -> None:
+    link = link_to(brokers)
+    ask(brokers, link)
+    brokers.fault(1, Fault.CUT_RESPONSE)
+    deadline = Deadline(brokers.clock, 1_000)
+    first, second = (link.send(METADATA, lambda _: NO_TOPICS, deadline) for _ in range(2))
+    for reply in (first, second):
+        with pytest.raises(NetworkError, match=r"broker 1 at memory:9001 did not answer Metadata: .*reset"):
+            reply.result()
+    assert not link.connected
+    assert ask(brokers, link).controller_id == 1
+
+
+def test_a_request_that_is_not_answered_in_time_closes_the_connection(brokers: BrokersInMemory) -> None:
+    link = link_to(brokers)
+    ask(brokers, link)
+    brokers.fault(1, Fault.DROP_RESPONSE)
+    with pytest.raises(NetworkError, match=r"did not answer Metadata: .* within 700 ms"):
+        ask(brokers, link, timeout_ms=700)
+    assert not link.connected
+
+
+def test_a_broker_without_api_versions_is_told_as_too_old(brokers: BrokersInMemory) -> None:
+    brokers.script(ApiKey.API_VERSIONS, lambda *_: Fault.CUT_REQUEST)
+    with pytest.raises(NetworkError, match=r"no answer to ApiVersions, which brokers have since 0\.10"):
+        ask(brokers, link_to(brokers))
+
+
+def test_an_answer_to_another_request_closes_the_connection(brokers: BrokersInMemory) -> None:
+    link = link_to(brokers)
+    deadline = Deadline(brokers.clock, 1_000)
+    reply = link.send(METADATA, lambda _: NO_TOPICS, deadline)
+    reply._correlation_id += 1
+    with pytest.raises(
+        RemoteWireError, match=r"broker 1 at memory:9001, Metadata 2: answer 2 came in the place of 3"
+    ):
+        reply.result()
+    assert not link.connected
+
+
+def test_requests_without_an_answer_do_not_disturb_the_others(brokers: BrokersInMemory) -> None:
+    link = link_to(brokers)
+    deadline = Deadline(brokers.clock, 1_000)
+    link.send_only(PRODUCE, lambda _: ProduceRequest(0, 1, ()), deadline)
+    assert ask(brokers, link).controller_id == 1
+    assert len(brokers.asked(ApiKey.PRODUCE)) == 1
+
+
+def test_a_closed_link_connects_no_more(brokers: BrokersInMemory) -> None:
+    link = link_to(brokers)
+    ask(brokers, link)
+    link.close()
+    link.close()
+    with pytest.raises(NetworkError, match="this client is closed"):
+        ask(brokers, link)

@@ -1,0 +1,144 @@
+"""``clients/offsets``: offsets of many partitions, grouped by leader and asked for together."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
+from minikafka.net.memory import Fault
+from minikafka.wire.apis import LIST_OFFSETS, ApiKey
+from minikafka.wire.apis.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from tests.unit.clients.support import Answer, BrokersInMemory
+
+PARTITIONS = [TopicPartition("t", number) for number in range(6)]
+OTHER = TopicPartition("u", 0)
+
+
+@pytest.fixture
+def brokers() -> BrokersInMemory:
+    brokers = BrokersInMemory(3, {"t": 6, "u": 1})
+    for tp in PARTITIONS:
+        brokers.fill(tp, *[b"v"] * (tp.partition + 1))
+    brokers.logs[PARTITIONS[5]].start_offset = 2
+    return brokers
+
+
+def ask(
+    brokers: BrokersInMemory, wanted: dict[TopicPartition, int], **options: object
+) -> dict[TopicPartition, int | None]:
+    cluster = brokers.client(**options)
+    return list_offsets(cluster, wanted, cluster.deadline(10_000))
+
+
+def refusing(code: ErrorCode) -> Answer:
+    def answer(_: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        return ListOffsetsResponse(
+            tuple(
+                ListOffsetsTopicResponse(
+                    t.name, tuple(ListOffsetsPartitionResponse(p.index, int(code)) for p in t.partitions)
+                )
+                for t in request.topics
+            )
+        )
+
+    return answer
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_each_leader_gets_one_request_for_all_its_partitions(brokers: BrokersInMemory, version: int) -> None:
+    newest = {ApiKey.LIST_OFFSETS: version}
+    wanted = dict.fromkeys([*PARTITIONS, OTHER], LATEST)
+    found = ask(brokers, wanted, newest_versions=newest)
+    assert list(found.items()) == [(tp, tp.partition + 1) for tp in PARTITIONS] + [(OTHER, 0)]
+    assert ask(brokers, {PARTITIONS[5]: EARLIEST}, newest_versions=newest) == {PARTITIONS[5]: 2}
+    first_round = [(b, v) for b, key, v, _ in brokers.requests if key is ApiKey.LIST_OFFSETS][:3]
+    assert sorted(first_round) == [(1, version), (2, version), (3, version)]
+
+
+def test_a_time_gives_the_first_offset_that_is_not_older_or_none(brokers: BrokersInMemory) -> None:
+    wanted = {PARTITIONS[3]: 1_002, PARTITIONS[0]: 1_001, PARTITIONS[1]: 0}
+    assert ask(brokers, wanted) == {PARTITIONS[3]: 2, PARTITIONS[0]: None, PARTITIONS[1]: 0}
+
+
+def test_all_leaders_are_asked_before_the_first_answer_is_waited_for(brokers: BrokersInMemory) -> None:
+    cluster = brokers.client()
+    cluster.metadata(["t"])
+    for broker_id in (1, 2, 3):
+        cluster.link(broker_id).version(LIST_OFFSETS, cluster.deadline())
+    # Nothing is delivered before somebody waits, and who waits for broker 1 lets all that was sent be
+    # delivered.
+    brokers.fault(1, Fault.DROP_RESPONSE)
+    with pytest.raises(NetworkError):
+        list_offsets(cluster, dict.fromkeys(PARTITIONS, LATEST), cluster.deadline(500))
+    assert [b for b, key, _, _ in brokers.requests if key is ApiKey.LIST_OFFSETS] == [1, 2, 3]
+
+
+def test_a_moved_leader_is_looked_up_and_only_its_partitions_are_asked_for_again(
+    brokers: BrokersInMemory,
+) -> None:
+    cluster = brokers.client()
+    cluster.metadata(["t"])
+    brokers.leaders[PARTITIONS[1]] = 3
+    found = list_offsets(cluster, dict.fromkeys(PARTITIONS, LATEST), cluster.deadline())
+    assert [found[tp] for tp in PARTITIONS] == [1, 2, 3, 4, 5, 6]
+    last = brokers.asked(ApiKey.LIST_OFFSETS)[-1]
+    assert [(t.name, [p.index for p in t.partitions]) for t in last.topics] == [("t", [1])]
+
+
+def test_a_broken_connection_is_tried_again(brokers: BrokersInMemory) -> None:
+    brokers.fault(2, Fault.CUT_RESPONSE, 2)
+    found = ask(brokers, dict.fromkeys(PARTITIONS, LATEST))
+    assert len(found) == 6
+
+
+def test_a_partition_left_out_of_the_answer_is_asked_for_again(brokers: BrokersInMemory) -> None:
+    brokers.script(ApiKey.LIST_OFFSETS, lambda *_: ListOffsetsResponse(()))
+    assert ask(brokers, {PARTITIONS[0]: LATEST}) == {PARTITIONS[0]: 1}
+
+
+def test_what_does_not_pass_is_told_with_the_partition(brokers: BrokersInMemory) -> None:
+    brokers.script(ApiKey.LIST_OFFSETS, refusing(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT))
+    with pytest.raises(BrokerError, match="offsets of t-0") as caught:
+        ask(brokers, {PARTITIONS[0]: 5})
+    assert caught.value.code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
+def test_a_time_cannot_be_asked_of_a_broker_before_0_10_1(brokers: BrokersInMemory) -> None:
+    brokers.newest[ApiKey.LIST_OFFSETS] = 0
+    with pytest.raises(BrokerError, match=r"broker 2 cannot look up t-1 by time: .*0\.10\.1"):
+        ask(brokers, {PARTITIONS[1]: 1_000})
+
+
+@pytest.mark.parametrize(
+    ("tp", "complaint"),
+    [(TopicPartition("t", 6), "6 partitions, 0 to 5"), (TopicPartition("x", 0), "topic 'x' cannot be used")],
+)
+def test_unknown_partitions_are_told(brokers: BrokersInMemory, tp: TopicPartition, complaint: str) -> None:
+    with pytest.raises(BrokerError, match=complaint) as caught:
+        ask(brokers, {PARTITIONS[0]: LATEST, tp: LATEST})
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_lasting_failure_ends_with_the_deadline_and_names_the_partitions(brokers: BrokersInMemory) -> None:
+    brokers.stop(2)
+    with pytest.raises(
+        (NetworkError, BrokerError), match=r"offsets of t-0, t-1, t-2 and 3 more failed for 10000 ms"
+    ):
+        ask(brokers, dict.fromkeys(PARTITIONS, LATEST))
+    assert brokers.clock.monotonic_ms() <= 10_000
+
+
+def test_times_before_the_epoch_are_refused(brokers: BrokersInMemory) -> None:
+    with pytest.raises(ValueError, match="t-0: a time in ms"):
+        ask(brokers, {PARTITIONS[0]: -3})
+
+
+def test_asking_for_nothing_asks_nobody(brokers: BrokersInMemory) -> None:
+    assert ask(brokers, {}) == {}
