@@ -1,0 +1,131 @@
+"""One broker in a process of its own: ``python -m minikafka.server FILE``.
+
+The file is written here, with Kafka's own property names, as ``broker-N.properties`` in the data directory;
+the process's output goes to ``logs/broker-N.log`` there. The broker is ready when it says ``ready HOST:PORT
+… cluster ID``. It ends with its parent.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from minikafka.embedded.process import ChildProcess, ProcessFailed, tail
+
+READY_TIMEOUT_S = 60.0
+"""From start to ready: a broker that was killed checks its newest segments first."""
+
+STOP_GRACE_S = 20.0
+"""From SIGTERM to SIGKILL: long enough to flush and close many logs."""
+
+_READY = re.compile(r"ready (?P<address>\S+)(?: zookeeper \S+)? cluster (?P<cluster_id>\S+)")
+
+
+class BrokerFailed(ProcessFailed):
+    """A broker did not come up. ``exit_code`` is 2 when it refused its configuration, its directory or its
+    id.
+    """
+
+    def __init__(self, message: str, exit_code: int | None) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What a broker says when it serves."""
+
+    address: str
+    """HOST:PORT, with the port that was bound."""
+    cluster_id: str
+
+    @property
+    def port(self) -> int:
+        """The port that was bound."""
+        return int(self.address.rpartition(":")[2])
+
+
+def parse_ready(line: str) -> Ready | None:
+    """Read the ready line; None when ``line`` is another one."""
+    match = _READY.fullmatch(line.strip())
+    return None if match is None else Ready(match["address"], match["cluster_id"])
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    """A ``.properties`` file of ``properties``. A backslash is the format's escape, so it is doubled."""
+    escaped = {name: value.replace("\\", "\\\\").replace("\n", "\\n") for name, value in properties.items()}
+    return "".join(f"{name}={value}\n" for name, value in escaped.items())
+
+
+class BrokerProcess:
+    """One broker process, running from construction on.
+
+    directory: where the properties file and ``logs/`` are. keep_open: descriptors that it shall hold too,
+    such as a lock. on_exit: called on another thread with the exit code when it has ended, also after
+    ``stop``.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        directory: str,
+        properties: Mapping[str, str],
+        *,
+        keep_open: Sequence[int] = (),
+        on_exit: Callable[[int], None] | None = None,
+    ) -> None:
+        self.broker_id = broker_id
+        path = os.path.join(directory, f"broker-{broker_id}.properties")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(properties_text({"broker.id": str(broker_id), **properties}))
+        self._child = ChildProcess(
+            [sys.executable, "-m", "minikafka.server", path],
+            name=f"broker {broker_id}",
+            log=os.path.join(directory, "logs", f"broker-{broker_id}.log"),
+            announce="ready ",
+            grace_s=STOP_GRACE_S,
+            keep_open=keep_open,
+            on_exit=on_exit,
+        )
+
+    @property
+    def pid(self) -> int:
+        """The broker's process id."""
+        return self._child.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; -N when signal N killed it."""
+        return self._child.exit_code
+
+    def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> Ready:
+        """Where it serves. Raises BrokerFailed with its last words when it does not come up."""
+        try:
+            line = self._child.wait_for_line(timeout_s)
+        except ProcessFailed as failure:
+            code = self._child.exit_code
+            words = tail(self._child.log, 1)
+            if code is None or not words:
+                raise BrokerFailed(str(failure), code) from None
+            raise BrokerFailed(
+                f"broker {self.broker_id}: {words} (more in {self._child.log})", code
+            ) from None
+        ready = parse_ready(line)
+        if ready is None:
+            raise BrokerFailed(f"broker {self.broker_id} said {line!r}, which is no ready line", None)
+        return ready
+
+    def stop(self) -> int:
+        """Stop it cleanly and return its exit code, 0 when all went well."""
+        return self._child.stop()
+
+    def kill(self) -> int:
+        """SIGKILL, as in a crash; return its exit code."""
+        return self._child.kill()
+
+    def last_words(self, lines: int = 1) -> str:
+        """The end of its log."""
+        return tail(self._child.log, lines)

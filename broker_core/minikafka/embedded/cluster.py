@@ -1,0 +1,244 @@
+"""A whole cluster of this machine: ZooKeeper and N brokers, each a process of its own, in one data directory.
+
+    D/.lock                 held by us and by every process of the cluster
+    D/zookeeper/            ZooKeeper's data
+    D/broker-0/             the log of broker 0: topic directories, checkpoints, meta.properties
+    D/broker-0.properties   written at every start
+    D/logs/                 output of every process, rotated
+
+The processes end with us, however we end. Because they hold the lock too, another cluster on the same
+directory waits until the last of them is gone; one that is in use stays an error.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from minikafka.base.errors import ConfigError
+from minikafka.embedded import lock
+from minikafka.embedded.broker import BrokerProcess, Ready
+from minikafka.embedded.process import wait_until
+from minikafka.embedded.zookeeper import EmbeddedZooKeeper
+
+if TYPE_CHECKING:
+    from minikafka.clients.cluster import Cluster as Client
+
+ZOOKEEPER_PATIENCE_MS = 60_000
+"""How long a broker asks for ZooKeeper, which is started together with it."""
+GIVEN_ZOOKEEPER_PATIENCE_MS = 10_000
+"""The same for one that should be running already."""
+
+CLIENT_ID = "minikafka-embedded"
+
+
+class Cluster:
+    """ZooKeeper and brokers for tests, notebooks and ``minikafka up``; a context manager.
+
+    brokers: how many. data_dir: None makes a temporary one, which goes at the end. config: broker
+    properties by Kafka's names, for all brokers. zookeeper: HOST:PORT/CHROOT of one that runs already; None
+    starts one. port: of broker 0, the others follow; 0 picks free ones. on_exit: called on another thread
+    with the broker's number and exit code whenever a broker ends.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        data_dir: str | os.PathLike[str] | None = None,
+        config: Mapping[str, str] | None = None,
+        zookeeper: str | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        on_exit: Callable[[int, int], None] | None = None,
+    ) -> None:
+        if brokers != 1:
+            raise ConfigError("brokers", brokers, "this version runs one broker a cluster")
+        self._count = brokers
+        self._temporary = data_dir is None
+        self.data_dir = Path(
+            tempfile.mkdtemp(prefix="minikafka-") if data_dir is None else data_dir
+        ).absolute()
+        self._config = {name: str(value) for name, value in (config or {}).items()}
+        self._given_zookeeper = zookeeper
+        self._host = host
+        self._ports = [port + number if port else 0 for number in range(brokers)]
+        self._on_exit = on_exit
+        self._lock: int | None = None
+        self._zookeeper: EmbeddedZooKeeper | None = None
+        self._zookeeper_connect = zookeeper
+        self._brokers: dict[int, BrokerProcess] = {}
+        self._ready: dict[int, Ready] = {}
+        self._client: Client | None = None
+
+    def __enter__(self) -> Cluster:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``HOST:PORT[,HOST:PORT…]`` of the brokers, also of those that are down at the moment."""
+        return ",".join(self._ready[number].address for number in sorted(self._ready))
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """``HOST:PORT`` of ZooKeeper, with the chroot where one was given."""
+        if self._zookeeper_connect is None:
+            raise RuntimeError("the cluster has not been started")
+        return self._zookeeper_connect
+
+    @property
+    def cluster_id(self) -> str:
+        """22 characters that name the cluster for ever."""
+        return next(iter(self._ready.values())).cluster_id
+
+    @property
+    def ready_line(self) -> str:
+        """What ``minikafka up`` says once it serves; scripts read it."""
+        return f"ready {self.bootstrap_servers} zookeeper {self.zookeeper_connect} cluster {self.cluster_id}"
+
+    def start(self) -> Cluster:
+        """Return when every broker serves.
+
+        ZooKeeper and the brokers start at the same time: a broker has its imports to do while the JVM comes
+        up, and then asks for ZooKeeper until it answers. Raises DirectoryLocked when another cluster uses
+        the directory, BrokerFailed or ProcessFailed with the last words of what did not come up.
+        """
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        self._lock = lock.hold(str(self.data_dir / ".lock"))
+        if self._given_zookeeper is not None:
+            self._spawn_all()
+        else:
+            self._start_with_zookeeper(EmbeddedZooKeeper(str(self.data_dir)))
+        for number, broker in self._brokers.items():
+            self._ready[number] = broker.wait_ready()
+        return self
+
+    def _start_with_zookeeper(self, zookeeper: EmbeddedZooKeeper) -> None:
+        self._zookeeper = zookeeper
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="minikafka-zookeeper") as pool:
+            starting = pool.submit(zookeeper.start)
+            # Its port is known long before it serves.
+            wait_until(
+                lambda: zookeeper.port > 0 or starting.done(), ZOOKEEPER_PATIENCE_MS / 1000, every_s=0.002
+            )
+            if not starting.done():
+                self._zookeeper_connect = zookeeper.connect
+                self._spawn_all()
+            connect = starting.result()
+        if connect != self._zookeeper_connect:
+            # Somebody took the port meanwhile and it went to another one: so must the brokers.
+            for number in list(self._brokers):
+                self.kill(number)
+            self._zookeeper_connect = connect
+            self._spawn_all()
+
+    def close(self) -> None:
+        """Stop the brokers cleanly, then ZooKeeper; remove a temporary directory. A second call does
+        nothing.
+        """
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+        brokers, self._brokers = self._brokers, {}
+        with ThreadPoolExecutor(max_workers=max(1, len(brokers))) as pool:
+            list(pool.map(BrokerProcess.stop, brokers.values()))
+        if self._zookeeper is not None:
+            self._zookeeper.stop()
+            self._zookeeper = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+        if self._temporary:
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def broker(self, number: int) -> BrokerProcess:
+        """The process of broker ``number``. Raises KeyError when it was stopped or killed."""
+        return self._brokers[number]
+
+    def stop_broker(self, number: int) -> int:
+        """Stop one broker cleanly and return its exit code."""
+        return self._brokers.pop(number).stop()
+
+    def kill(self, number: int) -> None:
+        """SIGKILL to one broker."""
+        self._brokers.pop(number).kill()
+
+    def restart(self, number: int) -> None:
+        """Start a broker again on its port and its log; one that still runs is stopped cleanly before."""
+        if number not in range(self._count):
+            raise KeyError(number)
+        if number in self._brokers:
+            self.stop_broker(number)
+        self._spawn(number)
+        self._ready[number] = self._brokers[number].wait_ready()
+
+    def revive_zookeeper(self) -> bool:
+        """Start our ZooKeeper again, on its port and its data, if it has ended; return whether it had."""
+        zookeeper = self._zookeeper
+        if zookeeper is None or zookeeper.process is None or zookeeper.process.exit_code is None:
+            return False
+        zookeeper.stop()
+        zookeeper.start()
+        return True
+
+    def create_topic(
+        self, name: str, partitions: int = 1, replicas: int = 1, config: Mapping[str, str] | None = None
+    ) -> None:
+        """Make a topic and return when it can be used."""
+        from minikafka.clients.admin import Admin, NewTopic
+
+        Admin(self._connected()).create_topic(NewTopic(name, partitions, replicas, configs=config or {}))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with all its messages."""
+        from minikafka.clients.admin import Admin
+
+        error = Admin(self._connected()).delete_topics([name])[name]
+        if error is not None:
+            raise error
+
+    def _connected(self) -> Client:
+        from minikafka.clients.cluster import Cluster as Client
+
+        if self._client is None:
+            self._client = Client(self.bootstrap_servers, client_id=CLIENT_ID)
+        return self._client
+
+    def _spawn_all(self) -> None:
+        for number in range(self._count):
+            self._spawn(number)
+
+    def _spawn(self, number: int) -> None:
+        port = self._ready[number].port if number in self._ready else self._ports[number]
+        properties = {
+            "listeners": f"PLAINTEXT://{self._host}:{port}",
+            "log.dirs": str(self.data_dir / f"broker-{number}"),
+            "zookeeper.connect": self.zookeeper_connect,
+            "zookeeper.connection.timeout.ms": str(
+                ZOOKEEPER_PATIENCE_MS if self._given_zookeeper is None else GIVEN_ZOOKEEPER_PATIENCE_MS
+            ),
+            **self._config,
+        }
+        on_exit = self._on_exit
+        self._brokers[number] = BrokerProcess(
+            number,
+            str(self.data_dir),
+            properties,
+            keep_open=() if self._lock is None else (self._lock,),
+            on_exit=None if on_exit is None else lambda exit_code: on_exit(number, exit_code),
+        )

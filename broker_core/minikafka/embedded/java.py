@@ -1,0 +1,84 @@
+"""Find a Java that is new enough: in JAVA_HOME, then on PATH.
+
+The version is read from the file ``release`` that every Java installation has, which costs nothing; only
+where that is missing (macOS' stub) is ``java -version`` asked, which takes a tenth of a second.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from minikafka.base.errors import ConfigError
+
+JAVA_MIN_VERSION = 17
+"""What Spark 4 wants too."""
+
+_VERSION = re.compile(r"""(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)""")
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """One Java runtime."""
+
+    path: str
+    """The ``java`` command."""
+    version: int
+    """Major version, as in 17."""
+
+
+def find_java(environment: Mapping[str, str] = os.environ) -> Java:
+    """The first Java of at least version 17. Raises ConfigError that says where it looked and what to
+    install.
+    """
+    seen = []
+    for source, command in _candidates(environment):
+        version = None if command is None else _version(command)
+        if command is not None and version is not None and version >= JAVA_MIN_VERSION:
+            return Java(command, version)
+        if command is None:
+            seen.append(f"none in {source}")
+        else:
+            seen.append(
+                f"{command} of {source} {'does not run' if version is None else f'is Java {version}'}"
+            )
+    raise ConfigError(
+        "JAVA_HOME",
+        environment.get("JAVA_HOME", ""),
+        f"Java {JAVA_MIN_VERSION} or newer is needed to run ZooKeeper ({', '.join(seen)}): install one, on "
+        "Debian with `apt install openjdk-17-jre-headless` (or openjdk-21-jre-headless), on macOS with "
+        "`brew install openjdk@17`, or point JAVA_HOME at it",
+    )
+
+
+def _candidates(environment: Mapping[str, str]) -> list[tuple[str, str | None]]:
+    """Where Java may be: (what said so, the command or None)."""
+    found = []
+    home = environment.get("JAVA_HOME")
+    if home:
+        command = os.path.join(home, "bin", "java")
+        found.append((f"JAVA_HOME={home}", command if os.access(command, os.X_OK) else None))
+    return [*found, ("PATH", shutil.which("java", path=environment.get("PATH", os.defpath)))]
+
+
+def _version(command: str) -> int | None:
+    """Major version of a ``java`` command; None when it does not say."""
+    try:
+        text = (Path(os.path.realpath(command)).parent.parent / "release").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        text = ""
+    found = _VERSION.search(text)
+    if found is None:
+        try:
+            answer = subprocess.run(
+                [command, "-version"], capture_output=True, text=True, timeout=20, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        found = _VERSION.search(answer.stderr + answer.stdout)
+    return int(found[1]) if found else None

@@ -1,0 +1,43 @@
+"""The hold of a cluster on its data directory.
+
+``flock`` on a file, with the holder's process id in it. The descriptor is also given to every process of
+the cluster, so the directory is free only when the last of them has ended: who finds it held although its
+holder is dead waits for that moment, who finds the holder alive is refused at once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+
+from minikafka.base.errors import DirectoryLocked
+from minikafka.embedded.owners import process_info
+
+PATIENCE_S = 5.0
+"""How long processes of a dead holder may take to end."""
+
+
+def hold(path: str) -> int:
+    """Lock the file ``path`` and return its descriptor; closing it everywhere gives the lock back.
+
+    Raises DirectoryLocked when a living process holds it, or a dead one's children do not end.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            owner = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+            if (owner.isdigit() and process_info(int(owner)) is not None) or time.monotonic() > deadline_s:
+                os.close(descriptor)
+                raise DirectoryLocked(
+                    f"{os.path.dirname(path)} is in use by process {owner or 'unknown'}: "
+                    "stop that process or choose another data directory"
+                ) from None
+            time.sleep(0.02)
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+    return descriptor

@@ -1,0 +1,211 @@
+"""Child processes that end when we end, even by ``kill -9``, and leave no zombie.
+
+A small supervisor process stands between us and the child; ``supervisor`` explains why and how. We keep the
+write end of a pipe that it watches. A daemon thread per child waits for it, so that it is reaped when it
+ends, whoever asks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from minikafka.base.errors import MinikafkaError
+
+_SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
+_SUPERVISOR_PATIENCE_S = 5.0
+"""How much longer than the child's grace the supervisor itself may take to end."""
+
+
+class ProcessFailed(MinikafkaError):
+    """A child process ended, or was not ready in time; the message has the end of its log."""
+
+
+class ChildProcess:
+    """One child process, running from construction on.
+
+    command: program and arguments. name: for messages and threads. log: file for its output, appended to,
+    rotated at ``log_max_bytes`` with ``log_keep`` old ones. announce: the start of the line of output that
+    says it is ready, if there is one. grace_s: from SIGTERM to SIGKILL in ``stop``; orphan_grace_s: the same
+    when we die. keep_open: our descriptors that the supervisor and the child shall hold too, such as a lock.
+    on_exit: called with the exit code on the waiting thread when the child has ended, also after ``stop``.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        name: str,
+        log: str,
+        environment: Mapping[str, str] | None = None,
+        directory: str | None = None,
+        announce: str = "",
+        grace_s: float = 10.0,
+        orphan_grace_s: float = 3.0,
+        keep_open: Sequence[int] = (),
+        log_max_bytes: int = 10 << 20,
+        log_keep: int = 3,
+        on_exit: Callable[[int], None] | None = None,
+    ) -> None:
+        self.name = name
+        self.log = log
+        self._grace_s = grace_s
+        self._announce = announce
+        self._on_exit = on_exit
+        self._state = threading.Condition()
+        self._pid: int | None = None
+        self._line: str | None = None
+        self._exit_code: int | None = None
+        os.makedirs(os.path.dirname(log) or ".", exist_ok=True)
+        read_lifeline, self._lifeline = os.pipe()
+        self._status, write_status = os.pipe()
+        options = {
+            "lifeline": read_lifeline,
+            "status": write_status,
+            "parent": os.getpid(),
+            "log": os.path.abspath(log),
+            "log_max_bytes": log_max_bytes,
+            "log_keep": log_keep,
+            "announce": announce,
+            "grace_s": grace_s,
+            "orphan_grace_s": orphan_grace_s,
+        }
+        try:
+            with open(log, "ab") as output:
+                # A session of its own: Ctrl-C and the end of a terminal reach us, and we decide who stops
+                # first.
+                self._supervisor = subprocess.Popen(
+                    [sys.executable, "-I", "-S", _SUPERVISOR, json.dumps(options), *command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env=None if environment is None else dict(environment),
+                    cwd=directory,
+                    pass_fds=(read_lifeline, write_status, *keep_open),
+                    start_new_session=True,
+                )
+        except OSError as error:
+            os.close(self._lifeline)
+            os.close(self._status)
+            raise ProcessFailed(f"cannot start {name}: {error}") from error
+        finally:
+            os.close(read_lifeline)
+            os.close(write_status)
+        self._thread = threading.Thread(target=self._wait, name=f"minikafka-{name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def pid(self) -> int:
+        """The child's process id. Raises ProcessFailed when it could not be started."""
+        with self._state:
+            self._state.wait_for(lambda: self._pid is not None or self._exit_code is not None)
+            if self._pid is None:
+                raise ProcessFailed(f"cannot start {self.name}{self._last_words()}")
+            return self._pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; -N when signal N killed it."""
+        with self._state:
+            return self._exit_code
+
+    def wait(self, timeout_s: float | None = None) -> int | None:
+        """Wait until it has ended and return the exit code; None when the time is over."""
+        with self._state:
+            self._state.wait_for(lambda: self._exit_code is not None, timeout_s)
+            return self._exit_code
+
+    def wait_for_line(self, timeout_s: float) -> str:
+        """The line of output that starts with ``announce``, without its end.
+
+        Raises ProcessFailed when the child ends before it, or is not there in time; then it still runs.
+        """
+        with self._state:
+            self._state.wait_for(lambda: self._line is not None or self._exit_code is not None, timeout_s)
+            if self._line is not None:
+                return self._line
+            raise self.failure(f"did not say {self._announce!r} within {timeout_s:g} s")
+
+    def failure(self, what: str) -> ProcessFailed:
+        """An error that says ``what``, or the exit code if it has ended, with the end of the log."""
+        with self._state:
+            code = self._exit_code
+        ended = what if code is None else f"ended with exit code {code}"
+        return ProcessFailed(f"{self.name} {ended}{self._last_words()}")
+
+    def stop(self) -> int:
+        """SIGTERM, then SIGKILL after the grace; return the exit code. Does nothing to one that has ended."""
+        self._signal(signal.SIGTERM)
+        if self.wait(self._grace_s + _SUPERVISOR_PATIENCE_S) is None:
+            self._supervisor.kill()  # on Linux the child dies with it
+        self._thread.join()
+        code = self.exit_code
+        return -signal.SIGKILL if code is None else code
+
+    def kill(self) -> int:
+        """SIGKILL at once, as in a crash; return the exit code."""
+        self._signal(signal.SIGUSR1)
+        self._thread.join()
+        code = self.exit_code
+        return -signal.SIGKILL if code is None else code
+
+    def _signal(self, number: int) -> None:
+        # Until the pid is reported the supervisor has no handlers, and a signal would kill it without its
+        # child.
+        with self._state:
+            self._state.wait_for(lambda: self._pid is not None or self._exit_code is not None)
+            if self._exit_code is None:
+                self._supervisor.send_signal(number)
+
+    def _wait(self) -> None:
+        """Take in what the supervisor reports, then its end."""
+        exit_code = None
+        with open(self._status, "rb") as reports:
+            for report in reports:
+                kind, _, text = report.decode("utf-8", "replace").rstrip("\n").partition(" ")
+                with self._state:
+                    if kind == "pid":
+                        self._pid = int(text)
+                    elif kind == "line":
+                        self._line = text
+                    elif kind == "exit":
+                        exit_code = int(text)
+                    self._state.notify_all()
+        supervisor_code = self._supervisor.wait()
+        os.close(self._lifeline)
+        with self._state:
+            self._exit_code = supervisor_code if exit_code is None else exit_code
+            self._state.notify_all()
+        if self._on_exit is not None:
+            self._on_exit(self._exit_code)
+
+    def _last_words(self) -> str:
+        text = tail(self.log)
+        return f"; the end of {self.log}:\n{text}" if text else f" and wrote nothing to {self.log}"
+
+
+def tail(path: str, lines: int = 15) -> str:
+    """The last lines of a text file, without the frames of Java's stack traces; "" when it is not there."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        file.seek(max(0, os.path.getsize(path) - 32768))
+        text = file.read().decode("utf-8", "replace").splitlines()
+        return "\n".join([line for line in text if not line.startswith(("\tat ", "\t... "))][-lines:])
+    return ""
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float, every_s: float = 0.01) -> bool:
+    """Ask ``condition`` again and again until it holds; False when the time is over."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(every_s)
+    return True

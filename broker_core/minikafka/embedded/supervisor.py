@@ -1,0 +1,196 @@
+"""What stands between us and a child process, so that the child ends with us however we end. Run as a script.
+
+    python -I -S supervisor.py OPTIONS COMMAND…     OPTIONS is JSON, see ``process.ChildProcess``
+
+Why a process of its own: Linux can signal a child when its parent dies (``PR_SET_PDEATHSIG``), but "parent"
+is the *thread* that forked, and threads of a notebook or of a Spark worker end early; setting it needs code
+between fork and exec, which is not safe where threads run; and it is not there on macOS. The other means, a
+pipe that ends with the parent, wants somebody who watches it, which neither Java nor a blocked broker can be
+made to do. This process has one lasting main thread, forks before it starts another, and costs about 10 MB
+and 20 ms. So:
+
+- our end: we hold the write end of a pipe; when we die, reading it ends (also on macOS). On Linux the
+  supervisor asks for a signal beside it, in case a forked copy of us still holds the pipe, and looks whether
+  its parent has really changed;
+- the supervisor's end: on Linux the child gets SIGKILL when the supervisor's main thread dies.
+
+SIGTERM, or our death: SIGTERM to the child, SIGKILL to its process group after ``grace_s`` or
+``orphan_grace_s``. SIGUSR1: SIGKILL at once. The child's output goes to a log file with rotation. On a second
+pipe stand ``pid N``, then ``line TEXT`` for the first line of output that starts with ``announce``, then
+``exit CODE``, -N for signal N.
+
+Only the standard library, so that it starts fast.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+import threading
+
+PR_SET_PDEATHSIG = 1
+LIFELINE_ENDED = signal.SIGUSR2
+PARENT_THREAD_DIED = signal.SIGHUP
+HANDLED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGALRM, LIFELINE_ENDED, PARENT_THREAD_DIED)
+
+
+class RotatingLog:
+    """Appends to ``path``; at ``max_bytes`` it becomes ``path.1``, that one ``path.2``, up to ``keep`` old
+    ones.
+    """
+
+    def __init__(self, path: str, max_bytes: int, keep: int) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        self._keep = keep
+        self._descriptor = self._open()
+
+    def write(self, data: bytes) -> None:
+        """Append. What a full disk does not take is lost: the child must not stop for its log."""
+        try:
+            size = os.fstat(self._descriptor).st_size
+            if size and size + len(data) > self._max_bytes:
+                self._rotate()
+            os.write(self._descriptor, data)
+        except OSError:
+            return
+
+    def _open(self) -> int:
+        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def _rotate(self) -> None:
+        for number in range(self._keep - 1, 0, -1):
+            if os.path.exists(f"{self._path}.{number}"):
+                os.replace(f"{self._path}.{number}", f"{self._path}.{number + 1}")
+        os.replace(self._path, f"{self._path}.1")
+        os.close(self._descriptor)
+        self._descriptor = self._open()
+
+
+def pump(source: int, log: RotatingLog, announce: bytes, status: int) -> None:
+    """Copy the child's output to the log until it ends, and report the first line that starts with
+    ``announce``.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+    line = b""
+    while data := os.read(source, 65536):
+        log.write(data)
+        if not announce:
+            continue
+        *complete, line = (line[-65536:] + data).split(b"\n")
+        for text in complete:
+            if text.startswith(announce):
+                write_status(status, b"line " + text[:2000])
+                announce = b""
+                break
+
+
+def write_status(status: int, text: bytes) -> None:
+    """Report one line; whoever listened may be gone."""
+    try:
+        os.write(status, text + b"\n")
+    except OSError:
+        return
+
+
+def watch_lifeline(lifeline: int, main_thread: int) -> None:
+    """Wait for the pipe from our parent to end, then let the main thread stop the child."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+    while os.read(lifeline, 1):
+        pass
+    signal.pthread_kill(main_thread, LIFELINE_ENDED)
+
+
+def end_with_parent(number: int) -> None:
+    """On Linux, ask for ``number`` when the thread that forked us dies."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+
+
+def spawn(command: list[str], output: int) -> int:
+    """Fork and exec ``command``, in a process group of its own, with its output to ``output``; return its
+    pid.
+    """
+    supervisor = os.getpid()
+    pid = os.fork()
+    if pid:
+        with contextlib.suppress(OSError):  # the child does it too: whoever comes first
+            os.setpgid(pid, pid)
+        return pid
+    try:
+        os.setpgid(0, 0)
+        end_with_parent(signal.SIGKILL)
+        if os.getppid() != supervisor:
+            os._exit(1)  # it died before the signal was asked for
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and exec would pass that on
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.execvp(command[0], command)
+    except OSError as error:
+        os.write(2, f"cannot run {command[0]}: {error.strerror}\n".encode())
+    finally:
+        os._exit(127)
+
+
+def handle_signals(child: int, parent: int, grace_s: float, orphan_grace_s: float) -> None:
+    """Set what each signal does to the child. They stay blocked."""
+
+    def stop_child(within_s: float) -> None:
+        remaining_s, _ = signal.getitimer(signal.ITIMER_REAL)
+        if not 0 < remaining_s < within_s:
+            signal.setitimer(signal.ITIMER_REAL, max(within_s, 0.001))
+        os.kill(child, signal.SIGTERM)
+
+    def on_signal(number: int, frame: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            if number in (signal.SIGUSR1, signal.SIGALRM):
+                os.killpg(child, signal.SIGKILL)
+            elif number == signal.SIGTERM:
+                stop_child(grace_s)
+            elif number == LIFELINE_ENDED or os.getppid() != parent:
+                stop_child(orphan_grace_s)
+
+    for number in HANDLED:
+        signal.signal(number, on_signal)
+
+
+def main() -> None:
+    """Run the child until it ends."""
+    options = json.loads(sys.argv[1])
+    lifeline, status, parent = options["lifeline"], options["status"], options["parent"]
+    os.set_inheritable(lifeline, False)
+    os.set_inheritable(status, False)
+    log = RotatingLog(options["log"], options["log_max_bytes"], options["log_keep"])
+    signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+    source, output = os.pipe()
+    child = spawn(sys.argv[2:], output)
+    os.close(output)
+    handle_signals(child, parent, options["grace_s"], options["orphan_grace_s"])
+    write_status(status, b"pid %d" % child)
+
+    pumping = threading.Thread(
+        target=pump, args=(source, log, options["announce"].encode(), status), daemon=True
+    )
+    pumping.start()
+    main_thread = threading.get_ident()
+    threading.Thread(target=watch_lifeline, args=(lifeline, main_thread), daemon=True).start()
+    end_with_parent(PARENT_THREAD_DIED)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), PARENT_THREAD_DIED)  # it died before we asked
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
+
+    _, outcome = os.waitpid(child, 0)
+    signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+    pumping.join(1.0)  # something that the child started may still hold its output
+    write_status(status, b"exit %d" % os.waitstatus_to_exitcode(outcome))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

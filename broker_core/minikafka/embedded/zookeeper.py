@@ -1,0 +1,233 @@
+"""A real ZooKeeper of our own, run from the jars that PySpark ships.
+
+``D/zookeeper`` holds all of it: ``zoo.cfg`` (written at every start), ``port`` (the one used last), ``lock``,
+and ``data/version-2``, ZooKeeper's snapshots and transaction logs, purged every hour down to three snapshots;
+a new transaction log takes 256 kB instead of 64 MiB. It serves 127.0.0.1 only, unless told otherwise.
+
+Crash behaviour: ZooKeeper flushes every change before it acknowledges it, so it may be killed at any time,
+and that is how it is stopped. Its process ends with ours (see ``process``). The lock is held by the
+supervisor too, so it is free once nobody writes there any more; who finds it held by a process that has died
+waits for that moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from minikafka.base.errors import ConfigError, MinikafkaError
+from minikafka.base.files import RealFiles, replace_file
+from minikafka.embedded import lock
+from minikafka.embedded.java import find_java
+from minikafka.embedded.process import ChildProcess, wait_until
+from minikafka.net.probe import can_bind, free_port, zookeeper_mode
+
+TICK_MS = 500
+"""Sessions end at multiples of this."""
+SESSION_TIMEOUT_MIN_MS = 500
+SESSION_TIMEOUT_MAX_MS = 60_000
+
+_START_TIMEOUT_S = 30.0
+_PORT_ATTEMPTS = 3
+
+_JARS = (
+    # What QuorumPeerMain touches for a standalone server, by the start of the file's name.
+    "zookeeper-",
+    "zookeeper-jute-",
+    "metrics-core-",
+    "snappy-java-",
+    "netty-common-",
+    "netty-buffer-",
+    "netty-transport-",
+    "netty-resolver-",
+    "netty-codec-",
+    "netty-handler-",
+    # log4j's small logger: the one of log4j-core costs 20 MB and 0.2 s, none at all would hide what ZooKeeper
+    # says.
+    "slf4j-api-",
+    "log4j-slf4j2-impl-",
+    "log4j-api-",
+)
+
+_JVM_OPTIONS = (
+    "-Xmx128m",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-Djava.awt.headless=true",
+    "-Dzookeeper.jmx.log4j.disable=true",
+    "-Dlog4j2.loggerContextFactory=org.apache.logging.log4j.simple.SimpleLoggerContextFactory",
+    "-Dorg.apache.logging.log4j.simplelog.level=WARN",
+    "-Dorg.apache.logging.log4j.simplelog.showdatetime=true",
+)
+
+
+def find_jars(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """The jars that ZooKeeper needs: from the installed PySpark, which is not imported, else from SPARK_HOME.
+
+    Raises ConfigError when neither has them.
+    """
+    directories = []
+    spec = importlib.util.find_spec("pyspark")
+    if spec is not None and spec.submodule_search_locations:
+        directories += [Path(location) / "jars" for location in spec.submodule_search_locations]
+    if environment.get("SPARK_HOME"):
+        directories.append(Path(environment["SPARK_HOME"]) / "jars")
+    for directory in directories:
+        jars = [
+            str(path)
+            for path in sorted(directory.glob("*.jar"))
+            for prefix in _JARS
+            if path.name.startswith(prefix) and path.name[len(prefix) :][:1].isdigit()
+        ]
+        if any("zookeeper-jute" in jar for jar in jars):
+            return jars
+    raise ConfigError(
+        "zookeeper.connect",
+        "",
+        "no ZooKeeper is given, and the jars to start one are not here, which come with PySpark: "
+        "pip install 'minikafka[spark]', or give --zookeeper HOST:PORT",
+    )
+
+
+class EmbeddedZooKeeper:
+    """A standalone ZooKeeper over ``data_dir/zookeeper``. Not thread-safe.
+
+    port 0: the one that this directory used last if it is free, else a free one. ``log_dir`` (default
+    ``data_dir/logs``) gets ``zookeeper.log``.
+    """
+
+    def __init__(
+        self, data_dir: str, port: int = 0, host: str = "127.0.0.1", *, log_dir: str | None = None
+    ) -> None:
+        self._directory = os.path.join(os.path.abspath(data_dir), "zookeeper")
+        self._log = os.path.join(log_dir or os.path.join(os.path.abspath(data_dir), "logs"), "zookeeper.log")
+        self._host = host
+        self._wanted_port = port
+        self._port = 0
+        self._process: ChildProcess | None = None
+
+    @property
+    def port(self) -> int:
+        """The port it serves on; before the first start the one that was asked for, which may be 0."""
+        return self._port or self._wanted_port
+
+    @property
+    def connect(self) -> str:
+        """``host:port``, for ``zookeeper.connect``."""
+        return f"{self._host}:{self.port}"
+
+    @property
+    def process(self) -> ChildProcess | None:
+        """The Java process while it runs."""
+        return self._process
+
+    def start(self) -> str:
+        """Start it and return ``host:port`` once it serves.
+
+        Raises ConfigError (no Java, no jars, the port is taken), DirectoryLocked, ProcessFailed.
+        """
+        if self._process is not None:
+            return self.connect
+        java, jars = find_java(), find_jars()
+        os.makedirs(os.path.join(self._directory, "data"), exist_ok=True)
+        held = lock.hold(os.path.join(self._directory, "lock"))
+        try:
+            for attempt in range(_PORT_ATTEMPTS):
+                self._port = self._choose_port()
+                self._process = self._launch(java.path, jars, held)
+                try:
+                    self._wait_ready(self._process)
+                    break
+                except MinikafkaError:
+                    self._process.kill()
+                    self._process = None
+                    # Another process may have taken the free port first.
+                    if self._wanted_port or attempt == _PORT_ATTEMPTS - 1 or can_bind(self._host, self._port):
+                        raise
+        finally:
+            os.close(held)  # the supervisor holds it from here on
+        replace_file(RealFiles(), os.path.join(self._directory, "port"), b"%d\n" % self._port)
+        return self.connect
+
+    def stop(self) -> None:
+        """Stop it. Does nothing when it does not run."""
+        # SIGTERM would end the JVM just as abruptly, as ZooKeeper has no shutdown hook, only a third of a
+        # second later.
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+    def __enter__(self) -> EmbeddedZooKeeper:
+        self.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def _choose_port(self) -> int:
+        if self._wanted_port:
+            if not can_bind(self._host, self._wanted_port):
+                raise ConfigError(
+                    "zookeeper port",
+                    self._wanted_port,
+                    f"is taken on {self._host}; give another, or 0 for a free one",
+                )
+            return self._wanted_port
+        with contextlib.suppress(OSError, ValueError):
+            last = int(Path(self._directory, "port").read_text(encoding="ascii"))
+            if 0 < last < 0x10000 and can_bind(self._host, last):
+                return last
+        return free_port(self._host)
+
+    def _launch(self, java: str, jars: list[str], held: int) -> ChildProcess:
+        replace_file(RealFiles(), os.path.join(self._directory, "zoo.cfg"), self._config().encode("ascii"))
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        return ChildProcess(
+            [java, *_JVM_OPTIONS, "-cp", os.pathsep.join(jars), main, "./zoo.cfg"],
+            name="zookeeper",
+            log=self._log,
+            environment=_java_environment(),
+            directory=self._directory,
+            orphan_grace_s=0.0,
+            keep_open=(held,),
+        )
+
+    def _config(self) -> str:
+        settings = {
+            # Relative to where it runs: the file is read as Latin 1, and a path may have any letter.
+            "dataDir": "./data",
+            "clientPort": self._port,
+            "clientPortAddress": self._host,
+            "tickTime": TICK_MS,
+            "minSessionTimeout": SESSION_TIMEOUT_MIN_MS,
+            "maxSessionTimeout": SESSION_TIMEOUT_MAX_MS,
+            "maxClientCnxns": 0,
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "srvr,ruok,stat,mntr",
+            "autopurge.purgeInterval": 1,
+            "autopurge.snapRetainCount": 3,
+            "preAllocSize": 256,
+        }
+        return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+    def _wait_ready(self, process: ChildProcess) -> None:
+        def settled() -> bool:
+            return process.exit_code is not None or zookeeper_mode(self._host, self._port) is not None
+
+        if not wait_until(settled, _START_TIMEOUT_S):
+            raise process.failure(f"does not serve {self.connect} after {_START_TIMEOUT_S:g} s")
+        if process.exit_code is not None:
+            raise process.failure("")
+
+
+def _java_environment() -> dict[str, str]:
+    environment = {name: value for name, value in os.environ.items() if name not in _JAVA_VARIABLES}
+    # In the locale C, Java could not name a directory with letters outside ASCII.
+    return environment | {"LC_ALL": "C.UTF-8"}
+
+
+_JAVA_VARIABLES = frozenset({"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLASSPATH"})
+"""Settings meant for the user's own Java programs, such as a debugger's port."""

@@ -1,0 +1,76 @@
+"""A real broker process, ended in the middle of everything."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from pathlib import Path
+
+import pytest
+
+from minikafka.base.errors import MinikafkaError
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.fetcher import RangeFetcher
+from minikafka.clients.producer import Delivery, Producer, ProducerConfig
+from minikafka.embedded.cluster import Cluster
+from minikafka.records.message_set import iterate
+
+T0 = TopicPartition("t", 0)
+
+
+def readable(client: Client, end_offset: int) -> dict[int, bytes | None]:
+    """Offset and value of every record of the partition."""
+    return {
+        record.offset: record.value
+        for message_set in RangeFetcher(client, T0, 0, end_offset)
+        for record in iterate(message_set)
+    }
+
+
+def produce_until_killed(cluster: Cluster, kill_after: int) -> dict[int, bytes]:
+    """Send numbered records, kill the broker after ``kill_after``; what was acknowledged, by offset."""
+    config = ProducerConfig(retries=0, batch_bytes=2000, max_block_ms=1000, request_timeout_ms=1000)
+    sent: list[tuple[bytes, Delivery]] = []
+    enough = threading.Event()
+
+    def killer() -> None:
+        enough.wait()
+        cluster.kill(0)
+
+    thread = threading.Thread(target=killer)
+    thread.start()
+    with Client(cluster.bootstrap_servers) as client:
+        producer = Producer(client, config)
+        with contextlib.suppress(MinikafkaError):
+            for number in range(1_000_000):
+                value = b"%08d" % number
+                delivery = producer.send("t", value, partition=0)
+                sent.append((value, delivery))
+                if number % 20 == 0:
+                    delivery.result(1000)
+                if number >= kill_after:
+                    enough.set()
+        thread.join()
+        with contextlib.suppress(MinikafkaError):
+            producer.close(1000)
+    return {
+        delivery.result(0).offset: value
+        for value, delivery in sent
+        if delivery.done and delivery.error is None
+    }
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kill_after", [1, 2000])
+def test_every_acknowledged_message_is_there_after_kill_9_and_a_restart(
+    tmp_path: Path, kill_after: int
+) -> None:
+    with Cluster(data_dir=tmp_path) as cluster:
+        cluster.create_topic("t")
+        acknowledged = produce_until_killed(cluster, kill_after)
+        assert len(acknowledged) >= kill_after
+        cluster.restart(0)
+        with Client(cluster.bootstrap_servers) as client:
+            present = readable(client, max(acknowledged) + 1)
+    assert {offset: present.get(offset) for offset in acknowledged} == acknowledged

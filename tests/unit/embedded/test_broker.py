@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from minikafka.embedded.broker import BrokerFailed, BrokerProcess, Ready, parse_ready, properties_text
+from minikafka.server.config import parse_properties
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ready 127.0.0.1:9092 cluster igV7GLew82hUH29N3xBKhw",
+        "ready 127.0.0.1:9092 zookeeper 127.0.0.1:2181/a cluster igV7GLew82hUH29N3xBKhw\n",
+    ],
+)
+def test_the_ready_line_gives_address_and_cluster(line: str) -> None:
+    assert parse_ready(line) == Ready("127.0.0.1:9092", "igV7GLew82hUH29N3xBKhw")
+
+
+@pytest.mark.parametrize("line", ["", "ready", "ready 127.0.0.1:9092", "not ready a:1 cluster x"])
+def test_other_lines_are_not_taken_for_it(line: str) -> None:
+    assert parse_ready(line) is None
+
+
+def test_the_port_is_what_stands_behind_the_last_colon() -> None:
+    assert Ready("::1:9093", "x").port == 9093
+
+
+def test_written_properties_are_read_back_as_they_were() -> None:
+    properties = {"log.dirs": "/a b/c=d", "zookeeper.connect": "h:1/chroot", "x": ""}
+    assert parse_properties(properties_text(properties), "f") == properties
+
+
+def test_a_refused_property_is_told_in_the_brokers_own_words_with_its_exit_code(tmp_path: Path) -> None:
+    properties = {"zookeeper.connect": "127.0.0.1:1", "log.dirs": str(tmp_path / "log"), "log.layout": "odd"}
+    broker = BrokerProcess(0, str(tmp_path), properties)
+    with pytest.raises(BrokerFailed, match=r"log\.layout='odd'") as caught:
+        broker.wait_ready()
+    assert caught.value.exit_code == 2
+    assert broker.exit_code == 2
+
+
+def test_its_end_is_reported_to_whoever_asked(tmp_path: Path) -> None:
+    codes: list[int] = []
+    broker = BrokerProcess(0, str(tmp_path), {"zookeeper.connect": "127.0.0.1:1"}, on_exit=codes.append)
+    broker.kill()
+    assert codes == [-9]
+
+
+def test_a_killed_broker_is_gone(tmp_path: Path) -> None:
+    broker = BrokerProcess(0, str(tmp_path), {"zookeeper.connect": "127.0.0.1:1"})
+    pid = broker.pid
+    assert broker.kill() == -9
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)

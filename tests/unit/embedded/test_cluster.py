@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from minikafka.base.errors import ConfigError, DirectoryLocked
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.admin import LATEST, Admin
+from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.producer.config import ProducerConfig
+from minikafka.clients.producer.producer import Producer
+from minikafka.embedded import Cluster
+from minikafka.embedded.broker import BrokerFailed
+from minikafka.net.probe import can_connect
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def cluster(directory: Path) -> Iterator[Cluster]:
+    with Cluster(data_dir=directory) as cluster:
+        yield cluster
+
+
+def produce(cluster: Cluster, topic: str, count: int) -> None:
+    with Client(cluster.bootstrap_servers) as client, Producer(client, ProducerConfig(acks=-1)) as producer:
+        deliveries = [producer.send(topic, b"%d" % number, partition=0) for number in range(count)]
+        producer.flush()
+        for delivery in deliveries:
+            delivery.result()
+
+
+def end_offset(cluster: Cluster, topic: str) -> int | None:
+    with Client(cluster.bootstrap_servers) as client:
+        return Admin(client).offsets({TopicPartition(topic, 0): LATEST})[TopicPartition(topic, 0)]
+
+
+def port_of(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+def test_it_serves_and_everything_is_gone_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Cluster() as cluster:
+        cluster.create_topic("t", partitions=2)
+        produce(cluster, "t", 10)
+        assert end_offset(cluster, "t") == 10
+        pid = cluster.broker(0).pid
+        ports = port_of(cluster.bootstrap_servers), port_of(cluster.zookeeper_connect)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert not any(can_connect("127.0.0.1", port) for port in ports)
+
+
+def test_a_data_directory_keeps_messages_and_cluster_id(directory: Path) -> None:
+    with Cluster(data_dir=directory) as cluster:
+        cluster.create_topic("t")
+        produce(cluster, "t", 10)
+        cluster_id = cluster.cluster_id
+    with Cluster(data_dir=directory) as cluster:
+        assert cluster.cluster_id == cluster_id
+        assert end_offset(cluster, "t") == 10
+
+
+def test_a_killed_broker_comes_back_on_its_port_with_all_it_had_acknowledged(cluster: Cluster) -> None:
+    address = cluster.bootstrap_servers
+    cluster.create_topic("t")
+    produce(cluster, "t", 1000)
+    cluster.kill(0)
+    assert not can_connect("127.0.0.1", port_of(address))
+    cluster.restart(0)
+    assert cluster.bootstrap_servers == address
+    assert end_offset(cluster, "t") == 1000
+
+
+def test_a_broker_that_is_stopped_ends_cleanly(cluster: Cluster) -> None:
+    assert cluster.stop_broker(0) == 0
+
+
+def test_a_second_cluster_on_the_directory_is_refused(cluster: Cluster) -> None:
+    other = Cluster(data_dir=cluster.data_dir)
+    with pytest.raises(DirectoryLocked, match=str(cluster.data_dir)):
+        other.start()
+    other.close()
+    assert can_connect("127.0.0.1", port_of(cluster.bootstrap_servers))
+
+
+def test_settings_reach_the_broker(directory: Path) -> None:
+    with Cluster(data_dir=directory, config={"num.partitions": "3"}) as cluster:
+        produce(cluster, "made-by-itself", 1)
+        with Client(cluster.bootstrap_servers) as client:
+            assert len(client.topic("made-by-itself").partitions) == 3
+
+
+def test_a_setting_that_the_broker_refuses_leaves_nothing_running(directory: Path) -> None:
+    cluster = Cluster(data_dir=directory, config={"num.partitions": "none"})
+    with pytest.raises(BrokerFailed, match=r"num\.partitions='none'"), cluster:
+        pytest.fail("it must not start")
+    assert not can_connect("127.0.0.1", port_of(cluster.zookeeper_connect))
+    os.rename(directory, directory.with_name("moved"))  # nobody holds or writes it
+
+
+def test_a_zookeeper_that_runs_already_is_used_below_its_chroot(cluster: Cluster, tmp_path: Path) -> None:
+    chroot = f"{cluster.zookeeper_connect}/other"
+    with Cluster(data_dir=tmp_path / "other", zookeeper=chroot) as other:
+        assert other.zookeeper_connect == chroot
+        assert other.cluster_id != cluster.cluster_id
+        assert not (tmp_path / "other" / "zookeeper").exists()
+
+
+def test_a_taken_broker_id_is_a_clear_error(cluster: Cluster, tmp_path: Path) -> None:
+    other = Cluster(data_dir=tmp_path / "other", zookeeper=cluster.zookeeper_connect)
+    with pytest.raises(BrokerFailed, match="0") as caught, other:
+        pytest.fail("it must not start")
+    assert caught.value.exit_code == 2
+
+
+def test_the_end_of_a_broker_is_reported(directory: Path) -> None:
+    ended: list[tuple[int, int]] = []
+    with Cluster(1, directory, on_exit=lambda number, code: ended.append((number, code))) as cluster:
+        cluster.kill(0)
+        assert ended == [(0, -9)]
+
+
+def test_zookeeper_that_dies_is_started_again_where_it_was(cluster: Cluster) -> None:
+    connect = cluster.zookeeper_connect
+    assert not cluster.revive_zookeeper()
+    assert cluster._zookeeper is not None
+    cluster._zookeeper.process.kill()  # type: ignore[union-attr]
+    assert cluster.revive_zookeeper()
+    assert cluster.zookeeper_connect == connect
+    cluster.create_topic("t")
+
+
+@pytest.mark.parametrize("brokers", [0, 2])
+def test_another_number_of_brokers_than_one_is_refused(brokers: int) -> None:
+    with pytest.raises(ConfigError, match=f"brokers={brokers}: this version runs one broker"):
+        Cluster(brokers)

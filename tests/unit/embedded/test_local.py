@@ -1,0 +1,444 @@
+"""The shared embedded broker of a data directory: real daemons, with processes that play sessions."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from minikafka.base.errors import MinikafkaError
+from minikafka.embedded import local
+from minikafka.embedded.local import LocalCluster, ensure, list_running, running
+from minikafka.embedded.owners import Owner, is_alive, owner_of, process_info
+from minikafka.embedded.process import wait_until
+from minikafka.net.probe import can_connect
+
+PATIENCE_S = 30.0
+STOPS_WITHIN_S = 2.0
+"""What is promised for the time from the last owner's death."""
+
+Session = subprocess.Popen[bytes]
+
+
+@pytest.fixture(autouse=True)
+def own_listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A list of running clusters of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "minikafka" / "running"
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Iterator[str]:
+    """A data directory; what runs there is stopped at the end."""
+    directory = tmp_path / "data"
+    yield str(directory)
+    cluster = running(str(directory))
+    if cluster is not None:
+        local.stop(str(directory))
+
+
+@pytest.fixture
+def session() -> Iterator[Callable[[], Session]]:
+    """Starts processes that stand for Spark sessions."""
+    started: list[Session] = []
+
+    def make() -> Session:
+        started.append(subprocess.Popen(["sleep", "600"]))
+        return started[-1]
+
+    yield make
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def owner(process: Session) -> Owner:
+    found = owner_of(process.pid)
+    assert found is not None
+    return found
+
+
+def join(data_dir: str, process: Session) -> LocalCluster:
+    return ensure(data_dir, [owner(process)])
+
+
+def end(process: Session) -> None:
+    process.kill()
+    process.wait()
+
+
+def serves(cluster: LocalCluster) -> bool:
+    host, _, port = cluster.bootstrap_servers.partition(":")
+    return can_connect(host, int(port))
+
+
+def family(pid: int) -> list[int]:
+    """A process and all below it."""
+    listed = subprocess.run(
+        ["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
+    ).stdout
+    parents = {int(child): int(parent) for child, parent in (line.split() for line in listed.splitlines())}
+    found = [pid]
+    for above in found:
+        found += [child for child, parent in parents.items() if parent == above]
+    return found
+
+
+def broker_of(cluster: LocalCluster) -> int:
+    """The broker's process."""
+    supervised = [pid for pid in family(cluster.pid) if pid not in family(java_of(cluster))]
+    return supervised[-1]
+
+
+def java_of(cluster: LocalCluster) -> int:
+    """ZooKeeper's process."""
+    infos = {pid: process_info(pid) for pid in family(cluster.pid)}
+    return next(pid for pid, info in infos.items() if info is not None and info.name == "java")
+
+
+def all_gone(pids: list[int]) -> bool:
+    return wait_until(lambda: all(process_info(pid) is None for pid in pids), PATIENCE_S)
+
+
+# Starting and sharing
+
+
+def test_the_first_session_starts_it(data_dir: str, session: Callable[[], Session]) -> None:
+    cluster = join(data_dir, session())
+    assert serves(cluster)
+    assert cluster.data_dir == os.path.realpath(data_dir)
+    assert re.fullmatch(r"[\w-]{22}", cluster.cluster_id)
+    assert cluster.boot_id == local.host_boot_id()
+    host, _, port = cluster.zookeeper_connect.partition(":")
+    assert can_connect(host, int(port))
+
+
+def test_a_second_session_shares_it_and_keeps_it(data_dir: str, session: Callable[[], Session]) -> None:
+    first, second = session(), session()
+    cluster = join(data_dir, first)
+    assert join(data_dir, second) == cluster
+    end(first)
+    # The daemon removes the dead session's file when it has looked.
+    files = Path(data_dir, ".embedded", "owners")
+    assert wait_until(lambda: len(list(files.iterdir())) == 1, PATIENCE_S)
+    assert serves(cluster)
+    assert running(data_dir) == cluster
+
+
+def test_it_stops_soon_after_its_last_owner_was_killed(data_dir: str, session: Callable[[], Session]) -> None:
+    first, second = session(), session()
+    cluster = join(data_dir, first)
+    join(data_dir, second)
+    pids = family(cluster.pid)
+    assert len(pids) >= 5  # the daemon, and supervisor and child for broker and ZooKeeper
+    end(first)
+    second.kill()
+    killed_s = time.monotonic()
+    second.wait()
+    assert all_gone(pids)
+    # Twice the promise, as other work may have the processor.
+    assert time.monotonic() - killed_s < 2 * STOPS_WITHIN_S
+    assert running(data_dir) is None
+    assert not Path(data_dir, ".embedded", "address.json").exists()
+    assert list(Path(data_dir).glob("broker-*/.kafka_cleanshutdown")) != []
+
+
+def test_two_processes_at_once_get_one_broker(data_dir: str, session: Callable[[], Session]) -> None:
+    code = (
+        "import sys, time\n"
+        "from minikafka.embedded.local import ensure\n"
+        "print(ensure(sys.argv[1]).to_json().decode(), end='', flush=True); sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", code, data_dir]
+    both = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(2)]
+    try:
+        answers = [LocalCluster.from_json(process.stdout.readline()) for process in both if process.stdout]
+        assert answers[0] is not None
+        assert answers[0] == answers[1]
+        assert len([pid for pid in family(answers[0].pid) if pid != answers[0].pid]) == 4
+    finally:
+        for process in both:
+            process.communicate()
+    assert all_gone([answers[0].pid])
+
+
+def test_who_comes_while_it_stops_gets_one_that_serves(data_dir: str, session: Callable[[], Session]) -> None:
+    cluster = join(data_dir, session_one := session())
+    end(session_one)
+    # From before the daemon sees that its owner died until after it has stopped.
+    for pause_s in (0.0, 0.3, 0.6):
+        following = session()
+        wait_until(lambda: False, pause_s)
+        cluster = join(data_dir, following)
+        assert serves(cluster)
+        end(following)
+
+
+def test_it_is_nobodys_child(data_dir: str, session: Callable[[], Session]) -> None:
+    cluster = join(data_dir, session())
+    assert os.getsid(cluster.pid) != os.getsid(0)
+    info = process_info(cluster.pid)
+    assert info is not None
+    assert info.parent != os.getpid()
+
+
+def test_data_and_cluster_id_are_kept(data_dir: str, session: Callable[[], Session]) -> None:
+    first = join(data_dir, session())
+    local.stop(data_dir)
+    again = join(data_dir, session())
+    assert again.cluster_id == first.cluster_id
+    assert again.pid != first.pid
+
+
+def test_it_keeps_none_of_sparks_secrets(
+    data_dir: str, session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if sys.platform != "linux":
+        pytest.skip("the environment of a process is read from /proc")
+    monkeypatch.setenv("PYTHON_WORKER_FACTORY_SECRET", "for-a-worker-only")
+    cluster = join(data_dir, session())
+    for pid in family(cluster.pid):
+        assert b"for-a-worker-only" not in Path(f"/proc/{pid}/environ").read_bytes()
+
+
+# After crashes
+
+
+def test_a_killed_daemon_is_replaced(data_dir: str, session: Callable[[], Session]) -> None:
+    process = session()
+    first = join(data_dir, process)
+    pids = family(first.pid)
+    os.kill(first.pid, signal.SIGKILL)
+    assert wait_until(lambda: running(data_dir) is None, PATIENCE_S)
+    assert Path(data_dir, ".embedded", "address.json").exists()  # stale, and known to be
+    again = join(data_dir, process)
+    assert again.pid != first.pid
+    assert again.cluster_id == first.cluster_id
+    assert serves(again)
+    assert all_gone(pids)
+
+
+def test_the_address_of_a_dead_daemon_is_void_though_another_is_starting(data_dir: str) -> None:
+    directory = local._Directory(data_dir)
+    directory.make()
+    dead = LocalCluster("h:1", "h:2", "id", local.host_boot_id(), data_dir, 1, "never")
+    Path(directory.address).write_bytes(dead.to_json())
+    with local._held(os.path.join(directory.own, "serving.lock"), 0):
+        assert running(data_dir) is None
+
+
+def test_who_joins_just_before_it_withdraws_keeps_it(
+    data_dir: str, session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon = local._Daemon(data_dir)
+    daemon._directory.make()
+    process = session()
+
+    @contextlib.contextmanager
+    def starting(timeout_s: float) -> Iterator[bool]:
+        daemon._directory.add_owner(owner(process))
+        yield True
+
+    withdrawn: list[bool] = []
+    monkeypatch.setattr(daemon._directory, "starting", starting)
+    daemon._look_for_owners(lambda: withdrawn.append(True))
+    assert (withdrawn, daemon._reason) == ([], "")
+
+
+def test_who_is_joining_is_waited_for(data_dir: str) -> None:
+    daemon = local._Daemon(data_dir)
+    daemon._directory.make()
+    withdrawn: list[bool] = []
+    with local._Directory(data_dir).starting(0):
+        daemon._look_for_owners(lambda: withdrawn.append(True))
+        assert (withdrawn, daemon._reason) == ([], "")
+    daemon._look_for_owners(lambda: withdrawn.append(True))
+    assert withdrawn == [True]
+    assert daemon._reason != ""
+
+
+def test_it_stops_when_its_broker_crashes_and_the_next_starts(
+    data_dir: str, session: Callable[[], Session]
+) -> None:
+    process = session()
+    first = join(data_dir, process)
+    pids = family(first.pid)
+    os.kill(broker_of(first), signal.SIGKILL)
+    assert all_gone(pids)
+    assert "its broker ended with exit code -9" in Path(data_dir, "logs", "embedded.log").read_text()
+    assert serves(join(data_dir, process))
+
+
+def test_a_crashed_zookeeper_comes_back(data_dir: str, session: Callable[[], Session]) -> None:
+    cluster = join(data_dir, session())
+    java = java_of(cluster)
+    os.kill(java, signal.SIGKILL)
+    host, _, port = cluster.zookeeper_connect.partition(":")
+    assert wait_until(lambda: process_info(java) is None and can_connect(host, int(port)), PATIENCE_S)
+    assert serves(cluster)
+
+
+def test_it_stops_when_its_directory_is_removed(data_dir: str, session: Callable[[], Session]) -> None:
+    cluster = join(data_dir, session())
+    pids = family(cluster.pid)
+    shutil.rmtree(data_dir, ignore_errors=True)
+    assert all_gone(pids)
+
+
+def test_what_is_no_owner_file_is_removed(data_dir: str, session: Callable[[], Session]) -> None:
+    directory = Path(data_dir, ".embedded", "owners")
+    directory.mkdir(parents=True)
+    (directory / "nonsense").write_text("nonsense")
+    gone = {"pid": 1, "started": "never", "boot_id": local.host_boot_id()}
+    (directory / "1-dead").write_text(json.dumps(gone))
+    elsewhere = {"pid": os.getpid(), "started": "x", "boot_id": "another host"}
+    (directory / "2-elsewhere").write_text(json.dumps(elsewhere))
+    living = session()
+    directory_of = local._Directory(data_dir)
+    directory_of.add_owner(owner(living))
+    assert directory_of.living_owners() == [owner(living)]
+    assert len(list(directory.iterdir())) == 1
+
+
+# Failures
+
+
+def test_the_cause_of_a_failed_start_is_told(
+    data_dir: str, session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    process = session()
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(MinikafkaError, match="Java 17 or newer is needed"):
+        join(data_dir, process)
+    assert running(data_dir) is None
+
+
+def test_after_a_failed_start_another_one_succeeds(
+    data_dir: str, session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = session()
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", "/nonexistent")
+        patch.delenv("JAVA_HOME", raising=False)
+        with pytest.raises(MinikafkaError):
+            join(data_dir, process)
+    assert serves(join(data_dir, process))
+
+
+def test_a_daemon_that_does_not_even_start_is_told_with_its_log(
+    data_dir: str, session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    with pytest.raises(MinikafkaError, match=r"ended at once; the end of .*embedded\.log"):
+        join(data_dir, session())
+
+
+def test_a_data_directory_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        MinikafkaError, match=f"cannot use the data directory {tmp_path}/file/data: Not a directory"
+    ):
+        ensure(str(tmp_path / "file" / "data"))
+
+
+def test_the_broker_of_another_host_is_refused(
+    data_dir: str, session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = session()
+    join(data_dir, process)
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "host_boot_id", lambda: "another host")
+        with pytest.raises(MinikafkaError, match="runs on another host"):
+            join(data_dir, process)
+
+
+# Listing and stopping
+
+
+def test_it_is_listed_while_it_runs(data_dir: str, session: Callable[[], Session], own_listing: Path) -> None:
+    assert list_running() == []
+    cluster = join(data_dir, session())
+    assert list_running() == [cluster]
+    local.stop(data_dir)
+    assert list_running() == []
+    assert list(own_listing.iterdir()) == []
+
+
+def test_stop_returns_when_all_is_gone(data_dir: str, session: Callable[[], Session]) -> None:
+    cluster = join(data_dir, session())
+    pids = family(cluster.pid)
+    local.stop(data_dir)
+    assert running(data_dir) is None
+    assert not is_alive(Owner(cluster.pid, cluster.started))
+    assert all_gone(pids)
+
+
+def test_stopping_nothing_is_an_error(data_dir: str) -> None:
+    with pytest.raises(MinikafkaError, match=r"no embedded broker runs in .*; `minikafka ps` lists"):
+        local.stop(data_dir)
+
+
+def test_what_a_crash_left_in_the_listing_is_not_listed(own_listing: Path) -> None:
+    own_listing.mkdir(parents=True)
+    dead = LocalCluster("h:1", "h:2", "id", local.host_boot_id(), "/data", 1, "never")
+    other = LocalCluster("h:1", "h:2", "id", "another host", "/data", os.getpid(), "never")
+    (own_listing / "dead.json").write_bytes(dead.to_json())
+    (own_listing / "other.json").write_bytes(other.to_json())
+    (own_listing / "nonsense.json").write_text("nonsense")
+    assert list_running() == []
+    assert [path.name for path in own_listing.iterdir()] == ["other.json"]
+
+
+def test_without_a_home_a_private_temporary_directory_has_the_listing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "no-directory").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "no-directory"))
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    with local.announce(str(tmp_path / "data"), "h:1", "h:2", "id") as cluster:
+        assert list_running() == [cluster]
+        assert (tmp_path / f"minikafka-{os.getuid()}").stat().st_mode & 0o077 == 0
+
+
+# Clusters that somebody else runs
+
+
+def test_an_announced_cluster_is_shared(
+    tmp_path: Path, data_dir: str, session: Callable[[], Session]
+) -> None:
+    with local.announce(data_dir, "h:1", "h:2", "id") as cluster:
+        assert join(data_dir, session()) == cluster
+        assert list_running() == [cluster]
+        assert running(data_dir) == cluster
+    assert running(data_dir) is None
+    assert list_running() == []
+
+
+def test_two_cannot_be_announced_in_one_directory(data_dir: str) -> None:
+    with (
+        local.announce(data_dir, "h:1", "h:2", "id"),
+        pytest.raises(MinikafkaError, match="an embedded broker runs in"),
+        local.announce(data_dir, "h:3", "h:4", "id"),
+    ):
+        pass
+
+
+def test_an_address_survives_its_file() -> None:
+    cluster = LocalCluster("h:1", "h:2", "id", "boot", "/dätä", 1, "2")
+    assert LocalCluster.from_json(cluster.to_json()) == cluster
+
+
+@pytest.mark.parametrize("data", [b"", b"nonsense", b"[]", b"{}", b"null", b'{"pid": 1}', b"\xff"])
+def test_a_damaged_address_is_none(data: bytes) -> None:
+    assert LocalCluster.from_json(data) is None

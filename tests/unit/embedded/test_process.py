@@ -1,0 +1,342 @@
+"""Child processes: output, stopping, and that they end however their parent ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from minikafka.base.errors import DirectoryLocked
+from minikafka.embedded import lock
+from minikafka.embedded.owners import process_info
+from minikafka.embedded.process import ChildProcess, ProcessFailed, wait_until
+
+PATIENCE_S = 20.0
+FOREVER = "import time; print('ready now', flush=True); time.sleep(600)"
+STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + FOREVER
+
+Start = Callable[..., ChildProcess]
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="this way to notice a death is Linux' own")
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def runs(pid: int) -> bool:
+    return process_info(pid) is not None
+
+
+def ends(pid: int) -> bool:
+    """Whether a process ends soon."""
+    return wait_until(lambda: not runs(pid), PATIENCE_S)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts children, and ends those that a test leaves."""
+    started: list[ChildProcess] = []
+
+    def make(command: list[str], **options: object) -> ChildProcess:
+        options = {"name": "child", "log": str(tmp_path / "logs" / "child.log"), **options}
+        child = ChildProcess(command, **options)  # type: ignore[arg-type]
+        started.append(child)
+        return child
+
+    yield make
+    for child in started:
+        child.kill()
+
+
+@pytest.fixture
+def orphan(tmp_path: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[bytes], int]]]:
+    """Starts another process with a child; returns it and the child's pid."""
+    parents: list[subprocess.Popen[bytes]] = []
+
+    def make(before_end: str, child: str = FOREVER) -> tuple[subprocess.Popen[bytes], int]:
+        code = f"""
+import os, sys, threading, time, signal
+from minikafka.embedded.process import ChildProcess
+def start():
+    global child
+    child = ChildProcess([sys.executable, "-c", {child!r}], name="child", log={str(tmp_path / "child.log")!r},
+                         announce="ready", orphan_grace_s=0.3)
+    child.wait_for_line(20)
+{before_end}
+"""
+        parent = subprocess.Popen(python(code), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        parents.append(parent)
+        assert parent.stdout is not None
+        return parent, int(parent.stdout.readline())
+
+    yield make
+    for parent in parents:
+        parent.kill()
+        parent.communicate()
+
+
+# Output
+
+
+def test_output_goes_to_the_log(start: Start, tmp_path: Path) -> None:
+    child = start(python("import sys; print('to stdout', flush=True); print('to stderr', file=sys.stderr)"))
+    assert child.wait(PATIENCE_S) == 0
+    assert (tmp_path / "logs" / "child.log").read_text() == "to stdout\nto stderr\n"
+
+
+def test_the_log_is_appended_to(start: Start, tmp_path: Path) -> None:
+    for word in ("first", "second"):
+        start(python(f"print('{word}')")).wait(PATIENCE_S)
+    assert (tmp_path / "logs" / "child.log").read_text() == "first\nsecond\n"
+
+
+def test_the_log_is_rotated_by_size(start: Start, tmp_path: Path) -> None:
+    start(python("for n in range(6000): print(f'{n:099d}')"), log_max_bytes=100_000, log_keep=2).wait(
+        PATIENCE_S
+    )
+    files = {path.name: path.read_bytes() for path in (tmp_path / "logs").iterdir()}
+    assert set(files) == {"child.log", "child.log.1", "child.log.2"}
+    assert all(0 < len(text) <= 100_000 for text in files.values())
+    assert b"".join(files[name] for name in sorted(files, reverse=True)).endswith(b"%099d\n" % 5999)
+
+
+def test_the_announced_line_is_returned(start: Start) -> None:
+    child = start(
+        python("print('starting'); print('ready h:1 x', flush=True); print('ready again')"), announce="ready "
+    )
+    assert child.wait_for_line(PATIENCE_S) == "ready h:1 x"
+    child.wait(PATIENCE_S)
+    assert child.wait_for_line(0) == "ready h:1 x"
+
+
+def test_a_line_in_pieces_is_put_together(start: Start) -> None:
+    code = "import os, time\nfor c in b'ready now\\n': os.write(1, bytes([c])); time.sleep(0.001)"
+    assert start(python(code), announce="ready").wait_for_line(PATIENCE_S) == "ready now"
+
+
+def test_a_child_that_ends_too_early_is_an_error_with_its_last_words(start: Start) -> None:
+    child = start(python("import sys; sys.exit('no such thing')"), announce="ready")
+    with pytest.raises(ProcessFailed, match=r"child ended with exit code 1.*child\.log:\nno such thing"):
+        child.wait_for_line(PATIENCE_S)
+
+
+def test_last_words_leave_out_the_frames_of_java(start: Start) -> None:
+    frames = "\\n".join(f"\\tat Some.method(Some.java:{number})" for number in range(50))
+    child = start(python(f"print('the cause\\n{frames}\\nthe end')"), announce="ready")
+    with pytest.raises(ProcessFailed, match=r"child\.log:\nthe cause\nthe end$"):
+        child.wait_for_line(PATIENCE_S)
+
+
+def test_a_line_that_does_not_come_in_time_is_an_error(start: Start) -> None:
+    child = start(python("import time; time.sleep(600)"), announce="ready")
+    with pytest.raises(ProcessFailed, match=r"did not say 'ready' within 0\.05 s and wrote nothing"):
+        child.wait_for_line(0.05)
+    assert child.exit_code is None
+
+
+def test_a_child_reads_nothing(start: Start) -> None:
+    assert start(python("import sys; sys.exit(len(sys.stdin.read()))")).wait(PATIENCE_S) == 0
+
+
+# Ending
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 143])
+def test_the_exit_code_is_the_childs(start: Start, code: int) -> None:
+    assert start(python(f"import sys; sys.exit({code})")).wait(PATIENCE_S) == code
+
+
+def test_a_signal_that_killed_it_is_told(start: Start) -> None:
+    child = start(python(FOREVER), announce="ready")
+    child.wait_for_line(PATIENCE_S)
+    os.kill(child.pid, signal.SIGSEGV)
+    assert child.wait(PATIENCE_S) == -signal.SIGSEGV
+
+
+def test_a_command_that_does_not_exist_is_an_error(start: Start) -> None:
+    child = start(["/nonexistent/program"], announce="ready")
+    with pytest.raises(
+        ProcessFailed, match=r"exit code 127.*\ncannot run /nonexistent/program: No such file"
+    ):
+        child.wait_for_line(PATIENCE_S)
+
+
+def test_stop_lets_a_child_end_by_itself(start: Start) -> None:
+    code = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); " + FOREVER
+    child = start(python(code), announce="ready")
+    child.wait_for_line(PATIENCE_S)
+    assert child.stop() == 7
+
+
+def test_stop_kills_a_child_that_does_not_end(start: Start) -> None:
+    child = start(python(STUBBORN), announce="ready", grace_s=0.1)
+    child.wait_for_line(PATIENCE_S)
+    assert child.stop() == -signal.SIGKILL
+
+
+def test_stop_works_right_after_the_start(start: Start) -> None:
+    assert start(python(FOREVER)).stop() == -signal.SIGTERM
+
+
+def test_stop_of_one_that_has_ended_tells_how(start: Start) -> None:
+    child = start(python("raise SystemExit(5)"))
+    child.wait(PATIENCE_S)
+    assert child.stop() == 5
+    assert child.kill() == 5
+
+
+def test_kill_does_not_wait(start: Start) -> None:
+    child = start(python(STUBBORN), announce="ready")
+    child.wait_for_line(PATIENCE_S)
+    assert child.kill() == -signal.SIGKILL
+
+
+def test_kill_takes_what_the_child_started(start: Start) -> None:
+    code = (
+        "import subprocess, sys, time\n"
+        "below = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "print('ready', below.pid, flush=True); time.sleep(600)"
+    )
+    child = start(python(code), announce="ready")
+    below = int(child.wait_for_line(PATIENCE_S).split()[1])
+    child.kill()
+    assert ends(below)
+
+
+def test_the_end_is_reported_once(start: Start) -> None:
+    codes: list[int] = []
+    reported = threading.Event()
+
+    def on_exit(code: int) -> None:
+        codes.append(code)
+        reported.set()
+
+    child = start(python("raise SystemExit(3)"), on_exit=on_exit)
+    assert reported.wait(PATIENCE_S)
+    child.stop()
+    assert codes == [3]
+
+
+def test_no_zombie_is_left_though_nobody_asks(start: Start) -> None:
+    child = start(python("pass"))
+    supervisor = child._supervisor.pid
+    assert child.wait(PATIENCE_S) == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(supervisor, 0)
+
+
+def test_no_descriptor_is_left(start: Start) -> None:
+    start(python("pass")).wait(PATIENCE_S)
+    before = os.listdir("/dev/fd")
+    for _ in range(3):
+        child = start(python("pass"))
+        child.wait(PATIENCE_S)
+        child._thread.join()
+    assert len(os.listdir("/dev/fd")) == len(before)
+
+
+def test_a_child_has_the_usual_signals(start: Start, tmp_path: Path) -> None:
+    # Python ignores SIGPIPE, and a shell pipeline below a child must not inherit that.
+    child = start(["/bin/sh", "-c", "kill -PIPE $$; exit 9"])
+    assert child.wait(PATIENCE_S) == -signal.SIGPIPE
+
+
+def test_ctrl_c_does_not_reach_a_child(start: Start) -> None:
+    child = start(python(FOREVER), announce="ready")
+    child.wait_for_line(PATIENCE_S)
+    assert os.getsid(child.pid) != os.getsid(0)
+
+
+def test_a_child_gets_environment_and_directory(start: Start, tmp_path: Path) -> None:
+    code = "import os; print('ready', os.getcwd(), os.environ['A'], os.environ.get('HOME'))"
+    child = start(python(code), announce="ready", environment={"A": "1"}, directory=str(tmp_path))
+    assert child.wait_for_line(PATIENCE_S) == f"ready {tmp_path} 1 None"
+
+
+# The death of the parent
+
+
+def test_a_killed_parent_takes_its_child_along(
+    orphan: Callable[..., tuple[subprocess.Popen[bytes], int]],
+) -> None:
+    parent, child = orphan("start(); print(child.pid, flush=True); time.sleep(600)")
+    assert runs(child)
+    parent.kill()
+    assert ends(child)
+
+
+def test_a_killed_parent_takes_a_stubborn_child_along(
+    orphan: Callable[..., tuple[subprocess.Popen[bytes], int]],
+) -> None:
+    parent, child = orphan("start(); print(child.pid, flush=True); time.sleep(600)", STUBBORN)
+    parent.kill()
+    assert ends(child)
+
+
+def test_a_parent_that_just_ends_takes_its_child_along(
+    orphan: Callable[..., tuple[subprocess.Popen[bytes], int]],
+) -> None:
+    parent, child = orphan("start(); print(child.pid, flush=True)")
+    assert parent.wait(PATIENCE_S) == 0
+    assert ends(child)
+
+
+def test_a_child_outlives_the_thread_that_started_it(
+    orphan: Callable[..., tuple[subprocess.Popen[bytes], int]],
+) -> None:
+    parent, child = orphan(
+        "thread = threading.Thread(target=start); thread.start(); thread.join()\n"
+        "print(child.pid, flush=True); sys.stdin.readline()\n"
+        "print(child.wait(1.0), flush=True); time.sleep(600)"
+    )
+    assert parent.stdin is not None
+    assert parent.stdout is not None
+    parent.stdin.write(b"\n")
+    parent.stdin.flush()
+    assert parent.stdout.readline() == b"None\n"
+    assert runs(child)
+    parent.kill()
+    assert ends(child)
+
+
+@linux_only
+def test_a_forked_copy_of_the_parent_keeps_no_child_alive(
+    orphan: Callable[..., tuple[subprocess.Popen[bytes], int]],
+) -> None:
+    parent, child = orphan(
+        "start()\n"
+        "if os.fork() == 0:\n"
+        "    os.close(1); time.sleep(5); os._exit(0)\n"
+        "print(child.pid, flush=True); time.sleep(600)"
+    )
+    parent.kill()
+    assert wait_until(lambda: not runs(child), 4)
+
+
+@linux_only
+def test_a_killed_supervisor_takes_its_child_along(start: Start) -> None:
+    child = start(python(FOREVER), announce="ready")
+    child.wait_for_line(PATIENCE_S)
+    pid = child.pid
+    child._supervisor.kill()
+    assert ends(pid)
+    assert child.wait(PATIENCE_S) == -signal.SIGKILL
+
+
+def test_a_lock_given_to_a_child_is_free_when_the_child_has_ended(start: Start, tmp_path: Path) -> None:
+    path = str(tmp_path / "lock")
+    held = lock.hold(path)
+    child = start(python(FOREVER), announce="ready", keep_open=(held,))
+    child.wait_for_line(PATIENCE_S)
+    os.close(held)
+    with pytest.raises(DirectoryLocked):
+        lock.hold(path)
+    child.stop()
+    os.close(lock.hold(path))
