@@ -1,0 +1,25 @@
+"""``minikafka broker``: one broker on Kafka's own property names, against a ZooKeeper that runs already."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from minikafka.cli.options import Settings, key_values
+
+
+def broker(
+    properties: Annotated[
+        Path,
+        typer.Argument(metavar="FILE.properties", help="Kafka's own property names.", show_default=False),
+    ],
+    settings: Settings = None,
+) -> int:
+    """Run one broker in the foreground; print one `ready` line; stop cleanly on Ctrl-C or SIGTERM."""
+    overrides = key_values("--set", settings)
+
+    from minikafka.server.__main__ import main
+
+    return main([str(properties), *(f"--set={name}={value}" for name, value in overrides.items())])

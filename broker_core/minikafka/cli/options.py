@@ -1,0 +1,61 @@
+"""Options that several commands share, as annotated types: they read and behave the same everywhere."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from minikafka.base.errors import ConfigError
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+"""Where ``minikafka up`` serves when nothing else is said."""
+
+
+class Format(str, Enum):
+    """How results are printed: aligned for people, or one JSON value a line for programs."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+# `Optional` and not `| None`: the annotations are read at run time, also by the oldest supported typer.
+Bootstrap = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--bootstrap",
+        envvar="MINIKAFKA_BOOTSTRAP",
+        metavar="HOST:PORT",
+        help=f"Brokers to ask first, separated by commas. Without it and --data-dir: {DEFAULT_BOOTSTRAP}.",
+        show_default=False,
+    ),
+]
+DataDir = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        "--data-dir",
+        metavar="D",
+        help="In place of --bootstrap: the cluster of this data directory, started when it is not running.",
+        show_default=False,
+    ),
+]
+OutputFormat = Annotated[Format, typer.Option("--format", help="A table, or JSON a line.")]
+Settings = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="A broker property; may be given again.", show_default=False
+    ),
+]
+
+
+def key_values(name: str, given: list[str] | None) -> dict[str, str]:
+    """``key=value`` texts as a dict; the later one wins. Raises ConfigError under ``name``."""
+    pairs: dict[str, str] = {}
+    for text in given or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(name, text, "must be KEY=VALUE")
+        pairs[key.strip()] = value.strip()
+    return pairs

@@ -1,0 +1,84 @@
+"""Printing of results: tables for people; JSON, one object a line, for any tool to read as it comes."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+from minikafka.cli.options import Format
+
+Row = Mapping[str, object]
+
+
+def print_rows(rows: Sequence[Row], columns: Sequence[str], style: Format) -> None:
+    """Print ``rows``: as a table with ``columns``, or each whole row as a line of JSON."""
+    if style is Format.JSON:
+        for row in rows:
+            print_json(row)
+    elif rows:
+        for line in table_lines(rows, columns):
+            print(line)
+
+
+def table_lines(rows: Iterable[Row], columns: Sequence[str]) -> list[str]:
+    """A header and a line for each row, in aligned columns; numbers stand to the right."""
+    cells = [[_cell(row.get(column)) for column in columns] for row in rows]
+    header = [column.replace("_", " ").upper() for column in columns]
+    widths = [max(len(line[index]) for line in [header, *cells]) for index in range(len(columns))]
+    to_right = [all(type(row.get(column)) in {int, float} for row in rows) for column in columns]
+    return [
+        "  ".join(
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, to_right, strict=True)
+        ).rstrip()
+        for line in [header, *cells]
+    ]
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value)) or "-"
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}={one}" for key, one in value.items()) or "-"
+    return str(value)
+
+
+def print_json(value: Row) -> None:
+    """One line of JSON, as UTF-8 whatever the locale says."""
+    line = json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n"
+    sys.stdout.buffer.write(line.encode("utf-8", "surrogatepass"))
+
+
+def note(text: str) -> None:
+    """A line for people, on stderr, where it cannot get in the way of results."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def base64_or_none(data: bytes | None) -> str | None:
+    """Standard base64 with padding; None stays None."""
+    return None if data is None else base64.b64encode(data).decode("ascii")
+
+
+def text_or_none(data: bytes | None) -> str | None:
+    """UTF-8, with what is not UTF-8 shown as backslash escapes; None stays None."""
+    return None if data is None else data.decode("utf-8", "backslashreplace")
+
+
+def utc_text(timestamp_ms: int | None) -> str | None:
+    """``2013-01-01T05:15:00.000Z``; None for none, and the number where no calendar has it."""
+    if timestamp_ms is None or timestamp_ms < 0:
+        return None
+    try:
+        moment = datetime.datetime.fromtimestamp(timestamp_ms // 1000, datetime.timezone.utc)
+    except (OverflowError, ValueError, OSError):
+        return str(timestamp_ms)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"

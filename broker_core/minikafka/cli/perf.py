@@ -1,0 +1,230 @@
+"""``minikafka perf``: how fast a cluster takes and gives messages, on the bulk paths that Spark uses.
+
+A rate counts from the first message to the last acknowledgement, or to the last decoded message, with
+checksums made and checked. MB are 10**6 bytes of keys and values.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from minikafka.base.errors import ConfigError, MinikafkaError
+from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat
+
+if TYPE_CHECKING:
+    from minikafka.base.ids import TopicPartition
+    from minikafka.clients.cluster import Cluster
+    from minikafka.clients.producer.delivery import Delivery
+    from minikafka.clients.producer.producer import Producer
+    from minikafka.records.columns import EncodedSet
+    from minikafka.records.message_set import Codec
+
+app = typer.Typer(help="Measure how fast a cluster takes and gives messages.", no_args_is_help=True)
+
+CHUNK_RECORDS = 10_000
+FETCH_BYTES = 4 << 20
+ACKS = {"0": 0, "1": 1, "all": -1, "-1": -1}
+
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
+
+
+class Latencies:
+    """Times from the sending of a batch to its acknowledgement, taken on the producer's threads."""
+
+    def __init__(self) -> None:
+        self.failure: MinikafkaError | None = None
+        self._lock = threading.Lock()
+        self._times_ms: list[float] = []
+
+    def watch(self, delivery: Delivery) -> None:
+        """Start the clock for one batch."""
+        started_s = time.perf_counter()
+
+        def done(delivery: Delivery) -> None:
+            with self._lock:
+                self.failure = self.failure or delivery.error
+                self._times_ms.append((time.perf_counter() - started_s) * 1000)
+
+        delivery.on_done(done)
+
+    def summary(self) -> dict[str, object]:
+        """Median, 99th percentile and largest, in ms, of the batches that were acknowledged."""
+        times = sorted(self._times_ms) or [0.0]
+        return {
+            "batches": len(self._times_ms),
+            "latency_p50_ms": round(times[len(times) // 2], 2),
+            "latency_p99_ms": round(times[len(times) * 99 // 100], 2),
+            "latency_max_ms": round(times[-1], 2),
+        }
+
+
+@app.command()
+def produce(
+    topic: Topic,
+    records: Annotated[int, typer.Option("--records", metavar="N", min=1, help="How many.")] = 1_000_000,
+    size: Annotated[int, typer.Option("--size", metavar="BYTES", min=0, help="Of each value.")] = 100,
+    acks: Annotated[str, typer.Option("--acks", metavar="A", help="0, 1 or all.")] = "1",
+    codec: Annotated[str, typer.Option("--codec", metavar="C", help="none, gzip, snappy or lz4.")] = "none",
+    batch_bytes: Annotated[
+        int, typer.Option("--batch-bytes", metavar="BYTES", min=1, help="Of a batch, at most.")
+    ] = 262_144,
+    bootstrap: Bootstrap = None,
+    data_dir: DataDir = None,
+    style: OutputFormat = Format.TABLE,
+) -> None:
+    """Send random messages to all partitions of a topic, as fast as they are taken."""
+    if acks not in ACKS:
+        raise ConfigError("--acks", acks, "0, 1 or all")
+
+    from minikafka.cli.connect import connected, existing_topic
+    from minikafka.cli.output import print_rows
+    from minikafka.cli.progress import Progress
+    from minikafka.clients.admin import Admin
+    from minikafka.clients.producer.config import ProducerConfig
+    from minikafka.clients.producer.producer import Producer
+    from minikafka.records.message_set import Codec
+
+    compression = Codec.parse(codec)
+    config = ProducerConfig(
+        acks=ACKS[acks], batch_bytes=batch_bytes, max_request_bytes=max(1 << 20, 2 * batch_bytes)
+    )
+    latencies = Latencies()
+    with connected(bootstrap, data_dir) as cluster, Progress(f"producing to {topic}", records) as progress:
+        partitions = [one.topic_partition for one in existing_topic(Admin(cluster), topic).partitions]
+        producer = Producer(cluster, config)
+        warm_up(compression)
+        started_s = time.perf_counter()
+        try:
+            for number, one in enumerate(random_sets(records, size, compression, batch_bytes)):
+                latencies.watch(send(producer, partitions[number % len(partitions)], one))
+                progress.advance(one.count)
+                if latencies.failure is not None:
+                    break
+        finally:
+            producer.close()
+        elapsed_s = time.perf_counter() - started_s
+    if latencies.failure is not None:
+        raise latencies.failure
+    row = rates(records, records * size, elapsed_s) | latencies.summary()
+    print_rows([row], list(row), style)
+
+
+@app.command()
+def consume(
+    topic: Topic,
+    records: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(
+            "--records", metavar="N", min=1, help="At most; else all there are.", show_default=False
+        ),
+    ] = None,
+    bootstrap: Bootstrap = None,
+    data_dir: DataDir = None,
+    style: OutputFormat = Format.TABLE,
+) -> None:
+    """Read a topic from the beginning to its present end and decode it into columns."""
+    from minikafka.cli.connect import connected
+    from minikafka.cli.output import print_rows
+    from minikafka.cli.progress import Progress
+    from minikafka.records.message_set import Codec
+
+    with connected(bootstrap, data_dir) as cluster:
+        ranges = list(ranges_of(cluster, topic, records))
+        total = sum(end - start for _, start, end in ranges)
+        warm_up(Codec.NONE)
+        count = size_bytes = 0
+        started_s = time.perf_counter()
+        with Progress(f"consuming {topic}", total) as progress:
+            for topic_partition, start, end in ranges:
+                for rows, row_bytes in decoded(cluster, topic_partition, start, end):
+                    count += rows
+                    size_bytes += row_bytes
+                    progress.advance(rows)
+        elapsed_s = time.perf_counter() - started_s
+    row = rates(count, size_bytes, elapsed_s)
+    print_rows([row], list(row), style)
+
+
+def rates(records: int, size_bytes: int, elapsed_s: float) -> dict[str, object]:
+    """What both measurements print."""
+    elapsed_s = max(elapsed_s, 1e-9)
+    return {
+        "records": records,
+        "seconds": round(elapsed_s, 3),
+        "records_per_s": round(records / elapsed_s),
+        "mb_per_s": round(size_bytes / elapsed_s / 1e6, 1),
+    }
+
+
+def random_sets(records: int, size: int, codec: Codec, batch_bytes: int) -> Iterator[EncodedSet]:
+    """Message sets with ``records`` values of ``size`` random letters in all; every chunk has the same
+    letters.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    from minikafka.records.columns import encode
+
+    rows = min(records, CHUNK_RECORDS)
+    letters = np.random.default_rng(0).integers(ord("A"), ord("Z") + 1, rows * size, dtype=np.uint8)
+    ends = np.arange(rows + 1, dtype=np.int32) * size
+    values = pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(ends), pa.py_buffer(letters)])
+    while records > 0:
+        now_ms = time.time_ns() // 1_000_000
+        chosen = np.arange(min(rows, records), dtype=np.int64)
+        yield from encode(
+            None, values, np.full(rows, now_ms, dtype=np.int64), chosen, codec=codec, max_bytes=batch_bytes
+        )
+        records -= rows
+
+
+def send(producer: Producer, topic_partition: TopicPartition, one: EncodedSet) -> Delivery:
+    """Hand a message set to the producer."""
+    return producer.send_set(topic_partition, one.data, one.count)
+
+
+def ranges_of(cluster: Cluster, topic: str, limit: int | None) -> Iterator[tuple[TopicPartition, int, int]]:
+    """Partition, first offset and end of what there is, ``limit`` messages at most."""
+    from minikafka.cli.connect import existing_topic
+    from minikafka.clients.admin import EARLIEST, LATEST, Admin
+
+    admin = Admin(cluster)
+    partitions = [one.topic_partition for one in existing_topic(admin, topic).partitions]
+    first = admin.offsets(dict.fromkeys(partitions, EARLIEST))
+    last = admin.offsets(dict.fromkeys(partitions, LATEST))
+    left = limit
+    for one in partitions:
+        start, end = first[one] or 0, last[one] or 0
+        if left is not None:
+            end = min(end, start + left)
+            left -= end - start
+        if start < end:
+            yield one, start, end
+
+
+def decoded(
+    cluster: Cluster, topic_partition: TopicPartition, start: int, end: int
+) -> Iterator[tuple[int, int]]:
+    """Rows and bytes of each piece of a partition, fetched by one thread while this one decodes."""
+    from minikafka.clients.fetcher import RangeFetcher
+    from minikafka.clients.prefetch import prefetching
+    from minikafka.records.columns import decode
+
+    position = start
+    for data in prefetching(RangeFetcher(cluster, topic_partition, start, end, max_bytes=FETCH_BYTES), 2):
+        columns = decode(data, position, end)
+        position = columns.next_offset
+        yield columns.count, int(columns.key_ends[-1]) + int(columns.value_ends[-1])
+
+
+def warm_up(codec: Codec) -> None:
+    """Compile and load what a first message would have to wait for."""
+    from minikafka.records.columns import decode
+
+    for one in random_sets(1, 1, codec, 1024):
+        decode(one.data, 0, 1)

@@ -1,0 +1,48 @@
+"""Where ``consume`` begins to read: ``beginning``, ``end``, an offset, or a time."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+
+from minikafka.base.errors import ConfigError
+
+ALLOWED = (
+    "beginning, end, an offset (12345), or a time (2013-01-01, 2013-01-01T05:00, 2013-01-01T05:00:00+01:00)"
+)
+OFFSET_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Exactly one of the first three decides; none of them means the beginning."""
+
+    at_end: bool = False
+    offset: int | None = None
+    timestamp_ms: int | None = None
+    """ms since the epoch: read from the first message at or after it, in each partition."""
+
+
+def parse_start(text: str) -> Start:
+    """The value of ``--from``. A time without a zone is UTC, as the printed ones are. Raises ConfigError."""
+    word = text.strip()
+    if word in {"beginning", "earliest"}:
+        return Start()
+    if word in {"end", "latest"}:
+        return Start(at_end=True)
+    if word.isascii() and word.isdigit():
+        if int(word) > OFFSET_MAX:
+            raise ConfigError("--from", text, f"an offset is at most {OFFSET_MAX}")
+        return Start(offset=int(word))
+    try:
+        # Before 3.11 fromisoformat knows no Z.
+        moment = datetime.datetime.fromisoformat(word[:-1] + "+00:00" if word.endswith(("Z", "z")) else word)
+    except ValueError:
+        raise ConfigError("--from", text, ALLOWED) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.timezone.utc)
+    since_epoch = moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+    milliseconds = since_epoch // datetime.timedelta(milliseconds=1)
+    if milliseconds < 0:
+        raise ConfigError("--from", text, "a time is not before 1970")
+    return Start(timestamp_ms=milliseconds)

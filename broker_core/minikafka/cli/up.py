@@ -1,0 +1,102 @@
+"""``minikafka up``: a cluster in the foreground."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from minikafka.base.errors import DirectoryLocked
+from minikafka.cli.options import Settings, key_values
+from minikafka.cli.output import note
+from minikafka.cli.progress import patience
+
+if TYPE_CHECKING:
+    from minikafka.embedded.cluster import Cluster
+
+DEFAULT_DATA_DIR = Path("minikafka-data")
+ZOOKEEPER_LOOK_S = 1.0
+"""How often a look is taken at whether ZooKeeper still runs."""
+
+
+def up(
+    data_dir: Annotated[
+        Path, typer.Option("--data-dir", metavar="D", help="Where everything is kept.")
+    ] = DEFAULT_DATA_DIR,
+    host: Annotated[str, typer.Option("--host", metavar="H", help="Where the brokers listen.")] = "127.0.0.1",
+    port: Annotated[
+        int,
+        typer.Option(
+            "--port", metavar="P", min=0, max=65535, help="Of the first broker, others follow; 0: free ones."
+        ),
+    ] = 9092,
+    zookeeper: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--zookeeper", metavar="HOST:PORT/CHROOT", help="One that runs already.", show_default=False
+        ),
+    ] = None,
+    brokers: Annotated[int, typer.Option("--brokers", metavar="N", min=1, hidden=True)] = 1,
+    settings: Settings = None,
+) -> int:
+    """Start ZooKeeper and brokers; print one `ready` line; stop cleanly on Ctrl-C or SIGTERM."""
+    config = key_values("--set", settings)
+
+    from minikafka.server.config import BrokerConfig
+
+    # The broker finds the same, but says it in its log only.
+    unknown = BrokerConfig.from_properties({"zookeeper.connect": "localhost:2181", **config}).unknown
+    if unknown:
+        note(f"minikafka: these properties are not used by this version: {', '.join(unknown)}")
+
+    from minikafka.cli.signals import ends_cleanly_when_stopped
+    from minikafka.embedded import local
+    from minikafka.embedded.cluster import Cluster
+
+    served = local.running(str(data_dir))
+    if served is not None:
+        raise DirectoryLocked(
+            f"{served.data_dir} is served already, at {served.bootstrap_servers} by process {served.pid}: "
+            f"use that one, or end it with `minikafka stop {data_dir}`"
+        )
+
+    ended: SimpleQueue[tuple[int, int]] = SimpleQueue()
+    cluster = Cluster(
+        brokers,
+        data_dir,
+        config,
+        zookeeper,
+        host=host,
+        port=port,
+        on_exit=lambda number, exit_code: ended.put((number, exit_code)),
+    )
+    with ends_cleanly_when_stopped() as stop, contextlib.closing(cluster):
+        with patience(f"starting in {cluster.data_dir}"):
+            cluster.start()
+        with local.announce(
+            str(cluster.data_dir), cluster.bootstrap_servers, cluster.zookeeper_connect, cluster.cluster_id
+        ):
+            print(cluster.ready_line, flush=True)
+            watch(cluster, brokers, ended)
+    return 0 if stop.wanted else 1
+
+
+def watch(cluster: Cluster, brokers: int, ended: SimpleQueue[tuple[int, int]]) -> None:
+    """Say which broker ends; return when the last one has. A ZooKeeper that ends is started again."""
+    while brokers:
+        try:
+            number, exit_code = ended.get(timeout=ZOOKEEPER_LOOK_S)
+        except Empty:
+            if not cluster.data_dir.is_dir():
+                note(f"minikafka: {cluster.data_dir} was removed: nothing of it can be served any more")
+                return
+            if cluster.revive_zookeeper():
+                note("minikafka: ZooKeeper had ended and was started again")
+            continue
+        brokers -= 1
+        how = f"was killed by signal {-exit_code}" if exit_code < 0 else f"ended with status {exit_code}"
+        rest = f"{brokers} left" if brokers else "it was the last one"
+        note(f"minikafka: broker {number} {how}, {rest}; its log is in {cluster.data_dir / 'logs'}")

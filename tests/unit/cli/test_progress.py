@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from minikafka.cli import progress
+from minikafka.cli.progress import Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Clock:
+    now_s = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", clock)
+    return clock
+
+
+def test_what_is_done_within_a_second_shows_no_bar(clock: Clock) -> None:
+    with Progress("x", 10, stream=Terminal()) as bar:
+        clock.now_s += 0.9
+        bar.advance(10)
+        assert not bar.visible
+
+
+def test_what_takes_longer_shows_a_bar_on_a_terminal(clock: Clock) -> None:
+    terminal = Terminal()
+    with Progress("producing", 10, stream=terminal) as bar:
+        clock.now_s += 1.1
+        bar.advance(4)
+        assert bar.visible
+    assert "producing" in terminal.getvalue()
+
+
+@pytest.mark.parametrize(("stream", "hidden"), [(io.StringIO(), False), (Terminal(), True)])
+def test_no_bar_where_no_terminal_is_or_where_it_would_be_in_the_way(
+    clock: Clock, stream: io.StringIO, hidden: bool
+) -> None:
+    with Progress("x", 10, hidden=hidden, stream=stream) as bar:
+        clock.now_s += 5
+        bar.advance(3)
+        assert not bar.visible
+    assert stream.getvalue() == ""
+    assert bar.done == 3

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from minikafka.cli.signals import ends_cleanly_when_stopped
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_block_without_an_error(number: signal.Signals) -> None:
+    reached_the_end = False
+    with ends_cleanly_when_stopped() as stop:
+        os.kill(os.getpid(), number)
+        signal.pause()
+        reached_the_end = True
+    assert stop.wanted
+    assert not reached_the_end
+
+
+def test_a_second_signal_does_not_disturb_the_cleaning_up() -> None:
+    cleaned = False
+    with ends_cleanly_when_stopped():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            signal.pause()
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+            cleaned = True
+    assert cleaned
+
+
+def test_the_handlers_of_before_are_back_afterwards() -> None:
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    with ends_cleanly_when_stopped() as stop:
+        pass
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+    assert not stop.wanted
+
+
+def test_other_errors_go_on_their_way() -> None:
+    with pytest.raises(ZeroDivisionError), ends_cleanly_when_stopped():
+        _ = 1 // 0

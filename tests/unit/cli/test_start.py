@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import ConfigError
+from minikafka.cli.start import OFFSET_MAX, Start, parse_start
+
+
+@pytest.mark.parametrize("text", ["beginning", "earliest", " beginning "])
+def test_the_beginning_is_no_particular_place(text: str) -> None:
+    assert parse_start(text) == Start()
+
+
+@pytest.mark.parametrize("text", ["end", "latest"])
+def test_the_end_is_the_end_when_reading_starts(text: str) -> None:
+    assert parse_start(text) == Start(at_end=True)
+
+
+@pytest.mark.parametrize(("text", "offset"), [("0", 0), ("0012", 12), (str(OFFSET_MAX), OFFSET_MAX)])
+def test_digits_are_an_offset(text: str, offset: int) -> None:
+    assert parse_start(text) == Start(offset=offset)
+
+
+@pytest.mark.parametrize(
+    ("text", "timestamp_ms"),
+    [
+        ("1970-01-01", 0),
+        ("2013-01-01", 1_356_998_400_000),
+        ("2013-01-01T05:15", 1_357_017_300_000),
+        ("2013-01-01T05:15:00Z", 1_357_017_300_000),
+        ("2013-01-01 05:15:00.250", 1_357_017_300_250),
+        ("2013-01-01T05:15:00-05:00", 1_357_035_300_000),
+    ],
+)
+def test_a_date_is_a_time_in_utc_unless_it_names_a_zone(text: str, timestamp_ms: int) -> None:
+    assert parse_start(text) == Start(timestamp_ms=timestamp_ms)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-1", "yesterday", "12.5", "2013-13-01", "1969-12-31", str(OFFSET_MAX + 1), "٣"]
+)
+def test_anything_else_is_refused_with_the_value_and_what_is_allowed(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_start(text)
+    assert str(caught.value).startswith(f"--from={text!r}: ")
