@@ -1,0 +1,28 @@
+"""The data source ``minikafka`` of Apache Spark, in Python: ``spark.read.format("minikafka")``.
+
+Spark finds it by itself: it imports every top-level module named ``pyspark_*`` and registers its
+``DefaultSource``. One exception in any of them hides every Python source without a word, so this module
+imports nothing but the standard library and ``pyspark.sql.datasource`` (in ``source``), and never raises.
+What is missing is reported when the source is used.
+
+Spark looks with the Python that it starts, which is ``python3`` on PATH unless PYSPARK_PYTHON says
+otherwise. Importing this module before the session is made sets PYSPARK_PYTHON to the running interpreter
+when it is unset.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+if sys.executable:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+try:
+    from pyspark_minikafka.source import MinikafkaSource as DefaultSource
+except ImportError:
+    # No PySpark, or one older than 4.0: then nobody looks for the source, and importing must still do no
+    # harm.
+    __all__: list[str] = []
+else:
+    __all__ = ["DefaultSource"]

@@ -1,0 +1,48 @@
+"""Batch reads: ``spark.read.format("minikafka")``.
+
+``partitions()`` runs in a planner worker on the driver, ``read()`` in Python workers of the executors.
+``latest`` is bound when a DataFrame first runs. When it runs again, Spark 4.0 plans again and sees newer
+records; 4.3 plans a Python source once for each ``load()``, and the DataFrame reads the same offsets again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pyspark_minikafka import report
+from pyspark_minikafka.location import locate
+from pyspark_minikafka.lookup import make_planner
+from pyspark_minikafka.options import Mode, SourceOptions, source_options
+from pyspark_minikafka.reading import input_partitions, read
+from pyspark_minikafka.schema import check_user_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class BatchReader(DataSourceReader):
+    """One batch query; picklable."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """One task for each partition that has something to read."""
+        target = locate(self.options.location)
+        return input_partitions(make_planner(self.options, target).batch(), target)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Record batches of one task; runs on an executor."""
+        return read(partition, self.options)
+
+
+def reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
+    """The reader of a batch query. Warnings that ``load()`` could not know of are given here."""
+    check_user_schema(schema)
+    parsed = source_options(options, Mode.BATCH)
+    report.warn(w for w in parsed.warnings if w not in source_options(options, Mode.LOAD).warnings)
+    return BatchReader(parsed)

@@ -1,0 +1,236 @@
+"""Client properties: the ``kafka.*`` options of a source or sink, parsed once.
+
+Every key is one of four kinds, and none is dropped in silence:
+
+* used: it has a field below, with Kafka's meaning and range;
+* taken by the source itself (``auto.offset.reset``, serializers, …): refused, as Spark's connector does;
+* of a feature that is not there yet (``ssl.*``, transactions, …): refused with "not supported yet";
+* anything else: no effect, and named in one warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from minikafka.base.errors import ConfigError
+
+PREFIX = "kafka."
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+CODECS = ("none", "gzip", "snappy", "lz4")
+NOT_YET = "not supported yet by this version of minikafka"
+
+_OFFSETS_ARE_SPARKS = (
+    "not allowed: Spark keeps the offsets of a query itself; use the option startingOffsets to say where a "
+    "new query starts"
+)
+_KEYS_ARE_BYTES = (
+    "not allowed: keys and values are read and written as bytes; convert them with DataFrame operations"
+)
+REJECTED: dict[str, str] = {
+    "auto.offset.reset": _OFFSETS_ARE_SPARKS,
+    "enable.auto.commit": "not allowed: the source commits no offsets, they are in the query's checkpoint",
+    "interceptor.classes": "not allowed: interceptors could change what is read or written",
+    "key.deserializer": _KEYS_ARE_BYTES,
+    "value.deserializer": _KEYS_ARE_BYTES,
+    "key.serializer": _KEYS_ARE_BYTES,
+    "value.serializer": _KEYS_ARE_BYTES,
+}
+"""Client property -> why it cannot be set. The same set as Spark's connector has."""
+
+UNSUPPORTED_PREFIXES = ("ssl.", "sasl.")
+UNSUPPORTED_KEYS = frozenset({"transactional.id", "partitioner.class"})
+ONLY_DEFAULT: dict[str, str] = {
+    "security.protocol": "plaintext",
+    "isolation.level": "read_uncommitted",
+    "enable.idempotence": "false",
+}
+"""Client property -> the one value that this version can honour."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionOptions:
+    """How brokers are reached. Sizes are bytes, times milliseconds."""
+
+    client_id: str = "minikafka-spark"
+    request_timeout_ms: int = 30_000
+    metadata_max_age_ms: int = 1_000
+    retry_backoff_ms: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOptions:
+    """How much one fetch brings. 2 MiB are about 15,000 records of 100 bytes: one record batch for Spark."""
+
+    max_bytes: int = 2 * 1024 * 1024
+    min_bytes: int = 1
+    max_wait_ms: int = 500
+    check_crcs: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerOptions:
+    """How message sets are built and sent.
+
+    acks: 0 none, 1 the leader, -1 all in-sync replicas (the default: Spark takes a finished task as stored).
+    batch_bytes: largest message set; None lets the writer fill a request.
+    """
+
+    acks: int = -1
+    codec: str = "none"
+    retries: int = INT_MAX
+    linger_ms: int = 0
+    batch_bytes: int | None = None
+    max_request_bytes: int = 1_048_576
+    buffer_bytes: int = 33_554_432
+    max_in_flight: int = 5
+    max_block_ms: int = 60_000
+    delivery_timeout_ms: int = 120_000
+
+
+def integer(name: str, value: str, low: int = 0, high: int = INT_MAX) -> int:
+    """``value`` as a whole number in ``low`` … ``high``, or a ConfigError that says so."""
+    try:
+        number = int(value.strip())
+    except ValueError:
+        number = low - 1
+    if not low <= number <= high:
+        limit = "" if high in (INT_MAX, LONG_MAX) else f" and at most {high}"
+        raise ConfigError(name, value, f"must be a whole number of at least {low}{limit}")
+    return number
+
+
+def boolean(name: str, value: str) -> bool:
+    """``true`` or ``false`` in any case, or a ConfigError."""
+    text = value.strip().lower()
+    if text not in ("true", "false"):
+        raise ConfigError(name, value, "must be true or false")
+    return text == "true"
+
+
+def _acks(name: str, value: str) -> int:
+    text = value.strip().lower()
+    known = {"all": -1, "-1": -1, "0": 0, "1": 1}
+    if text not in known:
+        raise ConfigError(name, value, "must be one of all, -1, 0, 1")
+    return known[text]
+
+
+def _codec(name: str, value: str) -> str:
+    text = value.strip().lower()
+    if text == "zstd":
+        raise ConfigError(name, value, f"{NOT_YET}; use one of {', '.join(CODECS)}")
+    if text not in CODECS:
+        raise ConfigError(name, value, f"must be one of {', '.join(CODECS)}")
+    return text
+
+
+def _text(name: str, value: str) -> str:
+    if not value.strip():
+        raise ConfigError(name, value, "must not be empty")
+    return value.strip()
+
+
+def _at_least(low: int) -> Callable[[str, str], int]:
+    return lambda name, value: integer(name, value, low)
+
+
+_Parser = Callable[[str, str], object]
+_CONNECTION: dict[str, tuple[str, _Parser]] = {
+    "client.id": ("client_id", _text),
+    "request.timeout.ms": ("request_timeout_ms", _at_least(1)),
+    "metadata.max.age.ms": ("metadata_max_age_ms", _at_least(0)),
+    "retry.backoff.ms": ("retry_backoff_ms", _at_least(0)),
+}
+_FETCH: dict[str, tuple[str, _Parser]] = {
+    "max.partition.fetch.bytes": ("max_bytes", _at_least(1)),
+    "fetch.min.bytes": ("min_bytes", _at_least(1)),
+    "fetch.max.wait.ms": ("max_wait_ms", _at_least(0)),
+    "check.crcs": ("check_crcs", boolean),
+}
+_PRODUCER: dict[str, tuple[str, _Parser]] = {
+    "acks": ("acks", _acks),
+    "compression.type": ("codec", _codec),
+    "retries": ("retries", _at_least(0)),
+    "linger.ms": ("linger_ms", _at_least(0)),
+    "batch.size": ("batch_bytes", _at_least(0)),
+    "max.request.size": ("max_request_bytes", _at_least(1)),
+    "buffer.memory": ("buffer_bytes", _at_least(1)),
+    "max.in.flight.requests.per.connection": ("max_in_flight", _at_least(1)),
+    "max.block.ms": ("max_block_ms", _at_least(0)),
+    "delivery.timeout.ms": ("delivery_timeout_ms", _at_least(1)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaOptions:
+    """All client properties of one source or sink.
+
+    without_effect: full option names that were given and change nothing, for one warning.
+    """
+
+    bootstrap_servers: str | None
+    connection: ConnectionOptions
+    fetch: FetchOptions
+    producer: ProducerOptions
+    without_effect: tuple[str, ...]
+
+
+def _servers(name: str, value: str) -> str:
+    """``host:port[,host:port…]`` without blanks; checked here, so that a typing error is named."""
+    servers = [part.strip() for part in value.split(",") if part.strip()]
+    for server in servers:
+        host, colon, port = server.rpartition(":")
+        if not host or not colon or not port.isdecimal() or not 0 < int(port) <= 65535:
+            raise ConfigError(name, value, f"must be HOST:PORT[,HOST:PORT…]; {server!r} is not")
+    if not servers:
+        raise ConfigError(
+            name, value, "must be HOST:PORT[,HOST:PORT…]; leave the option out to use the embedded broker"
+        )
+    return ",".join(servers)
+
+
+def _refuse(key: str, value: str) -> None:
+    """Raise for a property that cannot be honoured; ``key`` is without its prefix."""
+    if key in REJECTED:
+        raise ConfigError(PREFIX + key, value, REJECTED[key])
+    if key in UNSUPPORTED_KEYS or key.startswith(UNSUPPORTED_PREFIXES):
+        raise ConfigError(PREFIX + key, value, NOT_YET)
+    if key in ONLY_DEFAULT and value.strip().lower() != ONLY_DEFAULT[key]:
+        raise ConfigError(PREFIX + key, value, f"{NOT_YET}; leave it out or use {ONLY_DEFAULT[key]}")
+
+
+def kafka_options(options: Mapping[str, str], *, sink: bool) -> KafkaOptions:
+    """Parse the ``kafka.*`` keys of ``options``, whose keys are in lower case.
+
+    Properties of the other side (a consumer's on a sink) are without effect, as unknown ones are.
+    """
+    bootstrap: str | None = None
+    connection: dict[str, object] = {}
+    ours: dict[str, object] = {}
+    table = _PRODUCER if sink else _FETCH
+    without_effect = []
+    for name, value in sorted(options.items()):
+        if not name.startswith(PREFIX):
+            continue
+        key = name.removeprefix(PREFIX)
+        _refuse(key, value)
+        if key == "bootstrap.servers":
+            bootstrap = _servers(name, value)
+        elif key in _CONNECTION:
+            field, parse = _CONNECTION[key]
+            connection[field] = parse(name, value)
+        elif key in table:
+            field, parse = table[key]
+            ours[field] = parse(name, value)
+        elif key not in ONLY_DEFAULT:
+            without_effect.append(name)
+    return KafkaOptions(
+        bootstrap_servers=bootstrap,
+        connection=ConnectionOptions(**connection),  # type: ignore[arg-type]
+        fetch=FetchOptions() if sink else FetchOptions(**ours),  # type: ignore[arg-type]
+        producer=ProducerOptions(**ours) if sink else ProducerOptions(),  # type: ignore[arg-type]
+        without_effect=tuple(without_effect),
+    )

@@ -1,0 +1,57 @@
+"""Which brokers a query talks to: named servers, or the embedded broker of a data directory.
+
+Only driver-side workers call ``locate`` and so start the embedded broker. What it returns travels in what is
+pickled for the executors, which call ``check_reachable``: the embedded broker serves the host that it runs on
+and no other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minikafka.base.errors import MinikafkaError
+from pyspark_minikafka.options import Location
+
+
+class WrongHost(MinikafkaError):
+    """A task runs on another host than the embedded broker that it should read or write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Addresses to connect to.
+
+    data_dir, boot_id, cluster_id: of the embedded broker; None for named servers. A boot id names one host
+    from one start of its kernel to the next.
+    """
+
+    bootstrap_servers: str
+    data_dir: str | None = None
+    boot_id: str | None = None
+    cluster_id: str | None = None
+
+
+def locate(location: Location) -> Target:
+    """The brokers of ``location``; starts the embedded broker when it does not run. Driver only."""
+    if location.bootstrap_servers is not None:
+        return Target(location.bootstrap_servers)
+    from minikafka.embedded import local
+
+    assert location.data_dir is not None
+    address = local.ensure(location.data_dir)
+    return Target(address.bootstrap_servers, location.data_dir, address.boot_id, address.cluster_id)
+
+
+def check_reachable(target: Target) -> None:
+    """Raise WrongHost when ``target`` is an embedded broker of another host."""
+    if target.boot_id is None:
+        return
+    from minikafka.embedded import local
+
+    here = local.host_boot_id()
+    if here != target.boot_id:
+        raise WrongHost(
+            f"the embedded broker of {target.data_dir} runs on the driver's host and listens there only, "
+            "but this task runs on another one. Start brokers that all can reach (minikafka up --host …) "
+            "and name them in the option kafka.bootstrap.servers"
+        )

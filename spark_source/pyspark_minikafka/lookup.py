@@ -1,0 +1,92 @@
+"""The planner's questions, asked of a real cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from minikafka.base.clock import Clock, SystemClock
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.ids import TopicPartition
+from minikafka.clients import admin
+from minikafka.clients.admin import Admin
+from minikafka.clients.cluster import Cluster
+from pyspark_minikafka import cache, report
+from pyspark_minikafka.location import Target
+from pyspark_minikafka.offsets import EARLIEST, LATEST
+from pyspark_minikafka.options import SourceOptions
+from pyspark_minikafka.planner import Planner
+
+_Answer = TypeVar("_Answer")
+_SPECIAL = {EARLIEST: admin.EARLIEST, LATEST: admin.LATEST}
+
+
+class ClusterLookup:
+    """Asks a cluster, again after a passing error, and remembers its topics for ``metadata_max_age_ms``.
+
+    All topics are asked for, never one by name: brokers create a topic that is asked for by name, and a
+    deleted topic would come back empty instead of being missed.
+    """
+
+    def __init__(self, cluster: Cluster, options: SourceOptions, clock: Clock | None = None) -> None:
+        self._cluster = cluster
+        self._admin = Admin(cluster)
+        self._options = options
+        self._clock = clock or SystemClock()
+        self._topics: Mapping[str, tuple[int, ...]] = {}
+        self._asked_ms: int | None = None
+
+    def partitions(self, *, refresh: bool) -> Mapping[str, tuple[int, ...]]:
+        now_ms = self._clock.monotonic_ms()
+        age_ms = self._options.connection.metadata_max_age_ms
+        if refresh or self._asked_ms is None or now_ms - self._asked_ms >= age_ms:
+            self._topics = self._retried(self._all_topics)
+            self._asked_ms = now_ms
+        return self._topics
+
+    def offsets(self, wanted: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        asked = {tp: _SPECIAL[special] for tp, special in wanted.items()}
+        return self._retried(lambda: self._existing(asked))
+
+    def _all_topics(self) -> Mapping[str, tuple[int, ...]]:
+        metadata = self._cluster.metadata(None, refresh=True)
+        return {
+            name: tuple(p.topic_partition.partition for p in topic.partitions)
+            for name, topic in metadata.topics.items()
+            if topic.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.partitions
+        }
+
+    def _existing(self, asked: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        try:
+            found = self._admin.offsets(asked)
+        except BrokerError as problem:
+            if problem.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            topics = self.partitions(refresh=True)
+            left = {tp: when for tp, when in asked.items() if tp.partition in topics.get(tp.topic, ())}
+            if len(left) == len(asked):
+                raise
+            found = self._admin.offsets(left)
+        return {tp: offset for tp, offset in found.items() if offset is not None}
+
+    def _retried(self, question: Callable[[], _Answer]) -> _Answer:
+        for _ in range(self._options.offset_retries):
+            try:
+                return question()  # a NetworkError is final: the cluster was asked again until its time-out
+            except BrokerError as problem:
+                if not problem.retriable:
+                    raise
+            pause(self._options.offset_retry_interval_ms)
+        return question()
+
+
+def pause(milliseconds: int) -> None:
+    """Wait before asking again."""
+    time.sleep(milliseconds / 1000)
+
+
+def make_planner(options: SourceOptions, target: Target) -> Planner:
+    """A planner that asks the brokers of ``target``."""
+    lookup = ClusterLookup(cache.reading(target.bootstrap_servers, options.connection), options)
+    return Planner(options, lookup, warn=report.warn_once, pause=pause)

@@ -1,0 +1,93 @@
+"""Start and end offsets -> the ranges that tasks read, and what was lost in between. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from minikafka.base.errors import MinikafkaError
+from minikafka.base.ids import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Records ``start`` (inclusive) to ``end`` (exclusive) of one partition."""
+
+    topic_partition: TopicPartition
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Number of offsets; an upper bound of the number of records."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one batch reads.
+
+    ranges: in order of topic and partition; empty ones are left out.
+    losses: one sentence for each thing that may mean lost records (``failOnDataLoss``).
+    """
+
+    ranges: tuple[OffsetRange, ...]
+    losses: tuple[str, ...]
+
+
+class DataLoss(MinikafkaError):
+    """Records that the query should have read are not there any more."""
+
+    def __init__(self, losses: Iterable[str]) -> None:
+        self.losses = tuple(losses)
+        super().__init__(self.losses)
+
+    def __str__(self) -> str:
+        return (
+            f"{'; '.join(self.losses)}. Some data may have been lost: deleted by retention, or with its "
+            "topic, before the query read it. To go on without it set the option failOnDataLoss to false"
+        )
+
+
+def new_partitions(
+    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+) -> list[TopicPartition]:
+    """Partitions that appeared after ``start`` was taken, in order."""
+    return sorted(set(end) - set(start))
+
+
+def plan_stream(
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    earliest_of_new: Mapping[TopicPartition, int],
+) -> Plan:
+    """The ranges of a micro-batch.
+
+    earliest_of_new: first offset of each of ``new_partitions(start, end)``; they start there.
+    """
+    losses = []
+    begins = {tp: offset for tp, offset in start.items() if tp in end}
+    for tp in new_partitions(start, end):
+        if tp not in earliest_of_new:
+            losses.append(f"the first offset of the new partition {tp} cannot be found")
+            continue
+        begins[tp] = earliest_of_new[tp]
+        if begins[tp] != 0:
+            losses.append(f"the new partition {tp} starts at offset {begins[tp]} instead of 0")
+    gone = sorted(set(start) - set(end))
+    if gone:
+        losses.append(f"partitions {', '.join(map(str, gone))} are gone")
+    ranges = []
+    for tp in sorted(begins):
+        if end[tp] < begins[tp]:
+            losses.append(f"the end of {tp} went back from offset {begins[tp]} to {end[tp]}")
+        elif end[tp] > begins[tp]:
+            ranges.append(OffsetRange(tp, begins[tp], end[tp]))
+    return Plan(tuple(ranges), tuple(losses))
+
+
+def plan_batch(
+    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+) -> tuple[OffsetRange, ...]:
+    """The ranges of a batch query; both sides have the same partitions."""
+    return tuple(OffsetRange(tp, start[tp], end[tp]) for tp in sorted(start) if end[tp] > start[tp])

@@ -1,0 +1,78 @@
+"""Rows of a record batch -> partitions. Whole columns at a time; pure but for the kernel that hashes keys.
+
+A row goes to the partition that its column ``partition`` names; without one, to the partition of its key
+(murmur2, as Kafka's Java client computes it); without a key, wherever the turn is. Rows without a key are
+given out in blocks, one for each partition, that differ by at most one row: as even as one by one, and
+cheaper to group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pyspark_minikafka.schema import BadColumn
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Ids = npt.NDArray[np.int32]
+    Rows = npt.NDArray[np.int64]
+
+
+class Turns:
+    """Whose turn it is among the partitions of one topic, from one record batch to the next."""
+
+    def __init__(self, first: int) -> None:
+        self._next = first
+
+    def give(self, count: int, partitions: Sequence[int]) -> Ids:
+        """Partition ids for ``count`` rows: ``partitions`` in blocks, the longer ones first."""
+        number = len(partitions)
+        short, longer = divmod(count, number)
+        sizes = np.full(number, short, dtype=np.int64)
+        sizes[:longer] += 1
+        turned = np.roll(np.asarray(partitions, dtype=np.int32), -(self._next % number))
+        self._next += longer
+        return np.repeat(turned, sizes)
+
+
+def fill_turns(ids: Ids, turns: Turns, available: Sequence[int]) -> Ids:
+    """``ids`` with every -1 (no partition yet) replaced."""
+    undecided = ids < 0
+    count = int(np.count_nonzero(undecided))
+    if count == len(ids):
+        return turns.give(count, available)
+    if count:
+        ids = ids.copy()
+        ids[undecided] = turns.give(count, available)
+    return ids
+
+
+def override(ids: Ids, column: Any, partitions: int, topic: str) -> Ids:
+    """``ids`` with the column's partitions where it is not null; BadColumn when there is no such partition.
+
+    column: pa.Int32Array, one value a row.
+    """
+    named = np.asarray(column.is_valid())
+    chosen = np.asarray(column.fill_null(0))
+    wrong = named & ((chosen < 0) | (chosen >= partitions))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise BadColumn(
+            f"the column partition holds {chosen[row]}, but topic {topic} has only 0 to {partitions - 1}"
+        )
+    return np.where(named, chosen, ids).astype(np.int32, copy=False)
+
+
+def grouped(ids: Ids) -> Iterator[tuple[int, Rows]]:
+    """``(id, row numbers)`` for every id that occurs; rows keep their order."""
+    if len(ids) == 0:
+        return
+    order = np.argsort(ids, kind="stable").astype(np.int64, copy=False)
+    ordered = ids[order]
+    starts = np.flatnonzero(np.diff(ordered)) + 1
+    for rows in np.split(order, starts):
+        yield int(ids[rows[0]]), rows

@@ -1,0 +1,217 @@
+"""A task's write: Arrow record batches -> message sets -> brokers.
+
+    record batch ─▶ partition ids (numpy, murmur2 kernel) ─▶ rows of each partition ─▶ message sets (kernel)
+    ─▶ Producer
+
+The producer sends in the background and holds ``kafka.buffer.memory`` bytes at most; what it holds beyond
+that makes this thread wait. A set that a broker refuses for good ends the task at the next batch.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.cluster import Cluster
+from minikafka.clients.producer import Producer, ProducerConfig
+from minikafka.records.columns import encode, partitions_by_key
+from pyspark_minikafka import cache
+from pyspark_minikafka.location import Target
+from pyspark_minikafka.options import SinkOptions
+from pyspark_minikafka.routing import Turns, fill_turns, grouped, override
+from pyspark_minikafka.schema import BadColumn, SinkColumns
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Rows = npt.NDArray[np.int64]
+    Longs = npt.NDArray[np.int64]
+
+MAGIC = 1
+SET_BYTES = 900_000
+"""Largest message set unless ``kafka.batch.size`` says otherwise:
+what a broker with default limits takes as one.
+"""
+
+
+def send(
+    batches: Iterator[pa.RecordBatch], options: SinkOptions, target: Target, columns: SinkColumns
+) -> tuple[int, int]:
+    """Send every row and wait until all are acknowledged. Returns rows, and bytes of the message sets."""
+    cluster = cache.writing(target.bootstrap_servers, options.connection)
+    task = _Task(cluster, options, columns)
+    try:
+        for batch in batches:
+            if batch.num_rows:
+                task.add(batch)
+        return task.finish()
+    except BaseException:
+        # What is not on its way yet stays here: the task has failed, and Spark will run it again or give up.
+        task.close(timeout_ms=0)
+        raise
+    finally:
+        task.close()
+
+
+class _Task:
+    """One task's rows on their way."""
+
+    def __init__(self, cluster: Cluster, options: SinkOptions, columns: SinkColumns) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._columns = columns
+        self._config = producer_config(options)
+        self._producer = Producer(cluster, self._config)
+        self._turns: dict[str, Turns] = {}
+        self._under_way: deque[Any] = deque()
+        self._rows = 0
+        self._bytes = 0
+        request_bytes = self._config.max_request_bytes
+        self._set_bytes = min(options.producer.batch_bytes or SET_BYTES, request_bytes)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Queue the rows of one record batch."""
+        columns = self._columns
+        keys = None if columns.key is None else as_binary(batch.column(columns.key))
+        values = as_binary(batch.column(columns.value))
+        timestamps = self._timestamps(batch)
+        for topic, rows in self._topics(batch):
+            ids = self._partition_ids(batch, keys, topic, rows)
+            for partition, chosen in grouped(ids):
+                chosen = chosen if rows is None else rows[chosen]
+                self._queue(TopicPartition(topic, partition), keys, values, timestamps, chosen)
+        self._rows += batch.num_rows
+        self._check(wait=False)
+
+    def finish(self) -> tuple[int, int]:
+        """Wait for all acknowledgements."""
+        self._producer.flush()
+        self._check(wait=True)
+        return self._rows, self._bytes
+
+    def close(self, timeout_ms: int | None = None) -> None:
+        """Free the producer; its connections stay with the worker."""
+        self._producer.close(timeout_ms)
+
+    def _queue(
+        self, tp: TopicPartition, keys: pa.Array | None, values: pa.Array, timestamps: Longs, rows: Rows
+    ) -> None:
+        sets = encode(
+            keys,
+            values,
+            timestamps,
+            rows,
+            magic=MAGIC,
+            codec=self._config.compression,
+            max_bytes=self._set_bytes,
+        )
+        for encoded in sets:
+            if len(encoded.data) > self._config.max_request_bytes:
+                raise BrokerError(
+                    ErrorCode.MESSAGE_TOO_LARGE,
+                    f"a row for {tp} takes {len(encoded.data)} bytes, more than kafka.max.request.size, "
+                    f"which is {self._config.max_request_bytes}",
+                )
+            self._bytes += len(encoded.data)
+            self._under_way.append(self._producer.send_set(tp, encoded.data, encoded.count))
+
+    def _check(self, *, wait: bool) -> None:
+        """Raise the first error among what is done; with ``wait``, of all."""
+        while self._under_way and (wait or self._under_way[0].done):
+            self._under_way.popleft().result()
+
+    def _topics(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Rows | None]]:
+        """Each topic with the numbers of its rows; None for all of them."""
+        if self._columns.topic is None:
+            assert self._options.topic is not None
+            yield self._options.topic, None
+            return
+        column = batch.column(self._columns.topic)
+        if column.null_count:
+            raise BadColumn("a row has a null topic; give every row one, or set the option topic for all")
+        encoded = column.dictionary_encode()
+        names = encoded.dictionary.to_pylist()
+        if len(names) == 1:
+            yield names[0], None
+            return
+        for code, rows in grouped(np.asarray(encoded.indices).astype(np.int32, copy=False)):
+            yield names[code], rows
+
+    def _partition_ids(
+        self, batch: pa.RecordBatch, keys: pa.Array | None, topic: str, rows: Rows | None
+    ) -> npt.NDArray[np.int32]:
+        found = self._cluster.topic(topic, self._config.max_block_ms)
+        partitions = len(found.partitions)
+        count = batch.num_rows if rows is None else len(rows)
+        if keys is None:
+            ids = np.full(count, -1, dtype=np.int32)
+        else:
+            ids = partitions_by_key(keys if rows is None else keys.take(pa.array(rows)), partitions)
+        if self._columns.partition is not None:
+            column = batch.column(self._columns.partition)
+            ids = override(ids, column if rows is None else column.take(pa.array(rows)), partitions, topic)
+        turns = self._turns.get(topic)
+        if turns is None:
+            # Tasks start at different partitions, or many small ones would all fill the first.
+            turns = self._turns[topic] = Turns(random.randrange(1 << 16))
+        return fill_turns(ids, turns, found.available or tuple(range(partitions)))
+
+    def _timestamps(self, batch: pa.RecordBatch) -> Longs:
+        """Milliseconds for every row; now, where the column is absent or null."""
+        now_ms = time.time_ns() // 1_000_000
+        if self._columns.timestamp is None:
+            return np.full(batch.num_rows, now_ms, dtype=np.int64)
+        return timestamps_ms(
+            batch.column(self._columns.timestamp), now_ms, is_ms=self._columns.timestamp_is_ms
+        )
+
+
+def timestamps_ms(column: pa.Array, now_ms: int, *, is_ms: bool) -> Longs:
+    """Milliseconds since the epoch, ``now_ms`` where null. BadColumn for one before 1970, which Kafka cannot
+    store.
+
+    column: int64 milliseconds with ``is_ms``, else timestamp[us] or int64 microseconds.
+    """
+    numbers = column.cast(pa.int64())
+    present = np.asarray(numbers.is_valid())
+    found = np.asarray(numbers.fill_null(0))
+    if not is_ms:
+        found = np.floor_divide(found, 1_000)
+    if (found < 0).any():
+        raise BadColumn(f"the column timestamp holds {found.min()} ms: a time before 1970 cannot be stored")
+    return np.where(present, found, now_ms).astype(np.int64, copy=False)
+
+
+def as_binary(column: pa.Array) -> pa.Array:
+    """``column``, of strings or bytes in any of Arrow's layouts, as pa.BinaryArray; strings as UTF-8."""
+    return column if column.type == pa.binary() else column.cast(pa.binary())
+
+
+def producer_config(options: SinkOptions) -> ProducerConfig:
+    """The producer's settings, under the option names that the user knows."""
+    producer = options.producer
+    properties: dict[str, object] = {
+        "acks": producer.acks,
+        "compression.type": producer.codec,
+        "retries": producer.retries,
+        "linger.ms": producer.linger_ms,
+        "max.request.size": producer.max_request_bytes,
+        "buffer.memory": producer.buffer_bytes,
+        "max.in.flight.requests.per.connection": producer.max_in_flight,
+        "max.block.ms": producer.max_block_ms,
+        "delivery.timeout.ms": producer.delivery_timeout_ms,
+        "request.timeout.ms": options.connection.request_timeout_ms,
+        "retry.backoff.ms": options.connection.retry_backoff_ms,
+    }
+    try:
+        return ProducerConfig.from_properties(properties)
+    except ConfigError as problem:
+        raise ConfigError(f"kafka.{problem.name}", problem.value, problem.allowed) from None

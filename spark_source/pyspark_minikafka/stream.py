@@ -1,0 +1,169 @@
+"""Streaming reads: ``spark.readStream.format("minikafka")``.
+
+Two processes hold a reader. A runner, one for each query, asks for offsets and plans batches; a planner
+worker makes another reader, whose ``read`` goes to the executors. The second one sees nothing that the first
+one remembers.
+
+Which offset means what, and why batch 0's end carries its own start, stands in ``offsets``. Spark 4.2 and
+later ask ``latestOffset(start, limit)``; before, ``latestOffset()`` must know by itself where the query is.
+It does: a query that goes on from a checkpoint has its last offset told by ``partitions(last, last)`` before
+anything else is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from minikafka.base.ids import TopicPartition
+from pyspark_minikafka import report
+from pyspark_minikafka.location import Target, locate
+from pyspark_minikafka.lookup import make_planner
+from pyspark_minikafka.offsets import OffsetJson, Offsets, StreamOffset, to_json
+from pyspark_minikafka.options import Mode, SourceOptions, source_options
+from pyspark_minikafka.planner import Planner
+from pyspark_minikafka.reading import input_partitions, read
+from pyspark_minikafka.schema import check_user_schema
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+
+    HAS_LIMITS = True
+except ImportError:  # Spark before 4.2
+    HAS_LIMITS = False
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class StreamReader(DataSourceStreamReader):
+    """What both kinds of Spark need; picklable as long as nothing was planned with it."""
+
+    def __init__(self, options: SourceOptions, plan: tuple[Planner, Target] | None = None) -> None:
+        self.options = options
+        self._planner_and_target = plan
+        self._start: StreamOffset | None = None
+        self._newest: Offsets | None = None
+
+    def initialOffset(self) -> OffsetJson:  # noqa: N802
+        """Where a new query starts. Spark asks twice for batch 0, and must get the same answer."""
+        return self._initial().to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of the micro-batch from ``start`` to ``end``."""
+        if start == end:
+            return []
+        planner, target = self._plan()
+        ranges = planner.stream(StreamOffset.from_json(start), StreamOffset.from_json(end))
+        return input_partitions(ranges, target)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Record batches of one task; runs on an executor."""
+        return read(partition, self.options)
+
+    def stop(self) -> None:
+        """The query has ended."""
+        from pyspark_minikafka import cache
+
+        cache.close_all()
+
+    def _plan(self) -> tuple[Planner, Target]:
+        if self._planner_and_target is None:
+            target = locate(self.options.location)
+            self._planner_and_target = make_planner(self.options, target), target
+        return self._planner_and_target
+
+    def _initial(self) -> StreamOffset:
+        if self._start is None:
+            self._start = self._plan()[0].initial()
+        return self._start
+
+    def _after(self, start: OffsetJson, ends: Offsets) -> OffsetJson:
+        """The offset after ``start`` that ends at ``ends``: ``start`` itself when nothing is new."""
+        position = StreamOffset.from_json(start)
+        if position.initial:
+            # Never behind the start, which may be newer than what was captured for AvailableNow.
+            begin = position.positions
+            ends = {tp: max(end, begin.get(tp, end)) for tp, end in ends.items()}
+            return StreamOffset(ends, batch_start=begin).to_json()
+        return start if ends == position.positions else to_json(ends)
+
+    def _fresh(self, known: Mapping[TopicPartition, int]) -> Offsets:
+        self._newest = self._plan()[0].available(known)
+        return dict(self._newest)
+
+
+class UnlimitedReader(StreamReader):
+    """For Spark 4.0 and 4.1, which ask for the latest offset without saying from where."""
+
+    def __init__(self, options: SourceOptions, plan: tuple[Planner, Target] | None = None) -> None:
+        super().__init__(options, plan)
+        self._last: OffsetJson | None = None
+
+    def latestOffset(self) -> OffsetJson:  # type: ignore[override]  # noqa: N802
+        """The end of what is there. Called all the time while the query waits."""
+        if self.options.max_offsets_per_trigger is not None:
+            report.warn_once(
+                "maxOffsetsPerTrigger has no effect before Spark 4.2: a batch takes all there is"
+            )
+        start = self._initial().to_json() if self._last is None else self._last
+        return self._after(start, self._fresh(StreamOffset.from_json(start).positions))
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        planned = super().partitions(start, end)
+        self._last = end
+        return planned
+
+
+if HAS_LIMITS:
+
+    class LimitedReader(StreamReader, SupportsTriggerAvailableNow):
+        """For Spark 4.2 and later: limits of a batch, and the trigger AvailableNow."""
+
+        def __init__(self, options: SourceOptions, plan: tuple[Planner, Target] | None = None) -> None:
+            super().__init__(options, plan)
+            self._target: Offsets | None = None
+
+        def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802
+            """The end of the batch after ``start``. Called all the time while the query waits."""
+            position = StreamOffset.from_json(start).positions
+            ends = self._fresh(position) if self._target is None else self._within_target(position)
+            if isinstance(limit, ReadMaxRows):
+                ends = self._plan()[0].limited(limit.max_rows, position, ends)
+            return self._after(start, ends)
+
+        def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+            limit = self.options.max_offsets_per_trigger
+            return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+        def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802
+            return None if self._newest is None else to_json(self._newest)
+
+        def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+            """From now on nothing newer than what is there at this moment is given."""
+            self._target = self._fresh({})
+
+        def _within_target(self, position: Mapping[TopicPartition, int]) -> Offsets:
+            assert self._target is not None
+            overlooked = set(position) - set(self._target)
+            if overlooked:
+                # A broker that was just starting may not have known them then; this run reads nothing of
+                # them.
+                present = self._plan()[0].available(position)
+                self._target.update({tp: position[tp] for tp in overlooked if tp in present})
+            return dict(self._target)
+
+
+def reader(options: Mapping[str, str], schema: StructType) -> StreamReader:
+    """The reader for the running Spark."""
+    check_user_schema(schema)
+    parsed = source_options(options, Mode.STREAM)
+    return LimitedReader(parsed) if HAS_LIMITS else UnlimitedReader(parsed)

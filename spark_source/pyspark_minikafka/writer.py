@@ -1,0 +1,153 @@
+"""Writes: ``df.write.format("minikafka")`` and ``df.writeStream.format("minikafka")``.
+
+A writer is made on the driver, which starts the embedded broker if one is used, and is pickled to the
+executors. Each task sends its own rows and is done once the brokers have acknowledged them (``kafka.acks``,
+all by default). So rows are written at least once: a task that Spark runs again writes its rows again. commit
+and abort have nothing to do.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from minikafka.base.errors import ConfigError
+from pyspark_minikafka import report
+from pyspark_minikafka.location import Target, check_reachable, locate
+from pyspark_minikafka.options import SinkOptions, sink_options
+from pyspark_minikafka.schema import SinkColumns, sink_columns
+from pyspark_minikafka.sending import send
+
+try:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+
+    HAS_ARROW_STREAMS = True
+except ImportError:  # Spark before 4.1
+    HAS_ARROW_STREAMS = False
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Row
+
+ROWS_PER_BATCH = 10_000
+"""Rows that are gathered into one record batch where Spark gives rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """What a task needs to write; pickled to the executors."""
+
+    options: SinkOptions
+    target: Target
+    columns: SinkColumns
+
+    def send(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        """Send all rows and wait for the brokers. Raises what they, or the rows, object to."""
+        check_reachable(self.target)
+        rows, sent_bytes = send(batches, self.options, self.target, self.columns)
+        return Written(rows, sent_bytes)
+
+
+class Written(WriterCommitMessage):
+    """What one task has written: rows, and bytes of message sets before any broker changed them."""
+
+    def __init__(self, rows: int, sent_bytes: int) -> None:
+        self.rows = rows
+        self.sent_bytes = sent_bytes
+
+    def __repr__(self) -> str:
+        return f"Written(rows={self.rows}, sent_bytes={self.sent_bytes})"
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Appends the rows of a DataFrame."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return self.sink.send(iterator)
+
+
+class RowStreamWriter(DataSourceStreamWriter):
+    """Appends the rows of every micro-batch; for Spark 4.0, which gives rows."""
+
+    def __init__(self, sink: Sink, schema: StructType) -> None:
+        self.sink = sink
+        self.schema = schema
+
+    def write(self, iterator: Iterator[Row]) -> Written:
+        return self.sink.send(record_batches(iterator, self.schema, self.sink.columns))
+
+
+if HAS_ARROW_STREAMS:
+
+    class ArrowStreamWriter(DataSourceStreamArrowWriter):
+        """Appends the rows of every micro-batch."""
+
+        def __init__(self, sink: Sink) -> None:
+            self.sink = sink
+
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+            return self.sink.send(iterator)
+
+
+def record_batches(rows: Iterator[Row], schema: StructType, columns: SinkColumns) -> Iterator[pa.RecordBatch]:
+    """``rows`` in record batches with the columns of ``schema``; others than the sink's hold nulls."""
+    import pyarrow as pa
+
+    kinds = {columns.value: pa.binary(), columns.key: pa.binary(), columns.topic: pa.string()}
+    kinds |= {columns.partition: pa.int32(), columns.timestamp: pa.int64()}
+    names = schema.fieldNames()
+    while chunk := list(itertools.islice(rows, ROWS_PER_BATCH)):
+        arrays = []
+        for position in range(len(names)):
+            values = [row[position] for row in chunk] if position in kinds else []
+            if position not in kinds:
+                arrays.append(pa.nulls(len(chunk)))
+            elif position == columns.timestamp and not columns.timestamp_is_ms:
+                arrays.append(pa.array([None if v is None else microseconds(v) for v in values], pa.int64()))
+            elif kinds[position] == pa.binary():
+                arrays.append(
+                    pa.array([v.encode() if isinstance(v, str) else v for v in values], pa.binary())
+                )
+            else:
+                arrays.append(pa.array(values, kinds[position]))
+        yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def microseconds(moment: datetime.datetime) -> int:
+    """Since the epoch. Spark's rows hold times without a zone, in the one of the Python worker."""
+    since = moment.astimezone(datetime.timezone.utc) - datetime.datetime(
+        1970, 1, 1, tzinfo=datetime.timezone.utc
+    )
+    return since // datetime.timedelta(microseconds=1)
+
+
+def _sink(options: Mapping[str, str], schema: StructType) -> Sink:
+    parsed = sink_options(options)
+    columns = sink_columns(schema, parsed.topic)
+    for warning in parsed.warnings:
+        report.warn_once(warning)
+    return Sink(parsed, locate(parsed.location), columns)
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
+    """The writer of ``df.write``; ConfigError for the mode overwrite, as topics are only appended to."""
+    if overwrite:
+        raise ConfigError("mode", "overwrite", "must be append: the rows of a topic cannot be replaced")
+    return BatchWriter(_sink(options, schema))
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType) -> DataSourceStreamWriter:
+    """The writer of one micro-batch of ``df.writeStream``, for the running Spark. Each batch has another."""
+    sink = _sink(options, schema)
+    if HAS_ARROW_STREAMS:
+        return ArrowStreamWriter(sink)
+    return RowStreamWriter(sink, schema)

@@ -1,0 +1,369 @@
+"""Streaming reads with real Spark from a real broker: checkpoints, restarts, lost data."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyspark_minikafka import stream
+from tests.spark.conftest import Kafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+needs_limits = pytest.mark.skipif(not stream.HAS_LIMITS, reason="Spark before 4.2 has no read limits")
+
+PATIENCE_S = 90
+
+
+class Running:
+    """One run of a query, and what it has written so far."""
+
+    def __init__(self, query: StreamingQuery, batches: dict[int, list[str]], checkpoint: Path) -> None:
+        self.query = query
+        self.batches = batches
+        self.checkpoint = checkpoint
+
+    @property
+    def values(self) -> list[str]:
+        return [value for number in sorted(self.batches) for value in self.batches[number]]
+
+    def wait_for(self, count: int) -> list[str]:
+        """Until so many values have come; everything that came, sorted."""
+        deadline = time.monotonic() + PATIENCE_S
+        while len(self.values) < count:
+            if not self.query.isActive:
+                raise AssertionError(f"the query has ended: {self.query.exception()}")
+            assert time.monotonic() < deadline, f"{len(self.values)} of {count} values came"
+            time.sleep(0.05)
+        return sorted(self.values)
+
+    def failure(self) -> str:
+        """Until the query has failed; why."""
+        with pytest.raises(Exception) as caught:
+            self.query.awaitTermination(PATIENCE_S)
+        return str(caught.value)
+
+    def ended(self) -> list[str]:
+        """Until the query has ended by itself; everything that came."""
+        assert self.query.awaitTermination(PATIENCE_S)
+        return self.values
+
+    def stop(self) -> None:
+        """Stop the query once Spark has noted all that was written, or it would do it again."""
+        committed = self.checkpoint / "commits" / str(max(self.batches, default=-1))
+        wait_until(lambda: not self.batches or committed.exists() or not self.query.isActive)
+        self.query.stop()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+class Streams:
+    """Starts queries that collect values, all on one checkpoint, and stops what is left."""
+
+    def __init__(self, spark: SparkSession, kafka: Kafka, checkpoint: Path) -> None:
+        self.spark = spark
+        self.kafka = kafka
+        self.checkpoint = checkpoint
+        self._started: list[Running] = []
+
+    def start(
+        self,
+        *,
+        trigger: dict[str, Any] | None = None,
+        before: Callable[[int, list[str]], None] | None = None,
+        source: str = "minikafka",
+        **options: str,
+    ) -> Running:
+        """Start a query; ``before(batch id, values)`` may raise to fail a batch that was read."""
+        given = {name.replace("__", "."): value for name, value in options.items()}
+        given.setdefault("kafka.bootstrap.servers", self.kafka.servers)
+        batches: dict[int, list[str]] = {}
+
+        def collect(frame: DataFrame, number: int) -> None:
+            values = [bytes(row.value).decode() for row in frame.select("value").collect()]
+            if before is not None:
+                before(number, values)
+            batches[number] = values
+
+        writer = self.spark.readStream.format(source).options(**given).load().writeStream
+        writer = writer.foreachBatch(collect).option("checkpointLocation", str(self.checkpoint))
+        if trigger is not None:
+            writer = writer.trigger(**trigger)
+        self._started.append(Running(writer.start(), batches, self.checkpoint))
+        return self._started[-1]
+
+    def offsets(self) -> list[dict[str, Any]]:
+        """The source's offset of every batch in the checkpoint."""
+        files = sorted((self.checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+        return [json.loads(path.read_text().splitlines()[2]) for path in files]
+
+    def close(self) -> None:
+        for running in self._started:
+            running.query.stop()
+
+
+@pytest.fixture
+def streams(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> Iterator[Streams]:
+    found = Streams(spark, kafka, tmp_path / "checkpoint")
+    yield found
+    found.close()
+
+
+def test_a_stream_reads_what_is_there_and_what_comes(streams: Streams, kafka: Kafka) -> None:
+    topic = kafka.topic(2)
+    kafka.produce(topic, ["a", "b"], partition=0)
+    running = streams.start(subscribe=topic, startingOffsets="earliest")
+    assert running.wait_for(2) == ["a", "b"]
+    kafka.produce(topic, ["c"], partition=1)
+    assert running.wait_for(3) == ["a", "b", "c"]
+
+
+def test_a_stream_starts_at_latest_unless_told_otherwise(streams: Streams, kafka: Kafka) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, ["before"])
+    running = streams.start(subscribe=topic)
+    wait_until(lambda: 0 in running.batches)
+    kafka.produce(topic, ["after"])
+    assert running.wait_for(1) == ["after"]
+
+
+def test_a_stopped_query_goes_on_where_it_was(streams: Streams, kafka: Kafka) -> None:
+    topic = kafka.topic(2)
+    kafka.produce(topic, ["a", "b"], partition=0)
+    first = streams.start(subscribe=topic, startingOffsets="earliest")
+    first.wait_for(2)
+    first.stop()
+    kafka.produce(topic, ["c"], partition=0)
+    kafka.produce(topic, ["d"], partition=1)
+    # What it says about the start of a new query has no effect on this one.
+    second = streams.start(subscribe=topic, startingOffsets="latest")
+    assert second.wait_for(2) == ["c", "d"]
+
+
+def growing_source(servers: str, topic: str) -> type:
+    """The source with records appended just after it has found where a new query starts."""
+    from pyspark_minikafka.source import MinikafkaSource
+
+    class GrowingSource(MinikafkaSource):
+        @classmethod
+        def name(cls) -> str:
+            return "minikafka-growing"
+
+        def streamReader(self, schema: Any) -> Any:  # noqa: N802
+            from minikafka.clients.cluster import Cluster
+            from minikafka.clients.producer import Producer, ProducerConfig
+
+            reader: Any = super().streamReader(schema)
+            find_start = reader._initial
+
+            def then_append() -> Any:
+                known = reader._start
+                start = find_start()
+                if known is None:
+                    with Cluster(servers) as cluster, Producer(cluster, ProducerConfig(acks=-1)) as producer:
+                        for number in range(10):
+                            producer.send(
+                                topic, f"after {sorted(start.positions.values())} {number}".encode()
+                            )
+                return start
+
+            reader._initial = then_append
+            return reader
+
+    return GrowingSource
+
+
+def test_a_failed_first_batch_is_replayed_exactly(
+    streams: Streams, kafka: Kafka, spark: SparkSession
+) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, ["before"] * 100)
+    spark.dataSource.register(growing_source(kafka.servers, topic))
+    seen: list[list[str]] = []
+
+    def fail(number: int, values: list[str]) -> None:
+        seen.append(values)
+        raise RuntimeError("the sink is away")
+
+    failing = streams.start(
+        subscribe=topic, startingOffsets="latest", source="minikafka-growing", before=fail
+    )
+    assert "the sink is away" in failing.failure()
+    assert sorted(seen[0]) == [f"after [100] {number}" for number in range(10)]
+    kafka.produce(topic, ["while it was down"] * 5)
+    again = streams.start(subscribe=topic, startingOffsets="latest", source="minikafka-growing")
+    again.wait_for(15)
+    assert again.batches[0] == seen[0]
+    assert again.values[10:15] == ["while it was down"] * 5
+
+
+def test_while_nothing_comes_no_batch_runs(streams: Streams, kafka: Kafka) -> None:
+    topic = kafka.topic(3)
+    kafka.produce(topic, ["a"])
+    running = streams.start(subscribe=topic, startingOffsets="earliest")
+    running.wait_for(1)
+    time.sleep(2)
+    assert len(streams.offsets()) == 1
+    kafka.produce(topic, ["b"])
+    running.wait_for(2)
+    time.sleep(1)
+    assert len(streams.offsets()) == 2
+
+
+def test_only_the_first_offset_in_a_checkpoint_has_more_than_the_peer_writes(
+    streams: Streams, kafka: Kafka
+) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, ["a"])
+    running = streams.start(subscribe=topic, startingOffsets="earliest")
+    running.wait_for(1)
+    kafka.produce(topic, ["b"])
+    running.wait_for(2)
+    running.stop()
+    assert streams.offsets() == [
+        {topic: {"0": 1}, "minikafka:start": {topic: {"0": 0}}},
+        {topic: {"0": 2}},
+    ]
+
+
+def test_a_checkpoint_of_the_peer_goes_on(streams: Streams, kafka: Kafka) -> None:
+    topic = kafka.topic(2)
+    kafka.produce(topic, ["a", "b"], partition=0)
+    running = streams.start(subscribe=topic, startingOffsets="earliest")
+    running.wait_for(2)
+    running.stop()
+    # As Spark's own connector writes it: no blanks, and nothing but offsets.
+    log = streams.checkpoint / "offsets" / "0"
+    lines = log.read_text().splitlines()
+    lines[2] = f'{{"{topic}":{{"1":0,"0":2}}}}'
+    log.write_text("\n".join(lines))
+    (streams.checkpoint / "offsets" / ".0.crc").unlink(missing_ok=True)
+    kafka.produce(topic, ["c"], partition=1)
+    assert streams.start(subscribe=topic).wait_for(1) == ["c"]
+
+
+def test_a_topic_that_appears_under_a_pattern_is_read_from_its_start(streams: Streams, kafka: Kafka) -> None:
+    first = kafka.topic(prefix="pattern-one")
+    kafka.produce(first, ["a"])
+    running = streams.start(subscribePattern="pattern-one.*", startingOffsets="earliest")
+    running.wait_for(1)
+    second = kafka.topic(2, prefix="pattern-one")
+    kafka.produce(second, ["b"], partition=1)
+    assert running.wait_for(2) == ["a", "b"]
+
+
+def recreate_with_less(streams: Streams, kafka: Kafka) -> str:
+    """A topic of which a query has read three records, that was made anew and has one."""
+    topic = kafka.topic()
+    kafka.produce(topic, ["a", "b", "c"])
+    running = streams.start(subscribe=topic, startingOffsets="earliest")
+    running.wait_for(3)
+    running.stop()
+    kafka.delete(topic)
+    from minikafka.clients.admin import NewTopic
+
+    kafka.admin.create_topic(NewTopic(topic, 1))
+    kafka.produce(topic, ["new"])
+    return topic
+
+
+def test_a_topic_that_was_made_anew_is_lost_data(streams: Streams, kafka: Kafka) -> None:
+    topic = recreate_with_less(streams, kafka)
+    said = streams.start(subscribe=topic).failure()
+    assert f"the end of {topic}-0 went back from offset 3 to 1" in said
+    assert "failOnDataLoss" in said
+
+
+def test_a_query_that_may_lose_data_goes_on(streams: Streams, kafka: Kafka) -> None:
+    topic = recreate_with_less(streams, kafka)
+    running = streams.start(subscribe=topic, failOnDataLoss="false")
+    wait_until(lambda: len(streams.offsets()) == 2)
+    kafka.produce(topic, ["newer"])
+    assert running.wait_for(1) == ["newer"]
+
+
+def test_a_deleted_topic_is_lost_data_and_stays_deleted(streams: Streams, kafka: Kafka) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, ["a"])
+    running = streams.start(
+        subscribe=topic,
+        startingOffsets="earliest",
+        fetchOffset__numRetries="1",
+        fetchOffset__retryIntervalMs="100",
+    )
+    running.wait_for(1)
+    kafka.delete(topic)
+    assert f"partitions {topic}-0 are gone" in running.failure()
+    assert topic not in kafka.admin.list_topics()
+
+
+@needs_limits
+def test_available_now_ends_after_batches_of_the_limits_size(streams: Streams, kafka: Kafka) -> None:
+    topic = kafka.topic(2)
+    kafka.produce(topic, [f"a{n}" for n in range(30)], partition=0)
+    kafka.produce(topic, [f"b{n}" for n in range(10)], partition=1)
+    options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "16"}
+    first = streams.start(trigger={"availableNow": True}, **options)
+    assert len(first.ended()) == 40
+    assert [len(first.batches[n]) for n in sorted(first.batches)] == [16, 16, 8]
+    again = streams.start(trigger={"availableNow": True}, **options)
+    assert again.ended() == []
+    kafka.produce(topic, ["c"])
+    assert streams.start(trigger={"availableNow": True}, **options).ended() == ["c"]
+
+
+@pytest.mark.skipif(stream.HAS_LIMITS, reason="Spark from 4.2 on has read limits")
+def test_without_limits_available_now_takes_all_in_one_batch(streams: Streams, kafka: Kafka) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, [f"a{n}" for n in range(30)])
+    options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "16"}
+    running = streams.start(trigger={"availableNow": True}, **options)
+    assert len(running.ended()) == 30
+    assert [len(values) for values in running.batches.values()] == [30]
+
+
+@needs_limits
+def test_a_limited_stream_keeps_up_with_a_writer(streams: Streams, kafka: Kafka) -> None:
+    topic = kafka.topic(2)
+    running = streams.start(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="40")
+    writer = threading.Thread(
+        target=lambda: [
+            kafka.produce(topic, [f"{p}-{n}-{i}" for i in range(10)], partition=p)
+            for n in range(10)
+            for p in range(2)
+        ]
+    )
+    writer.start()
+    writer.join()
+    wanted = sorted(f"{p}-{n}-{i}" for n in range(10) for p in range(2) for i in range(10))
+    assert running.wait_for(200) == wanted
+    assert max(map(len, running.batches.values())) <= 41
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"endingOffsets": "latest"}, "endingOffsets='latest': an end is for batch queries only"),
+        ({"minOffsetsPerTrigger": "5"}, "minOffsetsPerTrigger='5': not supported yet"),
+        ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger='0'"),
+    ],
+)
+def test_a_wrong_stream_fails_with_the_reason(
+    streams: Streams, kafka: Kafka, options: dict[str, str], said: str
+) -> None:
+    with pytest.raises(Exception, match="minikafka") as failure:
+        streams.start(subscribe=kafka.topic(), **options).query.awaitTermination(PATIENCE_S)
+    assert said in str(failure.value)

@@ -1,0 +1,58 @@
+"""A cluster of plain dicts, to plan against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from minikafka.base.ids import TopicPartition
+from pyspark_minikafka.offsets import EARLIEST
+from pyspark_minikafka.options import Mode, SourceOptions, source_options
+from pyspark_minikafka.planner import Planner
+
+
+class FakeCluster:
+    """Logs as ``{topic-partition: (first, end)}``. Each of ``hidden`` is what one answer leaves out."""
+
+    def __init__(self, **topics: list[tuple[int, int]]) -> None:
+        self.logs = {
+            TopicPartition(topic, number): log
+            for topic, logs in topics.items()
+            for number, log in enumerate(logs)
+        }
+        self.hidden: list[set[str]] = []
+        self.questions = 0
+
+    def partitions(self, *, refresh: bool) -> Mapping[str, tuple[int, ...]]:
+        self.questions += 1
+        hidden = self.hidden.pop(0) if self.hidden else set()
+        found: dict[str, tuple[int, ...]] = {}
+        for topic, partition in sorted(self.logs):
+            if topic not in hidden:
+                found[topic] = (*found.get(topic, ()), partition)
+        return found
+
+    def offsets(self, wanted: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        self.questions += 1
+        return {
+            tp: self.logs[tp][0 if special == EARLIEST else 1]
+            for tp, special in wanted.items()
+            if tp in self.logs
+        }
+
+    def grow(self, topic: str, partition: int, records: int) -> None:
+        """Append so many records; a partition that is not there is made."""
+        first, end = self.logs.get(TopicPartition(topic, partition), (0, 0))
+        self.logs[TopicPartition(topic, partition)] = (first, end + records)
+
+
+class Planning:
+    """A planner on a fake cluster, with what it said and how long it waited."""
+
+    def __init__(self, cluster: FakeCluster, mode: Mode, /, **given: str) -> None:
+        options = {name.replace("__", "."): value for name, value in given.items()}
+        if not {"assign", "subscribe", "subscribePattern"} & set(options):
+            options["subscribe"] = "t"
+        self.options: SourceOptions = source_options(options, mode)
+        self.warnings: list[str] = []
+        self.waited_ms: list[int] = []
+        self.planner = Planner(self.options, cluster, warn=self.warnings.append, pause=self.waited_ms.append)

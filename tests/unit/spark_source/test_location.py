@@ -1,0 +1,32 @@
+"""Named servers and the embedded broker."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from minikafka.embedded import local
+from pyspark_minikafka.location import Target, WrongHost, check_reachable, locate
+from pyspark_minikafka.options import Location
+
+
+def test_named_servers_start_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "ensure", None)
+    assert locate(Location("a:1,b:2", None)) == Target("a:1,b:2")
+    check_reachable(Target("a:1,b:2"))
+
+
+def test_the_embedded_brokers_address_travels_with_the_host_that_it_serves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = local.LocalCluster("127.0.0.1:5", "127.0.0.1:6", "id", local.host_boot_id(), "d", 1, "now")
+    monkeypatch.setattr(local, "ensure", lambda data_dir: here)
+    target = pickle.loads(pickle.dumps(locate(Location(None, "d"))))
+    assert target == Target("127.0.0.1:5", "d", local.host_boot_id(), "id")
+    check_reachable(target)
+
+
+def test_a_task_on_another_host_says_what_to_do() -> None:
+    with pytest.raises(WrongHost, match=r"kafka\.bootstrap\.servers"):
+        check_reachable(Target("127.0.0.1:5", "d", "another host's boot", "id"))

@@ -1,0 +1,289 @@
+"""Options of source and sink: what is taken, what is refused, and how it is said."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from minikafka.base.errors import ConfigError
+from minikafka.base.ids import TopicPartition
+from pyspark_minikafka.offsets import ALL_EARLIEST, ALL_LATEST
+from pyspark_minikafka.options import (
+    Assign,
+    Mode,
+    SinkOptions,
+    SourceOptions,
+    Subscribe,
+    SubscribePattern,
+    sink_options,
+    source_options,
+)
+
+
+def source(mode: Mode = Mode.BATCH, /, **given: str) -> SourceOptions:
+    options = {name.replace("__", "."): value for name, value in given.items()}
+    return source_options({"subscribe": "t", **options}, mode, working_directory=os.sep + "here")
+
+
+def refusal_of(given: dict[str, str], mode: Mode = Mode.BATCH) -> ConfigError:
+    with pytest.raises(ConfigError) as refusal:
+        source_options(given, mode)
+    return refusal.value
+
+
+def sink(**given: str) -> SinkOptions:
+    return sink_options({name.replace("__", "."): value for name, value in given.items()})
+
+
+def test_topics_are_split_trimmed_and_named_once() -> None:
+    assert source(subscribe=" b, a ,,b").strategy == Subscribe(("a", "b"))
+
+
+def test_assigned_partitions_are_read_from_json() -> None:
+    options = source_options({"assign": '{"t":[1,0,1]}'}, Mode.BATCH)
+    assert options.strategy == Assign((TopicPartition("t", 0), TopicPartition("t", 1)))
+
+
+def test_a_pattern_matches_whole_topic_names() -> None:
+    strategy = source_options({"subscribePattern": "a.*|b"}, Mode.BATCH).strategy
+    assert isinstance(strategy, SubscribePattern)
+    assert [name for name in ("a", "ax", "b", "bx", "xa") if strategy.matches(name)] == ["a", "ax", "b"]
+
+
+def test_keys_are_taken_in_any_case() -> None:
+    given = {
+        "SUBSCRIBE": "t",
+        "StartingOffsets": "earliest",
+        "FAILONDATALOSS": "FALSE",
+        "Kafka.Client.Id": "x",
+    }
+    options = source_options(given, Mode.STREAM)
+    assert options.starting == ALL_EARLIEST
+    assert options.fail_on_data_loss is False
+    assert options.connection.client_id == "x"
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({}, "subscribe"),
+        ({"subscribe": " , "}, "subscribe"),
+        ({"subscribe": "a/b"}, "subscribe"),
+        ({"subscribe": "t", "assign": '{"t":[0]}'}, "subscribe"),
+        ({"subscribe": "t", "subscribePattern": "t"}, "subscribePattern"),
+        ({"subscribePattern": " "}, "subscribePattern"),
+        ({"subscribePattern": "("}, "subscribePattern"),
+        ({"assign": "t"}, "assign"),
+        ({"assign": "{}"}, "assign"),
+        ({"assign": '{"t":[]}'}, "assign"),
+        ({"assign": '{"t":[-1]}'}, "assign"),
+        ({"assign": '{"t":0}'}, "assign"),
+        ({"assign": '{"t":["0"]}'}, "assign"),
+        ({"assign": '{"t":[0],"t":[1]}'}, "assign"),
+    ],
+)
+def test_exactly_one_sensible_choice_of_what_to_read_is_needed(given: dict[str, str], name: str) -> None:
+    assert refusal_of(given).name == name
+
+
+def test_a_refusal_names_the_option_its_value_and_what_is_allowed() -> None:
+    text = str(refusal_of({"subscribe": "t", "failOnDataLoss": "maybe"}))
+    assert text == "failOnDataLoss='maybe': must be true or false"
+
+
+def test_a_batch_reads_all_that_is_there_and_a_stream_what_comes() -> None:
+    batch, stream = source(Mode.BATCH), source(Mode.STREAM)
+    assert (batch.starting, batch.ending) == (ALL_EARLIEST, ALL_LATEST)
+    assert stream.starting == ALL_LATEST
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"startingOffsets": "latest"},
+        {"startingOffsets": '{"t":{"0":-1}}'},
+        {"endingOffsets": "earliest"},
+        {"endingOffsets": '{"t":{"0":-2}}'},
+        {"startingOffsets": '{"t":{"0":5}}', "endingOffsets": '{"t":{"0":4}}'},
+        {"startingOffsets": '{"t":{"0":5}}', "endingOffsets": '{"t":{"0":9,"1":9}}'},
+    ],
+)
+def test_a_batch_query_must_go_forward(given: dict[str, str]) -> None:
+    assert refusal_of({"subscribe": "t", **given}).name in ("startingOffsets", "endingOffsets")
+
+
+def test_a_stream_may_start_at_latest() -> None:
+    assert source(Mode.STREAM, startingOffsets='{"t":{"0":-1}}').starting.moves
+
+
+def test_where_the_kind_of_query_is_not_known_yet_only_what_is_always_wrong_is_refused() -> None:
+    assert source(Mode.LOAD, startingOffsets="latest").starting == ALL_LATEST
+    assert refusal_of({"subscribe": "t", "startingOffsets": "now"}, Mode.LOAD).name == "startingOffsets"
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_a_stream_has_no_end(name: str) -> None:
+    refusal = refusal_of({"subscribe": "t", name: "latest"}, Mode.STREAM)
+    assert refusal.name == name
+    assert "a stream has none" in refusal.allowed
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("startingTimestamp", "1"),
+        ("startingOffsetsByTimestamp", '{"t":{"0":1}}'),
+        ("startingOffsetsByTimestampStrategy", "latest"),
+        ("endingTimestamp", "1"),
+        ("endingOffsetsByTimestamp", '{"t":{"0":1}}'),
+        ("minOffsetsPerTrigger", "1"),
+        ("maxTriggerDelay", "15m"),
+        ("minPartitions", "4"),
+        ("maxRecordsPerPartition", "4"),
+        ("includeHeaders", "true"),
+        ("kafka.security.protocol", "SASL_SSL"),
+        ("kafka.ssl.truststore.location", "x"),
+        ("kafka.sasl.mechanism", "PLAIN"),
+        ("kafka.isolation.level", "read_committed"),
+        ("kafka.transactional.id", "x"),
+    ],
+)
+def test_what_comes_later_is_refused_and_not_ignored(name: str, value: str) -> None:
+    refusal = refusal_of({"subscribe": "t", name: value})
+    assert refusal.name == name
+    assert "not supported yet" in refusal.allowed
+
+
+def test_the_defaults_of_later_features_may_be_written_out() -> None:
+    options = source(
+        includeHeaders="false",
+        kafka__security__protocol="PLAINTEXT",
+        kafka__isolation__level="read_uncommitted",
+    )
+    assert options.warnings == ()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "auto.offset.reset",
+        "enable.auto.commit",
+        "interceptor.classes",
+        "key.deserializer",
+        "value.deserializer",
+        "key.serializer",
+        "value.serializer",
+    ],
+)
+def test_client_properties_that_the_source_needs_itself_are_rejected(key: str) -> None:
+    assert refusal_of({"subscribe": "t", f"kafka.{key}": "x"}).name == f"kafka.{key}"
+    with pytest.raises(ConfigError):
+        sink_options({f"kafka.{key}": "x"})
+
+
+def test_client_properties_without_effect_are_named_in_one_warning() -> None:
+    options = source(kafka__group__id="g", kafka__max__poll__records="5", kafka__acks="1")
+    assert options.warnings == (
+        "these options have no effect: kafka.acks, kafka.group.id, kafka.max.poll.records",
+    )
+
+
+def test_a_slip_in_an_options_name_is_mentioned() -> None:
+    (warning,) = source(startingOffset="earliest").warnings
+    assert "did you mean startingOffsets?" in warning
+
+
+@pytest.mark.parametrize("name", ["owner", "provider", "path", "option.serialization", "checkpointlocation"])
+def test_what_spark_adds_itself_is_not_mentioned(name: str) -> None:
+    assert source_options({"subscribe": "t", name: "x"}, Mode.STREAM).warnings == ()
+
+
+def test_an_unknown_option_of_ours_is_refused() -> None:
+    assert refusal_of({"subscribe": "t", "minikafka.dir": "x"}).name == "minikafka.dir"
+
+
+def test_a_limit_per_trigger_is_for_streams_and_a_batch_warns() -> None:
+    assert source(Mode.STREAM, maxOffsetsPerTrigger="10").max_offsets_per_trigger == 10
+    batch = source(Mode.BATCH, maxOffsetsPerTrigger="10")
+    assert batch.max_offsets_per_trigger is None
+    assert batch.warnings == ("maxOffsetsPerTrigger has no effect on a batch query",)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("maxOffsetsPerTrigger", "0"),
+        ("maxOffsetsPerTrigger", "1e3"),
+        ("maxOffsetsPerTrigger", "9223372036854775808"),
+        ("kafkaConsumer.pollTimeoutMs", "-1"),
+        ("fetchOffset.numRetries", "x"),
+        ("fetchOffset.retryIntervalMs", "-1"),
+        ("kafka.request.timeout.ms", "0"),
+        ("kafka.fetch.max.wait.ms", "soon"),
+        ("kafka.check.crcs", "1"),
+    ],
+)
+def test_numbers_out_of_their_range_are_refused(name: str, value: str) -> None:
+    refusal = refusal_of({"subscribe": "t", name: value}, Mode.STREAM)
+    assert (refusal.name.lower(), refusal.value) == (name.lower(), value)
+
+
+def test_a_largest_long_is_a_limit_like_any_other() -> None:
+    assert source(Mode.STREAM, maxOffsetsPerTrigger=str(2**63 - 1)).max_offsets_per_trigger == 2**63 - 1
+
+
+def test_without_servers_the_embedded_broker_of_an_absolute_directory_is_used() -> None:
+    root = os.sep + "here"
+    assert source().location.data_dir == os.path.join(root, "minikafka-data")
+    assert source(minikafka__data__dir="a/../b").location.data_dir == os.path.join(root, "b")
+    assert source().location.bootstrap_servers is None
+
+
+def test_with_servers_there_is_no_directory() -> None:
+    location = source(kafka__bootstrap__servers=" a:1 , b:2,").location
+    assert (location.bootstrap_servers, location.data_dir) == ("a:1,b:2", None)
+    given = {"subscribe": "t", "kafka.bootstrap.servers": "a:1", "minikafka.data.dir": "d"}
+    assert refusal_of(given).name == "minikafka.data.dir"
+
+
+@pytest.mark.parametrize("servers", ["", " , ", "a", "a:", ":9092", "a:0", "a:65536", "a:b", "a:1,b"])
+def test_servers_that_cannot_be_addresses_are_refused(servers: str) -> None:
+    assert refusal_of({"subscribe": "t", "kafka.bootstrap.servers": servers}).value == servers
+
+
+def test_a_sink_waits_for_all_replicas_unless_told_otherwise() -> None:
+    assert sink().producer.acks == -1
+    assert sink(kafka__acks="all").producer.acks == -1
+    assert sink(kafka__acks="1").producer.acks == 1
+
+
+def test_a_sinks_topic_is_trimmed_and_checked() -> None:
+    assert sink(topic=" t ").topic == "t"
+    assert sink().topic is None
+    for topic in ("", "a b", "a:b"):
+        with pytest.raises(ConfigError):
+            sink(topic=topic)
+
+
+def test_producer_properties_are_mapped() -> None:
+    producer = sink(
+        kafka__compression__type="LZ4",
+        kafka__linger__ms="5",
+        kafka__batch__size="1000",
+        kafka__max__request__size="2000",
+        kafka__retries="3",
+        kafka__max__block__ms="7",
+    ).producer
+    assert (producer.codec, producer.linger_ms, producer.batch_bytes) == ("lz4", 5, 1000)
+    assert (producer.max_request_bytes, producer.retries, producer.max_block_ms) == (2000, 3, 7)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("kafka.acks", "2"), ("kafka.compression.type", "zip"), ("kafka.compression.type", "zstd")],
+)
+def test_producer_properties_out_of_range_are_refused(name: str, value: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        sink_options({name: value})
+    assert refusal.value.name == name

@@ -1,0 +1,164 @@
+"""A task's read: what comes out of message sets, and what is done about offsets that are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from pyspark.sql.datasource import InputPartition
+
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, OffsetOutOfRange
+from minikafka.records.message_set import Record, build_message_set
+from pyspark_minikafka import reading
+from pyspark_minikafka.location import Target
+from pyspark_minikafka.options import Mode, SourceOptions, source_options
+from pyspark_minikafka.ranges import DataLoss
+from pyspark_minikafka.reading import RangePartition, read
+
+SERVERS = Target("localhost:1")
+
+
+def options(**given: str) -> SourceOptions:
+    return source_options({"subscribe": "t", **given}, Mode.BATCH)
+
+
+class Log:
+    """Stands for the fetcher of a log with the offsets ``first`` to ``end``, in sets of ``step`` messages."""
+
+    def __init__(self, first: int, end: int, step: int = 4) -> None:
+        self.first, self.end, self.step = first, end, step
+        self.fetchers: list[tuple[int, int]] = []
+        self.failure: MinikafkaError | None = None
+
+    def fetcher(self, cluster: object, tp: object, start: int, end: int, **_: object) -> Fetcher:
+        self.fetchers.append((start, end))
+        return Fetcher(self, start, end)
+
+
+class Fetcher:
+    def __init__(self, log: Log, start: int, end: int) -> None:
+        self.log, self.start, self.wanted = log, start, end
+        self.high_watermark: int | None = None
+        self.stopped = False
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def __iter__(self) -> Iterator[memoryview]:
+        log, at = self.log, self.start
+        while at < self.wanted:
+            if log.failure is not None:
+                raise log.failure
+            if not log.first <= at <= log.end:
+                raise OffsetOutOfRange(at, log.first, log.end)
+            self.high_watermark = log.end
+            if at == log.end:
+                raise NetworkError("nothing came")
+            begin = at - at % log.step
+            records = [Record(None, str(n).encode(), 5) for n in range(begin, min(begin + log.step, log.end))]
+            yield memoryview(build_message_set(records, base_offset=begin))
+            at = begin + len(records)
+
+
+@pytest.fixture
+def of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Log], Log]:
+    def use(log: Log) -> Log:
+        monkeypatch.setattr(reading, "RangeFetcher", log.fetcher)
+        return log
+
+    return use
+
+
+def values(task: InputPartition, given: SourceOptions) -> list[int]:
+    return [int(value) for batch in read(task, given) for value in batch.column("value").to_pylist()]
+
+
+def test_just_the_range_is_read_though_sets_are_larger(of: Callable[[Log], Log]) -> None:
+    of(Log(0, 40))
+    assert values(RangePartition("t", 0, 6, 21, SERVERS), options()) == list(range(6, 21))
+
+
+def test_batches_have_sparks_columns_to_the_letter(of: Callable[[Log], Log]) -> None:
+    of(Log(0, 4))
+    (batch,) = read(RangePartition("t", 3, 0, 4, SERVERS), options())
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from pyspark_minikafka.schema import SOURCE_SCHEMA
+
+    try:
+        wanted = to_arrow_schema(SOURCE_SCHEMA, timezone="UTC")
+    except TypeError:  # Spark 4.0
+        wanted = to_arrow_schema(SOURCE_SCHEMA)
+    assert batch.schema.equals(wanted)
+    assert batch.column("topic").to_pylist() == ["t"] * 4
+    assert batch.column("partition").to_pylist() == [3] * 4
+    assert batch.column("offset").to_pylist() == [0, 1, 2, 3]
+
+
+def test_many_small_rows_are_handed_over_in_pieces(
+    of: Callable[[Log], Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "ROWS_MAX", 3)
+    of(Log(0, 8, step=8))
+    assert [b.num_rows for b in read(RangePartition("t", 0, 0, 8, SERVERS), options())] == [3, 3, 2]
+
+
+def test_the_stand_in_of_a_query_without_partitions_gives_nothing() -> None:
+    assert list(read(InputPartition(None), options())) == []
+
+
+def test_offsets_that_retention_took_end_the_task(of: Callable[[Log], Log]) -> None:
+    of(Log(10, 40))
+    with pytest.raises(DataLoss, match=r"8 offsets of t-0, from 2, cannot be read: the log has 10 to 40"):
+        values(RangePartition("t", 0, 2, 20, SERVERS), options())
+
+
+def test_or_are_skipped_with_a_warning_that_counts(
+    of: Callable[[Log], Log], caplog: pytest.LogCaptureFixture
+) -> None:
+    log = of(Log(10, 40))
+    found = values(RangePartition("t", 0, 2, 20, SERVERS), options(failOnDataLoss="false"))
+    assert found == list(range(10, 20))
+    assert log.fetchers == [(2, 20), (10, 20)]
+    assert "8 offsets of t-0, from 2" in caplog.records[0].getMessage()
+
+
+def test_a_range_that_is_wholly_gone_is_skipped(of: Callable[[Log], Log]) -> None:
+    of(Log(30, 40))
+    assert values(RangePartition("t", 0, 2, 20, SERVERS), options(failOnDataLoss="false")) == []
+
+
+def test_an_end_that_the_log_has_lost_is_lost_data(of: Callable[[Log], Log]) -> None:
+    of(Log(0, 6))
+    task = RangePartition("t", 0, 2, 20, SERVERS)
+    with pytest.raises(DataLoss, match=r"14 offsets of t-0, from 6, cannot be read: the log ends at 6"):
+        values(task, options())
+    assert values(task, options(failOnDataLoss="false")) == [2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_brokers_that_are_away_are_no_loss_of_data(of: Callable[[Log], Log], fail: str) -> None:
+    of(Log(0, 40)).failure = NetworkError("no broker answers")
+    with pytest.raises(NetworkError, match="no broker answers"):
+        values(RangePartition("t", 0, 2, 20, SERVERS), options(failOnDataLoss=fail))
+
+
+def test_a_deleted_topic_is_lost_data_and_other_errors_are_not(of: Callable[[Log], Log]) -> None:
+    log = of(Log(0, 40))
+    task = RangePartition("t", 0, 2, 20, SERVERS)
+    log.failure = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert values(task, options(failOnDataLoss="false")) == []
+    log.failure = BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+        values(task, options(failOnDataLoss="false"))
+
+
+def test_a_reader_that_is_left_early_stops_its_fetcher(of: Callable[[Log], Log]) -> None:
+    log = of(Log(0, 4_000))
+    made: list[Fetcher] = []
+    keep = log.fetcher
+    reading.RangeFetcher = lambda *a, **k: made.append(keep(*a, **k)) or made[-1]  # type: ignore[assignment, misc]
+    batches = read(RangePartition("t", 0, 0, 4_000, SERVERS), options())
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    assert made[0].stopped

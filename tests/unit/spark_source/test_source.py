@@ -1,0 +1,92 @@
+"""What Spark imports to find the source: it must do no harm, and say what is missing."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import pyspark_minikafka
+from pyspark_minikafka import source
+from pyspark_minikafka.source import MinikafkaSource, MissingDependency
+
+PACKAGE = Path(pyspark_minikafka.__file__).parent
+PATHS = os.pathsep.join([str(PACKAGE.parent), str(PACKAGE.parents[1] / "broker_core")])
+
+
+def run(code: str, **environment: str) -> str:
+    given = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**given, "PYTHONPATH": PATHS, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_spark_finds_a_default_source_by_its_name() -> None:
+    assert pyspark_minikafka.DefaultSource is MinikafkaSource
+    assert MinikafkaSource.name() == "minikafka"
+
+
+def test_importing_loads_nothing_but_the_standard_library_and_pyspark() -> None:
+    loaded = run("""
+        import sys
+        import pyspark.sql.datasource
+        before = set(sys.modules)
+        import pyspark_minikafka
+        new = {name for name in set(sys.modules) - before if not name.startswith("pyspark_minikafka")}
+        print(sorted(name for name in new if name.partition(".")[0] not in sys.stdlib_module_names))
+    """)
+    assert loaded == "[]"
+
+
+def test_importing_never_raises_without_pyspark() -> None:
+    assert (
+        run("""
+        import sys
+        sys.modules["pyspark"] = None
+        import pyspark_minikafka
+        print(hasattr(pyspark_minikafka, "DefaultSource"))
+    """)
+        == "False"
+    )
+
+
+def test_workers_run_this_python_unless_another_was_chosen() -> None:
+    show = "import os, pyspark_minikafka; print(os.environ['PYSPARK_PYTHON'])"
+    assert run(show) == sys.executable
+    assert run(show, PYSPARK_PYTHON="python-of-choice") == "python-of-choice"
+
+
+def test_a_missing_dependency_is_named_when_the_source_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_there(name: str) -> None:
+        raise ModuleNotFoundError("No module named 'numba'")
+
+    monkeypatch.setattr(source.importlib, "import_module", not_there)
+    found = MinikafkaSource({"subscribe": "t"})
+    for use in (found.schema, lambda: found.writer(None, False)):  # type: ignore[arg-type]
+        with pytest.raises(MissingDependency, match="numba") as problem:
+            use()
+        assert "pip install" in str(problem.value)
+        assert sys.executable in str(problem.value)
+
+
+def test_spark_names_the_parameter_schema_when_it_calls() -> None:
+    tree = ast.parse((PACKAGE / "source.py").read_text())
+    functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    for name in ("reader", "streamReader", "writer", "streamWriter"):
+        assert functions[name].args.args[1].arg == "schema"
+
+
+def test_wrong_options_are_refused_where_the_schema_is_asked_for() -> None:
+    with pytest.raises(Exception, match="exactly one of the options"):
+        MinikafkaSource({}).schema()

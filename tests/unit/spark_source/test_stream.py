@@ -1,0 +1,229 @@
+"""The offsets that a streaming query sees, call by call as Spark makes them."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import pytest
+
+from pyspark_minikafka import stream
+from pyspark_minikafka.location import Target
+from pyspark_minikafka.options import Mode
+from pyspark_minikafka.reading import RangePartition
+from pyspark_minikafka.stream import StreamReader, UnlimitedReader
+from tests.unit.spark_source.cluster_double import FakeCluster, Planning
+
+needs_limits = pytest.mark.skipif(not stream.HAS_LIMITS, reason="Spark before 4.2 has no read limits")
+SERVERS = Target("localhost:9092")
+
+
+class Spark:
+    """The calls of one run of a query: a new reader, as the runner process makes one."""
+
+    def __init__(self, cluster: FakeCluster, *, limits: bool, **given: str) -> None:
+        planning = Planning(cluster, Mode.STREAM, **given)
+        self.limits = limits
+        kind = stream.LimitedReader if limits else UnlimitedReader
+        self.reader: Any = kind(planning.options, (planning.planner, SERVERS))
+
+    def resume(self, last: dict[str, Any]) -> None:
+        """Before 4.2 Spark tells a reader the newest offset in the checkpoint."""
+        if not self.limits:
+            assert self.reader.partitions(through_json(last), through_json(last)) == []
+
+    def latest(self, start: dict[str, Any] | None) -> dict[str, Any]:
+        if not self.limits:
+            return through_json(self.reader.latestOffset())
+        start = through_json(self.reader.initialOffset()) if start is None else start
+        return through_json(self.reader.latestOffset(start, self.reader.getDefaultReadLimit()))
+
+    def ranges(self, start: dict[str, Any] | None, end: dict[str, Any]) -> list[tuple[int, int, int]]:
+        start = through_json(self.reader.initialOffset()) if start is None else start
+        tasks = self.reader.partitions(start, through_json(end))
+        assert all(isinstance(task, RangePartition) and task.target == SERVERS for task in tasks)
+        return [(task.partition, task.start, task.end) for task in tasks]
+
+
+def through_json(offset: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(json.dumps(offset))
+    return found
+
+
+both = pytest.mark.parametrize("limits", [False, pytest.param(True, marks=needs_limits)])
+
+
+@both
+def test_a_new_query_reads_what_comes_after_its_start(limits: bool) -> None:
+    cluster = FakeCluster(t=[(0, 5)])
+    spark = Spark(cluster, limits=limits)
+    first = spark.latest(None)
+    assert spark.ranges(None, first) == []
+    cluster.grow("t", 0, 3)
+    second = spark.latest(first)
+    assert second == {"t": {"0": 8}}
+    assert spark.ranges(first, second) == [(0, 5, 8)]
+
+
+@both
+def test_while_nothing_is_new_the_very_same_offset_comes_back(limits: bool) -> None:
+    cluster = FakeCluster(t=[(0, 5)])
+    spark = Spark(cluster, limits=limits)
+    first = spark.latest(None)
+    spark.ranges(None, first)
+    assert json.dumps(spark.latest(first)) == json.dumps(first)
+    cluster.grow("t", 0, 1)
+    second = spark.latest(first)
+    spark.ranges(first, second)
+    assert json.dumps(spark.latest(second)) == json.dumps(second)
+
+
+@both
+def test_a_first_batch_that_failed_is_replayed_exactly_though_latest_has_moved(limits: bool) -> None:
+    cluster = FakeCluster(t=[(0, 5), (0, 0)])
+    spark = Spark(cluster, limits=limits)
+    spark.reader.initialOffset()
+    cluster.grow("t", 0, 10)
+    planned = spark.latest(None)
+    before = spark.ranges(None, planned)
+    assert before == [(0, 5, 15)]
+    cluster.grow("t", 0, 100)
+    restarted = Spark(cluster, limits=limits)
+    restarted.resume(planned)
+    assert restarted.ranges(None, planned) == before
+    assert restarted.latest(planned) == {"t": {"0": 115, "1": 0}}
+
+
+@both
+def test_only_the_first_batch_carries_more_than_the_peer_would_write(limits: bool) -> None:
+    cluster = FakeCluster(t=[(0, 5)])
+    spark = Spark(cluster, limits=limits)
+    first = spark.latest(None)
+    assert set(first) == {"t", "minikafka:start"}
+    spark.ranges(None, first)
+    for _ in range(2):
+        cluster.grow("t", 0, 1)
+        following = spark.latest(first)
+        assert set(following) == {"t"}
+        spark.ranges(first, following)
+        first = following
+
+
+@both
+def test_a_query_resumes_from_a_checkpoint_of_the_peer(limits: bool) -> None:
+    cluster = FakeCluster(t=[(0, 50)])
+    peer = json.loads('{"t":{"0":20}}')
+    spark = Spark(cluster, limits=limits)
+    spark.resume(peer)
+    end = spark.latest(peer)
+    assert end == {"t": {"0": 50}}
+    assert spark.ranges(peer, end) == [(0, 20, 50)]
+
+
+@both
+def test_a_batch_after_the_first_is_replayed_from_its_own_start(limits: bool) -> None:
+    cluster = FakeCluster(t=[(0, 50)])
+    spark = Spark(cluster, limits=limits)
+    spark.resume({"t": {"0": 30}})
+    assert spark.ranges({"t": {"0": 20}}, {"t": {"0": 30}}) == [(0, 20, 30)]
+    assert spark.latest({"t": {"0": 30}}) == {"t": {"0": 50}}
+
+
+@both
+def test_a_new_partition_is_read_from_its_start(limits: bool) -> None:
+    cluster = FakeCluster(t=[(0, 5)])
+    spark = Spark(cluster, limits=limits)
+    first = spark.latest(None)
+    spark.ranges(None, first)
+    cluster.grow("t", 1, 4)
+    second = spark.latest(first)
+    assert spark.ranges(first, second) == [(1, 0, 4)]
+
+
+@both
+def test_a_reader_travels_to_the_executors(limits: bool) -> None:
+    options = Planning(FakeCluster(), Mode.STREAM).options
+    kind = stream.LimitedReader if limits else UnlimitedReader
+    assert pickle.loads(pickle.dumps(kind(options))).options == options
+
+
+def test_a_task_is_small() -> None:
+    task = RangePartition("t", 3, 10, 20, SERVERS)
+    again = pickle.loads(pickle.dumps(task))
+    assert (again.topic, again.partition, again.start, again.end, again.target) == ("t", 3, 10, 20, SERVERS)
+    assert len(pickle.dumps(task)) < 500
+
+
+@needs_limits
+def test_a_limit_shares_a_batch_out_by_backlog() -> None:
+    cluster = FakeCluster(t=[(0, 300), (0, 100)])
+    spark = Spark(cluster, limits=True, maxOffsetsPerTrigger="40", startingOffsets="earliest")
+    first = spark.latest(None)
+    assert spark.ranges(None, first) == [(0, 0, 30), (1, 0, 10)]
+    second = spark.latest(first)
+    assert spark.ranges(first, second) == [(0, 30, 60), (1, 10, 20)]
+
+
+@needs_limits
+def test_reading_all_that_is_available_overrides_the_limit() -> None:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    cluster = FakeCluster(t=[(0, 300)])
+    spark = Spark(cluster, limits=True, maxOffsetsPerTrigger="40")
+    assert spark.reader.latestOffset({"t": {"0": 7}}, ReadAllAvailable()) == {"t": {"0": 300}}
+
+
+@needs_limits
+def test_available_now_ends_where_the_log_ended_at_the_start() -> None:
+    cluster = FakeCluster(t=[(0, 100)])
+    spark = Spark(cluster, limits=True, maxOffsetsPerTrigger="60", startingOffsets="earliest")
+    spark.reader.prepareForTriggerAvailableNow()
+    cluster.grow("t", 0, 50)
+    first = spark.latest(None)
+    second = spark.latest(first)
+    assert spark.ranges(None, first) + spark.ranges(first, second) == [(0, 0, 60), (0, 60, 100)]
+    assert spark.latest(second) == second
+
+
+@needs_limits
+def test_available_now_on_a_new_query_at_latest_does_not_go_back() -> None:
+    cluster = FakeCluster(t=[(0, 100)])
+    spark = Spark(cluster, limits=True)
+    spark.reader.prepareForTriggerAvailableNow()
+    cluster.grow("t", 0, 50)
+    first = spark.latest(None)
+    assert spark.ranges(None, first) == []
+    assert first["t"] == {"0": 150}
+
+
+@needs_limits
+def test_available_now_waits_for_nothing_that_was_overlooked_at_its_start() -> None:
+    cluster = FakeCluster(t=[(0, 100)])
+    cluster.hidden = [{"t"}]
+    spark = Spark(cluster, limits=True, fetchOffset__numRetries="0")
+    spark.reader.prepareForTriggerAvailableNow()
+    assert spark.latest({"t": {"0": 40}}) == {"t": {"0": 40}}
+
+
+@needs_limits
+def test_the_newest_offset_seen_is_reported() -> None:
+    cluster = FakeCluster(t=[(0, 300)])
+    spark = Spark(cluster, limits=True, maxOffsetsPerTrigger="1")
+    assert spark.reader.reportLatestOffset() is None
+    spark.latest({"t": {"0": 7}})
+    assert spark.reader.reportLatestOffset() == {"t": {"0": 300}}
+
+
+def test_spark_before_4_2_says_once_that_a_limit_has_no_effect(caplog: pytest.LogCaptureFixture) -> None:
+    spark = Spark(FakeCluster(t=[(0, 9)]), limits=False, maxOffsetsPerTrigger="2", startingOffsets="earliest")
+    assert spark.latest(None)["t"] == {"0": 9}
+    spark.latest(None)
+    assert [record.getMessage().count("maxOffsetsPerTrigger") for record in caplog.records] == [1]
+
+
+def test_the_reader_of_the_running_spark_is_chosen() -> None:
+    from pyspark_minikafka.schema import SOURCE_SCHEMA
+
+    chosen: StreamReader = stream.reader({"subscribe": "t"}, SOURCE_SCHEMA)
+    assert isinstance(chosen, stream.LimitedReader if stream.HAS_LIMITS else UnlimitedReader)
