@@ -1,0 +1,352 @@
+"""Our clients against a real Kafka 0.10.1.1: what the producer writes, the fetcher reads back, exactly."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, OffsetOutOfRange
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.admin import EARLIEST, LATEST, Admin, NewTopic
+from minikafka.clients.cluster import Cluster
+from minikafka.clients.fetcher import RangeFetcher, prefetching
+from minikafka.clients.producer import Producer, ProducerConfig
+from minikafka.embedded.java import find_java
+from minikafka.embedded.process import ChildProcess, wait_until
+from minikafka.embedded.zookeeper import EmbeddedZooKeeper
+from minikafka.net.probe import can_connect, free_port
+from minikafka.records.message_set import Codec, Record, StoredRecord, build_message_set, iterate
+from minikafka.wire.keys import ApiKey
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+
+START_TIMEOUT_S = 60.0
+
+
+class RealKafka:
+    """One broker of 0.10.1.1 over a ZooKeeper of ours."""
+
+    def __init__(self, libs: Path, directory: Path, zookeeper: str) -> None:
+        self.port = free_port()
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        self._libs = libs
+        self._directory = directory
+        self._process: ChildProcess | None = None
+        directory.mkdir(parents=True)
+        (directory / "log4j.properties").write_text(
+            "log4j.rootLogger=WARN, stdout\nlog4j.appender.stdout=org.apache.log4j.ConsoleAppender\n"
+            "log4j.appender.stdout.layout=org.apache.log4j.SimpleLayout\n"
+        )
+        settings = {
+            "broker.id": 0,
+            "listeners": f"PLAINTEXT://{self.bootstrap}",
+            "log.dirs": directory / "data",
+            "zookeeper.connect": f"{zookeeper}/kafka",
+            # A killed broker's registration must be gone soon, or its successor may not register.
+            "zookeeper.session.timeout.ms": 2000,
+            "num.network.threads": 2,
+            "num.io.threads": 2,
+            "log.index.size.max.bytes": 10240,
+            "log.retention.ms": -1,
+            "log.cleaner.dedupe.buffer.size": 4194304,
+            "delete.topic.enable": "true",
+            "auto.create.topics.enable": "false",
+        }
+        text = "".join(f"{name}={value}\n" for name, value in settings.items())
+        (directory / "server.properties").write_text(text)
+
+    def start(self) -> None:
+        if self._process is not None:
+            return
+        command = [
+            find_java().path,
+            *("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            f"-Dlog4j.configuration=file:{self._directory / 'log4j.properties'}",
+            *("-cp", f"{self._libs}/*", "kafka.Kafka", str(self._directory / "server.properties")),
+        ]
+        log = str(self._directory / "broker.log")
+        self._process = process = ChildProcess(command, name="kafka", log=log)
+
+        def settled() -> bool:
+            return process.exit_code is not None or can_connect("127.0.0.1", self.port)
+
+        if not wait_until(settled, START_TIMEOUT_S) or process.exit_code is not None:
+            raise process.failure("does not accept connections")
+        # It accepts connections before it knows of any broker, itself included.
+        with Cluster(self.bootstrap) as cluster:
+            if not wait_until(lambda: bool(Admin(cluster).describe_cluster().brokers), START_TIMEOUT_S):
+                raise process.failure("does not know itself")
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
+    folder = os.environ.get("MINIKAFKA_KAFKA_LIBS")
+    if not folder or not list(Path(folder).glob("kafka-clients-0.10.1.1.jar")):
+        pytest.skip("MINIKAFKA_KAFKA_LIBS does not name a folder with the jars of Apache Kafka 0.10.1.1")
+    directory = tmp_path_factory.mktemp("real-kafka")
+    with EmbeddedZooKeeper(str(directory)) as zookeeper:
+        broker = RealKafka(Path(folder), directory / "broker", zookeeper.connect)
+        try:
+            broker.start()
+            yield broker
+        finally:
+            broker.kill()
+
+
+@pytest.fixture
+def cluster(kafka: RealKafka) -> Iterator[Cluster]:
+    kafka.start()
+    with Cluster(kafka.bootstrap) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def topic(cluster: Cluster) -> str:
+    name = f"topic-{next(_NUMBERS)}"
+    Admin(cluster).create_topic(NewTopic(name, partitions=3))
+    return name
+
+
+_NUMBERS = itertools.count()
+
+Row = tuple[int, int, bytes | None, bytes | None]
+
+
+def hard_records(count: int, seed: int) -> list[Record]:
+    """Null and empty keys and values, bytes that are no UTF-8, one large value, many small ones."""
+    chance = random.Random(seed)
+    hard = [
+        Record(None, None, 0),
+        Record(b"", b"", 1),
+        Record(b"key", None, 1_700_000_000_000),
+        Record(b"\xff\x00", b"\x80" * 10, 1_600_000_000_000),
+        Record(b"large", chance.randbytes(300_000), 1_650_000_000_000),
+    ]
+    small = [
+        Record(b"k%d" % n, chance.randbytes(chance.randrange(200)), 1_700_000_000_000 + n)
+        for n in range(count - len(hard))
+    ]
+    return hard + small
+
+
+def read(
+    cluster: Cluster, tp: TopicPartition, start: int = 0, end: int | None = None, **options: int
+) -> list[StoredRecord]:
+    if end is None:
+        end = Admin(cluster).offsets({tp: LATEST})[tp]
+        assert end is not None
+    sets = RangeFetcher(cluster, tp, start, end, timeout_ms=20_000, **options)
+    return [r for data in prefetching(sets, 2) for r in iterate(data) if start <= r.offset < end]
+
+
+def rows(records: list[StoredRecord]) -> list[Row]:
+    return [(r.offset, r.timestamp_ms, r.key, r.value) for r in records]
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("acks", [1, -1])
+def test_what_the_producer_writes_the_fetcher_reads_back(
+    cluster: Cluster, topic: str, codec: Codec, acks: int
+) -> None:
+    records = hard_records(700, seed=codec * 10 + acks)
+    with Producer(cluster, ProducerConfig(acks=acks, compression=codec)) as producer:
+        deliveries = [
+            producer.send(topic, r.value, key=r.key, partition=n % 3, timestamp_ms=r.timestamp_ms)
+            for n, r in enumerate(records)
+        ]
+    wanted: dict[TopicPartition, list[Row]] = {}
+    for record, delivery in zip(records, deliveries, strict=True):
+        done = delivery.result()
+        row = (done.offset, record.timestamp_ms, record.key, record.value)
+        wanted.setdefault(done.topic_partition, []).append(row)
+    assert len(wanted) == 3
+    for tp, expected in wanted.items():
+        found = read(cluster, tp, max_bytes=40_000)
+        assert rows(found) == expected
+        assert [row[0] for row in expected] == list(range(len(expected)))
+        assert {r.magic for r in found} == {1}
+        assert {r.codec for r in found} == {codec}
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_encoded_sets_arrive_as_they_are(cluster: Cluster, topic: str, codec: Codec) -> None:
+    records = hard_records(300, seed=codec)
+    tp = TopicPartition(topic, 1)
+    with Producer(cluster) as producer:
+        first = producer.send_set(tp, build_message_set(records[:200], codec=codec), 200)
+        second = producer.send_set(tp, build_message_set(records[200:], codec=codec), 100)
+    assert [(d.result().offset, d.result().count) for d in (first, second)] == [(0, 200), (200, 100)]
+    expected = [(n, r.timestamp_ms, r.key, r.value) for n, r in enumerate(records)]
+    assert rows(read(cluster, tp)) == expected
+
+
+@pytest.mark.parametrize("fetch_version", [0, 1, 2, 3])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_every_fetch_version_reads_the_same_range(
+    kafka: RealKafka, topic: str, fetch_version: int, codec: Codec
+) -> None:
+    records = hard_records(200, seed=fetch_version)
+    tp = TopicPartition(topic, 0)
+    with Cluster(kafka.bootstrap, newest_versions={ApiKey.FETCH: fetch_version}) as cluster:
+        with Producer(cluster, ProducerConfig(compression=codec)) as producer:
+            for record in records:
+                producer.send(topic, record.value, record.key, partition=0, timestamp_ms=record.timestamp_ms)
+        # The large record takes many times max_bytes: versions 0 to 2 cut it off at first.
+        found = read(cluster, tp, 2, 150, max_bytes=2_000)
+    assert [r.offset for r in found] == list(range(2, 150))
+    assert [(r.key, r.value) for r in found] == [(r.key, r.value) for r in records[2:150]]
+    assert {r.magic for r in found} == {0 if fetch_version < 2 else 1}
+
+
+@pytest.mark.parametrize("produce_version", [0, 1])
+def test_old_produce_versions_carry_magic_0(kafka: RealKafka, topic: str, produce_version: int) -> None:
+    tp = TopicPartition(topic, 0)
+    with Cluster(kafka.bootstrap, newest_versions={ApiKey.PRODUCE: produce_version}) as cluster:
+        with Producer(cluster, ProducerConfig(compression=Codec.GZIP)) as producer:
+            sent = [producer.send(topic, b"v%d" % n, partition=0, timestamp_ms=5) for n in range(10)]
+            assert [d.result(10_000).offset for d in sent] == list(range(10))
+        found = read(cluster, tp)
+    assert [r.value for r in found] == [b"v%d" % n for n in range(10)]
+    # The broker stores magic 1 and marks what came without a time.
+    assert {r.timestamp_ms for r in found} == {-1}
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_offsets_are_listed_in_both_versions(kafka: RealKafka, topic: str, version: int) -> None:
+    partitions = [TopicPartition(topic, n) for n in range(3)]
+    with Cluster(kafka.bootstrap, newest_versions={ApiKey.LIST_OFFSETS: version}) as cluster:
+        with Producer(cluster) as producer:
+            for n in range(7):
+                producer.send(topic, b"x", partition=2, timestamp_ms=1000 + n)
+        admin = Admin(cluster)
+        assert admin.offsets(dict.fromkeys(partitions, EARLIEST)) == dict.fromkeys(partitions, 0)
+        assert list(admin.offsets(dict.fromkeys(partitions, LATEST)).values()) == [0, 0, 7]
+        if version == 0:
+            with pytest.raises(BrokerError, match=r"UNSUPPORTED_VERSION.*by time.*0\.10\.1"):
+                admin.offsets({partitions[2]: 1003})
+        else:
+            assert admin.offsets({partitions[2]: 1003, partitions[0]: 5}) == {
+                partitions[2]: 3,
+                partitions[0]: None,
+            }
+
+
+def test_a_range_outside_of_the_log_is_told_with_the_logs_own(cluster: Cluster, topic: str) -> None:
+    tp = TopicPartition(topic, 0)
+    with Producer(cluster) as producer:
+        producer.send(topic, b"only", partition=0)
+    with pytest.raises(OffsetOutOfRange) as caught:
+        list(RangeFetcher(cluster, tp, 50, 60, timeout_ms=5_000))
+    assert (caught.value.offset, caught.value.start_offset, caught.value.end_offset) == (50, 0, 1)
+
+
+def test_a_range_that_is_not_written_yet_is_waited_for_and_then_given_up(
+    cluster: Cluster, topic: str
+) -> None:
+    fetcher = RangeFetcher(cluster, TopicPartition(topic, 0), 0, 5, max_wait_ms=100, timeout_ms=500)
+    with pytest.raises(
+        NetworkError, match=r"from offset 0 within 500 ms \(wanted up to 5; high watermark 0\)"
+    ):
+        next(fetcher)
+
+
+def test_topics_are_made_described_and_removed_with_one_result_each(cluster: Cluster) -> None:
+    admin = Admin(cluster)
+    names = [f"admin-{next(_NUMBERS)}" for _ in range(2)]
+    made = admin.create_topics(
+        [
+            NewTopic(names[0], partitions=2, configs={"retention.ms": "60000"}),
+            NewTopic(names[1], assignments={0: [0], 1: [0], 2: [0]}),
+            NewTopic("bad name"),
+            NewTopic("too-many-replicas", replication_factor=3),
+            NewTopic("bad-config", configs={"no.such.setting": "1"}),
+        ]
+    )
+    codes = {name: error and error.code for name, error in made.items()}
+    assert codes == {
+        names[0]: None,
+        names[1]: None,
+        "bad name": ErrorCode.INVALID_TOPIC,
+        "too-many-replicas": ErrorCode.INVALID_REPLICATION_FACTOR,
+        "bad-config": ErrorCode.INVALID_CONFIG,
+    }
+    again = admin.create_topics([NewTopic(names[0])])[names[0]]
+    assert again is not None
+    assert again.code is ErrorCode.TOPIC_ALREADY_EXISTS
+    assert set(names) <= set(admin.list_topics())
+    described = admin.describe_topics([names[1], "no-such-topic"])
+    assert described[names[1]].partitions[2].leader_id == 0
+    assert described["no-such-topic"].code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    gone = admin.delete_topics([names[0], "no-such-topic"])
+    assert gone[names[0]] is None
+    assert gone["no-such-topic"].code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert names[0] not in admin.list_topics()
+
+
+def test_the_cluster_describes_itself(cluster: Cluster, kafka: RealKafka) -> None:
+    described = Admin(cluster).describe_cluster()
+    assert [str(b) for b in described.brokers.values()] == [f"broker 0 at {kafka.bootstrap}"]
+    assert described.controller_id == 0
+    assert len(described.cluster_id) == 22
+
+
+def test_a_record_that_the_topic_does_not_take_fails_alone(cluster: Cluster) -> None:
+    name = f"small-{next(_NUMBERS)}"
+    Admin(cluster).create_topic(NewTopic(name, configs={"max.message.bytes": "1000"}))
+    with Producer(cluster, ProducerConfig(linger_ms=200)) as producer:
+        sent = [producer.send(name, b"x" * size) for size in (10, 20, 5000, 30, 40)]
+        producer.flush(20_000)
+    assert sent[2].error.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert "max.message.bytes" in str(sent[2].error)
+    assert [sent[n].result().offset for n in (0, 1, 3, 4)] == [0, 1, 2, 3]
+
+
+def test_records_without_acknowledgement_arrive(cluster: Cluster, topic: str) -> None:
+    with Producer(cluster, ProducerConfig(acks=0)) as producer:
+        sent = [producer.send(topic, b"%d" % n, partition=0) for n in range(50)]
+        producer.flush(10_000)
+    assert {d.result().offset for d in sent} == {-1}
+    tp = TopicPartition(topic, 0)
+    assert wait_until(lambda: Admin(cluster).offsets({tp: LATEST})[tp] == 50, 10)
+    assert [r.value for r in read(cluster, tp)] == [b"%d" % n for n in range(50)]
+
+
+def test_every_acknowledged_record_outlives_a_killed_and_restarted_broker(
+    kafka: RealKafka, cluster: Cluster, topic: str
+) -> None:
+    config = ProducerConfig(acks=1, batch_bytes=2_000, request_timeout_ms=10_000)
+    acknowledged = []
+    with Producer(cluster, config) as producer:
+        sent = [producer.send(topic, b"%06d" % n, partition=n % 3) for n in range(2_000)]
+        sent[500].result(20_000)
+        kafka.kill()
+        before = sum(d.done for d in sent)
+        sent += [producer.send(topic, b"%06d" % n, partition=n % 3) for n in range(2_000, 4_000)]
+        kafka.start()
+        sent += [producer.send(topic, b"%06d" % n, partition=n % 3) for n in range(4_000, 5_000)]
+        producer.flush(90_000)
+    for number, delivery in enumerate(sent):
+        done = delivery.result()
+        acknowledged.append((done.topic_partition, done.offset, b"%06d" % number))
+    assert before < len(sent)
+    stored = {
+        (tp, record.offset): record.value
+        for tp in (TopicPartition(topic, p) for p in range(3))
+        for record in read(cluster, tp)
+    }
+    for tp, offset, value in acknowledged:
+        assert stored[tp, offset] == value
+    for partition in range(3):
+        values = [v for (tp, _), v in sorted(stored.items()) if tp.partition == partition]
+        # A batch whose answer was lost may be there twice, but each record's first place keeps the order.
+        assert list(dict.fromkeys(values)) == sorted(set(values))

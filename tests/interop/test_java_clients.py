@@ -1,0 +1,73 @@
+"""Kafka 0.10.1.1's own Java clients and tools against our broker and our files."""
+
+from __future__ import annotations
+
+import base64
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.producer import Producer
+from minikafka.embedded.cluster import Cluster
+from tests.interop.conftest import Pair
+
+JAVA = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+HERE = Path(__file__).parent
+
+
+def run_java(libs: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [*JAVA, "-cp", f"{libs}/*", *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def encoded(value: bytes | None) -> str:
+    return "-" if value is None else base64.b64encode(value).decode("ascii")
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
+def test_the_java_clients_get_back_what_they_sent(
+    apache_cluster: Cluster, kafka_libs: Path, tmp_path: Path, pairs: list[Pair], codec: str
+) -> None:
+    topic = f"java-{codec}"
+    apache_cluster.create_topic(topic)
+    lines = [f"{1000 + i} {encoded(key)} {encoded(value)}" for i, (key, value) in enumerate(pairs)]
+    sent = tmp_path / "records"
+    sent.write_text("".join(f"{line}\n" for line in lines))
+    printed = run_java(
+        kafka_libs,
+        str(HERE / "java" / "Roundtrip.java"),
+        apache_cluster.bootstrap_servers,
+        topic,
+        codec,
+        str(sent),
+    )
+    received = [line for line in printed.splitlines() if re.match(r"\d+ \d+ ", line)]
+    assert received == [f"{number} {line}" for number, line in enumerate(lines)]
+
+
+@pytest.mark.timeout(180)
+def test_the_release_dumps_a_segment_and_an_index_that_we_wrote(
+    apache_cluster: Cluster, kafka_libs: Path, pairs: list[Pair]
+) -> None:
+    apache_cluster.create_topic("dumped")
+    with Client(apache_cluster.bootstrap_servers) as client, Producer(client) as producer:
+        for key, value in pairs:
+            producer.send("dumped", value, key=key, timestamp_ms=1000)
+    segment = apache_cluster.data_dir / "broker-0" / "dumped-0" / f"{0:020d}.log"
+    dumped = run_java(
+        kafka_libs,
+        "kafka.tools.DumpLogSegments",
+        "--files",
+        str(segment),
+        "--deep-iteration",
+        "--print-data-log",
+    )
+    rows = re.findall(r"^offset: (\d+) .*isvalid: (\w+) ", dumped, flags=re.MULTILINE)
+    assert rows == [(str(number), "true") for number in range(len(pairs))]
