@@ -22,7 +22,7 @@ from minikafka.clients.metadata import ClusterMetadata, TopicMetadata, from_resp
 from minikafka.clients.retry import Backoff, Deadline, EventWaiter, Tried, Waiter
 from minikafka.net.port import Connector
 from minikafka.wire.apis import METADATA, Api, ApiKey
-from minikafka.wire.apis.metadata import MetadataRequest
+from minikafka.wire.apis.metadata import MetadataRequest, MetadataResponse
 
 T = TypeVar("T")
 RequestT = TypeVar("RequestT")
@@ -48,7 +48,10 @@ class Cluster:
     """One cluster, found through any of its brokers. Connects at the first use.
 
     ``bootstrap`` is ``host:port,host:port`` (ConfigError under the name ``option`` when it is not).
-    ``newest_versions`` holds APIs down to an older version than both sides speak.
+    With ``creates_topics`` False no question of this client can make a topic: brokers with
+    ``auto.create.topics.enable`` make one whose metadata is asked for by name, so it asks for all. Whoever
+    only reads wants that, as a deleted topic would come back empty. ``newest_versions`` holds APIs down to
+    an older version than both sides speak.
     """
 
     def __init__(
@@ -60,6 +63,8 @@ class Cluster:
         request_timeout_ms: int = 30_000,
         connect_timeout_ms: int = 10_000,
         metadata_max_age_ms: int = 300_000,
+        creates_topics: bool = True,
+        unknown_topic_patience_ms: int = UNKNOWN_TOPIC_PATIENCE_MS,
         clock: Clock | None = None,
         waiter: Waiter | None = None,
         newest_versions: Mapping[ApiKey, int] | None = None,
@@ -78,6 +83,8 @@ class Cluster:
         self.backoff = Backoff(100, 1_000)
         self.request_timeout_ms = request_timeout_ms
         self._metadata_max_age_ms = metadata_max_age_ms
+        self._creates_topics = creates_topics
+        self._unknown_topic_patience_ms = unknown_topic_patience_ms
         self._links_config = LinkConfig(
             connector,
             self.clock,
@@ -102,8 +109,7 @@ class Cluster:
         """The cluster with at least ``topics`` (None: all of them, always asked anew).
 
         Named topics come from the cache unless they are unknown, too old, have turned out wrong, or
-        ``refresh`` is set. A topic that does not exist is in the result with its error. Naming a topic lets
-        a broker with ``auto.create.topics.enable`` make it; asking for all never does.
+        ``refresh`` is set. A topic that does not exist is in the result with its error.
         """
         deadline = self.deadline(timeout_ms)
         if topics is None:
@@ -223,10 +229,10 @@ class Cluster:
         """The result of ``attempt``, repeated with back-off while it fails in a way that may pass.
 
         Ends with the last error, or with one that also tells what was tried, when the deadline comes first.
-        A topic or partition that nobody knows is not waited for longer than ``UNKNOWN_TOPIC_PATIENCE_MS``.
+        A topic or partition that nobody knows is not waited for longer than ``unknown_topic_patience_ms``.
         """
         tried = Tried()
-        patience = self.deadline(deadline.at_most(UNKNOWN_TOPIC_PATIENCE_MS))
+        patience = self.deadline(deadline.at_most(self._unknown_topic_patience_ms))
         while True:
             try:
                 return attempt()
@@ -277,6 +283,8 @@ class Cluster:
             return topic
         self.invalidate(name)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
+        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise BrokerError(code, f"there is no topic {name!r} on the cluster at {self.bootstrap_text}")
         raise BrokerError(
             code if code is not ErrorCode.NONE else ErrorCode.LEADER_NOT_AVAILABLE,
             f"topic {name!r} cannot be used on the cluster at {self.bootstrap_text}",
@@ -297,8 +305,12 @@ class Cluster:
                 and all(self._fetched_since(name, asked_at_ms) for name in topics)
             ):
                 return self._metadata
-            response = self._call_any(METADATA, MetadataRequest(topics), deadline)
-            newer = from_response(response, self.clock.monotonic_ms())
+            wanted = topics or ()
+            if not self._creates_topics and wanted:
+                # Metadata 4 and later could name them with allow_auto_topic_creation false.
+                topics = None
+            response = self._call_any(METADATA, MetadataRequest(topics), deadline, _names_nobody)
+            newer = from_response(response, self.clock.monotonic_ms(), wanted)
             return self._take_in(newer, topics)
         finally:
             self._refresh_lock.release()
@@ -309,11 +321,6 @@ class Cluster:
 
     def _take_in(self, newer: ClusterMetadata, topics: tuple[str, ...] | None) -> ClusterMetadata:
         with self._lock:
-            if not newer.brokers:
-                # A broker that has just started may not have heard of any, itself included.
-                newer = ClusterMetadata(
-                    self._metadata.brokers, newer.topics, newer.controller_id, newer.cluster_id
-                )
             if topics is None:
                 self._metadata = newer
                 self._stale.clear()
@@ -347,7 +354,15 @@ class Cluster:
         links = [self._link(endpoint, Lane.CONTROL, name) for endpoint, name in names.items()]
         return sorted(links, key=lambda link: not link.connected)
 
-    def _call_any(self, api: Api[RequestT, ResponseT], request: RequestT, deadline: Deadline) -> ResponseT:
+    def _call_any(
+        self,
+        api: Api[RequestT, ResponseT],
+        request: RequestT,
+        deadline: Deadline,
+        complaint: Callable[[ResponseT], str] = lambda _: "",
+    ) -> ResponseT:
+        """The first answer of any broker that ``complaint`` has nothing to say about."""
+
         def attempt() -> ResponseT:
             tried = Tried()
             links = self._candidates()
@@ -356,9 +371,14 @@ class Cluster:
                 share_ms = deadline.remaining_ms() if position == len(links) - 1 else _METADATA_ATTEMPT_MS
                 limit = self.deadline(deadline.at_most(share_ms))
                 try:
-                    return link.send(api, lambda _: request, limit).result(max(1, limit.remaining_ms()))
+                    answer = link.send(api, lambda _: request, limit).result(max(1, limit.remaining_ms()))
                 except (NetworkError, RemoteWireError) as error:
                     tried.add(str(error))
+                    continue
+                problem = complaint(answer)
+                if not problem:
+                    return answer
+                tried.add(f"{link.name} {problem}")
             raise NetworkError(str(tried))
 
         return self.retrying(f"asking the cluster at {self.bootstrap_text} for {api.name}", deadline, attempt)
@@ -370,6 +390,11 @@ def numbers_of(topic: TopicMetadata) -> str:
     return f"topic {topic.name!r} has " + (
         "1 partition, 0" if count == 1 else f"{count} partitions, 0 to {count - 1}"
     )
+
+
+def _names_nobody(response: MetadataResponse) -> str:
+    # A broker that has just started has not heard of any, itself included.
+    return "" if response.brokers else "names no live broker of its cluster, as one that has just started"
 
 
 def worth_a_retry(error: MinikafkaError) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from minikafka.base.errors import BrokerError, ErrorCode
@@ -91,9 +91,14 @@ class ClusterMetadata:
         return replace(newer, topics=topics)
 
 
-def from_response(response: MetadataResponse, now_ms: int) -> ClusterMetadata:
-    """The view that a Metadata response gives; ``now_ms`` (monotonic) becomes the age of its topics."""
-    topics: dict[str, TopicMetadata] = {}
+def from_response(response: MetadataResponse, now_ms: int, wanted: Iterable[str] = ()) -> ClusterMetadata:
+    """The view that a Metadata response gives; ``now_ms`` (monotonic) becomes the age of its topics.
+
+    A topic that was ``wanted`` and is left out does not exist.
+    """
+    topics = {
+        name: TopicMetadata(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False, (), now_ms) for name in wanted
+    }
     for topic in response.topics:
         partitions = (
             PartitionMetadata(

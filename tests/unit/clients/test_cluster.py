@@ -6,10 +6,10 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.cluster import Cluster, Lane
+from minikafka.clients.cluster import UNKNOWN_TOPIC_PATIENCE_MS, Cluster, Lane
 from minikafka.net.memory import Fault
 from minikafka.wire.apis import METADATA, ApiKey
-from minikafka.wire.apis.metadata import MetadataRequest
+from minikafka.wire.apis.metadata import MetadataRequest, MetadataResponse
 from tests.unit.clients.support import BrokersInMemory
 
 TP = TopicPartition("t", 1)
@@ -57,6 +57,63 @@ def test_all_topics_are_asked_each_time_and_forget_those_that_are_gone(brokers: 
     del brokers.leaders[TopicPartition("u", 0)]
     assert set(cluster.metadata().topics) == {"t"}
     assert [r.topics for r in brokers.asked(ApiKey.METADATA)] == [None, None]
+
+
+def test_a_client_that_creates_no_topics_never_names_one(brokers: BrokersInMemory) -> None:
+    cluster = brokers.client(creates_topics=False)
+    assert len(cluster.topic("t").partitions) == 3
+    assert cluster.leader(TopicPartition("u", 0)).broker_id == 1
+    cluster.metadata(["t", "new"], refresh=True)
+    cluster.controller(cluster.deadline())
+    assert {request.topics for request in brokers.asked(ApiKey.METADATA)} == {None, ()}
+
+
+def test_a_client_that_creates_no_topics_remembers_all_of_them(brokers: BrokersInMemory) -> None:
+    cluster = brokers.client(creates_topics=False, metadata_max_age_ms=1_000)
+    cluster.metadata()
+    cluster.metadata(["t"])
+    assert len(brokers.asked(ApiKey.METADATA)) == 1
+    cluster.invalidate("u")
+    cluster.metadata(["t"])
+    assert len(brokers.asked(ApiKey.METADATA)) == 1
+    cluster.metadata(["u"])
+    cluster.metadata(["u"])
+    assert len(brokers.asked(ApiKey.METADATA)) == 2
+    cluster.metadata(["t"], refresh=True)
+    assert len(brokers.asked(ApiKey.METADATA)) == 3
+    brokers.clock.advance(1_000)
+    cluster.metadata(["t"])
+    assert len(brokers.asked(ApiKey.METADATA)) == 4
+
+
+def test_a_topic_that_was_left_out_of_all_topics_is_in_the_result_with_its_error(
+    brokers: BrokersInMemory,
+) -> None:
+    cluster = brokers.client(creates_topics=False)
+    cluster.topic("u")
+    del brokers.leaders[TopicPartition("u", 0)]
+    found = cluster.metadata(["u"], refresh=True).topics["u"]
+    assert found.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert found.partitions == ()
+    assert set(cluster.metadata().topics) == {"t"}
+
+
+@pytest.mark.parametrize("creates_topics", [True, False])
+def test_a_missing_topic_is_told_with_its_cluster_soon(
+    brokers: BrokersInMemory, creates_topics: bool
+) -> None:
+    cluster = brokers.client(creates_topics=creates_topics)
+    with pytest.raises(BrokerError, match="there is no topic 'nope' on the cluster at memory:9001") as caught:
+        cluster.topic("nope")
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert brokers.clock.monotonic_ms() <= UNKNOWN_TOPIC_PATIENCE_MS
+
+
+def test_how_long_a_missing_topic_is_asked_for_can_be_said(brokers: BrokersInMemory) -> None:
+    cluster = brokers.client(creates_topics=False, unknown_topic_patience_ms=500)
+    with pytest.raises(BrokerError, match="there is no topic 'nope'"):
+        cluster.topic("nope")
+    assert brokers.clock.monotonic_ms() <= 500
 
 
 def test_illegal_topic_names_are_not_sent(brokers: BrokersInMemory) -> None:
@@ -134,7 +191,7 @@ def test_a_partition_without_a_leader_is_told_after_the_deadline(brokers: Broker
 @pytest.mark.parametrize(
     ("tp", "complaint"),
     [
-        (TopicPartition("nope", 0), "topic 'nope' cannot be used"),
+        (TopicPartition("nope", 0), "there is no topic 'nope'"),
         (TopicPartition("t", 7), "3 partitions, 0 to 2"),
     ],
 )
@@ -147,14 +204,16 @@ def test_what_nobody_knows_is_not_waited_for_until_the_deadline(
     assert brokers.clock.monotonic_ms() <= 5_000
 
 
-def test_a_topic_that_is_being_made_is_waited_for(brokers: BrokersInMemory) -> None:
+@pytest.mark.parametrize("creates_topics", [True, False])
+def test_a_topic_that_is_being_made_is_waited_for(brokers: BrokersInMemory, creates_topics: bool) -> None:
     def make(milliseconds: int) -> None:
         brokers.clock.advance(milliseconds)
         if brokers.clock.monotonic_ms() > 1_000 and TopicPartition("new", 0) not in brokers.leaders:
             brokers.add_topic("new", 2)
 
     brokers.waiter.wait = make  # type: ignore[method-assign]
-    assert len(brokers.client().topic("new").partitions) == 2
+    client = brokers.client(creates_topics=creates_topics)
+    assert len(client.topic("new").partitions) == 2
 
 
 def test_partitions_stay_known_while_their_leaders_are_in_doubt(brokers: BrokersInMemory) -> None:
@@ -188,15 +247,32 @@ def test_a_broker_that_is_not_there_is_told(brokers: BrokersInMemory) -> None:
         cluster.call(9, METADATA, MetadataRequest(()))
 
 
-def test_a_broker_that_has_just_started_and_knows_no_broker_does_not_erase_the_others(
-    brokers: BrokersInMemory,
-) -> None:
-    from minikafka.wire.apis.metadata import MetadataResponse
+def knows_nobody(*_: object) -> MetadataResponse:
+    """What a broker answers that has not heard of any, itself included."""
+    return MetadataResponse((), None, -1, ())
 
+
+def test_a_broker_that_has_just_started_and_knows_no_broker_is_asked_again(brokers: BrokersInMemory) -> None:
+    brokers.script(ApiKey.METADATA, *[knows_nobody] * 4)
     cluster = brokers.client()
-    cluster.metadata(["t"])
-    brokers.script(ApiKey.METADATA, lambda *_: MetadataResponse((), None, -1, ()))
-    assert sorted(cluster.metadata(["t"], refresh=True).brokers) == [1, 2, 3]
+    assert cluster.topic("t").available == (0, 1, 2)
+    assert sorted(cluster.metadata().brokers) == [1, 2, 3]
+
+
+def test_another_broker_is_asked_when_one_knows_nobody(brokers: BrokersInMemory) -> None:
+    brokers.script(ApiKey.METADATA, knows_nobody)
+    cluster = brokers.client(bootstrap="memory:9001,memory:9002")
+    assert sorted(cluster.metadata().brokers) == [1, 2, 3]
+    assert brokers.waiter.waits == []
+
+
+def test_a_cluster_that_goes_on_knowing_nobody_is_told_after_the_deadline(brokers: BrokersInMemory) -> None:
+    brokers.script(ApiKey.METADATA, *[knows_nobody] * 100)
+    with pytest.raises(
+        NetworkError, match=r"failed for 2000 ms: .*memory:9001 names no live broker of its cluster"
+    ):
+        brokers.client().metadata(["t"], timeout_ms=2_000)
+    assert brokers.clock.monotonic_ms() <= 2_000
 
 
 def test_an_operation_on_a_closed_client_fails_at_once(brokers: BrokersInMemory) -> None:

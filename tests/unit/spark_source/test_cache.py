@@ -1,0 +1,62 @@
+"""Which connections a worker keeps, and what they are made for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from minikafka.clients.cluster import Cluster
+from pyspark_minikafka import cache
+from pyspark_minikafka.options import Mode, source_options
+
+CONNECTION = source_options({"subscribe": "t", "kafka.client.id": "me"}, Mode.BATCH).connection
+
+
+class FakeCluster:
+    """Stands for a cluster that nobody has asked yet."""
+
+    def __init__(self, bootstrap: str, **options: Any) -> None:
+        self.bootstrap = bootstrap
+        self.options = options
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture(autouse=True)
+def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(cache, "Cluster", FakeCluster)
+    yield
+    cache.close_all()
+
+
+def made(cluster: Cluster) -> Any:
+    return cluster
+
+
+def test_what_is_read_from_creates_no_topics_and_what_is_written_to_may() -> None:
+    assert made(cache.reading("a:1", CONNECTION)).options["creates_topics"] is False
+    assert made(cache.writing("a:1", CONNECTION)).options["creates_topics"] is True
+
+
+def test_the_same_purpose_and_settings_share_one() -> None:
+    first = cache.reading("a:1", CONNECTION)
+    assert cache.reading("a:1", CONNECTION) is first
+    assert cache.reading("b:1", CONNECTION) is not first
+    assert cache.writing("a:1", CONNECTION) is not first
+
+
+def test_the_one_used_longest_ago_is_closed_when_there_are_too_many() -> None:
+    kept = [made(cache.reading(f"a:{port}", CONNECTION)) for port in range(1, cache.KEPT_MAX + 1)]
+    cache.reading("a:1", CONNECTION)
+    cache.reading("b:1", CONNECTION)
+    assert [one.closed for one in kept[:3]] == [False, True, False]
+
+
+def test_at_the_end_all_are_closed() -> None:
+    kept = [made(cache.reading("a:1", CONNECTION)), made(cache.writing("a:1", CONNECTION))]
+    cache.close_all()
+    assert all(one.closed for one in kept)
