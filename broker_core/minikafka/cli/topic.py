@@ -6,7 +6,6 @@ from typing import Annotated, Optional
 
 import typer
 
-from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, key_values
 
 app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
@@ -37,31 +36,11 @@ def create(
     from minikafka.clients.admin import Admin, NewTopic
 
     with connected(bootstrap, data_dir) as cluster:
-        try:
-            Admin(cluster).create_topic(NewTopic(name, partitions, replicas, configs=configs))
-        except BrokerError as error:
-            live = len(cluster.metadata(None).brokers)
-            raise BrokerError(error.code, why_refused(error, name, replicas, live, configs)) from None
+        Admin(cluster).create_topic(NewTopic(name, partitions, replicas, configs=configs))
     if style is Format.JSON:
         print_json({"topic": name, "partitions": partitions, "replicas": replicas, "config": configs})
     else:
         print(f"created {name} with {partitions} partition{'s' if partitions != 1 else ''}")
-
-
-def why_refused(error: BrokerError, name: str, replicas: int, live: int, configs: dict[str, str]) -> str:
-    """What a code means here: the protocol of 0.10 carries no words."""
-    if error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
-        return f"there is a topic {name!r} already"
-    if error.code is ErrorCode.INVALID_REPLICATION_FACTOR and replicas > live:
-        return f"{replicas} replicas need as many live brokers, and there are {live}"
-    if error.code is ErrorCode.INVALID_CONFIG:
-        from minikafka.log.config import LogConfig
-
-        try:
-            LogConfig.from_properties({}, configs)
-        except ConfigError as problem:
-            return str(problem)
-    return error.detail
 
 
 @app.command("list")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
-from minikafka.base.ids import TopicPartition, check_topic_name
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
+from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.metadata import ClusterMetadata, TopicMetadata
 from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.retry import Deadline
+from minikafka.clients.topics import NewTopic, no_such_topic, why_not_deleted, why_not_made
 from minikafka.wire.apis import CREATE_TOPICS, DELETE_TOPICS, Api
 from minikafka.wire.apis.create_topics import (
     CreatableReplicaAssignment,
@@ -27,22 +28,8 @@ TopicErrors = dict[str, BrokerError | None]
 """What became of each topic: None where it worked."""
 
 _BY_ASSIGNMENT = -1
+_EXPLAIN_TIMEOUT_MS = 2_000
 _MAY_BE_OURS = frozenset({ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-
-
-@dataclass(frozen=True, slots=True)
-class NewTopic:
-    """A topic to be made: so many partitions with so many replicas, or ``assignments`` of partitions to
-    broker ids.
-
-    ``configs`` are Kafka's topic settings, as ``retention.ms``.
-    """
-
-    name: str
-    partitions: int = 1
-    replication_factor: int = 1
-    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    configs: Mapping[str, str] = field(default_factory=dict)
 
 
 class Admin:
@@ -59,12 +46,15 @@ class Admin:
         """
         wanted = {topic.name: topic for topic in topics}
         deadline = self._cluster.deadline(timeout_ms)
-        errors, legal = _check_names(wanted)
+        errors, legal = _checked(wanted.values())
 
         def request(names: list[str]) -> CreateTopicsRequest:
             return CreateTopicsRequest(tuple(_creatable(wanted[name]) for name in names), _patience(deadline))
 
-        errors |= _ControllerCall(self._cluster, deadline, CREATE_TOPICS, request).run(legal)
+        def why(code: ErrorCode, name: str) -> str | None:
+            return why_not_made(code, wanted[name], self._known())
+
+        errors |= _ControllerCall(self._cluster, deadline, CREATE_TOPICS, request, why).run(legal)
         for name in legal:
             error = errors[name]
             if error is None or error.code is ErrorCode.REQUEST_TIMED_OUT:
@@ -84,8 +74,11 @@ class Admin:
         def request(left: list[str]) -> DeleteTopicsRequest:
             return DeleteTopicsRequest(tuple(left), _patience(deadline))
 
+        def why(code: ErrorCode, name: str) -> str | None:
+            return why_not_deleted(code, name, self._known())
+
         wanted = list(dict.fromkeys(names))
-        errors = _ControllerCall(self._cluster, deadline, DELETE_TOPICS, request).run(wanted)
+        errors = _ControllerCall(self._cluster, deadline, DELETE_TOPICS, request, why).run(wanted)
         for name in wanted:
             self._cluster.invalidate(name)
         return errors
@@ -108,7 +101,7 @@ class Admin:
         for name in names:
             topic = known.get(name)
             if topic is None:
-                found[name] = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+                found[name] = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, no_such_topic(name, known))
             else:
                 found[name] = topic
         return found
@@ -122,6 +115,12 @@ class Admin:
     ) -> dict[TopicPartition, int | None]:
         """Offsets at EARLIEST, LATEST or a time in ms since the epoch; see ``offsets.list_offsets``."""
         return list_offsets(self._cluster, wanted, self._cluster.deadline(timeout_ms))
+
+    def _known(self) -> ClusterMetadata:
+        """The cluster, to say why it refused something; an empty one when it does not answer."""
+        with contextlib.suppress(MinikafkaError):
+            return self._cluster.metadata(None, timeout_ms=_EXPLAIN_TIMEOUT_MS)
+        return ClusterMetadata()
 
     def _await_leaders(self, name: str, deadline: Deadline) -> BrokerError | None:
         def attempt() -> None:
@@ -145,12 +144,18 @@ class _ControllerCall:
     """A request about topics to the controller, repeated when that moves or its answer is lost."""
 
     def __init__(
-        self, cluster: Cluster, deadline: Deadline, api: Api[Any, Any], request: Callable[[list[str]], object]
+        self,
+        cluster: Cluster,
+        deadline: Deadline,
+        api: Api[Any, Any],
+        request: Callable[[list[str]], object],
+        why: Callable[[ErrorCode, str], str | None],
     ) -> None:
         self._cluster = cluster
         self._deadline = deadline
         self._api = api
         self._request = request
+        self._why = why
         self._errors: TopicErrors = {}
         self._left: list[str] = []
         self._lost_answer = False
@@ -188,7 +193,9 @@ class _ControllerCall:
     def _error(self, code: ErrorCode, name: str, controller: int) -> BrokerError | None:
         if code is ErrorCode.NONE:
             return None
-        detail = f"{self._api.name} of topic {name!r}, answered by broker {controller}"
+        detail = self._why(code, name)
+        if detail is None:
+            detail = f"{self._api.name} of topic {name!r}, answered by broker {controller}"
         if self._lost_answer and code in _MAY_BE_OURS:
             detail += "; the answer to an earlier attempt was lost, so this call may have done it"
         if code is ErrorCode.REQUEST_TIMED_OUT:
@@ -196,16 +203,16 @@ class _ControllerCall:
         return BrokerError(code, detail)
 
 
-def _check_names(names: Iterable[str]) -> tuple[TopicErrors, list[str]]:
-    """Errors of names that are not legal, and the others."""
+def _checked(topics: Iterable[NewTopic]) -> tuple[TopicErrors, list[str]]:
+    """Errors of the topics that no cluster could take, and the names of the others."""
     errors: TopicErrors = {}
     legal: list[str] = []
-    for name in names:
+    for topic in topics:
         try:
-            check_topic_name(name)
-            legal.append(name)
+            topic.check()
+            legal.append(topic.name)
         except BrokerError as error:
-            errors[name] = error
+            errors[topic.name] = error
     return errors, legal
 
 

@@ -129,10 +129,104 @@ def test_a_removal_that_takes_its_time_is_told_as_going_on(brokers: BrokersInMem
     assert len(brokers.asked(ApiKey.DELETE_TOPICS)) == 1
 
 
+def refused(brokers: BrokersInMemory, code: ErrorCode) -> None:
+    """The next request about topics is answered with ``code`` for each of them."""
+    brokers.script(
+        ApiKey.CREATE_TOPICS,
+        lambda _, request: CreateTopicsResponse(
+            tuple(CreatableTopicResult(topic.name, int(code)) for topic in request.topics)
+        ),
+    )
+    brokers.script(
+        ApiKey.DELETE_TOPICS,
+        lambda _, request: DeleteTopicsResponse(
+            tuple(DeletableTopicResult(name, int(code)) for name in request.topic_names)
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "topic", "words"),
+    [
+        (ErrorCode.INVALID_TOPIC, NewTopic("a_b"), "'a_b' collides with topic 'a.b'"),
+        (ErrorCode.INVALID_TOPIC, NewTopic("c"), "does not take the name 'c'"),
+        (ErrorCode.INVALID_PARTITIONS, NewTopic("c", 7), "7 partitions"),
+        (ErrorCode.INVALID_REPLICATION_FACTOR, NewTopic("c", 1, 3), "3 replicas .* there are 2"),
+        (ErrorCode.INVALID_REPLICATION_FACTOR, NewTopic("c", 1, 2), "does not take 2 replicas"),
+        (
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            NewTopic("c", assignments={0: [9]}),
+            r"\{0: \[9\]\} does not fit the live brokers \[1, 2\]",
+        ),
+        (ErrorCode.INVALID_CONFIG, NewTopic("c", configs={"segment.bytes": "x"}), "segment.bytes='x'"),
+        (ErrorCode.INVALID_CONFIG, NewTopic("c", configs={"retention.ms": "1"}), "settings retention.ms=1"),
+        (ErrorCode.POLICY_VIOLATION, NewTopic("c"), "policy"),
+        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, NewTopic("c"), "not allowed"),
+        (ErrorCode.UNKNOWN, NewTopic("c"), "CreateTopics of topic 'c', answered by broker 1"),
+    ],
+)
+def test_a_refusal_to_make_a_topic_is_told_in_words(
+    brokers: BrokersInMemory, admin: Admin, code: ErrorCode, topic: NewTopic, words: str
+) -> None:
+    brokers.add_topic("a.b", 1)
+    refused(brokers, code)
+    with pytest.raises(BrokerError, match=words) as caught:
+        admin.create_topic(topic)
+    assert caught.value.code is code
+
+
+@pytest.mark.parametrize(
+    ("topic", "words"),
+    [
+        (NewTopic("a b"), "only letters, digits"),
+        (NewTopic("a", 0), "1 to 2147483647 partitions, not 0"),
+        (NewTopic("a", 1 << 31), "partitions, not 2147483648"),
+        (NewTopic("a", 1, 0), "1 to 32767 replicas, not 0"),
+        (NewTopic("a", 1, 1 << 15), "replicas, not 32768"),
+    ],
+)
+def test_what_no_cluster_could_take_is_not_sent(
+    brokers: BrokersInMemory, admin: Admin, topic: NewTopic, words: str
+) -> None:
+    with pytest.raises(BrokerError, match=words):
+        admin.create_topic(topic)
+    assert brokers.requests == []
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic 'flihgts'; there is 'flights'"),
+        (ErrorCode.INVALID_REQUEST, "delete.topic.enable is false"),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not allowed"),
+        (ErrorCode.UNKNOWN, "DeleteTopics of topic 'flihgts', answered by broker 1"),
+    ],
+)
+def test_a_refusal_to_delete_a_topic_is_told_in_words(
+    brokers: BrokersInMemory, admin: Admin, code: ErrorCode, words: str
+) -> None:
+    brokers.add_topic("flights", 1)
+    refused(brokers, code)
+    error = admin.delete_topics(["flihgts"])["flihgts"]
+    assert error is not None
+    assert error.code is code
+    assert words in str(error)
+
+
+def test_a_cluster_that_says_no_more_does_not_hide_the_refusal(
+    brokers: BrokersInMemory, admin: Admin
+) -> None:
+    def refuse_and_go(_: int, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        brokers.script(ApiKey.METADATA, *[lambda *_: Fault.CUT_REQUEST] * 100)
+        return CreateTopicsResponse((CreatableTopicResult("c", int(ErrorCode.INVALID_TOPIC)),))
+
+    brokers.script(ApiKey.CREATE_TOPICS, refuse_and_go)
+    with pytest.raises(BrokerError, match="INVALID_TOPIC: the cluster does not take the name 'c'"):
+        admin.create_topic(NewTopic("c"))
+
+
 def test_an_error_of_one_topic_is_raised_by_the_short_form(admin: Admin) -> None:
-    with pytest.raises(
-        BrokerError, match=r"TOPIC_ALREADY_EXISTS: CreateTopics of topic 't', answered by broker 1"
-    ):
+    with pytest.raises(BrokerError, match=r"^TOPIC_ALREADY_EXISTS: there is a topic 't' already$"):
         admin.create_topic(NewTopic("t"))
 
 
@@ -148,7 +242,7 @@ def test_describing_never_names_a_topic_to_the_broker(brokers: BrokersInMemory, 
     assert isinstance(described, TopicMetadata)
     assert [p.leader_id for p in described.partitions] == [1, 2]
     assert isinstance(missing, BrokerError)
-    assert missing.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert str(missing) == "UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'x'"
     assert {request.topics for request in brokers.asked(ApiKey.METADATA)} == {None}
 
 

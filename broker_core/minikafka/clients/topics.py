@@ -1,0 +1,112 @@
+"""Topics to be made, and why one could not be made or deleted, in words.
+
+The answers of CreateTopics and DeleteTopics 0 hold codes only. The brokers' check is the truth; the sentences
+here are found afterwards, in what the cluster tells of itself. What no broker could take is refused before.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
+from minikafka.base.ids import INTERNAL_TOPICS, check_topic_name, names_collide
+from minikafka.clients.metadata import ClusterMetadata
+
+PARTITIONS_MAX = (1 << 31) - 1
+REPLICAS_MAX = (1 << 15) - 1
+"""The largest numbers that CreateTopics can carry."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to be made: so many partitions with so many replicas, or ``assignments`` of partitions to
+    broker ids.
+
+    ``configs`` are Kafka's topic settings, as ``retention.ms``.
+    """
+
+    name: str
+    partitions: int = 1
+    replication_factor: int = 1
+    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise BrokerError where no cluster could take it: INVALID_TOPIC, INVALID_PARTITIONS,
+        INVALID_REPLICATION_FACTOR.
+        """
+        check_topic_name(self.name)
+        if self.assignments:
+            return
+        if not 1 <= self.partitions <= PARTITIONS_MAX:
+            raise BrokerError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"a topic has 1 to {PARTITIONS_MAX} partitions, not {self.partitions}",
+            )
+        if not 1 <= self.replication_factor <= REPLICAS_MAX:
+            raise BrokerError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"a partition has 1 to {REPLICAS_MAX} replicas, not {self.replication_factor}",
+            )
+
+
+def why_not_made(code: ErrorCode, topic: NewTopic, known: ClusterMetadata) -> str | None:
+    """What ``code`` means in the answer to CreateTopics; None where there is nothing to add to its name."""
+    if code is ErrorCode.TOPIC_ALREADY_EXISTS:
+        return f"there is a topic {topic.name!r} already"
+    if code is ErrorCode.INVALID_TOPIC:
+        other = next((name for name in known.topics if names_collide(name, topic.name)), None)
+        if other is not None:
+            return f"{topic.name!r} collides with topic {other!r}: names must differ in more than '.' and '_'"
+        return f"the cluster does not take the name {topic.name!r}"
+    if code is ErrorCode.INVALID_PARTITIONS:
+        return f"the cluster does not take {topic.partitions} partitions for one topic"
+    if code is ErrorCode.INVALID_REPLICATION_FACTOR:
+        live = len(known.brokers)
+        if topic.replication_factor <= live:
+            return f"the cluster does not take {topic.replication_factor} replicas"
+        are = "is" if live == 1 else "are"
+        return f"{topic.replication_factor} replicas need as many live brokers, and there {are} {live}"
+    if code is ErrorCode.INVALID_REPLICA_ASSIGNMENT:
+        given = {number: list(brokers) for number, brokers in topic.assignments.items()}
+        return f"the assignment {given} does not fit the live brokers {sorted(known.brokers)}"
+    if code is ErrorCode.INVALID_CONFIG:
+        return _why_no_config(topic.configs)
+    return _why_forbidden(code, "made")
+
+
+def why_not_deleted(code: ErrorCode, name: str, known: ClusterMetadata) -> str | None:
+    """The same for the answer to DeleteTopics."""
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return no_such_topic(name, known.topics)
+    if code is ErrorCode.INVALID_REQUEST:
+        return f"topic {name!r} stays: delete.topic.enable is false on the brokers"
+    return _why_forbidden(code, "deleted")
+
+
+def no_such_topic(name: str, known: Iterable[str]) -> str:
+    """That there is no such topic, with names that are much like it."""
+    near = difflib.get_close_matches(name, [one for one in known if one not in INTERNAL_TOPICS])
+    hint = f"; there is {' and '.join(map(repr, near))}" if near else ""
+    return f"there is no topic {name!r}{hint}"
+
+
+def _why_no_config(configs: Mapping[str, str]) -> str:
+    from minikafka.log.config import LogConfig
+
+    try:
+        LogConfig.from_properties({}, configs)
+    except ConfigError as problem:
+        return str(problem)
+    given = ", ".join(f"{name}={value}" for name, value in configs.items())
+    return f"the cluster does not take one of the settings {given}"
+
+
+def _why_forbidden(code: ErrorCode, done: str) -> str | None:
+    if code is ErrorCode.POLICY_VIOLATION:
+        return f"a policy of the cluster forbids that this topic is {done}"
+    if code in (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
+        return f"this client is not allowed to have topics {done}"
+    return None
