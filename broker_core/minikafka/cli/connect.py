@@ -9,19 +9,31 @@ from pathlib import Path
 
 from minikafka.base.errors import BrokerError
 from minikafka.base.ids import check_topic_name
+from minikafka.cli.directory import check_cluster, check_usable
 from minikafka.cli.options import DEFAULT_BOOTSTRAP
+from minikafka.cli.output import note
 from minikafka.clients.admin import Admin
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.metadata import TopicMetadata
 
 CLIENT_ID = "minikafka-cli"
 REACH_TIMEOUT_MS = 5_000
+UNKNOWN_TOPIC_PATIENCE_MS = 800
+"""Whoever types a name wants to know soon that there is no such topic (any more)."""
 
 
 @contextlib.contextmanager
-def connected(bootstrap: str | None, data_dir: Path | None) -> Iterator[Cluster]:
-    """A client of the cluster that the options name; closed at the end of the block."""
-    cluster = Cluster(address_of(bootstrap, data_dir), client_id=CLIENT_ID)
+def connected(bootstrap: str | None, data_dir: Path | None, *, writes: bool = False) -> Iterator[Cluster]:
+    """A client of the cluster that the options name; closed at the end of the block.
+
+    Only a command that ``writes`` makes what is not there: a cluster in ``data_dir``, or a topic.
+    """
+    cluster = Cluster(
+        address_of(bootstrap, data_dir, writes=writes),
+        client_id=CLIENT_ID,
+        creates_topics=writes,
+        unknown_topic_patience_ms=UNKNOWN_TOPIC_PATIENCE_MS,
+    )
     try:
         # Whoever types an address wants to know soon that nobody is there; requests may take longer.
         cluster.metadata(None, timeout_ms=REACH_TIMEOUT_MS)
@@ -30,18 +42,19 @@ def connected(bootstrap: str | None, data_dir: Path | None) -> Iterator[Cluster]
         cluster.close()
 
 
-def address_of(bootstrap: str | None, data_dir: Path | None) -> str:
+def address_of(bootstrap: str | None, data_dir: Path | None, *, writes: bool) -> str:
     """The bootstrap list. A data directory wins, as MINIKAFKA_BOOTSTRAP may be set for everything else."""
     if data_dir is None:
         return bootstrap or DEFAULT_BOOTSTRAP
-    from minikafka.cli.progress import patience
+    (check_usable if writes else check_cluster)(data_dir)
     from minikafka.embedded import local, owners
 
     # For as long as this command runs, not the nearest JVM above it, which may be the editor.
     itself = owners.owner_of(os.getpid())
     assert itself is not None
-    with patience(f"starting in {data_dir}"):
-        return local.ensure(str(data_dir), [itself]).bootstrap_servers
+    if local.running(str(data_dir)) is None:
+        note(f"minikafka: starting a local Kafka cluster in {data_dir.absolute()} …")
+    return local.ensure(str(data_dir), [itself]).bootstrap_servers
 
 
 def existing_topic(admin: Admin, name: str) -> TopicMetadata:

@@ -94,7 +94,10 @@ def produce(
         acks=ACKS[acks], batch_bytes=batch_bytes, max_request_bytes=max(1 << 20, 2 * batch_bytes)
     )
     latencies = Latencies()
-    with connected(bootstrap, data_dir) as cluster, Progress(f"producing to {topic}", records) as progress:
+    with (
+        connected(bootstrap, data_dir, writes=True) as cluster,
+        Progress(f"producing to {topic}", records) as progress,
+    ):
         partitions = [one.topic_partition for one in existing_topic(Admin(cluster), topic).partitions]
         producer = Producer(cluster, config)
         warm_up(compression)

@@ -51,7 +51,10 @@ def produce(
         if delivery.error is not None:
             failures.append(delivery.error)
 
-    with connected(bootstrap, data_dir) as cluster, Progress(f"producing to {topic}") as progress:
+    with (
+        connected(bootstrap, data_dir, writes=True) as cluster,
+        Progress(f"producing to {topic}") as progress,
+    ):
         producer = Producer(cluster, config)
         try:
             for key, value in messages(sys.stdin.buffer, key_separator):

@@ -35,7 +35,7 @@ def create(
     from minikafka.cli.output import print_json
     from minikafka.clients.admin import Admin, NewTopic
 
-    with connected(bootstrap, data_dir) as cluster:
+    with connected(bootstrap, data_dir, writes=True) as cluster:
         Admin(cluster).create_topic(NewTopic(name, partitions, replicas, configs=configs))
     if style is Format.JSON:
         print_json({"topic": name, "partitions": partitions, "replicas": replicas, "config": configs})

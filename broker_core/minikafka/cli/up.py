@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from minikafka.base.errors import DirectoryLocked
+from minikafka.cli.directory import check_usable
 from minikafka.cli.options import Settings, key_values
 from minikafka.cli.output import note
 from minikafka.cli.progress import patience
@@ -44,6 +45,7 @@ def up(
 ) -> int:
     """Start ZooKeeper and brokers; print one `ready` line; stop cleanly on Ctrl-C or SIGTERM."""
     config = key_values("--set", settings)
+    check_usable(data_dir)
 
     from minikafka.server.config import BrokerConfig
 

@@ -407,6 +407,40 @@ def test_a_directory_that_nobody_serves_is_served_for_the_time_of_a_command(tmp_
     assert wait_until(lambda: ok("ps") == "", DEADLINE_S)
 
 
+READING = [
+    ("topic", "list"),
+    ("topic", "describe", "t"),
+    ("topic", "delete", "t"),
+    ("consume", "t"),
+    ("perf", "consume", "t"),
+]
+
+
+@pytest.mark.usefixtures("own_cache")
+@pytest.mark.parametrize("command", READING, ids=" ".join)
+def test_whoever_only_reads_begins_no_cluster_in_a_mistyped_directory(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    missing = tmp_path / "mistyped"
+    done = minikafka(*command, "--data-dir", str(missing))
+    assert (done.status, done.out) == (2, "")
+    assert (
+        f"there is no minikafka cluster in it; start one with `minikafka up --data-dir {missing}`" in done.err
+    )
+    assert done.err.count("\n") == 1
+    assert not missing.exists()
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_a_started_cluster_is_told_once_and_one_that_runs_is_not(tmp_path: Path) -> None:
+    directory = tmp_path / "d"
+    with up("--data-dir", str(directory), "--port", "0"):
+        assert minikafka("topic", "list", "--data-dir", str(directory)).err == ""
+    listing = [*COMMAND, "topic", "list", "--data-dir", str(directory)]
+    listed = subprocess.run(listing, capture_output=True, check=True, text=True)
+    assert listed.stderr == f"minikafka: starting a local Kafka cluster in {directory} …\n"
+
+
 @pytest.mark.usefixtures("own_cache")
 def test_stopping_what_does_not_run_is_a_failure(tmp_path: Path) -> None:
     done = minikafka("stop", str(tmp_path))

@@ -1,0 +1,35 @@
+"""What may stand after ``--data-dir``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from minikafka.base.errors import ConfigError
+
+OPTION = "--data-dir"
+
+
+def check_usable(data_dir: Path) -> None:
+    """Raise ConfigError unless a cluster can be kept there. The directory need not exist yet."""
+    place = data_dir.absolute()
+    found = next(one for one in (place, *place.parents) if os.path.lexists(one))
+    if not found.is_dir():
+        what = "it" if found == place else str(found)
+        raise ConfigError(OPTION, str(data_dir), f"{what} is not a directory; name another place")
+    if not os.access(found, os.W_OK | os.X_OK):
+        what = "it" if found == place else str(found)
+        raise ConfigError(OPTION, str(data_dir), f"{what} cannot be written by this user; name another place")
+
+
+def check_cluster(data_dir: Path) -> None:
+    """Raise ConfigError unless a cluster was kept there before: whoever reads must not begin an empty one."""
+    check_usable(data_dir)
+    # Written at every start, before anything else of a broker.
+    if not (data_dir / "broker-0.properties").is_file():
+        raise ConfigError(
+            OPTION,
+            str(data_dir),
+            f"there is no minikafka cluster in it; start one with `minikafka up --data-dir {data_dir}`, "
+            "or correct the path",
+        )

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from minikafka.base.errors import ConfigError
+from minikafka.cli.directory import check_cluster, check_usable
+from minikafka.cli.main import run
+
+COMMANDS = [
+    ["up"],
+    ["produce", "t"],
+    ["consume", "t"],
+    ["topic", "create", "t"],
+    ["topic", "list"],
+    ["perf", "produce", "t"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("below", [".", "below"])
+def test_a_file_in_its_place_is_told_in_a_sentence(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], command: list[str], below: str
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    assert run([*command, "--data-dir", str(file / below)]) == 2
+    err = capfd.readouterr().err
+    assert "is not a directory; name another place" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["d", "d/new/one"])
+def test_a_place_that_cannot_be_written_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "d").mkdir()
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path / "d")
+    with pytest.raises(ConfigError, match="cannot be written by this user"):
+        check_usable(tmp_path / name)
+
+
+def test_a_new_directory_in_any_depth_can_be_used_and_is_not_made(tmp_path: Path) -> None:
+    check_usable(tmp_path / "a" / "b")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_has_a_cluster_once_a_broker_was_started_in_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no minikafka cluster"):
+        check_cluster(tmp_path)
+    (tmp_path / "broker-0.properties").touch()
+    check_cluster(tmp_path)
