@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import itertools
 import sys
-import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat
-from minikafka.cli.start import Start, parse_start
+from minikafka.cli.start import parse_start
 
 if TYPE_CHECKING:
-    from minikafka.clients.cluster import Cluster
     from minikafka.records.message_set import StoredRecord
-
-POLL_INTERVAL_S = 0.2
-"""How soon a new message is seen."""
 
 
 def consume(
@@ -42,6 +36,7 @@ def consume(
     where = parse_start(start)
 
     from minikafka.cli.connect import connected
+    from minikafka.cli.follow import follow, starting_positions
     from minikafka.cli.progress import Progress
     from minikafka.cli.signals import ends_cleanly_when_stopped
 
@@ -54,60 +49,6 @@ def consume(
                 show(topic_partition, record)
                 progress.advance()
     sys.stdout.flush()
-
-
-def starting_positions(cluster: Cluster, topic: str, where: Start) -> dict[TopicPartition, int]:
-    """The offset to begin at for each partition. Raises BrokerError for a topic that does not exist.
-
-    An offset outside a partition's range is moved to its nearer end: one number is meant for many partitions.
-    """
-    from minikafka.cli.connect import existing_topic
-    from minikafka.clients.admin import EARLIEST, LATEST, Admin
-
-    admin = Admin(cluster)
-    partitions = [one.topic_partition for one in existing_topic(admin, topic).partitions]
-    first = admin.offsets(dict.fromkeys(partitions, EARLIEST))
-    end = admin.offsets(dict.fromkeys(partitions, LATEST))
-    if where.at_end:
-        chosen = end
-    elif where.timestamp_ms is not None:
-        chosen = admin.offsets(dict.fromkeys(partitions, where.timestamp_ms))
-    elif where.offset is not None:
-        chosen = dict.fromkeys(partitions, where.offset)
-    else:
-        chosen = first
-    positions = {}
-    for one in partitions:
-        low, high = first[one] or 0, end[one] or 0
-        wanted = chosen[one]
-        # No message is as late as the time that was asked for: wait for one.
-        positions[one] = high if wanted is None else min(max(wanted, low), high)
-    return positions
-
-
-def follow(
-    cluster: Cluster, positions: dict[TopicPartition, int]
-) -> Iterator[tuple[TopicPartition, StoredRecord]]:
-    """Messages from ``positions`` on, each partition in order, for ever. Moves ``positions`` along."""
-    from minikafka.clients.admin import LATEST, Admin
-    from minikafka.clients.fetcher import RangeFetcher
-    from minikafka.records.message_set import iterate
-
-    admin = Admin(cluster)
-    while True:
-        ends = admin.offsets(dict.fromkeys(positions, LATEST))
-        behind = {one: end for one, end in ends.items() if end is not None and positions[one] < end}
-        for one, end in behind.items():
-            for data in RangeFetcher(cluster, one, positions[one], end):
-                for record in iterate(data):
-                    # A compressed set may begin before the offset that was asked for.
-                    if positions[one] <= record.offset < end:
-                        positions[one] = record.offset + 1
-                        yield one, record
-            positions[one] = end
-        sys.stdout.flush()
-        if not behind:
-            time.sleep(POLL_INTERVAL_S)
 
 
 def show_line(one: TopicPartition, record: StoredRecord) -> None:

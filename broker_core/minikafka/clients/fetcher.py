@@ -20,7 +20,7 @@ A message that does not fit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from minikafka.base.errors import (
     BrokerError,
@@ -63,6 +63,7 @@ class RangeFetcher:
 
     ``timeout_ms`` bounds the wait for each next set. Raises OffsetOutOfRange with the log's range,
     BrokerError for what will not pass, NetworkError when nothing came in time, telling what was tried.
+    ``raised_at_once`` are codes that may pass, but which the caller wants to judge.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class RangeFetcher:
         max_wait_ms: int = 500,
         timeout_ms: int = 120_000,
         lane: Lane = Lane.FETCH,
+        raised_at_once: Container[ErrorCode] = (),
     ) -> None:
         if start_offset < 0:
             raise ValueError(f"start_offset must be a real offset, not {start_offset}")
@@ -91,6 +93,7 @@ class RangeFetcher:
         self._max_wait_ms = max_wait_ms
         self._timeout_ms = timeout_ms
         self._lane = lane
+        self._raised_at_once = raised_at_once
         self._under_way: tuple[Reply[FetchResponse], int, int] | None = None
         """The reply to come, when it was asked for (monotonic ms), and of which broker."""
         self._asked_broker = -1
@@ -110,7 +113,9 @@ class RangeFetcher:
                 data = self._take(self._receive(deadline))
             except (NetworkError, RemoteWireError, BrokerError) as error:
                 self._under_way = self._covered_by = None
-                if not _may_pass(error):
+                if not _may_pass(error) or (
+                    isinstance(error, BrokerError) and error.code in self._raised_at_once
+                ):
                     raise
                 self._cluster.invalidate(self.topic_partition.topic)
                 tried.add(str(error))

@@ -253,6 +253,26 @@ def test_reading_without_end_is_stopped_cleanly(
     assert process.returncode == 0
 
 
+def test_a_topic_that_is_deleted_while_it_is_read_ends_the_reading_and_stays_deleted(
+    cluster: Up, request: pytest.FixtureRequest
+) -> None:
+    topic, to = topic_of(request), ("--bootstrap", cluster.address)
+    ok("topic", "create", topic, *to)
+    ok("produce", topic, *to, stdin=b"one\n")
+    process = subprocess.Popen(
+        [*COMMAND, "consume", topic, *to], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().endswith("one\n")
+    ok("topic", "delete", topic, *to)
+    assert process.communicate(timeout=DEADLINE_S) == (
+        "",
+        f"minikafka: topic '{topic}' was deleted while it was read\n",
+    )
+    assert process.returncode == 1
+    assert topic not in ok("topic", "list", *to)
+
+
 def test_the_environment_names_the_brokers_too(cluster: Up, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINIKAFKA_BOOTSTRAP", cluster.address)
     ok("topic", "list")

@@ -250,6 +250,17 @@ def test_what_does_not_pass_is_raised_at_once(brokers: BrokersInMemory) -> None:
     assert brokers.waiter.waits == []
 
 
+def test_what_the_caller_wants_to_judge_is_raised_at_once(brokers: BrokersInMemory) -> None:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    brokers.script(ApiKey.FETCH, fetch_error(code), fetch_error(code))
+    assert offsets(fetcher(brokers, 0, 100)) == list(range(100))
+    brokers.script(ApiKey.FETCH, fetch_error(code))
+    waits = len(brokers.waiter.waits)
+    with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        offsets(fetcher(brokers, 0, 100, raised_at_once=[code]))
+    assert len(brokers.waiter.waits) == waits
+
+
 def test_an_offset_outside_of_the_log_is_told_with_its_range(brokers: BrokersInMemory) -> None:
     brokers.logs[TP].start_offset = 40
     for start in (5, 101):

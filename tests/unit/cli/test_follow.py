@@ -1,0 +1,185 @@
+"""``consume``: where it begins, and what it makes of a topic that goes away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+
+import pytest
+
+from minikafka.base.errors import ErrorCode, MinikafkaError
+from minikafka.base.ids import TopicPartition
+from minikafka.cli.connect import UNKNOWN_TOPIC_PATIENCE_MS
+from minikafka.cli.follow import follow, starting_positions
+from minikafka.cli.start import Start
+from minikafka.clients.cluster import Cluster
+from minikafka.wire.apis import ApiKey
+from tests.unit.clients.support import BrokersInMemory, fetch_error
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def brokers() -> BrokersInMemory:
+    brokers = BrokersInMemory(1, {"t": 2})
+    brokers.fill(T0, b"a", b"b", b"c")
+    return brokers
+
+
+@pytest.fixture
+def cluster(brokers: BrokersInMemory) -> Cluster:
+    return brokers.client(creates_topics=False, unknown_topic_patience_ms=UNKNOWN_TOPIC_PATIENCE_MS)
+
+
+def values(cluster: Cluster, positions: dict[TopicPartition, int], count: int) -> list[bytes | None]:
+    return [record.value for _, record in islice(follow(cluster, positions), count)]
+
+
+def while_it_waits(brokers: BrokersInMemory, change: Callable[[], None]) -> None:
+    """Do ``change`` at the first pause."""
+    wait = brokers.waiter.wait
+
+    def once(milliseconds: int) -> None:
+        brokers.waiter.wait = wait  # type: ignore[method-assign]
+        change()
+        wait(milliseconds)
+
+    brokers.waiter.wait = once  # type: ignore[method-assign]
+
+
+def delete(brokers: BrokersInMemory) -> None:
+    for tp in (T0, T1):
+        del brokers.leaders[tp]
+        brokers.logs.pop(tp, None)
+
+
+@pytest.mark.parametrize(
+    ("where", "positions"),
+    [
+        (Start(), {T0: 0, T1: 0}),
+        (Start(at_end=True), {T0: 3, T1: 0}),
+        (Start(offset=0), {T0: 0, T1: 0}),
+    ],
+)
+def test_it_begins_where_it_is_told_without_a_word(
+    cluster: Cluster, where: Start, positions: dict[TopicPartition, int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert starting_positions(cluster, "t", where) == positions
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_offset_beyond_the_end_is_told_with_the_partitions_that_end_before_it(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert starting_positions(cluster, "t", Start(offset=3)) == {T0: 3, T1: 0}
+    assert capsys.readouterr().err == (
+        "minikafka: no offset 3 yet in t-1 (ends at 0): waiting at the end for new messages\n"
+    )
+
+
+def test_many_partitions_are_told_in_one_line(
+    brokers: BrokersInMemory, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    brokers.add_topic("many", 20)
+    starting_positions(cluster, "many", Start(offset=9))
+    err = capsys.readouterr().err
+    assert "many-4 (ends at 0) and 15 more: waiting" in err
+    assert err.count("\n") == 1
+
+
+def test_an_offset_that_is_gone_is_told(
+    brokers: BrokersInMemory, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    brokers.logs[T0].start_offset = 2
+    assert starting_positions(cluster, "t", Start(offset=0)) == {T0: 2, T1: 0}
+    assert "no offset 0 any more in t-0 (begins at 2): reading from there" in capsys.readouterr().err
+
+
+def test_a_time_after_all_messages_is_told(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert starting_positions(cluster, "t", Start(timestamp_ms=1_001)) == {T0: 1, T1: 0}
+    assert capsys.readouterr().err == (
+        "minikafka: no message as late as 1970-01-01T00:00:01.001Z in t-1 (ends at 0): "
+        "waiting at the end for new ones\n"
+    )
+
+
+def test_what_comes_later_is_read_too(brokers: BrokersInMemory, cluster: Cluster) -> None:
+    while_it_waits(brokers, lambda: brokers.fill(T1, b"d"))
+    assert values(cluster, {T0: 1, T1: 0}, 3) == [b"b", b"c", b"d"]
+
+
+def test_a_topic_that_is_deleted_ends_it_soon_and_stays_deleted(
+    brokers: BrokersInMemory, cluster: Cluster
+) -> None:
+    while_it_waits(brokers, lambda: delete(brokers))
+    with pytest.raises(MinikafkaError, match=r"^topic 't' was deleted while it was read$"):
+        values(cluster, {T0: 0, T1: 0}, 99)
+    assert brokers.clock.monotonic_ms() <= 2_000
+    assert {request.topics for request in brokers.asked(ApiKey.METADATA)} == {None}
+
+
+def test_a_topic_that_is_deleted_while_messages_are_fetched_ends_it_too(
+    brokers: BrokersInMemory, cluster: Cluster
+) -> None:
+    messages = follow(cluster, {T0: 0, T1: 0})
+    brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    lookup = brokers.answer_list_offsets
+
+    def look_and_delete(broker_id: int, request: object) -> object:
+        answer = lookup(broker_id, request)  # type: ignore[arg-type]
+        delete(brokers)
+        return answer
+
+    brokers.script(ApiKey.LIST_OFFSETS, look_and_delete)
+    with pytest.raises(MinikafkaError, match="was deleted while it was read"):
+        next(messages)
+    assert brokers.clock.monotonic_ms() <= 2_000
+
+
+def test_a_topic_made_anew_is_told_by_offsets_that_went_back(
+    brokers: BrokersInMemory, cluster: Cluster
+) -> None:
+    def anew() -> None:
+        delete(brokers)
+        brokers.add_topic("t", 2)
+
+    while_it_waits(brokers, anew)
+    with pytest.raises(
+        MinikafkaError, match="deleted and made anew while it was read: t-0 was read to 3 and ends at 0 now"
+    ):
+        values(cluster, {T0: 0, T1: 0}, 99)
+    assert brokers.clock.monotonic_ms() <= 2_000
+
+
+def test_a_topic_made_anew_with_fewer_partitions_is_told(brokers: BrokersInMemory, cluster: Cluster) -> None:
+    def anew() -> None:
+        delete(brokers)
+        brokers.add_topic("t", 1)
+        brokers.fill(T0, b"1", b"2", b"3", b"4")
+
+    while_it_waits(brokers, anew)
+    with pytest.raises(MinikafkaError, match="made anew while it was read: there is no t-1 any more"):
+        values(cluster, {T0: 0, T1: 0}, 99)
+
+
+def test_a_leader_that_is_behind_for_a_moment_is_waited_for(
+    brokers: BrokersInMemory, cluster: Cluster
+) -> None:
+    brokers.logs[T0].end_offset = 2
+    while_it_waits(brokers, lambda: brokers.fill(T0, b"d", b"e"))
+    assert values(cluster, {T0: 3, T1: 0}, 1) == [b"e"]
+
+
+def test_a_leader_that_does_not_know_its_partition_yet_is_asked_again(
+    brokers: BrokersInMemory, cluster: Cluster
+) -> None:
+    brokers.script(ApiKey.FETCH, *[fetch_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)] * 3)
+    assert values(cluster, {T0: 0, T1: 0}, 3) == [b"a", b"b", b"c"]
+
+
+def test_messages_that_are_gone_before_they_were_read_are_told_and_passed_over(
+    brokers: BrokersInMemory, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    brokers.logs[T0].start_offset = 2
+    assert values(cluster, {T0: 0, T1: 0}, 1) == [b"c"]
+    assert "no offset 0 any more in t-0 (begins at 2)" in capsys.readouterr().err
