@@ -1,13 +1,14 @@
-"""A whole broker on one thread: simulated clock, disk, network and ZooKeeper, and a client that speaks the
-protocol.
+"""Brokers on one thread: simulated clock, disks, network and ZooKeeper, and clients that speak the protocol.
 
 Nothing happens by itself. A request is delivered, and while its answer is awaited time passes in steps, in
-each of which ZooKeeper's news, the worker's jobs and the housekeeper run.
+each of which ZooKeeper's news, the workers' jobs and the housekeepers run (``Simulation.settle``).
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from minikafka.base.clock import ManualClock
@@ -21,179 +22,216 @@ from minikafka.server.config import BrokerConfig
 from minikafka.server.worker import InlineWorker
 from minikafka.wire.apis import APIS
 from minikafka.wire.apis.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
-from minikafka.wire.apis.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchTopic
-from minikafka.wire.apis.metadata import MetadataRequest, MetadataResponse
+from minikafka.wire.apis.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from minikafka.wire.apis.metadata import MetadataRequest
 from minikafka.wire.apis.produce import (
     ProducePartition,
     ProducePartitionResponse,
     ProduceRequest,
+    ProduceResponse,
     ProduceTopic,
 )
 from minikafka.wire.framing import RequestHeader, split_response
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.parts import Part, buffer_of
 
-HOST, PORT = "sim", 9092
+PORT = 9092
 DATA_DIR = "/data"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request of the protocol, to be sent as ``version`` of its API."""
+
+    key: ApiKey
+    version: int
+    body: Any
+    answered: bool = True
+    """False for a produce request with acks=0."""
+
+
+def metadata(*topics: str) -> Request:
+    """Metadata of ``topics``, or of all."""
+    return Request(ApiKey.METADATA, 2, MetadataRequest(topics or None))
+
+
+def create_topic(
+    name: str,
+    partitions: int = 1,
+    *,
+    replicas: int = 1,
+    timeout_ms: int = 5000,
+    settings: Mapping[str, str] | None = None,
+) -> Request:
+    """Creation of one topic."""
+    configs = tuple(CreatableTopicConfig(*setting) for setting in (settings or {}).items())
+    topic = CreatableTopic(name, partitions, replicas, (), configs)
+    return Request(ApiKey.CREATE_TOPICS, 0, CreateTopicsRequest((topic,), timeout_ms))
+
+
+def produce(
+    topic: str, message_set: bytes, *, partitions: tuple[int, ...] = (0,), acks: int = -1, version: int = 2
+) -> Request:
+    """The same message set for each of ``partitions``."""
+    parts = tuple(ProducePartition(partition, message_set) for partition in partitions)
+    body = ProduceRequest(acks, 5000, (ProduceTopic(topic, parts),))
+    return Request(ApiKey.PRODUCE, version, body, answered=acks != 0)
+
+
+def fetch(
+    topic: str,
+    offset: int = 0,
+    *,
+    partition: int = 0,
+    wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 20,
+    version: int = 3,
+) -> Request:
+    """What one partition has from ``offset`` on."""
+    part = FetchPartition(partition, offset, max_bytes)
+    body = FetchRequest(-1, wait_ms, min_bytes, 1 << 24, (FetchTopic(topic, (part,)),))
+    return Request(ApiKey.FETCH, version, body)
 
 
 class Client:
     """Speaks the protocol over one connection, which is made anew after it broke."""
 
-    def __init__(self, network: MemoryNetwork, clock: ManualClock) -> None:
-        self.clock = clock
+    def __init__(self, network: MemoryNetwork, host: str) -> None:
         self.network = network
+        self.host = host
         self.connection: MemoryConnection | None = None
         self._correlation_id = 0
         self._pending: PendingResponse | None = None
         self._expected = ApiKey.METADATA, 0
 
-    def call(self, key: ApiKey, version: int, request: Any, *, answered: bool = True) -> Any:
-        """Send one request and return the decoded response."""
-        if not answered:
-            self._connected().send(self._parts(key, version, request))
-            self.network.run()
-            return None
-        self.begin(key, version, request)
-        return self.finish()
+    def call(self, request: Request) -> Any:
+        """Send one request and return the decoded response (None where there is none)."""
+        self.begin(request)
+        return self.finish() if request.answered else None
 
-    def begin(self, key: ApiKey, version: int, request: Any) -> None:
+    def begin(self, request: Request) -> None:
         """Send one request, to be answered later (see ``finish``), and deliver it."""
-        self._pending = self._connected().request(self._parts(key, version, request))
-        self._expected = key, version
+        self._correlation_id += 1
+        header = RequestHeader(int(request.key), request.version, self._correlation_id, "simulation")
+        body = APIS[request.key].encode_request(request.version, request.body)
+        parts: list[Part] = [header.encode(), *body]
+        if self.connection is None or self.connection.closed:
+            self.connection = self.network.connect(self.host, PORT)
+        self._expected = request.key, request.version
+        if request.answered:
+            self._pending = self.connection.request(parts)
+        else:
+            self.connection.send(parts)
         self.network.run()
 
+    def answered(self) -> bool:
+        """Whether what was begun has an answer, or never will have one."""
+        assert self._pending is not None
+        return self._pending.done()
+
     def finish(self) -> Any:
-        """The decoded response to what was begun."""
+        """The decoded response to what was begun; time passes until it is there."""
         assert self._pending is not None
         correlation_id, body = split_response(self._pending.result(60_000))
         assert correlation_id == self._correlation_id
         key, version = self._expected
         return APIS[key].decode_response(version, body)
 
-    def _connected(self) -> MemoryConnection:
-        if self.connection is None or self.connection.closed:
-            self.connection = self.network.connect(HOST, PORT)
-        return self.connection
-
-    def _parts(self, key: ApiKey, version: int, request: Any) -> list[Part]:
-        self._correlation_id += 1
-        header = RequestHeader(int(key), version, self._correlation_id, "simulation")
-        return [header.encode(), *APIS[key].encode_request(version, request)]
-
-    def create_topic(self, name: str, partitions: int = 1, timeout_ms: int = 5000, **config: str) -> int:
+    def create_topic(self, name: str, **options: Any) -> int:
         """Create a topic; the error code."""
-        configs = tuple(CreatableTopicConfig(k.replace("_", "."), v) for k, v in config.items())
-        wish = CreatableTopic(name, partitions, 1, (), configs)
-        return (
-            self.call(ApiKey.CREATE_TOPICS, 0, CreateTopicsRequest((wish,), timeout_ms)).topics[0].error_code
-        )
+        code: int = self.call(create_topic(name, **options)).topics[0].error_code
+        return code
 
-    def delete_topic(self, name: str, timeout_ms: int = 5000) -> int:
-        """Delete a topic; the error code."""
-        return (
-            self.call(ApiKey.DELETE_TOPICS, 0, DeleteTopicsRequest((name,), timeout_ms)).topics[0].error_code
-        )
-
-    def produce(
-        self, topic: str, *values: bytes, partition: int = 0, acks: int = -1
-    ) -> ProducePartitionResponse | None:
+    def produce(self, topic: str, *values: bytes) -> ProducePartitionResponse:
         """Send one message set of ``values``; the partition's answer."""
-        records = [Record(None, value, self.clock.now_ms()) for value in values]
-        return self.produce_set(topic, build_message_set(records), partition=partition, acks=acks)
+        records = [Record(None, value, self.network.clock.now_ms()) for value in values]
+        answer: ProduceResponse = self.call(produce(topic, build_message_set(records)))
+        return answer.topics[0].partitions[0]
 
-    def produce_set(
-        self, topic: str, message_set: bytes, *, partition: int = 0, acks: int = -1
-    ) -> ProducePartitionResponse | None:
-        """Send a message set as it is; the partition's answer."""
-        part = ProducePartition(partition, message_set)
-        request = ProduceRequest(acks, 5000, (ProduceTopic(topic, (part,)),))
-        response = self.call(ApiKey.PRODUCE, 2, request, answered=acks != 0)
-        return response.topics[0].partitions[0] if response is not None else None
-
-    def fetch(
-        self, topic: str, offset: int = 0, *, partition: int = 0, wait_ms: int = 0, version: int = 3
-    ) -> FetchPartitionResponse:
+    def fetch(self, topic: str, offset: int = 0, **options: Any) -> FetchPartitionResponse:
         """What a fetch from ``offset`` gives."""
-        part = FetchPartition(partition, offset, 1 << 20)
-        request = FetchRequest(-1, wait_ms, 1, 1 << 24, (FetchTopic(topic, (part,)),))
-        return self.call(ApiKey.FETCH, version, request).topics[0].partitions[0]
+        answer: FetchResponse = self.call(fetch(topic, offset, **options))
+        return answer.topics[0].partitions[0]
 
-    def records(self, topic: str, offset: int = 0, *, partition: int = 0) -> list[StoredRecord]:
-        """Everything that a consumer can read from ``offset`` on."""
+    def records(self, topic: str) -> list[StoredRecord]:
+        """Everything that a consumer can read."""
         found: list[StoredRecord] = []
         while True:
-            answer = self.fetch(topic, offset, partition=partition)
+            answer = self.fetch(topic, found[-1].offset + 1 if found else 0)
             assert answer.error_code == 0, answer
             got = list(iterate(buffer_of(answer.records)))
             if not got:
                 return found
             found += got
-            offset = got[-1].offset + 1
-
-    def metadata(self, *topics: str) -> MetadataResponse:
-        """Metadata of ``topics``, or of all."""
-        return self.call(ApiKey.METADATA, 2, MetadataRequest(topics or None))
 
 
-class Simulation(Client):
-    """The world of one broker, and a client of it. ``seed`` decides what chance decides."""
+class Machine:
+    """A disk, and the broker that runs on it or does not. Its number is the broker's id by default."""
 
-    def __init__(self, seed: int = 0, *, capacity_bytes: int | None = None) -> None:
-        self.chance = random.Random(seed)
-        clock = ManualClock()
-        super().__init__(MemoryNetwork(clock), clock)
-        self.files = MemoryFiles(clock=self.clock, capacity_bytes=capacity_bytes)
-        self.zookeeper = MemoryZooKeeper(self.clock)
-        self.network.on_step(self.settle)
-        self.store: MemoryStore | None = None
+    def __init__(self, world: Simulation, number: int) -> None:
+        self.number = number
+        self.host = f"machine-{number}"
+        self.files = MemoryFiles(clock=world.clock)
         self.running: RunningBroker | None = None
+        self._world = world
         self._worker = InlineWorker()
+        self._store: MemoryStore | None = None
         self._server: MemoryServer | None = None
 
-    # --- the broker's life ----------------------------------------------------------------------------------
+    @property
+    def store(self) -> MemoryStore:
+        """The session of the broker with ZooKeeper."""
+        assert self._store is not None, f"no broker was started on {self.host}"
+        return self._store
 
-    def start(self, *, settle: bool = True, **properties: str) -> RunningBroker:
-        """Start a broker on the data directory and, with ``settle``, wait until it serves."""
-        named = {name.replace("_", "."): value for name, value in properties.items()}
-        config = BrokerConfig.from_properties(
-            {
-                "broker.id": "0",
-                "listeners": f"PLAINTEXT://{HOST}:{PORT}",
-                "log.dirs": DATA_DIR,
-                "zookeeper.connect": "memory",
-                **named,
-            }
-        )
-        self._worker = InlineWorker()
-        self.store = self.zookeeper.connect()
-        store = self.store
-        self.running = RunningBroker(
-            config,
+    def start(self, properties: Mapping[str, str] | None = None) -> bool:
+        """Start a broker and let happen what needs no time; whether it serves then.
+
+        Raises what ``RunningBroker`` raises.
+        """
+        world, worker, store = self._world, InlineWorker(), self._world.zookeeper.connect()
+        servers: list[MemoryServer] = []
+
+        def listen(config: BrokerConfig, handler: RequestHandler) -> MemoryServer:
+            servers.append(world.network.listen(config.bind_host, config.bind_port, handler))
+            return servers[-1]
+
+        given = {
+            "broker.id": str(self.number),
+            "listeners": f"PLAINTEXT://{self.host}:{PORT}",
+            "log.dirs": DATA_DIR,
+            "zookeeper.connect": "memory",
+        }
+        running = RunningBroker(
+            BrokerConfig.from_properties({**given, **(properties or {})}),
             Ports(
                 files=self.files,
-                clock=self.clock,
-                worker=self._worker,
+                clock=world.clock,
+                worker=worker,
                 connect_store=lambda: store,
-                listen=self._listen,
-                random_bytes=self.chance.randbytes,
+                listen=listen,
+                random_bytes=world.chance.randbytes,
             ),
         )
-        if settle:
-            self.settle()
-            assert self.running.serving.is_set(), "the broker does not serve"
-        return self.running
-
-    def _listen(self, config: BrokerConfig, handler: RequestHandler) -> MemoryServer:
-        self._server = self.network.listen(config.bind_host, config.bind_port, handler)
-        return self._server
+        # Only now: an attempt that fails leaves the broker that may run here as it is.
+        self.running, self._worker, self._store, (self._server,) = running, worker, store, servers
+        world.settle()
+        return running.serving.is_set()
 
     def stop(self) -> None:
         """Stop it cleanly."""
-        assert self.running is not None
-        self.running.stop()
-        self._gone()
+        assert self.running is not None, f"no broker runs on {self.host}"
+        try:
+            self.running.stop()
+        finally:
+            self.running = None
 
     def kill(self) -> None:
         """End the process; the disk keeps what was written."""
@@ -202,29 +240,55 @@ class Simulation(Client):
 
     def power_cut(self, *, partly: bool = False) -> None:
         """End the machine; the disk keeps what was flushed, and with ``partly`` some of the rest."""
-        self.files.power_cut(self.chance if partly else None)
+        self.files.power_cut(self._world.chance if partly else None)
         self._vanish()
 
     def _vanish(self) -> None:
-        # The session stays until its time-out, as after a kill -9.
-        assert self.store is not None
-        assert self._server is not None
-        self.zookeeper.suspend(self.store)
-        self.network.cut(HOST, PORT)
-        self.network.close_port(self._server)
-        self._gone()
+        # The session stays until its time-out, as after a kill -9; what was still to be done is not done.
+        network = self._world.network
+        assert self._server is not None, f"no broker was started on {self.host}"
+        self._world.zookeeper.suspend(self.store)
+        network.cut(self.host, PORT)
+        network.close_port(self._server)
+        self.running, self._worker = None, InlineWorker()
 
-    def _gone(self) -> None:
-        self.running = None
-        self.connection = None
+    def work(self) -> int:
+        """Run the jobs of the broker's worker; how many are done."""
+        return self._worker.run_until_idle()
+
+
+class Simulation(Client):
+    """The world of the brokers, and a client of machine 0. ``seed`` decides what chance decides."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.chance = random.Random(seed)
+        self.clock = ManualClock(0)
+        super().__init__(MemoryNetwork(self.clock), "machine-0")
+        self.zookeeper = MemoryZooKeeper(self.clock)
+        self.zookeeper_is_silent = False
+        """ZooKeeper answers, but its news (watches, the session's state) are held back."""
+        self.network.on_step(self.settle)
+        self.machines: dict[int, Machine] = {}
+        self.machine = self.machine_of(0)
+
+    def machine_of(self, number: int) -> Machine:
+        """The machine of this number, bought when it is first asked for."""
+        if number not in self.machines:
+            self.machines[number] = Machine(self, number)
+        return self.machines[number]
 
     def another_client(self) -> Client:
         """A client with a connection of its own."""
-        return Client(self.network, self.clock)
+        return Client(self.network, self.host)
 
     def settle(self) -> None:
         """Let everything happen that needs no time."""
-        while self.zookeeper.deliver() + self._worker.run_until_idle():
+        machines = list(self.machines.values())
+        while self._deliver_news() + sum(machine.work() for machine in machines):
             pass
-        if self.running is not None:
-            self.running.housekeeper.tick()
+        for machine in machines:
+            if machine.running is not None:
+                machine.running.housekeeper.tick()
+
+    def _deliver_news(self) -> int:
+        return 0 if self.zookeeper_is_silent else self.zookeeper.deliver()

@@ -1,0 +1,91 @@
+"""The simulation as a script sees it: what a command gives becomes lines, and the brokers' log is kept."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from minikafka.base.errors import MinikafkaError
+from tests.scenarios.simulation import Client, Request, Simulation
+
+Lines = Iterable[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, and how its answer is shown."""
+
+    request: Request
+    show: Callable[[Any], Lines]
+
+
+class _Log(logging.Handler):
+    """Warnings and errors of the brokers that were not shown yet."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+    def take(self) -> list[str]:
+        """The lines, those that repeat as one, and forget them."""
+        lines = [self._line(record) for record in self.records]
+        self.records.clear()
+        groups = [(line, len(list(again))) for line, again in itertools.groupby(lines)]
+        return [line if count == 1 else f"{line} (more than once)" for line, count in groups]
+
+    @staticmethod
+    def _line(record: logging.LogRecord) -> str:
+        line = f"{record.levelname.lower()} {record.getMessage()}"
+        return f"{line}: {record.exc_info[1]!r}" if record.exc_info else line
+
+
+class World(Simulation):
+    """The simulation as a script sees it. A context manager: it listens to the brokers' log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log = _Log()
+        self.open: dict[str, tuple[Client, Asked]] = {}
+        """Requests that were begun and whose answer was not shown yet, by the client's name."""
+        self.operations_before: dict[int, int] = {}
+        """How many operations each machine's disk had seen when the last command began."""
+
+    def __enter__(self) -> World:
+        logging.getLogger("minikafka").addHandler(self.log)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        logging.getLogger("minikafka").removeHandler(self.log)
+
+    def unshown_exceptions(self) -> list[str]:
+        """Exceptions in the brokers' log that the script did not show: most likely a defect."""
+        self.log.records = [record for record in self.log.records if record.exc_info]
+        return self.log.take()
+
+    def perform(self, command: Callable[[], Any]) -> list[str]:
+        """The output of a command, after which all is settled."""
+        seen = {number: len(machine.files.operations) for number, machine in self.machines.items()}
+        try:
+            result = command()
+            lines = self._answer(result) if isinstance(result, Asked) else list(result or ())
+        except MinikafkaError as error:
+            lines = [f"{type(error).__name__}: {error}"]
+        self.settle()
+        self.network.run()
+        self.operations_before = seen
+        return lines
+
+    def _answer(self, asked: Asked) -> list[str]:
+        began_ms = self.clock.monotonic_ms()
+        self.begin(asked.request)
+        self.settle()
+        answer = self.finish() if asked.request.answered else None
+        self.machine.files.note("answer")
+        passed_ms = self.clock.monotonic_ms() - began_ms
+        return [f"after {passed_ms} ms"] * (passed_ms > 0) + list(asked.show(answer))
