@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from minikafka.base.errors import MinikafkaError
+from pyspark_minikafka import report
 from pyspark_minikafka.options import Location
 
 
@@ -32,12 +33,16 @@ class Target:
 
 
 def locate(location: Location) -> Target:
-    """The brokers of ``location``; starts the embedded broker when it does not run. Driver only."""
+    """The brokers of ``location``; the embedded one is started, which is told, when it does not run. Driver
+    only.
+    """
     if location.bootstrap_servers is not None:
         return Target(location.bootstrap_servers)
     from minikafka.embedded import local
 
     assert location.data_dir is not None
+    if local.running(location.data_dir) is None:
+        report.warn([f"starting a local Kafka cluster in {location.data_dir} …"])
     address = local.ensure(location.data_dir)
     return Target(address.bootstrap_servers, location.data_dir, address.boot_id, address.cluster_id)
 

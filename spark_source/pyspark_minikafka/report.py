@@ -1,4 +1,4 @@
-"""Warnings to the user, from whichever Python process finds them.
+"""Warnings and news to the user, from whichever Python process finds them.
 
 Spark passes on the standard error of its Python workers, and Python prints warnings of the ``logging``
 module there when nothing is configured. So a logger is all it takes, and an application can still turn it

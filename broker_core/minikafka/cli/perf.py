@@ -96,7 +96,7 @@ def produce(
     latencies = Latencies()
     with (
         connected(bootstrap, data_dir, writes=True) as cluster,
-        Progress(f"producing to {topic}", records) as progress,
+        Progress(f"producing to {topic}", records, lines=True) as progress,
     ):
         partitions = [one.topic_partition for one in existing_topic(Admin(cluster), topic).partitions]
         producer = Producer(cluster, config)
@@ -142,7 +142,7 @@ def consume(
         warm_up(Codec.NONE)
         count = size_bytes = 0
         started_s = time.perf_counter()
-        with Progress(f"consuming {topic}", total) as progress:
+        with Progress(f"consuming {topic}", total, lines=True) as progress:
             for topic_partition, start, end in ranges:
                 for rows, row_bytes in decoded(cluster, topic_partition, start, end):
                     count += rows

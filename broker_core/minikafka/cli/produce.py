@@ -53,7 +53,8 @@ def produce(
 
     with (
         connected(bootstrap, data_dir, writes=True) as cluster,
-        Progress(f"producing to {topic}") as progress,
+        # A bar would be in the way of lines that somebody types.
+        Progress(f"producing to {topic}", hidden=sys.stdin.isatty(), lines=True) as progress,
     ):
         producer = Producer(cluster, config)
         try:

@@ -1,4 +1,4 @@
-"""A progress bar on stderr for whatever takes longer than a second, when somebody is looking."""
+"""How far something is, on stderr: a bar for whoever looks, after a second; a line now and then for a log."""
 
 from __future__ import annotations
 
@@ -16,25 +16,35 @@ if TYPE_CHECKING:
 PATIENCE_S = 1.0
 """What is done sooner shows no bar at all."""
 REDRAW_S = 0.1
+LINE_EVERY_S = 10.0
+"""Time between two lines where there is no terminal."""
 
 
 class Progress:
-    """Counts what is done; draws nothing unless ``stream`` is a terminal and a second has gone by.
+    """Counts what is done; draws a bar once a second has gone by, where ``stream`` is a terminal.
 
-    ``total`` is None where nobody knows it; ``hidden`` keeps it away where it would be in the way. rich is
-    imported only when the bar appears.
+    ``total`` is None where nobody knows it; ``hidden`` keeps the bar away where it would be in the way;
+    ``lines`` says how far it is in a line every ten seconds where there is no terminal. rich is imported only
+    when the bar appears.
     """
 
     def __init__(
-        self, what: str, total: int | None = None, *, hidden: bool = False, stream: TextIO | None = None
+        self,
+        what: str,
+        total: int | None = None,
+        *,
+        hidden: bool = False,
+        lines: bool = False,
+        stream: TextIO | None = None,
     ) -> None:
         self.done = 0
         self._what = what
         self._total = total
         self._stream = sys.stderr if stream is None else stream
-        self._watched = not hidden and self._stream.isatty()
+        self._draws = self._stream.isatty() and not hidden
+        self._tells = not self._stream.isatty() and lines
         self._started_s = time.monotonic()
-        self._drawn_s = 0.0
+        self._next_s = self._started_s + (PATIENCE_S if self._draws else LINE_EVERY_S)
         self._bar: rich.progress.Progress | None = None
 
     def __enter__(self) -> Progress:
@@ -60,16 +70,24 @@ class Progress:
     def advance(self, count: int = 1) -> None:
         """``count`` more are done."""
         self.done += count
-        if not self._watched:
+        if not self._draws and not self._tells:
             return
         now_s = time.monotonic()
-        if now_s - self._started_s < PATIENCE_S or now_s - self._drawn_s < REDRAW_S:
+        if now_s < self._next_s:
             return
-        self._drawn_s = now_s
+        self._next_s = now_s + (REDRAW_S if self._draws else LINE_EVERY_S)
+        if self._tells:
+            of = "" if self._total is None else f" of {self._total:,}"
+            print(f"minikafka: {self._what}: {self.done:,}{of}, {self._rate}", file=self._stream, flush=True)
+            return
         if self._bar is None:
             self._bar = self._make_bar()
             self._bar.start()
         self._draw()
+
+    @property
+    def _rate(self) -> str:
+        return f"{self.done / max(self.elapsed_s, 1e-9):,.0f}/s"
 
     def _make_bar(self) -> rich.progress.Progress:
         from rich.console import Console
@@ -89,8 +107,7 @@ class Progress:
 
     def _draw(self) -> None:
         assert self._bar is not None
-        rate = f"{self.done / max(self.elapsed_s, 1e-9):,.0f}/s"
-        self._bar.update(self._bar.task_ids[0], completed=self.done, rate=rate)
+        self._bar.update(self._bar.task_ids[0], completed=self.done, rate=self._rate)
 
 
 @contextlib.contextmanager

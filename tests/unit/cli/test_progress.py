@@ -53,3 +53,31 @@ def test_no_bar_where_no_terminal_is_or_where_it_would_be_in_the_way(
         assert not bar.visible
     assert stream.getvalue() == ""
     assert bar.done == 3
+
+
+def test_without_a_terminal_a_line_comes_every_ten_seconds(clock: Clock) -> None:
+    stream = io.StringIO()
+    with Progress("producing to t", 5_000, lines=True, stream=stream) as progress:
+        for _ in range(50):
+            clock.now_s += 0.5
+            progress.advance(100)
+        assert not progress.visible
+    assert stream.getvalue() == (
+        "minikafka: producing to t: 2,000 of 5,000, 200/s\nminikafka: producing to t: 4,000 of 5,000, 200/s\n"
+    )
+
+
+def test_a_total_that_nobody_knows_is_not_told(clock: Clock) -> None:
+    stream = io.StringIO()
+    with Progress("producing to t", lines=True, stream=stream) as progress:
+        clock.now_s += 10
+        progress.advance(30)
+    assert stream.getvalue() == "minikafka: producing to t: 30, 3/s\n"
+
+
+def test_a_terminal_that_shall_show_no_bar_gets_no_lines_either(clock: Clock) -> None:
+    terminal = Terminal()
+    with Progress("x", hidden=True, lines=True, stream=terminal) as progress:
+        clock.now_s += 20
+        progress.advance()
+    assert terminal.getvalue() == ""
