@@ -1,106 +1,46 @@
-"""The command ``minikafka``: puts the nouns together and turns errors into one line and an exit status.
+"""The console script ``minikafka``: a process that ends with a status and never with a traceback.
 
-Status 0: done. 1: it failed. 2: what was asked for cannot be (a bad option, value, name; a directory in use).
-Nothing heavier than typer is imported before a command runs.
+Ctrl-C may come at any moment, also while the commands are imported, so nothing is imported before it is
+prepared for. Status 130 says that it ended a command.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from types import FrameType
 
-import typer
-
-from minikafka.base.errors import (
-    BrokerError,
-    ConfigError,
-    DirectoryLocked,
-    ErrorCode,
-    MinikafkaError,
-    NetworkError,
-)
-from minikafka.cli import broker, consume, log, perf, produce, running, topic, up
-
-BAD_INPUT = frozenset(
-    {
-        ErrorCode.INVALID_TOPIC,
-        ErrorCode.INVALID_PARTITIONS,
-        ErrorCode.INVALID_REPLICATION_FACTOR,
-        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-        ErrorCode.INVALID_CONFIG,
-        ErrorCode.INVALID_REQUIRED_ACKS,
-    }
-)
-"""Codes by which a broker says that the request itself can never succeed."""
-
-app = typer.Typer(
-    name="minikafka",
-    help="Apache Kafka's log, protocol and coordination in Python. `minikafka up` starts a cluster.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("up")(up.up)
-app.command("broker")(broker.broker)
-app.add_typer(topic.app, name="topic")
-app.command("produce")(produce.produce)
-app.command("consume")(consume.consume)
-app.add_typer(log.app, name="log")
-app.add_typer(perf.app, name="perf")
-app.command("ps")(running.ps)
-app.command("stop")(running.stop)
-
-# typer has its own copy of click in newer releases, so its classes are found through typer.
-_UsageProblem = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+INTERRUPTED = 130
 
 
 def main() -> None:
-    """The console script: never a traceback, always a status."""
+    """Run the command line of this process."""
     if sys.platform == "win32":
         print("minikafka: runs on Linux and macOS; on Windows, run it inside WSL", file=sys.stderr)
         sys.exit(2)
-    sys.exit(run(sys.argv[1:]))
-
-
-def run(arguments: list[str]) -> int:
-    """Run one command line and return its status."""
+    # A shell's background job ignores Ctrl-C, and must go on doing so.
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     try:
-        status = app(arguments, prog_name="minikafka", standalone_mode=False)
-        sys.stdout.flush()
-        return status if isinstance(status, int) else 0
-    except BrokenPipeError:
-        # Whoever read our output has had enough, as `head` does. Python would complain again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except (KeyboardInterrupt, typer.Abort):
-        return 130
-    except Exception as error:  # the last place that can turn it into a line
-        if os.environ.get("MINIKAFKA_TRACEBACK"):
-            raise
-        status, line = explain(error)
-        print(f"minikafka: {line}", file=sys.stderr)
-        return status
+        if ours:
+            signal.signal(signal.SIGINT, _leave)
+        from minikafka.cli.commands import run
+
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        status = run(sys.argv[1:])
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    # What comes now changes nothing any more: it is held back while the interpreter ends, as that puts the
+    # system's own handlers in place, which kill. SIGTERM too, where the command took it.
+    taken = {number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))}
+    signal.pthread_sigmask(signal.SIG_BLOCK, taken)
+    sys.exit(status)
 
 
-def explain(error: Exception) -> tuple[int, str]:
-    """Exit status and the one line for ``error``."""
-    text, status = str(error), 1
-    if isinstance(error, _UsageProblem):
-        text, status = error.format_message(), error.exit_code  # type: ignore[attr-defined]
-    elif isinstance(error, ConfigError | DirectoryLocked):
-        status = 2
-    elif isinstance(error, BrokerError):
-        status = 2 if error.code in BAD_INPUT else 1
-    elif isinstance(error, NetworkError):
-        text += "; start a broker with `minikafka up`, or name a running one by --bootstrap or --data-dir"
-    elif isinstance(error, MinikafkaError):
-        # A broker process that would not start has an exit code, by the same rule.
-        status = 2 if getattr(error, "exit_code", None) == 2 else 1
-    elif not isinstance(error, OSError):
-        text = f"internal error: {type(error).__name__}: {error}; MINIKAFKA_TRACEBACK=1 shows where"
-    return status, " ".join(text.split())
+def _leave(number: int, frame: FrameType | None) -> None:
+    # At once: nothing was begun, and an exception inside of an import may be printed.
+    os._exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -17,24 +17,34 @@ class StopWanted(BaseException):
 class Stop:
     """Whether somebody wanted the command to stop."""
 
-    wanted: bool = False
+    number: int | None = None
+    """The signal that said so."""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there was one."""
+        return self.number is not None
 
 
 @contextlib.contextmanager
 def ends_cleanly_when_stopped() -> Iterator[Stop]:
-    """Leave the block without an error at the first SIGINT or SIGTERM; later ones disturb no cleaning up."""
+    """Leave the block without an error at the first SIGINT or SIGTERM.
+
+    Later ones disturb neither the cleaning up nor the end of the process, which must be near: they are taken
+    and passed over. (With SIG_IGN, Python would complain of one that came at the same time as the first.)
+    """
     stop = Stop()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        stop.wanted = True
-        for wanted in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(wanted, signal.SIG_IGN)
-        raise StopWanted
+        if not stop.wanted:
+            stop.number = number
+            raise StopWanted
 
     before = {wanted: signal.signal(wanted, on_signal) for wanted in (signal.SIGINT, signal.SIGTERM)}
     try:
         with contextlib.suppress(StopWanted):
             yield stop
     finally:
-        for wanted, handler in before.items():
-            signal.signal(wanted, handler)
+        if not stop.wanted:
+            for wanted, handler in before.items():
+                signal.signal(wanted, handler)

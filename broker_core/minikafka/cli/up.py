@@ -75,15 +75,19 @@ def up(
         port=port,
         on_exit=lambda number, exit_code: ended.put((number, exit_code)),
     )
+    ready = False
     with ends_cleanly_when_stopped() as stop, contextlib.closing(cluster):
         with patience(f"starting in {cluster.data_dir}"):
             cluster.start()
         with local.announce(
             str(cluster.data_dir), cluster.bootstrap_servers, cluster.zookeeper_connect, cluster.cluster_id
         ):
+            ready = True  # before anybody can read that it is
             print(cluster.ready_line, flush=True)
             watch(cluster, brokers, ended)
-    return 0 if stop.wanted else 1
+    if stop.number is not None:
+        return 0 if ready else 128 + stop.number
+    return 1
 
 
 def watch(cluster: Cluster, brokers: int, ended: SimpleQueue[tuple[int, int]]) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from minikafka.base.errors import ConfigError
+from minikafka.cli.commands import run
 from minikafka.cli.directory import check_cluster, check_usable
-from minikafka.cli.main import run
 
 COMMANDS = [
     ["up"],

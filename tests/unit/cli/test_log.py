@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.cli.main import run
+from minikafka.cli.commands import run
 from minikafka.records.message_set import Codec, Record, build_message_set
 
 RECORDS = [

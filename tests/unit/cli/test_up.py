@@ -19,7 +19,7 @@ from typing import NamedTuple
 import psutil
 import pytest
 
-from minikafka.cli.main import run
+from minikafka.cli.commands import run
 from minikafka.embedded.process import wait_until
 from minikafka.net.probe import can_connect, free_port
 
@@ -299,6 +299,33 @@ def test_a_signal_stops_it_cleanly_and_everything_with_it(tmp_path: Path, number
         assert running.end(number) == (0, "", "")
     assert not any(map(lives, children))
     assert (tmp_path / "d" / "broker-0" / ".kafka_cleanshutdown").exists()
+
+
+def test_more_signals_while_it_stops_change_nothing(tmp_path: Path) -> None:
+    with up("--data-dir", str(tmp_path / "d"), "--port", "0") as running:
+        running.process.send_signal(signal.SIGTERM)
+        while running.process.poll() is None:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                running.process.send_signal(number)
+        assert running.process.communicate(timeout=DEADLINE_S) == ("", "")
+        assert running.process.returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_it_starts_ends_it_without_a_word(tmp_path: Path, number: signal.Signals) -> None:
+    directory = tmp_path / "d"
+    process = subprocess.Popen(
+        [*COMMAND, "up", "--data-dir", str(directory), "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert wait_until((directory / "broker-0.properties").exists, DEADLINE_S)
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(number)
+    assert process.communicate(timeout=DEADLINE_S) == ("", "")
+    assert process.returncode == 128 + number
+    assert wait_until(lambda: not any(map(lives, children)), 5)
 
 
 def test_when_its_broker_dies_it_says_so_and_ends_with_one(tmp_path: Path) -> None:

@@ -1,0 +1,95 @@
+"""All commands: puts the nouns together and turns errors into one line and an exit status.
+
+Status 0: done. 1: it failed. 2: what was asked for cannot be (a bad option, value, name; a directory in use).
+Nothing heavier than typer is imported before a command runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from minikafka.base.errors import (
+    BrokerError,
+    ConfigError,
+    DirectoryLocked,
+    ErrorCode,
+    MinikafkaError,
+    NetworkError,
+)
+from minikafka.cli import broker, consume, log, perf, produce, running, topic, up
+
+BAD_INPUT = frozenset(
+    {
+        ErrorCode.INVALID_TOPIC,
+        ErrorCode.INVALID_PARTITIONS,
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        ErrorCode.INVALID_CONFIG,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+    }
+)
+"""Codes by which a broker says that the request itself can never succeed."""
+
+app = typer.Typer(
+    name="minikafka",
+    help="Apache Kafka's log, protocol and coordination in Python. `minikafka up` starts a cluster.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("up")(up.up)
+app.command("broker")(broker.broker)
+app.add_typer(topic.app, name="topic")
+app.command("produce")(produce.produce)
+app.command("consume")(consume.consume)
+app.add_typer(log.app, name="log")
+app.add_typer(perf.app, name="perf")
+app.command("ps")(running.ps)
+app.command("stop")(running.stop)
+
+# typer has its own copy of click in newer releases, so its classes are found through typer.
+_UsageProblem = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its status."""
+    try:
+        status = app(arguments, prog_name="minikafka", standalone_mode=False)
+        sys.stdout.flush()
+        return status if isinstance(status, int) else 0
+    except BrokenPipeError:
+        # Whoever read our output has had enough, as `head` does. Python would complain again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except Exception as error:  # the last place that can turn it into a line
+        if os.environ.get("MINIKAFKA_TRACEBACK"):
+            raise
+        status, line = explain(error)
+        print(f"minikafka: {line}", file=sys.stderr)
+        return status
+
+
+def explain(error: Exception) -> tuple[int, str]:
+    """Exit status and the one line for ``error``."""
+    text, status = str(error), 1
+    if isinstance(error, _UsageProblem):
+        text, status = error.format_message(), error.exit_code  # type: ignore[attr-defined]
+    elif isinstance(error, ConfigError | DirectoryLocked):
+        status = 2
+    elif isinstance(error, BrokerError):
+        status = 2 if error.code in BAD_INPUT else 1
+    elif isinstance(error, NetworkError):
+        text += "; start a broker with `minikafka up`, or name a running one by --bootstrap or --data-dir"
+    elif isinstance(error, MinikafkaError):
+        # A broker process that would not start has an exit code, by the same rule.
+        status = 2 if getattr(error, "exit_code", None) == 2 else 1
+    elif not isinstance(error, OSError):
+        text = f"internal error: {type(error).__name__}: {error}; MINIKAFKA_TRACEBACK=1 shows where"
+    return status, " ".join(text.split())

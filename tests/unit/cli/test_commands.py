@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from minikafka.base.errors import (
+    BrokerError,
+    ConfigError,
+    DirectoryLocked,
+    ErrorCode,
+    NetworkError,
+    StorageError,
+)
+from minikafka.cli.commands import explain, run
+from minikafka.embedded.broker import BrokerFailed
+
+NOUNS = ["up", "broker", "topic", "produce", "consume", "log", "perf", "ps", "stop"]
+LATER_NOUNS = ["group", "cluster", "config"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ConfigError("--codec", "zip", "none, gzip, snappy or lz4"), 2),
+        (DirectoryLocked("d is in use"), 2),
+        (BrokerError(ErrorCode.INVALID_TOPIC, "a b"), 2),
+        (BrokerError(ErrorCode.INVALID_CONFIG, "x"), 2),
+        (BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "t"), 1),
+        (BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, "t"), 1),
+        (BrokerFailed("broker 0: log.layout='x'", 2), 2),
+        (BrokerFailed("broker 0: killed", -9), 1),
+        (BrokerFailed("broker 0: no ready line", None), 1),
+        (StorageError("disk full"), 1),
+        (FileNotFoundError(2, "No such file or directory", "f"), 1),
+    ],
+)
+def test_bad_input_ends_with_two_and_a_failure_with_one(error: Exception, status: int) -> None:
+    assert explain(error) == (status, str(error))
+
+
+def test_when_nobody_answers_the_line_says_how_to_find_or_start_a_broker() -> None:
+    status, line = explain(NetworkError("nobody is there"))
+    assert status == 1
+    assert line.startswith("nobody is there; ")
+    assert "`minikafka up`" in line
+
+
+def test_a_mistake_of_ours_says_that_it_is_one() -> None:
+    assert explain(KeyError("x")) == (
+        1,
+        "internal error: KeyError: 'x'; MINIKAFKA_TRACEBACK=1 shows where",
+    )
+
+
+def test_an_error_of_many_lines_becomes_one() -> None:
+    assert explain(StorageError("first\n  second\n"))[1] == "first second"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nosuch"], "No such command 'nosuch'"),
+        (["topic", "create"], "Missing argument 'NAME'"),
+        (["topic", "create", "t", "--partitions", "0"], "--partitions"),
+        (["topic", "list", "--format", "xml"], "'xml'"),
+        (["consume", "t", "--from", "yesterday"], "--from='yesterday'"),
+        (["consume", "t", "--max", "0"], "--max"),
+        (["produce", "t", "--codec", "zip"], "'zip'"),
+        (["produce", "t", "--key-separator", ""], "--key-separator=''"),
+        (["produce", "not a topic"], "INVALID_TOPIC"),
+        (["topic", "create", "t", "--config", "novalue"], "--config='novalue'"),
+        (["topic", "list", "--bootstrap", "nowhere"], "bootstrap"),
+        (["up", "--set", "novalue"], "--set='novalue'"),
+        (["up", "--brokers", "0"], "--brokers"),
+        (["up", "--port", "70000"], "--port"),
+        (["broker", "does-not-exist.properties"], "does-not-exist.properties"),
+    ],
+)
+def test_bad_input_is_one_line_on_stderr(
+    arguments: list[str], message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    status = run(arguments)
+    out, err = capfd.readouterr()
+    assert (status, out) == (2, "")
+    assert err.startswith("minikafka: ")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_cluster_that_is_not_there_is_a_failure_that_names_the_address(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minikafka.cli.connect.REACH_TIMEOUT_MS", 200)
+    assert run(["topic", "list", "--bootstrap", "127.0.0.1:1"]) == 1
+    err = capfd.readouterr().err
+    assert "127.0.0.1:1" in err
+    assert err.count("\n") == 1
+
+
+def test_help_lists_the_nouns_of_this_release_and_no_others(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    commands = capfd.readouterr().out.partition("Commands:")[2]
+    listed = [line.split()[0] for line in commands.splitlines() if line.startswith("  ") and line[2] != " "]
+    assert sorted(listed) == sorted(NOUNS)
+
+
+@pytest.mark.parametrize("noun", LATER_NOUNS)
+def test_nouns_of_later_releases_are_unknown(noun: str) -> None:
+    assert run([noun, "list"]) == 2
+
+
+def test_help_imports_neither_numba_nor_the_clients() -> None:
+    code = (
+        "import sys; from minikafka.cli.commands import run; run(['--help']); "
+        "print([m for m in ('numba', 'pyarrow', 'kazoo', 'rich', 'minikafka.clients.cluster', "
+        "'minikafka.server.broker', 'minikafka.embedded.cluster') if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+
+
+def test_output_that_nobody_reads_any_more_ends_quietly() -> None:
+    code = (
+        "import os, sys; from minikafka.cli import commands; "
+        "commands.app.command('flood')(lambda: [print('x' * 1000) for _ in range(10_000)]); "
+        "sys.exit(commands.run(['flood']))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait() == 1
