@@ -34,7 +34,7 @@ def produce(
 
     from minikafka.base.ids import check_topic_name
     from minikafka.cli.connect import connected
-    from minikafka.cli.output import note, print_json
+    from minikafka.cli.output import counted, note, print_json
     from minikafka.cli.progress import Progress
     from minikafka.clients.producer.config import ACKS_ALL, ProducerConfig
     from minikafka.clients.producer.delivery import Delivery
@@ -67,13 +67,14 @@ def produce(
             producer.close()
     if failures:
         note(
-            f"minikafka: {len(failures)} of {progress.done} messages were not acknowledged; the first reason:"
+            f"minikafka: not acknowledged: {len(failures)} of {counted(progress.done, 'message')}; "
+            "the first reason:"
         )
         raise failures[0]
     if style is Format.JSON:
         print_json({"topic": topic, "messages": progress.done})
     else:
-        note(f"{progress.done} messages to {topic}")
+        note(f"{counted(progress.done, 'message')} to {topic}")
 
 
 def messages(lines: Iterable[bytes], key_separator: str | None) -> Iterator[tuple[bytes | None, bytes]]:

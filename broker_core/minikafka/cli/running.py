@@ -4,12 +4,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from minikafka.base.errors import MinikafkaError
 from minikafka.cli.options import Format, OutputFormat
+
+if TYPE_CHECKING:
+    from minikafka.embedded.local import LocalCluster
 
 
 def ps(style: OutputFormat = Format.TABLE) -> None:
@@ -36,5 +43,29 @@ def stop(
     """Stop the cluster of a data directory cleanly."""
     from minikafka.embedded import local
 
-    local.stop(str(data_dir))
-    print(f"stopped {data_dir}")
+    left = None if local.running(str(data_dir)) else without_directory(data_dir)
+    if left is None:
+        local.stop(str(data_dir))
+        print(f"stopped {data_dir}")
+    else:
+        end(left)
+        print(f"stopped {data_dir}, which had been removed")
+
+
+def without_directory(data_dir: Path) -> LocalCluster | None:
+    """The cluster that still runs although its directory, with all that `stop` goes by, was removed."""
+    from minikafka.embedded import local
+
+    wanted = os.path.realpath(data_dir)
+    return next((one for one in local.list_running() if one.data_dir == wanted), None)
+
+
+def end(cluster: LocalCluster) -> None:
+    """Tell a cluster to stop, and wait for its end: it notices by itself that its directory is gone."""
+    from minikafka.embedded import local, owners, process
+
+    owner = owners.Owner(cluster.pid, cluster.started)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(cluster.pid, signal.SIGTERM)
+    if not process.wait_until(lambda: not owners.is_alive(owner), local.STOP_TIMEOUT_S):
+        raise MinikafkaError(f"process {cluster.pid}, which served {cluster.data_dir}, does not stop")

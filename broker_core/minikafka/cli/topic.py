@@ -32,7 +32,7 @@ def create(
     configs = key_values("--config", config)
 
     from minikafka.cli.connect import connected
-    from minikafka.cli.output import print_json
+    from minikafka.cli.output import counted, print_json
     from minikafka.clients.admin import Admin, NewTopic
 
     with connected(bootstrap, data_dir, writes=True) as cluster:
@@ -40,7 +40,7 @@ def create(
     if style is Format.JSON:
         print_json({"topic": name, "partitions": partitions, "replicas": replicas, "config": configs})
     else:
-        print(f"created {name} with {partitions} partition{'s' if partitions != 1 else ''}")
+        print(f"created {name} with {counted(partitions, 'partition')}")
 
 
 @app.command("list")

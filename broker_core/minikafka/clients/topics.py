@@ -62,11 +62,11 @@ def why_not_made(code: ErrorCode, topic: NewTopic, known: ClusterMetadata) -> st
             return f"{topic.name!r} collides with topic {other!r}: names must differ in more than '.' and '_'"
         return f"the cluster does not take the name {topic.name!r}"
     if code is ErrorCode.INVALID_PARTITIONS:
-        return f"the cluster does not take {topic.partitions} partitions for one topic"
+        return f"the cluster does not take this number of partitions: {topic.partitions}"
     if code is ErrorCode.INVALID_REPLICATION_FACTOR:
         live = len(known.brokers)
         if topic.replication_factor <= live:
-            return f"the cluster does not take {topic.replication_factor} replicas"
+            return f"the cluster does not take this number of replicas: {topic.replication_factor}"
         are = "is" if live == 1 else "are"
         return f"{topic.replication_factor} replicas need as many live brokers, and there {are} {live}"
     if code is ErrorCode.INVALID_REPLICA_ASSIGNMENT:

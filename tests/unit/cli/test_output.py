@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.cli.options import Format
-from minikafka.cli.output import base64_or_none, print_rows, table_lines, text_or_none, utc_text
+from minikafka.cli.output import base64_or_none, counted, print_rows, table_lines, text_or_none, utc_text
 
 ROWS = [{"name": "flights", "partitions": 4, "more": 1}, {"name": "a", "partitions": 12, "more": 2}]
 
@@ -29,6 +29,10 @@ def test_a_table_without_rows_prints_nothing(capsys: pytest.CaptureFixture[str])
 def test_json_prints_every_whole_row_on_its_own_line(capfd: pytest.CaptureFixture[str]) -> None:
     print_rows([{"name": "žluťoučký", "n": None}, {"n": 1}], ["name"], Format.JSON)
     assert capfd.readouterr().out == '{"name":"žluťoučký","n":null}\n{"n":1}\n'
+
+
+def test_one_is_told_as_one() -> None:
+    assert [counted(number, "message") for number in (0, 1, 2)] == ["0 messages", "1 message", "2 messages"]
 
 
 def test_bytes_that_are_no_text_are_escaped_and_none_stays_none() -> None:

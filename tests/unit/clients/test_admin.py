@@ -150,9 +150,9 @@ def refused(brokers: BrokersInMemory, code: ErrorCode) -> None:
     [
         (ErrorCode.INVALID_TOPIC, NewTopic("a_b"), "'a_b' collides with topic 'a.b'"),
         (ErrorCode.INVALID_TOPIC, NewTopic("c"), "does not take the name 'c'"),
-        (ErrorCode.INVALID_PARTITIONS, NewTopic("c", 7), "7 partitions"),
+        (ErrorCode.INVALID_PARTITIONS, NewTopic("c", 7), "number of partitions: 7"),
         (ErrorCode.INVALID_REPLICATION_FACTOR, NewTopic("c", 1, 3), "3 replicas .* there are 2"),
-        (ErrorCode.INVALID_REPLICATION_FACTOR, NewTopic("c", 1, 2), "does not take 2 replicas"),
+        (ErrorCode.INVALID_REPLICATION_FACTOR, NewTopic("c", 1, 2), "number of replicas: 2"),
         (
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             NewTopic("c", assignments={0: [9]}),
