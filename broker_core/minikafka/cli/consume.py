@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from minikafka.base.ids import TopicPartition
-from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat
+from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, Topic
 from minikafka.cli.start import parse_start
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    topic: Topic,
     start: Annotated[
         str,
         typer.Option("--from", metavar="WHERE", help="beginning, end, an offset, or a time (ISO 8601, UTC)."),

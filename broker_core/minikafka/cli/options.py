@@ -41,6 +41,8 @@ DataDir = Annotated[
         show_default=False,
     ),
 ]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
+CodecName = Annotated[str, typer.Option("--codec", metavar="C", help="none, gzip, snappy or lz4.")]
 OutputFormat = Annotated[Format, typer.Option("--format", help="A table, or JSON a line.")]
 Settings = Annotated[
     Optional[list[str]],  # noqa: UP045

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from minikafka.base.errors import ConfigError, MinikafkaError
-from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat
+from minikafka.cli.options import Bootstrap, CodecName, DataDir, Format, OutputFormat, Topic
 
 if TYPE_CHECKING:
     from minikafka.base.ids import TopicPartition
@@ -29,8 +29,6 @@ app = typer.Typer(help="Measure how fast a cluster takes and gives messages.", n
 CHUNK_RECORDS = 10_000
 FETCH_BYTES = 4 << 20
 ACKS = {"0": 0, "1": 1, "all": -1, "-1": -1}
-
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 
 
 class Latencies:
@@ -69,7 +67,7 @@ def produce(
     records: Annotated[int, typer.Option("--records", metavar="N", min=1, help="How many.")] = 1_000_000,
     size: Annotated[int, typer.Option("--size", metavar="BYTES", min=0, help="Of each value.")] = 100,
     acks: Annotated[str, typer.Option("--acks", metavar="A", help="0, 1 or all.")] = "1",
-    codec: Annotated[str, typer.Option("--codec", metavar="C", help="none, gzip, snappy or lz4.")] = "none",
+    codec: CodecName = "none",
     batch_bytes: Annotated[
         int, typer.Option("--batch-bytes", metavar="BYTES", min=1, help="Of a batch, at most.")
     ] = 262_144,

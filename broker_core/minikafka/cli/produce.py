@@ -9,21 +9,21 @@ from typing import Annotated, Optional
 import typer
 
 from minikafka.base.errors import ConfigError, MinikafkaError
-from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat
+from minikafka.cli.options import Bootstrap, CodecName, DataDir, Format, OutputFormat, Topic
 
 LINGER_MS = 5
 BATCH_BYTES = 65_536
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    topic: Topic,
     key_separator: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
             "--key-separator", metavar="S", help="What comes before it is the key.", show_default=False
         ),
     ] = None,
-    codec: Annotated[str, typer.Option("--codec", metavar="C", help="none, gzip, snappy or lz4.")] = "none",
+    codec: CodecName = "none",
     bootstrap: Bootstrap = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
