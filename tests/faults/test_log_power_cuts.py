@@ -3,7 +3,7 @@
 One story is told: appends with a flush after every third message, rolls, a truncation, checkpoints, a
 deletion and a new partition of the same name, a clean stop and start. Whatever the step at which the power
 goes: what is there afterwards is a prefix of what was appended, and holds all that a flush, a clean stop or a
-truncation had promised.
+truncation had promised. The same holds when one fsync of the story fails and the process is killed then.
 
 The story would prove nothing if it could not find mistakes: the planted ones at the end are each found.
 """
@@ -14,9 +14,10 @@ import random
 
 import pytest
 
+from minikafka.base.errors import StorageError
 from minikafka.base.ids import TopicPartition
-from minikafka.base.memory_files import MemoryFile, MemoryFiles
-from minikafka.log import opening
+from minikafka.base.memory_files import Dice, MemoryFile, MemoryFiles
+from minikafka.log import opening, recovery
 from minikafka.log.config import LONG_MAX, LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.log import Log
@@ -38,9 +39,10 @@ class PowerIsOff(BaseException):
 
 
 class CountedFiles(MemoryFiles):
-    """Cuts the power after a number of changes."""
+    """Cuts the power after a number of changes, or lets an fsync fail after a number of them."""
 
     changes_left = 1 << 60
+    syncs_left = 1 << 60
 
     def note(self, kind: str, path: str = "", position: int = 0, length: int = 0) -> None:
         super().note(kind, path, position, length)
@@ -48,6 +50,13 @@ class CountedFiles(MemoryFiles):
         if self.changes_left <= 0:
             self.changes_left = 1 << 60
             raise PowerIsOff
+
+    def meet_fault(self, kind: str, path: str) -> None:
+        super().meet_fault(kind, path)
+        if kind == "sync":
+            self.syncs_left -= 1
+            if self.syncs_left == 0:
+                raise StorageError(f"cannot flush {path}: a planted fault")
 
 
 class Promises:
@@ -129,8 +138,10 @@ def truncate(manager: LogManager, partition: TopicPartition, promises: Promises,
     del promises.older[partition]
 
 
-def check(files: MemoryFiles, promises: Promises) -> None:
-    """Open what the power cut left, compare with the promises, and see that the broker can go on."""
+def check(files: MemoryFiles, promises: Promises, dice: Dice | None = None) -> None:
+    """Open what was left, compare with the promises, and see that the broker can go on: what it flushes then
+    survives another power cut.
+    """
     manager = opened(files)
     logs = manager.logs()
     for partition, values in promises.values.items():
@@ -144,16 +155,19 @@ def check(files: MemoryFiles, promises: Promises) -> None:
         assert len(found) >= promises.durable[partition], f"{partition}: only {len(found)} are left"
         histories = [values, promises.older.get(partition, values)]
         assert any(history[: len(found)] == found for history in histories), f"{partition}: {found}"
+    expected = {}
     for partition in (MAIN, SPARE):
         log = manager.create(partition)
         before = [record.value for record in read_all(log)]
         log.append(valid_set([b"after"]))
         log.flush()
-        assert [record.value for record in read_all(log)] == [*before, b"after"]
+        expected[partition] = [*before, b"after"]
+        assert [record.value for record in read_all(log)] == expected[partition]
     manager.checkpoint_recovery_points()
-    files.power_cut()
+    files.power_cut(dice)
     again = opened(files).logs()
-    assert [record.value for record in read_all(again[MAIN])][-1] == b"after"
+    for partition, values in expected.items():
+        assert [record.value for record in read_all(again[partition])] == values, partition
 
 
 def changes_of_the_story() -> int:
@@ -161,6 +175,13 @@ def changes_of_the_story() -> int:
     files.operations.clear()
     story(files, Promises())
     return len(files.operations)
+
+
+def syncs_of_the_story() -> int:
+    files = prepared()
+    files.syncs_left = before = 1 << 30
+    story(files, Promises())
+    return before - files.syncs_left
 
 
 def prepared() -> CountedFiles:
@@ -184,9 +205,34 @@ def tell_and_cut(tries: list[tuple[int, int | None]]) -> None:
             raise AssertionError(f"power cut after change {step}, seed {seed}: {problem!r}") from problem
 
 
+def tell_and_fail(tries: list[tuple[int, int | None]]) -> None:
+    """Tell the story for each (number of fsyncs, seed): the last fsync fails, and the process is killed."""
+    for turn, seed in tries:
+        files, promises = prepared(), Promises()
+        files.syncs_left = turn
+        with pytest.raises(StorageError):
+            story(files, promises)
+        files.kill_process()
+        try:
+            check(files, promises, None if seed is None else random.Random(seed * 100_003 + turn))
+        except Exception as problem:
+            raise AssertionError(f"fsync {turn} failed, seed {seed}: {problem!r}") from problem
+
+
+def tell_all(cuts: list[tuple[int, int | None]], failures: list[tuple[int, int | None]]) -> None:
+    """Both."""
+    tell_and_cut(cuts)
+    tell_and_fail(failures)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_power_cut_at_any_step_loses_nothing_that_was_promised(seed: int | None) -> None:
     tell_and_cut([(step, seed) for step in range(1, changes_of_the_story() + 1)])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_after_any_failed_fsync_a_killed_broker_goes_on_without_a_hole(seed: int | None) -> None:
+    tell_and_fail([(turn, seed) for turn in range(1, syncs_of_the_story() + 1)])
 
 
 def test_a_process_killed_at_any_step_loses_nothing_that_was_appended() -> None:
@@ -234,6 +280,10 @@ def check_nothing(found: opening._Recovery, number: int) -> int:
     return found._segments[number].next_offset()
 
 
+def rewrite_nothing(_file: MemoryFile, _window: recovery.Window, _from_offset: int) -> None:
+    """Recovery that believes the page cache."""
+
+
 def remove_nothing(files: MemoryFiles, path: str) -> None:
     files.note("remove", path)
 
@@ -246,6 +296,7 @@ MISTAKES: dict[str, tuple[object, str, object]] = {
     "a damaged end is not cut": (opening._Recovery, "_check", check_nothing),
     "a recovery point that was not reached is written down": (Log, "recovery_point", Log.end_offset),
     "a truncation is not flushed": (Segment, "cut", cut_without_sync),
+    "recovery does not write back what was not flushed": (recovery, "_rewrite", rewrite_nothing),
     "the clean marker stays": (MemoryFiles, "remove", remove_nothing),
 }
 
@@ -254,6 +305,7 @@ MISTAKES: dict[str, tuple[object, str, object]] = {
 def test_a_planted_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, name, wrong = MISTAKES[mistake]
     tries = [(step, seed) for seed in SEEDS for step in range(1, changes_of_the_story())]
+    failures = [(turn, seed) for seed in SEEDS for turn in range(1, syncs_of_the_story())]
     monkeypatch.setattr(owner, name, wrong)
-    with pytest.raises(AssertionError, match="power cut after change"):
-        tell_and_cut(tries)
+    with pytest.raises(AssertionError, match=r"power cut after change|fsync \d+ failed"):
+        tell_all(tries, failures)

@@ -14,7 +14,8 @@ beside it.
 
 Crash behaviour, at open. With a clean-shutdown marker only the entries behind the newest segment's last
 index entry are checked. Without it every segment at or past the recovery point, and always the newest one,
-is gone through: sizes, offset order, CRC; their indexes are built anew. At the first damage, or where a
+is gone through: sizes, offset order, CRC; their indexes are built anew, and what lies past the recovery point
+is written back, as an earlier process may have failed to flush it. At the first damage, or where a
 segment ends before the next one begins (not in a compacted log, which has holes), the log ends: what
 follows is kept in ``.corrupt`` files and cut. ``recovery`` tells of it.
 

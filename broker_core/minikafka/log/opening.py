@@ -69,7 +69,7 @@ def open_segments(
         end_offset = _checked_tail(segments[-1], config)
         if end_offset is not None:
             return Found(tuple(segments), end_offset, end_offset, None, False)
-    return _Recovery(files, directory, config, layout, segments).run(recovery_point)
+    return _Recovery(files, directory, config, layout, segments, recovery_point).run()
 
 
 def _checked_tail(segment: Segment, config: LogConfig) -> int | None:
@@ -85,18 +85,25 @@ class _Recovery:
     """Goes through the segments that a crash may have damaged and cuts the log at the first damage."""
 
     def __init__(
-        self, files: Files, directory: str, config: LogConfig, layout: Layout, segments: list[Segment]
+        self,
+        files: Files,
+        directory: str,
+        config: LogConfig,
+        layout: Layout,
+        segments: list[Segment],
+        recovery_point: int,
     ) -> None:
         self._files = files
         self._directory = directory
         self._config = config
         self._layout = layout
         self._segments = segments
+        self._recovery_point = recovery_point
         self._cuts: list[Cut] = []
 
-    def run(self, recovery_point: int) -> Found:
-        """Check all segments at or past ``recovery_point``, and the newest."""
-        segments = self._segments
+    def run(self) -> Found:
+        """Check all segments at or past the recovery point, and the newest."""
+        segments, recovery_point = self._segments, self._recovery_point
         end_offset = segments[-1].base_offset
         number = 0
         while number < len(segments):
@@ -118,6 +125,7 @@ class _Recovery:
             size,
             segment.base_offset,
             interval_bytes=self._config.index_interval_bytes,
+            rewrite_from=self._recovery_point,
         )
         segment.adopt(found)
         reason = self._break_behind(found, following)

@@ -8,6 +8,11 @@ broker hold a gigabyte of nonsense.
 Damage is: a size that does not fit the file or a message, an offset that does not rise, a magic byte that
 is not known, a wrong CRC, fields that do not fit the message. At the first damage the log ends; the bytes
 from there on are copied to a file ending in ``.corrupt`` beside the segment, then cut (``Log`` does so).
+
+What was not flushed is written back, the same bytes in place (``rewrite_from``). After a failed fsync
+the kernel counts the pages that it could not write as clean: the next process reads them, flushes nothing,
+and would append behind a hole. Written again, they are flushed, or the flush fails. A power cut on the way
+leaves what was there before, or the same bytes.
 """
 
 from __future__ import annotations
@@ -152,8 +157,13 @@ def scan_file(
     least_offset: int | None = None,
     interval_bytes: int = 4096,
     check_crc: bool = True,
+    rewrite_from: int | None = None,
 ) -> FileScan:
-    """Go through a segment between two positions. See ``windows``."""
+    """Go through a segment between two positions. See ``windows``.
+
+    ``rewrite_from``: the good entries from this offset on are written back, to be flushed by the caller. The
+    very bytes that were checked: a page that is read again may have become what the disk has.
+    """
     valid, next_offset, newest, problem = (
         begin,
         base_offset if least_offset is None else least_offset,
@@ -176,9 +186,19 @@ def scan_file(
         newest = max(newest, result.max_timestamp_ms)
         entries.append(result.index_entries)
         problem = result.problem
+        if rewrite_from is not None and next_offset > rewrite_from:
+            _rewrite(file, window, rewrite_from)
     if valid < end and problem is None:
         problem = f"the file ends before its size, at position {valid}"
     return FileScan(valid, next_offset, newest, problem if valid < end else None, tuple(entries))
+
+
+def _rewrite(file: File, window: Window, from_offset: int) -> None:
+    """Write a window back, from the last index entry that has nothing of ``from_offset`` before it."""
+    offsets, positions = window.result.index_entries.T
+    number = int(offsets.searchsorted(from_offset, side="right")) - 1
+    begin = int(positions[number]) - window.position if number >= 0 else 0
+    file.write_at(window.position + begin, window.data[begin:])
 
 
 def save_bytes(files: Files, file: File, position: int, end: int) -> str:

@@ -302,6 +302,41 @@ def test_the_newest_segment_is_scanned_whatever_the_recovery_point_says() -> Non
     assert again.recovery_point == end
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+@pytest.mark.parametrize("window_bytes", [300, recovery.WINDOW_BYTES])
+def test_what_lies_beyond_the_recovery_point_is_written_back_and_hardly_more(
+    codec: Codec, window_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery, "WINDOW_BYTES", window_bytes)
+    files = MemoryFiles()
+    log = open_log(files)
+    fill(log, 100, codec=codec)
+    second = log.segments[1]
+    point = second.base_offset + 7  # within a compressed set
+    entry = second.locate(point)
+    assert entry is not None
+    before = [read_file(files, segment.path) for segment in log.segments]
+    del files.operations[:]
+    again = open_log(files, recovery_point=point)
+    assert [read_file(files, segment.path) for segment in again.segments] == before
+    written: dict[str, set[int]] = {}
+    for one in files.operations:
+        if one.kind == "write":
+            written.setdefault(one.path, set()).update(range(one.position, one.position + one.length))
+    first = min(written.pop(second.path))
+    assert entry.position - SMALL.index_interval_bytes - entry.size <= first <= entry.position
+    assert written == {segment.path: set(range(segment.size)) for segment in log.segments[2:]}
+
+
+def test_nothing_is_written_back_where_all_was_flushed() -> None:
+    files = MemoryFiles()
+    log = several(files)
+    log.close()
+    del files.operations[:]
+    open_log(files, recovery_point=log.end_offset)
+    assert not [one for one in files.operations if one.kind == "write"]
+
+
 def test_a_hole_between_segments_ends_the_log() -> None:
     files = MemoryFiles()
     log = several(files)
