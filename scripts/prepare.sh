@@ -79,6 +79,7 @@ install_project() {
     local quiet=--quiet
     [ -t 1 ] && quiet=--progress-bar=on
     "$venv/bin/python" -m pip install --disable-pip-version-check $quiet "$@"
+    "$venv/bin/python" scripts/compile_pyspark.py
     printf '%s\n' "$wanted" >"$stamp"
 }
 

@@ -6,6 +6,7 @@ has a deadline, because a busy machine is no finding; both print what replays a 
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -22,10 +23,43 @@ settings.load_profile("default")
 WITH_PROCESSES = ("faults", "interop", "spark", "unit/embedded")
 """Directories whose tests are all marked ``process``; elsewhere a test that starts one says so itself."""
 
+ONE_BY_ONE = ("faults", "spark")
+"""Directories whose tests share no fixture but ``spark``: each of them can go to another pytest worker."""
+
+# The tests start many Java programs that live for seconds: these come up in half the time.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the pure suite (``-m "not process and not slow"``) free of real processes."""
-    directories = tuple(ROOT / name for name in WITH_PROCESSES)
+    """Keep the pure suite (``-m "not process and not slow"``) free of real processes.
+
+    For ``-n N --dist loadgroup --no-loadscope-reorder``: tests that share a costly fixture stay on one worker,
+    and what takes longest comes first.
+    """
     for item in items:
-        if any(directory in item.path.parents for directory in directories):
+        if _is_in(item, WITH_PROCESSES):
             item.add_marker(pytest.mark.process)
+        group = _group(item)
+        if group is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=_rank)
+
+
+def _is_in(item: pytest.Item, directories: tuple[str, ...]) -> bool:
+    return any(ROOT / name in item.path.parents for name in directories)
+
+
+def _uses_the_session(item: pytest.Item) -> bool:
+    return "spark" in getattr(item, "fixturenames", ())
+
+
+def _group(item: pytest.Item) -> str | None:
+    if _uses_the_session(item):
+        return "spark session"
+    return None if _is_in(item, ONE_BY_ONE) else item.path.stem
+
+
+def _rank(item: pytest.Item) -> int:
+    if _uses_the_session(item):
+        return 0
+    return 1 if item.get_closest_marker("slow") or _is_in(item, ("spark",)) else 2
