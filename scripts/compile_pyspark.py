@@ -1,7 +1,7 @@
 """Put compiled modules into the zip from which Spark's Python workers import PySpark.
 
 The zip of the distribution has sources only, so that each of the half-dozen Python processes behind a first
-query compiles them for a second. What is imported stays the same. Run with the interpreter of the environment;
+query compiles them for a second. What is imported stays the same. Run with the environment's interpreter;
 a zip that has been seen to is left alone.
 """
 

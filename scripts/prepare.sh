@@ -4,6 +4,9 @@
 
 JAVA_MIN=17
 
+# Dozens of Python processes import the same modules: without compiled files each would compile them anew.
+unset PYTHONDONTWRITEBYTECODE
+
 say() {
     printf '%s\n' "==> $*"
 }

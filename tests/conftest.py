@@ -33,8 +33,8 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the pure suite (``-m "not process and not slow"``) free of real processes.
 
-    For ``-n N --dist loadgroup --no-loadscope-reorder``: tests that share a costly fixture stay on one worker,
-    and what takes longest comes first.
+    For ``-n N --dist loadgroup --no-loadscope-reorder``: tests that share a costly fixture stay on one
+    worker, and what takes longest comes first.
     """
     for item in items:
         if _is_in(item, WITH_PROCESSES):
