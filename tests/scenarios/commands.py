@@ -401,18 +401,18 @@ def disk(world: World, what: str, machine: int = 0) -> None:
 def fail(
     world: World, operation: str, path: str = "", *, error: str = "EIO", after: int = 0, machine: int = 0
 ) -> None:
-    """The next ``write`` (``after`` bytes of it), ``sync``, ``truncate`` or ``open`` of a path that holds
-    ``path`` fails.
+    """The next ``write`` (``after`` bytes of it), ``read``, ``sync``, ``truncate``, ``rename`` or ``open`` of
+    a path that holds ``path`` fails.
     """
     files, number = world.machine_of(machine).files, getattr(errno, error, None)
     if number is None:
         raise ScriptError(f"fail: there is no error {error!r}")
     if operation == "write":
         files.fail_next_write(number, after, match=path)
-    elif operation in {"sync", "truncate", "open"}:
+    elif operation in {"read", "sync", "truncate", "rename", "open"}:
         getattr(files, f"fail_next_{operation}")(number, match=path)
     else:
-        raise ScriptError(f"fail: {operation!r} is none of write, sync, truncate, open")
+        raise ScriptError(f"fail: {operation!r} is none of write, read, sync, truncate, rename, open")
 
 
 @VOCABULARY.command

@@ -159,8 +159,8 @@ def test_what_a_command_cannot_mean_fails_the_script(line: str, message: str) ->
 
 
 def test_an_exception_in_the_brokers_log_is_not_overlooked() -> None:
-    script = "# x\nstart\ncreate t\nremove .\nadvance 61s\n"
+    script = "# x\nstart log.flush.interval.ms=1000\ncreate t\nproduce t a\nfail sync t_0\nadvance 2s\n"
     with World() as world:
         run(script, "s.txt", VOCABULARY, world)
         (line,) = world.unshown_exceptions()
-    assert line.startswith("error housekeeping failed")
+    assert line.startswith("error /data/t_0 cannot be flushed")

@@ -189,6 +189,7 @@ class MemoryFile:
 
     def read_at(self, position: int, size: int) -> bytes:
         self._check("read")
+        self._files.meet_fault("read", self.path)
         return bytes(self._content.seen[position : position + size])
 
     def write_at(self, position: int, data: Buffer) -> None:
@@ -284,6 +285,14 @@ class MemoryFiles:
         """The next ``truncate`` of a path that holds ``match`` fails."""
         self._faults.append(_Fault("truncate", errno, match, 0))
 
+    def fail_next_read(self, errno: int = errno_module.EIO, *, match: str = "") -> None:
+        """The next ``read_at`` of a path that holds ``match`` fails."""
+        self._faults.append(_Fault("read", errno, match, 0))
+
+    def fail_next_rename(self, errno: int = errno_module.EIO, *, match: str = "") -> None:
+        """The next ``rename`` of a path that holds ``match`` fails, and changes nothing."""
+        self._faults.append(_Fault("rename", errno, match, 0))
+
     def fail_next_open(self, errno: int = errno_module.EIO, *, match: str = "") -> None:
         """The next ``open`` of a path that holds ``match`` fails."""
         self._faults.append(_Fault("open", errno, match, 0))
@@ -347,6 +356,7 @@ class MemoryFiles:
             directory = node
 
     def rename(self, old: str, new: str) -> None:
+        self.meet_fault("rename", old)
         old_parent, old_name = self._parent_of(old)
         new_parent, new_name = self._parent_of(new)
         node = old_parent.seen.get(old_name)

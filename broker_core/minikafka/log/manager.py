@@ -8,8 +8,10 @@ In each data directory, beside the partitions' own directories:
     NAME.N-delete                      a deleted partition that is being removed, at open if a crash left it
 
 Orders that matter: the marker goes before the first append can come, and is made after all logs are flushed
-and the checkpoint is written; a checkpoint is written before a log may grow again that was deleted or
-truncated, as a recovery point past a log's end would later keep damage from being looked for.
+and the checkpoint is written; a checkpoint is written, or the old one removed, before a log may grow again
+that was deleted or truncated, as a recovery point past a log's end would later keep damage from being looked
+for. One that is too low, or none, only makes recovery longer: a disk that is full stops neither open, delete
+nor close.
 
 A new partition goes to the directory that holds the fewest. Each directory keeps the layout that it has.
 """
@@ -47,9 +49,17 @@ class _Directory:
         self.layout = layout
         self.lock = lock
         self.partitions: set[TopicPartition] = set()
+        self.points: dict[TopicPartition, int] = {}
+        """What the checkpoint file may hold."""
+        self.checkpoint_problem: str | None = None
+        """Why the last checkpoint could not be written; None when it was."""
 
     def file(self, name: str) -> str:
         return os.path.join(self.path, name)
+
+    def points_lie_too_far(self, reached: Mapping[TopicPartition, int]) -> bool:
+        """Whether the checkpoint file may hold a point beyond what its log has reached."""
+        return any(point > reached.get(partition, 0) for partition, point in self.points.items())
 
 
 class LogManager:
@@ -146,9 +156,10 @@ class LogManager:
             self._flushed_ms.pop(partition, None)
         try:
             self._files.sync_dir(home.path)
-            self._checkpoint(home)
+            # Before the checkpoint: on a full disk this makes the room for it.
             for rubbish in self._rubbish_of(home, partition):
                 self._files.remove_tree(rubbish)
+            self._checkpoint(home)
         except FileNotFoundError as error:
             raise StorageError(f"{partition} is not removed whole: {error.filename} is gone") from error
         home.partitions.discard(partition)
@@ -200,22 +211,16 @@ class LogManager:
     def checkpoint_recovery_points(self) -> None:
         """Write down how far each log is flushed, so that recovery has less to check.
 
-        In every directory where it is possible; then the first StorageError is raised.
+        Where it is not possible, a warning says so, once until it is possible again.
         """
-        first: StorageError | None = None
         for directory in self._directories:
-            try:
-                self._checkpoint(directory)
-            except StorageError as error:
-                first = first or error
-        if first is not None:
-            raise first
+            self._checkpoint(directory)
 
     def close(self) -> None:
         """Flush and close all logs, write checkpoints and clean-shutdown markers, release the locks.
 
-        A directory with a log that failed gets no marker; the others do. The first StorageError is raised at
-        the end.
+        A directory with a log that failed gets no marker; the others do, where it can be written. The first
+        StorageError of a log is raised at the end: messages may be lost.
         """
         first: StorageError | None = None
         for directory in self._directories:
@@ -263,7 +268,8 @@ class LogManager:
             if log.recovery is not None:
                 _logger.warning("%s", log.recovery)
             self._adopt(partition, directory, log)
-        if {tp: log.recovery_point for tp, log in self._in(directory)} != points:
+        directory.points = points
+        if directory.points_lie_too_far(self._points_of(directory)):
             self._checkpoint(directory)
         if files.exists(marker):
             files.remove(marker)
@@ -300,10 +306,38 @@ class LogManager:
             (partition, logs[partition]) for partition in sorted(directory.partitions) if partition in logs
         ]
 
-    def _checkpoint(self, directory: _Directory) -> None:
+    def _points_of(self, directory: _Directory) -> dict[TopicPartition, int]:
+        return {partition: log.recovery_point for partition, log in self._in(directory)}
+
+    def _checkpoint(self, directory: _Directory) -> bool:
+        """Write the recovery points down; whether that was possible.
+
+        StorageError when an old checkpoint that is wrong by now can be neither replaced nor removed.
+        """
+        path = directory.file(RECOVERY_POINT_FILE)
         with self._mutex:
-            points = {partition: log.recovery_point for partition, log in self._in(directory)}
-            write_checkpoint(self._files, directory.file(RECOVERY_POINT_FILE), points)
+            points = self._points_of(directory)
+            try:
+                write_checkpoint(self._files, path, points)
+            except StorageError as error:
+                if directory.points_lie_too_far(points):
+                    with contextlib.suppress(FileNotFoundError):
+                        self._files.remove(path)
+                        self._files.sync_dir(directory.path)
+                    directory.points = {}
+                else:
+                    # The new ones may be there: the failure can have come behind the renaming.
+                    directory.points |= points
+                if str(error) != directory.checkpoint_problem:
+                    _logger.warning(
+                        "%s; until it can be, the next start may have more to check: make room, or mend "
+                        "the disk",
+                        error,
+                    )
+                directory.checkpoint_problem = str(error)
+                return False
+            directory.points, directory.checkpoint_problem = points, None
+            return True
 
     def _close_directory(self, directory: _Directory) -> None:
         first: StorageError | None = None
@@ -312,15 +346,22 @@ class LogManager:
                 log.close()
             except StorageError as error:
                 first = first or error
-        self._checkpoint(directory)
+        written = self._checkpoint(directory)
         if first is not None:
             raise first
-        marker = self._files.open(directory.file(CLEAN_SHUTDOWN_FILE), create=True)
+        if written:
+            self._mark_clean(directory)
+
+    def _mark_clean(self, directory: _Directory) -> None:
         try:
-            marker.sync()
-        finally:
-            marker.close()
-        self._files.sync_dir(directory.path)
+            marker = self._files.open(directory.file(CLEAN_SHUTDOWN_FILE), create=True)
+            try:
+                marker.sync()
+            finally:
+                marker.close()
+            self._files.sync_dir(directory.path)
+        except StorageError as error:
+            _logger.warning("%s; all messages are flushed, but the next start checks the logs", error)
 
     def _leave(self) -> None:
         for directory in self._directories:

@@ -49,10 +49,12 @@ class OffsetIndex:
 
     @classmethod
     def load(cls, files: Files, path: str, base_offset: int, segment_bytes: int) -> OffsetIndex | None:
-        """Read the file; None when it is absent or cannot be right for a segment of ``segment_bytes``."""
+        """Read the file; None when it is absent, unreadable, or cannot be right for a segment of
+        ``segment_bytes``.
+        """
         try:
             data = read_file(files, path)
-        except FileNotFoundError:
+        except (FileNotFoundError, StorageError):
             return None
         pairs = np.frombuffer(data, dtype=">i4", count=len(data) // ENTRY_BYTES * 2).reshape(-1, 2)
         filled = np.flatnonzero(pairs.any(axis=1))

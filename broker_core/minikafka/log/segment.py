@@ -226,11 +226,19 @@ class Segment:
         self.file.sync()
 
     def write_index(self, *, sync: bool) -> bool:
-        """Bring the index file up to date; whether its name is new."""
+        """Bring the index file up to date; whether its name is new, or gone.
+
+        One that cannot be written is removed: memory has it, and the next open builds it again.
+        """
         try:
             return self.index().write_out(self._files, sync=sync)
         except FileNotFoundError as error:
             raise StorageError(f"the directory of {self.path} is gone") from error
+        except StorageError:
+            # A file that stayed could be believed: parts of it may be older than the segment.
+            if self._files.exists(self.index_path):
+                self._files.remove(self.index_path)
+            return True
 
 
 class UnusableSegment(StorageError):

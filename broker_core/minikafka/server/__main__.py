@@ -2,7 +2,8 @@
 
 Prints ``ready HOST:PORT zookeeper CONNECT cluster ID`` to stdout once it serves; logs go to stderr. SIGTERM
 and Ctrl-C stop it cleanly and it ends with 0. Bad settings, a directory that is in use, a broker id that is
-taken, a ZooKeeper that does not answer: one line on stderr, and it ends with 2.
+taken, a ZooKeeper that does not answer: one line on stderr, and it ends with 2. With 1, and a line, when it
+could not go on, or could not flush what it had at its end.
 """
 
 from __future__ import annotations
@@ -54,7 +55,11 @@ def main(arguments: list[str] | None = None) -> int:
     status = ending.wait()
     _log.info("stopping")
     running.housekeeper.stop()
-    running.stop()
+    try:
+        running.stop()
+    except MinikafkaError as error:
+        print(f"minikafka: not stopped cleanly, the next start checks the logs: {error}", file=sys.stderr)
+        return 1
     _log.info("stopped")
     return status
 

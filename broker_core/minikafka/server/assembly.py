@@ -11,6 +11,7 @@ clean-shutdown marker.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
@@ -59,7 +60,7 @@ class RunningBroker:
         """
         self.serving = threading.Event()
         """Set when the first image of the cluster is there."""
-        self._stops: list[Callable[[], None]] = []
+        self._stops = contextlib.ExitStack()
         try:
             self._start(config, ports, fatal)
         except BaseException:
@@ -67,9 +68,6 @@ class RunningBroker:
             raise
 
     def _start(self, config: BrokerConfig, ports: Ports, fatal: Callable[[str], None]) -> None:
-        store = ports.connect_store()
-        self._stops.append(store.close)
-        registrar = Registrar(store, ports.clock, ports.worker, random_bytes=ports.random_bytes)
         logs = LogManager(
             ports.files,
             config.log_dirs,
@@ -78,9 +76,12 @@ class RunningBroker:
             ports.clock,
             mutex=threading.Lock(),  # the registrar's worker and the housekeeper both write checkpoints
         )
+        self._stops.callback(logs.close)
+        store = ports.connect_store()
+        self._stops.callback(store.close)
+        registrar = Registrar(store, ports.clock, ports.worker, random_bytes=ports.random_bytes)
+        self._stops.callback(ports.worker.stop)
         logs.open_all(registrar.topic_configs())
-        self._stops.insert(0, logs.close)
-        self._stops.append(ports.worker.stop)
         broker_id = self._agree_on_broker_id(config, ports.files, registrar)
         self.broker = Broker(
             config,
@@ -93,8 +94,8 @@ class RunningBroker:
         control = ControlPath(self.broker, serving=self.serving.set, fatal=fatal)
         self.housekeeper = Housekeeper(self.broker, control)
         server = ports.listen(config, Dispatcher(self.broker))
-        self._stops.append(server.stop)
-        self._stops.append(self.broker.stop_waiting)
+        self._stops.callback(server.stop)
+        self._stops.callback(self.broker.stop_waiting)
         self.address = BrokerAddress(broker_id, config.advertised_host, config.advertised_port or server.port)
 
         def keep_ticket() -> None:
@@ -104,9 +105,11 @@ class RunningBroker:
         registrar.start(self.address, control, keep_ticket)
 
     def stop(self) -> None:
-        """Stop in the reverse order of the start; a second call does nothing."""
-        while self._stops:
-            self._stops.pop()()
+        """Stop in the reverse order of the start; a second call does nothing.
+
+        Everything is stopped; then the last error is raised. StorageError: messages may not be on the disk.
+        """
+        self._stops.close()
 
     @staticmethod
     def _agree_on_broker_id(config: BrokerConfig, files: Files, registrar: Registrar) -> int:

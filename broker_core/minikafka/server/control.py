@@ -52,7 +52,9 @@ class ControlPath:
         broker.run(step)
 
     def retry(self) -> None:
-        """Submit again what could not be opened or deleted. Any thread may call this."""
+        """Submit again what could not be opened, deleted or written. Any thread may call this."""
+        if not self._broker.registrar.ticket_kept:
+            self._broker.worker.submit(self._broker.registrar.retry_ticket)
         if self._not_opened:
             self._broker.worker.submit(lambda: self._lead(dict(self._not_opened)))
         if self._not_deleted:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from minikafka.base.clock import Clock
-from minikafka.base.errors import BadVersion, ConfigError, CoordinationError, NodeExists, NoNode
+from minikafka.base.errors import BadVersion, ConfigError, CoordinationError, NodeExists, NoNode, StorageError
 from minikafka.base.files import Files, read_file, replace_file
 from minikafka.base.ids import BrokerAddress, TopicPartition, cluster_id_of
 from minikafka.controller import events
@@ -74,6 +74,8 @@ class Registrar:
         self._versions: dict[TopicPartition, int] = {}
         self._expired = False
         self._elected_in: int | None = None
+        self.ticket_kept = True
+        """Whether the directory has this session's ticket."""
         for path in paths.PERSISTENT_PATHS:
             self._make(path, b"")
         self.cluster_id = self._agree_on_cluster_id(random_bytes)
@@ -87,18 +89,30 @@ class Registrar:
         """End the session of the broker that held ``directory`` before, and keep the own ticket there.
 
         Only the holder of the directory's lock may call this: the lock proves that the predecessor is dead.
+        A ticket that cannot be written is no reason not to serve: ``retry_ticket`` tries again.
         """
         path = os.path.join(directory, SESSION_FILE)
         try:
             ticket = SessionTicket.from_json(read_file(files, path), path)
         except FileNotFoundError:
             ticket = None
-        except CoordinationError as error:
+        except (CoordinationError, StorageError) as error:
             _log.warning("%s; it is ignored", error)
             ticket = None
         if ticket is not None and ticket != self._store.ticket and self._store.end_session(ticket):
             _log.info("ended the ZooKeeper session that the previous broker on %s left", directory)
-        replace_file(files, path, self._store.ticket.to_json(), private=True)
+        try:
+            replace_file(files, path, self._store.ticket.to_json(), private=True)
+        except (StorageError, FileNotFoundError) as error:
+            if self.ticket_kept:
+                _log.warning(
+                    "%s; until it can be, the next broker after a crash of this one has to wait for the "
+                    "time-out of its ZooKeeper session: make room, or mend the disk",
+                    error,
+                )
+            self.ticket_kept = False
+        else:
+            self.ticket_kept = True
 
     def start(self, address: BrokerAddress, listener: Listener, keep_ticket: Callable[[], None]) -> None:
         """Register ``address`` and follow the cluster from now on.
@@ -117,6 +131,11 @@ class Registrar:
             (paths.DELETE_TOPICS, self._see_deletions),
         ):
             self._store.watch_children(path, partial(self._submit, see))
+
+    def retry_ticket(self) -> None:
+        """Try again to keep the ticket, where that failed."""
+        if not self.ticket_kept:
+            self._keep_ticket()
 
     # --- topics ---------------------------------------------------------------------------------------------
 

@@ -84,6 +84,18 @@ def test_a_power_cut_during_replace_file_leaves_the_old_or_the_new_bytes() -> No
     assert seen == {b"old", b"new"}
 
 
+def test_a_read_and_a_rename_fail_once_and_change_nothing() -> None:
+    files = files_with_a_synced_file()
+    files.fail_next_read(match="d/a")
+    with pytest.raises(StorageError, match="cannot read d/a: Input/output error"):
+        read_file(files, "d/a")
+    files.fail_next_rename(errno.ENOSPC, match="d/a")
+    with pytest.raises(StorageError, match="cannot rename d/a: No space left on device"):
+        files.rename("d/a", "d/b")
+    assert files.list_dir("d") == ["a"]
+    assert read_file(files, "d/a") == b"safe"
+
+
 def test_files_of_a_dead_process_cannot_be_used_and_its_locks_are_free() -> None:
     files = files_with_a_synced_file()
     file = files.open("d/a")

@@ -7,10 +7,13 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from minikafka.base.clock import ManualClock
 from minikafka.base.files import Files
+from minikafka.base.ids import TopicPartition
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.log import Log
+from minikafka.log.manager import LogManager
 from minikafka.records.message_set import Codec, Record, StoredRecord, build_message_set, iterate
 from minikafka.records.validation import Limits, ValidatedSet, validate
 
@@ -18,6 +21,9 @@ DATA = Path(__file__).resolve().parents[2] / "data"
 NOW_MS = 1_700_000_000_000
 HOME = "data/t_0"
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100)
+ONE, TWO, OTHER = TopicPartition("my_topic", 0), TopicPartition("my_topic", 1), TopicPartition("other", 0)
+MARKER = ".kafka_cleanshutdown"
+CHECKPOINT = "recovery-point-offset-checkpoint"
 
 
 def valid_set(
@@ -45,6 +51,24 @@ def open_log(
 ) -> Log:
     """A log in ``directory``."""
     return Log.open(files, directory, config, layout, clean=clean, recovery_point=recovery_point)
+
+
+def manager_of(
+    files: Files,
+    *directories: str,
+    config: LogConfig = SMALL,
+    layout: Layout = Layout.CLASSIC,
+    clock: ManualClock | None = None,
+) -> LogManager:
+    manager = LogManager(files, directories or ("d1",), config, layout, clock or ManualClock())
+    manager.open_all()
+    return manager
+
+
+def log_of(manager: LogManager, partition: TopicPartition) -> Log:
+    log = manager.get(partition)
+    assert log is not None
+    return log
 
 
 def fill(log: Log, messages: int, *, in_set: int = 5, size: int = 20, codec: Codec = Codec.NONE) -> None:

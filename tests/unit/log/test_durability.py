@@ -206,6 +206,55 @@ def test_a_segment_that_cannot_be_made_fails_one_append_only(files: MemoryFiles)
     assert [record.value for record in read_all(log)] == numbered(0, log.end_offset)
 
 
+@pytest.mark.parametrize("fault", ["open", "write", "sync"])
+@pytest.mark.parametrize("doing", ["roll", "flush", "close"])
+def test_an_index_that_cannot_be_written_costs_no_message_and_is_built_again(
+    files: MemoryFiles, doing: str, fault: str
+) -> None:
+    files.make_dirs("data")
+    log = open_log(files)
+    files.sync_dir("")
+    files.sync_dir("data")
+    fill(log, 60)
+    getattr(files, f"fail_next_{fault}")(match=".index")
+    if doing == "roll":
+        log.roll()
+    elif doing == "flush":
+        assert log.flush() == 60
+        assert log.failure is None
+        files.power_cut()
+    if doing != "flush":
+        log.close()
+    again = open_log(files, clean=doing != "flush", recovery_point=60)
+    assert all(len(segment.index(SMALL.index_interval_bytes)) for segment in again.segments[:-1])
+    assert [record.value for record in read_all(again)] == numbered(0, 60)
+
+
+def test_an_index_that_is_older_than_its_segment_does_not_stay_when_it_cannot_be_replaced(
+    files: MemoryFiles,
+) -> None:
+    log = open_log(files)
+    fill(log, 15)
+    log.close()
+    log = open_log(files, clean=True)
+    log.truncate_to(2)
+    fill(log, 12, in_set=1, size=30)
+    files.fail_next_write(match=".index", after_bytes=8)
+    log.close()
+    assert files.list_dir(HOME) == ["00000000000.kafka"]
+    again = open_log(files, clean=True)
+    assert len(read_all(again)) == again.end_offset == 14
+
+
+def test_an_index_that_cannot_be_read_is_built_again(files: MemoryFiles) -> None:
+    log = open_log(files)
+    fill(log, 15)
+    log.close()
+    files.fail_next_read(match=".index")
+    again = open_log(files, clean=True)
+    assert [record.value for record in read_all(again)] == numbered(0, 15)
+
+
 def test_a_directory_that_is_gone_is_a_storage_error_everywhere(files: MemoryFiles) -> None:
     log = open_log(files)
     fill(log, 15)

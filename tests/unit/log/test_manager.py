@@ -15,32 +15,22 @@ from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
-from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
 from minikafka.records.message_set import iterate
-from tests.unit.log.support import SMALL, fill, numbered, read_all, valid_set
-
-ONE, TWO, OTHER = TopicPartition("my_topic", 0), TopicPartition("my_topic", 1), TopicPartition("other", 0)
-MARKER = ".kafka_cleanshutdown"
-CHECKPOINT = "recovery-point-offset-checkpoint"
-
-
-def manager_of(
-    files: Files,
-    *directories: str,
-    config: LogConfig = SMALL,
-    layout: Layout = Layout.CLASSIC,
-    clock: ManualClock | None = None,
-) -> LogManager:
-    manager = LogManager(files, directories or ("d1",), config, layout, clock or ManualClock())
-    manager.open_all()
-    return manager
-
-
-def log_of(manager: LogManager, partition: TopicPartition) -> Log:
-    log = manager.get(partition)
-    assert log is not None
-    return log
+from tests.unit.log.support import (
+    CHECKPOINT,
+    MARKER,
+    ONE,
+    OTHER,
+    SMALL,
+    TWO,
+    fill,
+    log_of,
+    manager_of,
+    numbered,
+    read_all,
+    valid_set,
+)
 
 
 @pytest.fixture
@@ -291,70 +281,6 @@ def test_a_partition_whose_directory_was_removed_by_hand_is_deleted_all_the_same
     manager.close()
 
 
-def fail_once(monkeypatch: pytest.MonkeyPatch, files: MemoryFiles, method: str) -> None:
-    whole = getattr(files, method)
-
-    def fail(*args: str) -> None:
-        monkeypatch.setattr(files, method, whole)
-        raise StorageError(f"cannot {method} {args[0]}")
-
-    monkeypatch.setattr(files, method, fail)
-
-
-DELETION_FAULTS = ["rename", "sync_dir", "checkpoint", "remove_tree"]
-
-
-def cut_short(monkeypatch: pytest.MonkeyPatch, files: MemoryFiles, fault: str) -> LogManager:
-    """A broker in which a deletion of ONE failed in the middle; it has TWO as well."""
-    manager = manager_of(files)
-    for partition in (ONE, TWO):
-        fill(manager.create(partition), 40)
-        log_of(manager, partition).flush()
-    manager.checkpoint_recovery_points()
-    if fault == "checkpoint":
-        files.fail_next_write(match=CHECKPOINT)
-    else:
-        fail_once(monkeypatch, files, fault)
-    with pytest.raises(StorageError):
-        manager.delete(ONE)
-    return manager
-
-
-@pytest.mark.parametrize("fault", DELETION_FAULTS)
-def test_a_deletion_that_failed_is_finished_by_the_next_call(
-    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
-    manager = cut_short(monkeypatch, files, fault)
-    assert manager.delete(ONE)
-    assert not manager.delete(ONE)
-    assert set(manager.logs()) == {TWO}
-    assert [name for name in files.list_dir("d1") if "topic" in name] == ["my_topic_1"]
-    assert read_file(files, f"d1/{CHECKPOINT}") == b"0\n1\nmy_topic 1 40\n"
-
-
-@pytest.mark.parametrize("fault", DELETION_FAULTS)
-def test_a_partition_made_again_after_a_failed_deletion_begins_anew(
-    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
-    manager = cut_short(monkeypatch, files, fault)
-    manager.flush_due(10**9)
-    log = manager.create(ONE)
-    assert log.end_offset == 0
-    assert read_file(files, f"d1/{CHECKPOINT}") == b"0\n1\nmy_topic 1 40\n"
-    fill(log, 5)
-    manager.close()
-    again = manager_of(files)
-    assert {partition: log.end_offset for partition, log in again.logs().items()} == {ONE: 5, TWO: 40}
-
-
-@pytest.mark.parametrize("fault", DELETION_FAULTS)
-def test_a_broker_can_stop_cleanly_after_a_failed_deletion(
-    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
-    cut_short(monkeypatch, files, fault).close()
-    assert log_of(manager_of(files), TWO).end_offset == 40
-
-
 @pytest.mark.parametrize("kind", ["memory", "real"])
 def test_a_data_directory_that_is_gone_is_a_storage_error_and_the_others_are_served(
     kind: str, tmp_path: Path
@@ -369,13 +295,12 @@ def test_a_data_directory_that_is_gone_is_a_storage_error_and_the_others_are_ser
     files.remove_tree(homes[0])
     clock.advance(10)
     assert manager.flush_due() == [TWO]
-    with pytest.raises(StorageError, match=r"d1/.*is gone"):
-        manager.checkpoint_recovery_points()
+    manager.checkpoint_recovery_points()
     assert read_file(files, f"{homes[1]}/{CHECKPOINT}") == b"0\n1\nmy_topic 1 5\n"
     with pytest.raises(StorageError, match="is gone"):
         manager.delete(ONE)
-    with pytest.raises(StorageError):
-        manager.close()
+    manager.close()
+    assert files.exists(f"{homes[1]}/{MARKER}")
 
 
 @pytest.mark.parametrize("kind", ["memory", "real"])

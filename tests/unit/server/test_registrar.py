@@ -9,10 +9,13 @@ import pytest
 
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import CoordinationLost, NodeExists
+from minikafka.base.files import read_file
 from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.memory_files import MemoryFiles
 from minikafka.controller import events
 from minikafka.partition.leadership import Leadership
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
+from minikafka.registry.store import SessionTicket
 from minikafka.server.registrar import Registrar
 from minikafka.server.worker import InlineWorker
 
@@ -136,6 +139,31 @@ def test_after_the_session_expired_everything_ephemeral_is_made_anew_in_a_new_ep
     assert elected.epoch == 2
     assert world.store.exists("/brokers/ids/1") is not None
     assert world.tickets_kept == 1
+
+
+def test_a_ticket_that_cannot_be_kept_is_told_once_keeps_nobody_from_office_and_is_kept_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world, files = World(), MemoryFiles()
+    files.make_dirs("d")
+    registrar = world.registrar
+    registrar.start(BrokerAddress(1, "localhost", 9092), world, lambda: registrar.end_predecessor(files, "d"))
+    world.settle()
+    world.zookeeper.expire(world.store)
+    files.fail_next_open(match="zookeeper-session")  # of the old one: there is none
+    files.fail_next_write(match="zookeeper-session")
+    world.settle()
+    elected = world.last(events.Elected)
+    assert isinstance(elected, events.Elected)
+    assert elected.epoch == 2
+    assert not registrar.ticket_kept
+    files.fail_next_sync(match="zookeeper-session")
+    registrar.retry_ticket()
+    assert caplog.text.count("until it can be") == 1
+    assert not registrar.ticket_kept
+    registrar.retry_ticket()
+    assert registrar.ticket_kept
+    assert SessionTicket.from_json(read_file(files, "d/zookeeper-session"), "") == world.store.ticket
 
 
 def test_an_election_whose_answer_was_lost_is_still_an_election() -> None:

@@ -1,0 +1,172 @@
+"""All logs of a broker on a disk that fails or is full."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import StorageError
+from minikafka.base.files import read_file
+from minikafka.base.memory_files import MemoryFiles
+from minikafka.log.checkpoint import read_checkpoint
+from minikafka.log.manager import LogManager
+from tests.unit.log.support import CHECKPOINT, MARKER, ONE, TWO, fill, log_of, manager_of, read_all
+
+
+@pytest.fixture
+def files() -> MemoryFiles:
+    return MemoryFiles()
+
+
+def fail_once(monkeypatch: pytest.MonkeyPatch, files: MemoryFiles, method: str) -> None:
+    whole = getattr(files, method)
+
+    def fail(*args: str) -> None:
+        monkeypatch.setattr(files, method, whole)
+        raise StorageError(f"cannot {method} {args[0]}")
+
+    monkeypatch.setattr(files, method, fail)
+
+
+DELETION_FAULTS = ["rename", "sync_dir", "remove_tree"]
+
+
+def cut_short(monkeypatch: pytest.MonkeyPatch, files: MemoryFiles, fault: str) -> LogManager:
+    """A broker in which a deletion of ONE failed in the middle; it has TWO as well."""
+    manager = manager_of(files)
+    for partition in (ONE, TWO):
+        fill(manager.create(partition), 40)
+        log_of(manager, partition).flush()
+    manager.checkpoint_recovery_points()
+    fail_once(monkeypatch, files, fault)
+    with pytest.raises(StorageError):
+        manager.delete(ONE)
+    return manager
+
+
+@pytest.mark.parametrize("fault", DELETION_FAULTS)
+def test_a_deletion_that_failed_is_finished_by_the_next_call(
+    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    manager = cut_short(monkeypatch, files, fault)
+    assert manager.delete(ONE)
+    assert not manager.delete(ONE)
+    assert set(manager.logs()) == {TWO}
+    assert [name for name in files.list_dir("d1") if "topic" in name] == ["my_topic_1"]
+    assert read_file(files, f"d1/{CHECKPOINT}") == b"0\n1\nmy_topic 1 40\n"
+
+
+@pytest.mark.parametrize("fault", DELETION_FAULTS)
+def test_a_partition_made_again_after_a_failed_deletion_begins_anew(
+    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    manager = cut_short(monkeypatch, files, fault)
+    manager.flush_due(10**9)
+    log = manager.create(ONE)
+    assert log.end_offset == 0
+    assert read_file(files, f"d1/{CHECKPOINT}") == b"0\n1\nmy_topic 1 40\n"
+    fill(log, 5)
+    manager.close()
+    again = manager_of(files)
+    assert {partition: log.end_offset for partition, log in again.logs().items()} == {ONE: 5, TWO: 40}
+
+
+@pytest.mark.parametrize("fault", DELETION_FAULTS)
+def test_a_broker_can_stop_cleanly_after_a_failed_deletion(
+    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    cut_short(monkeypatch, files, fault).close()
+    assert log_of(manager_of(files), TWO).end_offset == 40
+
+
+CHECKPOINT_FAULTS = ["write", "sync", "rename", "sync_dir"]
+
+
+def fail_checkpoint(monkeypatch: pytest.MonkeyPatch, files: MemoryFiles, fault: str) -> None:
+    """Let the next writing of a checkpoint fail at one of its steps."""
+    whole = files.rename
+
+    def rename(old: str, new: str) -> None:
+        whole(old, new)
+        if new.endswith(CHECKPOINT):
+            monkeypatch.setattr(files, "rename", whole)
+            files.fail_next_sync(match="d1")
+
+    if fault == "sync_dir":
+        monkeypatch.setattr(files, "rename", rename)
+    else:
+        getattr(files, f"fail_next_{fault}")(match=CHECKPOINT)
+
+
+@pytest.mark.parametrize("fault", CHECKPOINT_FAULTS)
+@pytest.mark.parametrize("doing", ["delete", "truncate"])
+def test_a_checkpoint_that_cannot_be_written_leaves_no_point_past_a_logs_end(
+    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch, fault: str, doing: str
+) -> None:
+    manager = manager_of(files)
+    log = manager.create(ONE)
+    fill(log, 40)
+    log.flush()
+    manager.checkpoint_recovery_points()
+    fail_checkpoint(monkeypatch, files, fault)
+    if doing == "delete":
+        assert manager.delete(ONE)
+        log = manager.create(ONE)
+    else:
+        manager.truncate(ONE, 5)
+    fill(log, 60)
+    files.power_cut()
+    again = manager_of(files)
+    assert len(read_all(log_of(again, ONE))) == log_of(again, ONE).end_offset <= 5
+
+
+@pytest.mark.parametrize("fault", CHECKPOINT_FAULTS)
+def test_a_point_that_failed_to_be_written_counts_as_written(
+    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    manager = manager_of(files)
+    log = manager.create(ONE)
+    fill(log, 40)
+    log.flush()
+    fail_checkpoint(monkeypatch, files, fault)
+    manager.checkpoint_recovery_points()
+    files.fail_next_write(match=CHECKPOINT)
+    manager.truncate(ONE, 5)
+    points = read_checkpoint(files, f"d1/{CHECKPOINT}")
+    assert points.get(ONE, 0) <= 5
+
+
+def test_a_checkpoint_that_cannot_be_written_is_told_once_and_the_others_are_written(
+    files: MemoryFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = manager_of(files, "d1", "d2")
+    for partition in (ONE, TWO):
+        fill(manager.create(partition), 5)
+        log_of(manager, partition).flush()
+    for _ in range(2):
+        files.fail_next_write(match=f"d1/{CHECKPOINT}")
+        manager.checkpoint_recovery_points()
+    assert read_checkpoint(files, f"d2/{CHECKPOINT}") == {TWO: 5}
+    (record,) = caplog.records
+    assert f"cannot write d1/{CHECKPOINT}.tmp" in record.message
+    manager.checkpoint_recovery_points()
+    assert read_checkpoint(files, f"d1/{CHECKPOINT}") == {ONE: 5}
+
+
+def test_without_its_checkpoint_a_directory_does_not_count_as_clean(files: MemoryFiles) -> None:
+    manager = manager_of(files, "d1", "d2")
+    for partition in (ONE, TWO):
+        fill(manager.create(partition), 5)
+    files.fail_next_rename(match=f"d1/{CHECKPOINT}")
+    manager.close()
+    assert not files.exists(f"d1/{MARKER}")
+    assert files.exists(f"d2/{MARKER}")
+    files.power_cut()
+    assert [log.end_offset for log in manager_of(files, "d1", "d2").logs().values()] == [5, 5]
+
+
+def test_a_marker_that_cannot_be_made_costs_the_next_start_a_check(files: MemoryFiles) -> None:
+    manager = manager_of(files)
+    fill(manager.create(ONE), 5)
+    files.fail_next_open(match=MARKER)
+    manager.close()
+    assert log_of(manager_of(files), ONE).end_offset == 5
