@@ -377,6 +377,14 @@ def set_znode(world: World, path: str, data: str) -> None:
     observer.close()
 
 
+@VOCABULARY.command
+def make_znode(world: World, path: str, data: str = "") -> None:
+    """Make a znode, past all brokers."""
+    observer = world.zookeeper.connect()
+    observer.create(path, data.encode())
+    observer.close()
+
+
 # --- the disk -----------------------------------------------------------------------------------------------
 
 

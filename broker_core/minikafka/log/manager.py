@@ -117,6 +117,10 @@ class LogManager:
         """All logs: a copy, safe to go through while others come and go."""
         return dict(self._logs)
 
+    def partitions_of(self, topic: str) -> tuple[TopicPartition, ...]:
+        """The topic's partitions of which anything lies here."""
+        return tuple(sorted(partition for partition in list(self._homes) if partition.topic == topic))
+
     def create(self, partition: TopicPartition, overrides: Mapping[str, str] | None = None) -> Log:
         """The partition's log, made where the fewest are when there is none. Its name is flushed on return.
 

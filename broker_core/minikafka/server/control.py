@@ -31,6 +31,8 @@ class ControlPath:
         self.fatal = fatal
         self._not_opened: dict[TopicPartition, Leadership] = {}
         self._not_deleted: set[TopicPartition] = set()
+        self._unreadable_going: set[str] = set()
+        """Topics that cannot be read, whose deletion has begun."""
 
     def post(self, event: events.Event) -> None:
         """Tell the controller what happened, and carry out what it decides."""
@@ -51,6 +53,35 @@ class ControlPath:
 
         broker.run(step)
 
+    def unreadable_changed(self, topics: frozenset[str]) -> None:
+        """ZooKeeper holds nonsense of these topics."""
+        broker = self._broker
+
+        def step() -> None:
+            broker.image = broker.image.with_unreadable(topics)
+
+        broker.run(step)
+
+    def delete_unreadable(self, topic: str) -> None:
+        """Delete a topic that the controller cannot know: what lies here of it, then its znodes."""
+        broker = self._broker
+        if not broker.config.delete_topics:
+            self._perform(events.DropDeletionRequest(topic, "delete.topic.enable is false"))
+            return
+        self._unreadable_going.add(topic)
+        self._drop(broker.logs.partitions_of(topic))
+        if any(topic_partition.topic == topic for topic_partition in self._not_deleted):
+            return
+        broker.registrar.remove_topic(topic)
+        self._unreadable_going.discard(topic)
+        self.unreadable_changed(broker.image.unreadable - {topic})
+        _log.info("topic %s is deleted", topic)
+        self.post(events.TopicRemoved(topic))
+
+    def _delete_unreadable_going(self) -> None:
+        for topic in sorted(self._unreadable_going):
+            self.delete_unreadable(topic)
+
     def retry(self) -> None:
         """Submit again what could not be opened, deleted or written. Any thread may call this."""
         if not self._broker.registrar.ticket_kept:
@@ -59,6 +90,8 @@ class ControlPath:
             self._broker.worker.submit(lambda: self._lead(dict(self._not_opened)))
         if self._not_deleted:
             self._broker.worker.submit(lambda: self._drop(tuple(sorted(self._not_deleted))))
+        if self._unreadable_going:
+            self._broker.worker.submit(self._delete_unreadable_going)
 
     def _perform(self, effect: events.Effect) -> None:
         registrar = self._broker.registrar

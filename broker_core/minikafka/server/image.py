@@ -21,6 +21,8 @@ class ClusterImage:
     controller_id: int = -1
     brokers: Mapping[int, BrokerAddress] = field(default_factory=dict)
     topics: Mapping[str, Mapping[int, Leadership]] = field(default_factory=dict)
+    unreadable: frozenset[str] = frozenset()
+    """Topics of which ZooKeeper holds nonsense: they can be deleted, and nothing else."""
 
     def leadership(self, topic_partition: TopicPartition) -> Leadership | None:
         """Who leads a partition; None when the cluster has no such partition."""
@@ -29,6 +31,10 @@ class ClusterImage:
     def with_controller(self, controller_id: int) -> ClusterImage:
         """The image with another controller; -1 for none."""
         return replace(self, controller_id=controller_id)
+
+    def with_unreadable(self, topics: frozenset[str]) -> ClusterImage:
+        """The image with other topics that cannot be read."""
+        return replace(self, unreadable=topics)
 
     def updated(
         self, brokers: Mapping[int, BrokerAddress], leaderships: Mapping[TopicPartition, Leadership]

@@ -41,6 +41,8 @@ _log = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 
+_ADVICE = "; delete the topic, or mend this and restart the broker"
+
 SESSION_FILE = "zookeeper-session"
 """In the first data directory:
 the ticket of the session, which lets a restarted broker end its killed predecessor's.
@@ -55,6 +57,12 @@ class Listener(Protocol):
 
     def controller_changed(self, controller_id: int) -> None:
         """Another controller, or none: -1."""
+
+    def unreadable_changed(self, topics: frozenset[str]) -> None:
+        """These topics, and no others, cannot be read: the controller does not learn of them."""
+
+    def delete_unreadable(self, topic: str) -> None:
+        """Somebody wants a topic deleted that cannot be read."""
 
     @property
     def fatal(self) -> Callable[[str], None]:
@@ -72,6 +80,9 @@ class Registrar:
         self._worker = worker
         self._assignments: dict[str, Assignment] = {}
         self._versions: dict[TopicPartition, int] = {}
+        self._unreadable: frozenset[str] = frozenset()
+        self._complaints: dict[str, str] = {}
+        """What was last said about a znode that cannot be understood."""
         self._expired = False
         self._elected_in: int | None = None
         self.ticket_kept = True
@@ -174,6 +185,7 @@ class Registrar:
         self._remove(paths.topic_config_path(topic))
         self._remove(f"{paths.DELETE_TOPICS}/{topic}")
         self._assignments.pop(topic, None)
+        self._complaints.pop(paths.topic_path(topic), None)
         for topic_partition in [key for key in self._versions if key.topic == topic]:
             del self._versions[topic_partition]
 
@@ -294,6 +306,7 @@ class Registrar:
         _log.info("broker %d is the controller, epoch %d", self._address.broker_id, epoch)
         self._listener.post(self._snapshot(epoch))
         self._elected_in = session_id
+        self._delete_unreadable()
 
     def _next_controller_epoch(self) -> int:
         while True:
@@ -325,7 +338,7 @@ class Registrar:
             brokers=self._read_brokers(self._store.children(paths.BROKER_IDS)),
             assignments=dict(self._assignments),
             leaderships=leaderships,
-            deletions=frozenset(self._store.children(paths.DELETE_TOPICS)),
+            deletions=self._marked() - self._unreadable,
         )
 
     # --- what the watches saw -------------------------------------------------------------------------------
@@ -336,7 +349,16 @@ class Registrar:
         self._listener.post(events.BrokersChanged(self._read_brokers(self._store.children(paths.BROKER_IDS))))
 
     def _see_deletions(self) -> None:
-        self._listener.post(events.DeletionRequested(frozenset(self._store.children(paths.DELETE_TOPICS))))
+        self._listener.post(events.DeletionRequested(self._marked() - self._unreadable))
+        if self._elected_in == self._store.session_id:
+            self._delete_unreadable()
+
+    def _marked(self) -> frozenset[str]:
+        return frozenset(self._store.children(paths.DELETE_TOPICS))
+
+    def _delete_unreadable(self) -> None:
+        for topic in sorted(self._marked() & self._unreadable):
+            self._listener.delete_unreadable(topic)
 
     def _see_topics(self) -> None:
         names = self._store.children(paths.BROKER_TOPICS)
@@ -357,21 +379,32 @@ class Registrar:
     def _read_assignments(self, topics: list[str]) -> None:
         for topic in topics:
             if topic not in self._assignments:
-                assignment = self._read(paths.topic_path(topic), TopicAssignment.from_json)
+                assignment = self._read(paths.topic_path(topic), TopicAssignment.from_json, _ADVICE)
                 if assignment is not None:
                     self._assignments[topic] = assignment.partitions
+        self._unreadable = frozenset(topic for topic in topics if paths.topic_path(topic) in self._complaints)
+        self._listener.unreadable_changed(self._unreadable)
 
-    def _read(self, path: str, parse: Callable[[bytes, str], Value]) -> Value | None:
+    def _read(self, path: str, parse: Callable[[bytes, str], Value], advice: str = "") -> Value | None:
         """The value in a znode; None when there is none, or one that cannot be understood."""
         try:
             data = self._store.read(path)[0]
         except NoNode:
+            self._complaints.pop(path, None)
             return None
         try:
-            return parse(data, path)
+            value = parse(data, path)
         except CoordinationError as error:
-            _log.error("%s is left out: %s", path, error)
+            self._complain(path, f"{path} is left out: {error}{advice}")
             return None
+        self._complaints.pop(path, None)
+        return value
+
+    def _complain(self, path: str, complaint: str) -> None:
+        """Say what is wrong with a znode, once until something else is."""
+        if self._complaints.get(path) != complaint:
+            _log.error("%s", complaint)
+        self._complaints[path] = complaint
 
     def _read_leadership(
         self, topic_partition: TopicPartition, replicas: tuple[int, ...]
@@ -385,7 +418,7 @@ class Registrar:
         try:
             state = PartitionState.from_json(data, path)
         except CoordinationError as error:
-            _log.error("%s has no leader: %s", topic_partition, error)
+            self._complain(path, f"{topic_partition} has no leader: {error}{_ADVICE}")
             return None
         return Leadership(state.leader, state.leader_epoch, state.isr, replicas, state.controller_epoch)
 

@@ -97,6 +97,10 @@ def check_creation(
 ) -> CreationRequest:
     """What a new topic will be. Raises BrokerError with the reason why it cannot be."""
     check_topic_name(name)
+    if name in broker.image.unreadable:
+        raise BrokerError(
+            ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists, but cannot be read; delete it"
+        )
     for other in broker.image.topics:
         if other == name:
             raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists")

@@ -37,6 +37,8 @@ class World:
         self.controllers: list[int] = []
         self.reasons: list[str] = []
         self.tickets_kept = 0
+        self.unreadable: frozenset[str] = frozenset()
+        self.deleted: list[str] = []
 
     def start(self) -> World:
         def keep_ticket() -> None:
@@ -51,6 +53,12 @@ class World:
 
     def controller_changed(self, controller_id: int) -> None:
         self.controllers.append(controller_id)
+
+    def unreadable_changed(self, topics: frozenset[str]) -> None:
+        self.unreadable = topics
+
+    def delete_unreadable(self, topic: str) -> None:
+        self.deleted.append(topic)
 
     def fatal(self, reason: str) -> None:
         self.reasons.append(reason)

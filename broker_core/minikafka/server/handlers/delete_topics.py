@@ -1,7 +1,8 @@
 """DeleteTopics: ask the controller to delete topics, and wait until nothing of them is left in ZooKeeper.
 
 Behaviour: only the controller serves it. With ``delete.topic.enable=false`` the request is refused (0.10.1
-lets it time out). A time-out leaves the deletion under way: REQUEST_TIMED_OUT.
+lets it time out). Topics without leaders are deleted too, also those whose znode is nonsense. A time-out
+leaves the deletion under way: REQUEST_TIMED_OUT.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest
     names = list(dict.fromkeys(request.topic_names))
     ticket = TopicTicket(
         names,
-        is_done=broker.controller.is_gone,
+        is_done=lambda name: not _is_known(broker, name),
         context=context,
         reply=lambda codes: context.reply(
             DeleteTopicsResponse(
@@ -46,7 +47,12 @@ def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest
 def _check(broker: Broker, name: str) -> None:
     if not broker.controller.active:
         raise BrokerError(ErrorCode.NOT_CONTROLLER, f"broker {broker.broker_id} is not the controller")
-    if name not in broker.image.topics:
+    if name not in broker.image.topics and not _is_known(broker, name):
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
     if not broker.config.delete_topics:
         raise BrokerError(ErrorCode.INVALID_REQUEST, "delete.topic.enable is false on this broker")
+
+
+def _is_known(broker: Broker, name: str) -> bool:
+    """Whether there is a topic, be it one without leaders, or one of which ZooKeeper holds nonsense."""
+    return name in broker.image.unreadable or not broker.controller.is_gone(name)

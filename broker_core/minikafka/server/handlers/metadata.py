@@ -119,6 +119,8 @@ def _absent(broker: Broker, name: str) -> ErrorCode:
         check_topic_name(name)
         if not broker.image.brokers:
             return ErrorCode.LEADER_NOT_AVAILABLE  # nothing is known yet, not even which topics there are
+        if name in broker.image.unreadable:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # waiting does not help
         if not broker.config.auto_create_topics or name in INTERNAL_TOPICS:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         start_creation(broker, name)
