@@ -90,15 +90,18 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         self._homes: dict[TopicPartition, _Directory] = {}
         self._flushed_ms: dict[TopicPartition, int] = {}
+        self._unopened: dict[TopicPartition, int] = {}
+        """Partitions that lie here and could not be opened, with their recovery points."""
         self._warned: dict[str, list[str]] = {}
 
     def open_all(self, overrides: Overrides | None = None) -> None:
         """Lock the directories, made when absent, and open and recover every log in them.
 
         DirectoryLocked when another process holds one; StorageError when one cannot be used. Then
-        nothing stays locked. ``overrides`` should name at least the compacted topics: in others, a hole
-        between segments that were not flushed counts as loss and ends the log. Of overrides, here and below,
-        what cannot be used is left out with a warning: a newer Kafka may have written them.
+        nothing stays locked. A log that cannot be opened, while its directory can, is told and left to
+        ``create``. ``overrides`` should name at least the compacted topics: in others, a hole between
+        segments that were not flushed counts as loss and ends the log. Of overrides, here and below, what
+        cannot be used is left out with a warning: a newer Kafka may have written them.
         """
         try:
             for path in self._paths:
@@ -124,21 +127,32 @@ class LogManager:
     def create(self, partition: TopicPartition, overrides: Mapping[str, str] | None = None) -> Log:
         """The partition's log, made where the fewest are when there is none. Its name is flushed on return.
 
-        INVALID_TOPIC for a wrong name, StorageError when the disk fails.
+        One that could not be opened is opened again, where it lies. INVALID_TOPIC for a wrong name,
+        StorageError when the disk fails.
         """
         log = self._logs.get(partition)
         if log is not None and not log.closed:
             return log
-        self.delete(partition)  # what an earlier deletion may have left
-        check_topic_name(partition.topic)
-        config = self._config_of(partition.topic, overrides or {})
-        directory = min(self._directories, key=lambda directory: len(directory.partitions))
-        path = directory.file(directory.layout.directory_name(partition))
-        log = Log.open(self._files, path, config, directory.layout, clean=False, recovery_point=0)
-        log.flush()
-        self._files.sync_dir(directory.path)
-        self._adopt(partition, directory, log)
+        if partition in self._unopened:
+            directory, point = self._homes[partition], self._unopened[partition]
+        else:
+            self.delete(partition)  # what an earlier deletion may have left
+            check_topic_name(partition.topic)
+            directory, point = min(self._directories, key=lambda home: len(home.partitions)), 0
+        log = self._open(partition, directory, overrides or {}, clean=False, recovery_point=point)
+        try:
+            log.flush()
+            self._files.sync_dir(directory.path)
+        except (StorageError, FileNotFoundError):
+            self.give_up(partition)
+            raise
         return log
+
+    def give_up(self, partition: TopicPartition) -> None:
+        """Let go of a log that nobody serves yet, so that ``create`` opens and recovers it anew."""
+        log = self._logs.pop(partition)
+        log.abandon()
+        self._unopened[partition] = log.recovery_point
 
     def delete(self, partition: TopicPartition) -> bool:
         """Remove the partition and its files; False when there is none. Reads in progress keep their files.
@@ -153,10 +167,13 @@ class LogManager:
         log = self._logs.get(partition)
         if log is not None:
             log.abandon()
+        if log is not None or partition in self._unopened:
+            path = home.file(home.layout.directory_name(partition))
             # Removed by hand counts as removed.
             with contextlib.suppress(FileNotFoundError):
-                self._files.rename(log.directory, self._free_rubbish_name(log.directory))
-            del self._logs[partition]
+                self._files.rename(path, self._free_rubbish_name(path))
+            self._logs.pop(partition, None)
+            self._unopened.pop(partition, None)
             self._flushed_ms.pop(partition, None)
         try:
             self._files.sync_dir(home.path)
@@ -263,21 +280,46 @@ class LogManager:
             if partition in self._homes:
                 other = self._homes[partition].path
                 raise StorageError(f"{partition} lies in {other} and in {directory.path}; move one away")
-            config = self._config_of(partition.topic, overrides.get(partition.topic, {}))
-            if partition.topic in INTERNAL_TOPICS:
-                # Compacted in every cluster: recovery must not take their holes for losses.
-                config = replace(config, compacted=True)
             point = points.get(partition, 0)
-            log = Log.open(files, path, config, directory.layout, clean=clean, recovery_point=point)
-            if log.recovery is not None:
-                _logger.warning("%s", log.recovery)
-            self._adopt(partition, directory, log)
+            settings = overrides.get(partition.topic, {})
+            try:
+                self._open(partition, directory, settings, clean=clean, recovery_point=point)
+            except (StorageError, FileNotFoundError) as error:
+                _logger.warning("%s cannot be opened, it is tried again: %s", path, error)
         directory.points = points
         if directory.points_lie_too_far(self._points_of(directory)):
             self._checkpoint(directory)
         if files.exists(marker):
             files.remove(marker)
             files.sync_dir(directory.path)
+
+    def _open(
+        self,
+        partition: TopicPartition,
+        directory: _Directory,
+        overrides: Mapping[str, str],
+        *,
+        clean: bool,
+        recovery_point: int,
+    ) -> Log:
+        config = self._config_of(partition.topic, overrides)
+        if partition.topic in INTERNAL_TOPICS:
+            # Compacted in every cluster: recovery must not take their holes for losses.
+            config = replace(config, compacted=True)
+        # First of all: while it cannot be opened, nobody may make it anew in another directory.
+        directory.partitions.add(partition)
+        self._homes[partition] = directory
+        self._unopened[partition] = recovery_point
+        path = directory.file(directory.layout.directory_name(partition))
+        log = Log.open(
+            self._files, path, config, directory.layout, clean=clean, recovery_point=recovery_point
+        )
+        if log.recovery is not None:
+            _logger.warning("%s", log.recovery)
+        self._flushed_ms[partition] = self._clock.monotonic_ms()
+        self._logs[partition] = log
+        del self._unopened[partition]
+        return log
 
     def _partitions_in(self, directory: _Directory) -> Iterator[tuple[TopicPartition, str]]:
         for name in self._files.list_dir(directory.path):
@@ -298,12 +340,6 @@ class LogManager:
         self._warned[topic] = problems
         return config
 
-    def _adopt(self, partition: TopicPartition, directory: _Directory, log: Log) -> None:
-        directory.partitions.add(partition)
-        self._homes[partition] = directory
-        self._flushed_ms[partition] = self._clock.monotonic_ms()
-        self._logs[partition] = log
-
     def _in(self, directory: _Directory) -> list[tuple[TopicPartition, Log]]:
         logs = self.logs()
         return [
@@ -311,7 +347,11 @@ class LogManager:
         ]
 
     def _points_of(self, directory: _Directory) -> dict[TopicPartition, int]:
-        return {partition: log.recovery_point for partition, log in self._in(directory)}
+        points = {partition: log.recovery_point for partition, log in self._in(directory)}
+        for partition, point in dict(self._unopened).items():
+            if partition in directory.partitions:
+                points.setdefault(partition, point)
+        return points
 
     def _checkpoint(self, directory: _Directory) -> bool:
         """Write the recovery points down; whether that was possible.
@@ -353,7 +393,7 @@ class LogManager:
         written = self._checkpoint(directory)
         if first is not None:
             raise first
-        if written:
+        if written and directory.partitions.isdisjoint(self._unopened):
             self._mark_clean(directory)
 
     def _mark_clean(self, directory: _Directory) -> None:
@@ -374,6 +414,7 @@ class LogManager:
         self._logs = {}
         self._homes = {}
         self._flushed_ms = {}
+        self._unopened = {}
 
     def _rubbish_of(self, directory: _Directory, partition: TopicPartition) -> list[str]:
         name = re.escape(directory.layout.directory_name(partition))

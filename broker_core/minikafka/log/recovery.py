@@ -17,6 +17,7 @@ leaves what was there before, or the same bytes.
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -218,6 +219,8 @@ def save_bytes(files: Files, file: File, position: int, end: int) -> str:
             copy.truncate(end - position)
         copy.sync()
     except StorageError as error:
+        with contextlib.suppress(StorageError, FileNotFoundError):
+            files.remove(path)  # it is tried again, and what room there is must not fill with halves
         raise StorageError(
             f"{end - position} damaged bytes at the end of {file.path} cannot be saved before they are cut: "
             f"{error}; make room, or cut them by hand"

@@ -20,6 +20,8 @@ from minikafka.server.broker import Broker
 
 _log = logging.getLogger(__name__)
 
+_LONGEST_PAUSE_MS = 30_000
+
 
 class ControlPath:
     """Carries events to the controller, and its effects to ZooKeeper, the logs and the broker's state."""
@@ -30,6 +32,9 @@ class ControlPath:
         self._serving = serving
         self.fatal = fatal
         self._not_opened: dict[TopicPartition, Leadership] = {}
+        self._open_at_ms = 0
+        self._open_pause_ms = 0
+        """Between tries to open: recovery may read gigabytes."""
         self._not_deleted: set[TopicPartition] = set()
         self._unreadable_going: set[str] = set()
         """Topics that cannot be read, whose deletion has begun."""
@@ -83,10 +88,15 @@ class ControlPath:
             self.delete_unreadable(topic)
 
     def retry(self) -> None:
-        """Submit again what could not be opened, deleted or written. Any thread may call this."""
+        """Submit again what could not be opened, deleted or written. For one thread, the housekeeper's."""
         if not self._broker.registrar.ticket_kept:
             self._broker.worker.submit(self._broker.registrar.retry_ticket)
-        if self._not_opened:
+        now_ms = self._broker.clock.monotonic_ms()
+        if not self._not_opened:
+            self._open_pause_ms = 0
+        elif now_ms >= self._open_at_ms:
+            self._open_pause_ms = min(max(1_000, 2 * self._open_pause_ms), _LONGEST_PAUSE_MS)
+            self._open_at_ms = now_ms + self._open_pause_ms
             self._broker.worker.submit(lambda: self._lead(dict(self._not_opened)))
         if self._not_deleted:
             self._broker.worker.submit(lambda: self._drop(tuple(sorted(self._not_deleted))))
@@ -152,10 +162,16 @@ class ControlPath:
     def _open(
         self, topic_partition: TopicPartition, leadership: Leadership, overrides: Mapping[str, str]
     ) -> Log | None:
+        logs, served = self._broker.logs, topic_partition in self._broker.partitions
         try:
-            log = self._broker.logs.create(topic_partition, overrides)
-            if topic_partition not in self._broker.partitions and log.needs_flush():
-                log.flush()  # what recovery found may not be durable, and is about to be readable
+            log = logs.create(topic_partition, overrides)
+            if not served and log.needs_flush():
+                # What recovery found may not be durable, and is about to be readable.
+                try:
+                    log.flush()
+                except StorageError:
+                    logs.give_up(topic_partition)
+                    raise
         except (MinikafkaError, FileNotFoundError) as error:
             if topic_partition not in self._not_opened:
                 _log.error("%s has no leader, it is tried again: %s", topic_partition, error)

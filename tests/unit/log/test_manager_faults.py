@@ -170,3 +170,80 @@ def test_a_marker_that_cannot_be_made_costs_the_next_start_a_check(files: Memory
     files.fail_next_open(match=MARKER)
     manager.close()
     assert log_of(manager_of(files), ONE).end_offset == 5
+
+
+def test_a_log_that_cannot_be_opened_leaves_the_others_and_is_opened_later_where_it_lies(
+    files: MemoryFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = manager_of(files, "d1", "d2")
+    for partition in (ONE, TWO):
+        fill(manager.create(partition), 40)
+        log_of(manager, partition).flush()
+    manager.checkpoint_recovery_points()
+    files.kill_process()
+    files.fail_next_read(match="d1/my_topic_0")
+    manager = manager_of(files, "d1", "d2")
+    assert set(manager.logs()) == {TWO}
+    assert "d1/my_topic_0 cannot be opened, it is tried again: cannot read" in caplog.text
+    manager.delete(TWO)  # d2 has the fewest now
+    manager.checkpoint_recovery_points()
+    assert read_checkpoint(files, f"d1/{CHECKPOINT}") == {ONE: 40}
+    files.fail_next_read(match="d1/my_topic_0")
+    with pytest.raises(StorageError, match="cannot read"):
+        manager.create(ONE)
+    assert manager.create(ONE).directory == "d1/my_topic_0"
+    assert len(read_all(log_of(manager, ONE))) == 40
+    manager.close()
+    assert files.exists(f"d1/{MARKER}")
+
+
+def test_while_a_log_is_not_opened_its_directory_does_not_count_as_clean(files: MemoryFiles) -> None:
+    manager = manager_of(files)
+    for partition in (ONE, TWO):
+        fill(manager.create(partition), 40)
+    manager.close()
+    files.fail_next_open(match="d1/my_topic_0")
+    manager_of(files).close()
+    assert not files.exists(f"d1/{MARKER}")
+    assert [len(read_all(log)) for log in manager_of(files).logs().values()] == [40, 40]
+
+
+def test_a_log_that_cannot_be_opened_can_be_deleted(files: MemoryFiles) -> None:
+    manager = manager_of(files)
+    fill(manager.create(ONE), 40)
+    files.kill_process()
+    files.fail_next_read(match="d1/my_topic_0")
+    manager = manager_of(files)
+    assert manager.partitions_of("my_topic") == (ONE,)
+    assert manager.delete(ONE)
+    assert [name for name in files.list_dir("d1") if "topic" in name] == []
+    assert manager.create(ONE).end_offset == 0
+
+
+@pytest.mark.parametrize("fault", ["open", "sync"])
+def test_a_partition_that_could_not_be_made_is_made_in_the_same_directory(
+    files: MemoryFiles, fault: str
+) -> None:
+    manager = manager_of(files, "d1", "d2")
+    getattr(files, f"fail_next_{fault}")(match="d1/my_topic_0")
+    with pytest.raises(StorageError):
+        manager.create(ONE)
+    assert manager.get(ONE) is None
+    assert manager.create(TWO).directory == "d2/my_topic_1"
+    manager.delete(TWO)
+    assert manager.create(ONE).directory == "d1/my_topic_0"
+    manager.close()
+    assert set(manager_of(files, "d1", "d2").logs()) == {ONE}
+
+
+def test_a_log_that_is_given_up_is_recovered_anew(files: MemoryFiles) -> None:
+    manager = manager_of(files)
+    fill(manager.create(ONE), 40)
+    files.fail_next_sync(match=".kafka")
+    with pytest.raises(StorageError):
+        log_of(manager, ONE).flush()
+    manager.give_up(ONE)
+    assert manager.get(ONE) is None
+    assert manager.create(ONE).recovery_point == 40
+    files.power_cut()
+    assert len(read_all(log_of(manager_of(files), ONE))) == 40

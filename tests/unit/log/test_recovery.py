@@ -226,6 +226,7 @@ def test_damage_that_cannot_be_kept_is_not_cut() -> None:
     with pytest.raises(StorageError, match=r"700 damaged bytes .* cannot be saved"):
         open_recorded(files)
     assert len(read_file(files, path)) == 33016
+    assert not files.exists(path + ".corrupt")
 
 
 def test_what_was_cut_is_safe_before_the_segment_is_shorter() -> None:
