@@ -7,6 +7,8 @@ asks for the latest offset, which for consumers is the high watermark; -2 for th
 
 from __future__ import annotations
 
+import logging
+
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.ids import TopicPartition
 from minikafka.partition.partition import Partition
@@ -20,6 +22,8 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+
+_log = logging.getLogger(__name__)
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
@@ -58,7 +62,8 @@ def _look_up(
         )
     except BrokerError as error:
         return ListOffsetsPartitionResponse(index=part.index, error_code=error.code)
-    except StorageError:
+    except StorageError as error:
+        _log.error("the offsets of %s-%d cannot be looked up: %s", topic, part.index, error)
         return ListOffsetsPartitionResponse(index=part.index, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
 
 
