@@ -27,18 +27,20 @@ ONE_BY_ONE = ("faults", "spark")
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Keep the pure suite (``-m "not process and not slow"``) free of real processes.
 
-    For ``-n N --dist loadgroup --no-loadscope-reorder``: tests that share a costly fixture stay on one
-    worker, and what takes longest comes first.
+    For ``-n N --dist loadgroup``: tests that share a costly fixture stay on one worker.
     """
-    for item in items:
-        if _is_in(item, WITH_PROCESSES):
-            item.add_marker(pytest.mark.process)
-        group = _group(item)
-        if group is not None:
-            item.add_marker(pytest.mark.xdist_group(group))
+    if _is_in(item, WITH_PROCESSES):
+        item.add_marker(pytest.mark.process)
+    group = _group(item)
+    if group is not None:
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest comes first (with ``--no-loadscope-reorder``): nobody waits for it at the end."""
     items.sort(key=_rank)
 
 
