@@ -7,6 +7,7 @@ has a deadline, because a busy machine is no finding; both print what replays a 
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,45 +21,48 @@ settings.load_profile("default")
 WITH_PROCESSES = ("faults", "interop", "spark", "unit/embedded")
 """Directories whose tests are all marked ``process``; elsewhere a test that starts one says so itself."""
 
-ONE_BY_ONE = ("faults", "spark")
-"""Directories whose tests share no fixture but ``spark``: each of them can go to another pytest worker."""
+SPARK_OF_THEIR_OWN = ("tests/spark/test_embedded.py", "tests/spark/test_flights.py")
+"""Their tests start Spark in other processes, and are the longest."""
 
 # The tests start many Java programs that live for seconds: these come up in half the time.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the pure suite (``-m "not process and not slow"``) free of real processes.
 
-    For ``-n N --dist loadgroup``: tests that share a costly fixture stay on one worker.
+    What takes longest comes first, so that nobody waits for it at the end.
     """
-    if _is_in(item, WITH_PROCESSES):
-        item.add_marker(pytest.mark.process)
-    group = _group(item)
-    if group is not None:
-        item.add_marker(pytest.mark.xdist_group(group))
+    directories = tuple(f"tests/{name}/" for name in WITH_PROCESSES)
+    for item in items:
+        if item.nodeid.startswith(directories):
+            item.add_marker(pytest.mark.process)
+    items.sort(
+        key=lambda item: (
+            not item.nodeid.startswith("tests/spark/"),
+            item.nodeid.startswith(SPARK_OF_THEIR_OWN),
+            item.get_closest_marker("slow") is None,
+        )
+    )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest comes first (with ``--no-loadscope-reorder``): nobody waits for it at the end."""
-    items.sort(key=_rank)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With ``-n N --dist loadscope --no-loadscope-reorder``, keep what shares something costly on one worker.
+
+    That is a Spark session in ``tests/spark``, elsewhere at most what a file shares.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return together(nodeid)
+
+    return Scheduling(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
-def _is_in(item: pytest.Item, directories: tuple[str, ...]) -> bool:
-    return item.nodeid.startswith(tuple(f"tests/{name}/" for name in directories))
-
-
-def _uses_the_session(item: pytest.Item) -> bool:
-    return "spark" in getattr(item, "fixturenames", ())
-
-
-def _group(item: pytest.Item) -> str | None:
-    if _uses_the_session(item):
-        return "spark session"
-    return None if _is_in(item, ONE_BY_ONE) else item.path.stem
-
-
-def _rank(item: pytest.Item) -> int:
-    if _uses_the_session(item):
-        return 0
-    return 1 if item.get_closest_marker("slow") or _is_in(item, ("spark",)) else 2
+def together(nodeid: str) -> str:
+    """What a test belongs to that must stay together."""
+    if nodeid.startswith(SPARK_OF_THEIR_OWN):
+        return nodeid
+    return "tests/spark" if nodeid.startswith("tests/spark/") else nodeid.partition("::")[0]
