@@ -262,13 +262,25 @@ class ZooKeeperStore:
     def end_session(self, ticket: SessionTicket) -> bool:
         """See ``Store.end_session``."""
         self._check_open()
+        alive = False
+        # A client that lives takes its session back as soon as another connection has it, and that may be
+        # before ZooKeeper has read that it is to be closed: only a session that is not found any more has
+        # ended.
+        deadline = time.monotonic() + self._connect_timeout_ms / 1000
+        while self._close_session(ticket):
+            if time.monotonic() > deadline:
+                raise CoordinationLost(f"session {ticket.session_id:#x} is taken back whenever it is ended")
+            alive = True
+        return alive
+
+    def _close_session(self, ticket: SessionTicket) -> bool:
+        """Ask ZooKeeper to end a session; False when there was none."""
         client = self._new_client((ticket.session_id, ticket.password))
         _start(client, self._hosts, self._connect_timeout_ms)
         # ZooKeeper answers to a session that is gone, or to a wrong password, with a new session.
         identity = client.client_id
-        alive = identity is not None and identity[0] == ticket.session_id
         _stop(client)
-        return alive
+        return identity is not None and identity[0] == ticket.session_id
 
     def close(self) -> None:
         """See ``Store.close``. Without a connection the session lives on until it times out."""
