@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from minikafka.records.columns import EncodedSet, decode, encode, partitions_by_key
-from minikafka.records.message_set import Codec, TimestampType
+from minikafka.records.message_set import CLASSIC_CODECS, Codec, TimestampType
 from minikafka.records.scan import scan
 from minikafka.records.validation import Limits, assign, validate
 
@@ -64,7 +64,7 @@ def cases(messages: int) -> dict[str, Callable[[], object]]:
             yield decode(one, 0, EVER, check_crc=check_crc).record_batch("topic", 0)
 
     stored = [bytes(one.data) for one in encoded()]
-    compressed = {codec: [bytes(one.data) for one in encoded(codec)] for codec in list(Codec)[1:]}
+    compressed = {codec: [bytes(one.data) for one in encoded(codec)] for codec in CLASSIC_CODECS[1:]}
     for data in (stored, *compressed.values()):
         found = pa.Table.from_batches(decoded(data))
         assert found["key"].combine_chunks().equals(keys)

@@ -193,12 +193,12 @@ def test_searches_end_in_an_answer_or_an_error(data: bytes, target: int) -> None
         assert refusal(partial(call, data, target)) in {None, CORRUPT}
 
 
-@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+@pytest.mark.parametrize("codec", list(Codec)[1:])
 @given(seed=st.integers(0, 2**32 - 1))
 def test_damaged_compressed_bytes_are_opened_within_the_bound_or_refused(codec: Codec, seed: int) -> None:
     source = random.Random(seed)
     content = source.randbytes(source.randrange(300)) + b"a" * source.randrange(300)
-    packed = mutated(source, oracle_codecs.compress(int(codec), content, source.randrange(2)))
+    packed = mutated(source, oracle_codecs.compress(int(codec), content, 2))
     opened: list[memoryview] = []
     assert refusal(lambda: opened.append(decompress(codec, packed, 1 << 16))) in {None, CORRUPT}
     assert all(len(found) <= 1 << 16 for found in opened)

@@ -1,4 +1,4 @@
-"""Compressed content of a message, as Kafka 0.10.1 frames it.
+"""Compressed content of a message or of a record batch, as Kafka frames it.
 
     gzip     one or more gzip members. The standard library's zlib does it: as fast as cramjam's here, and it
              takes a bound on its output
@@ -7,17 +7,19 @@
              block with no frame; both are read, the frame is written
     lz4      an lz4 frame of independent 64 KiB blocks without content checksum. Kafka's first writer computed
              the header checksum over the frame's magic as well; readers of magic 0 insist on that mistake,
-             readers of magic 1 on the right one. Both are read; each magic is written with its own
+             those of magic 1 and 2 on the right one. Both are read; each magic is written with its own
+    zstd     one or more zstd frames, in magic 2 only
 
-Nothing here trusts a length. Content larger than ``MAX_CONTENT_BYTES`` (128 MiB; a request has at most 100
-MiB, and producers limit what they compress to 1 MB by default) is refused, so that a small message cannot
-exhaust the memory.
+Nothing here trusts a length. Content larger than a bound (``MAX_CONTENT_BYTES``, 128 MiB, where the caller
+names no other; a request has at most 100 MiB, and producers limit what they compress to 1 MB by default) is
+refused before memory of that size was touched, so that a small message cannot exhaust it.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable
 from enum import IntEnum
 
 import cramjam
@@ -37,29 +39,42 @@ _LZ4_BLOCK_BYTES = 64 << 10
 # Version 1, independent blocks, no checksums, no content size; blocks of 64 KiB.
 _LZ4_DESCRIPTOR = b"\x60\x40"
 _LZ4_STORED = 0x80000000
+
+_ZSTD_MAGIC = 0xFD2FB528
+_ZSTD_SKIPPABLE = 0x184D2A50
+"""The magic of frames without content; its last four bits mean nothing."""
+_ZSTD_BLOCK_BYTES = 128 << 10
 _INT32 = struct.Struct(">i")
 _UINT32_LITTLE = struct.Struct("<I")
 
 
 class Codec(IntEnum):
-    """Bits 0 to 2 of a message's attributes."""
+    """Bits 0 to 2 of the attributes of a message or a record batch. ZSTD is for magic 2 only."""
 
     NONE = 0
     GZIP = 1
     SNAPPY = 2
     LZ4 = 3
+    ZSTD = 4
 
     @classmethod
     def parse(cls, name: str) -> Codec:
         """The member for ``none``, ``gzip``, ``snappy`` or ``lz4``; ConfigError for anything else."""
-        try:
-            return cls[name.strip().upper()]
-        except KeyError:
-            raise ConfigError("compression.type", name, "one of none, gzip, snappy, lz4") from None
+        codec = cls.__members__.get(name.strip().upper())
+        if codec is None or codec not in CLASSIC_CODECS:
+            raise ConfigError("compression.type", name, "one of none, gzip, snappy, lz4")
+        return codec
+
+
+CLASSIC_CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
+"""Those of magic 0 and 1."""
 
 
 def compress(codec: Codec, data: Buffer, magic: int) -> bytes:
-    """``data`` compressed for a message of ``magic``. ``Codec.NONE`` gives the bytes themselves."""
+    """``data`` compressed for ``magic``. ``Codec.NONE`` gives the bytes themselves.
+
+    ValueError for zstd with another magic than 2.
+    """
     if codec is Codec.NONE:
         return bytes(data)
     if codec is Codec.GZIP:
@@ -67,7 +82,11 @@ def compress(codec: Codec, data: Buffer, magic: int) -> bytes:
         return member.compress(data) + member.flush()
     if codec is Codec.SNAPPY:
         return _compress_snappy(memoryview(data))
-    return _compress_lz4(memoryview(data), magic)
+    if codec is Codec.LZ4:
+        return _compress_lz4(memoryview(data), magic)
+    if magic < 2:
+        raise ValueError(f"messages of magic {magic} cannot be compressed with zstd: that is for magic 2")
+    return bytes(cramjam.zstd.compress(data))
 
 
 def decompress(codec: Codec, data: Buffer, max_bytes: int = MAX_CONTENT_BYTES) -> memoryview:
@@ -79,7 +98,9 @@ def decompress(codec: Codec, data: Buffer, max_bytes: int = MAX_CONTENT_BYTES) -
             return _decompress_gzip(data, max_bytes)
         if codec is Codec.SNAPPY:
             return _decompress_snappy(memoryview(data), max_bytes)
-        return _decompress_lz4(memoryview(data), max_bytes)
+        if codec is Codec.LZ4:
+            return _decompress_lz4(memoryview(data), max_bytes)
+        return _decompress_zstd(memoryview(data), max_bytes)
     except (cramjam.DecompressionError, struct.error, ValueError, zlib.error) as error:
         raise _damaged(codec, str(error) or type(error).__name__) from None
 
@@ -191,23 +212,31 @@ def _decompress_lz4(data: memoryview, max_bytes: int) -> memoryview:
         repaired = bytearray(data)
         repaired[checksum_at] = right
         data = memoryview(repaired)
-    bound = _lz4_bound(data, checksum_at + 1, flags)
-    # Blocks are rarely full, so the bound of a good frame may exceed the limit by less than one block.
+    bound = _lz4_bound(data, checksum_at + 1, flags, max_bytes)
+    return _decompress_into(Codec.LZ4, cramjam.lz4.decompress_into, data, bound, max_bytes)
+
+
+def _decompress_into(
+    codec: Codec, decompress: Callable[[Buffer, Buffer], int], data: Buffer, bound: int, max_bytes: int
+) -> memoryview:
+    """Decompress what holds at most ``bound`` bytes by its blocks; untouched pages cost nothing.
+
+    Blocks are rarely full, so the bound of good content may exceed the limit: the codec finds out.
+    """
     out = bytearray(min(bound, max_bytes))
     try:
-        size = cramjam.lz4.decompress_into(data, out)
+        size = decompress(data, out)
     except cramjam.DecompressionError as error:
-        if bound > max_bytes:
-            _check_bound(Codec.LZ4, bound, max_bytes)
-        raise _damaged(Codec.LZ4, str(error)) from None
+        _check_bound(codec, bound, max_bytes)
+        raise _damaged(codec, str(error)) from None
     return memoryview(out)[:size]
 
 
-def _lz4_bound(data: memoryview, at: int, flags: int) -> int:
-    """The most that a frame can hold by its block headers."""
+def _lz4_bound(data: memoryview, at: int, flags: int, max_bytes: int) -> int:
+    """The most that a frame can hold by its block headers, as far as that is at most ``max_bytes``."""
     block_bytes = 1 << (8 + 2 * (data[5] >> 4 & 7))
     bound = 0
-    while True:
+    while bound <= max_bytes:
         (word,) = _UINT32_LITTLE.unpack_from(data, at)
         at += 4
         if word == 0:
@@ -218,3 +247,53 @@ def _lz4_bound(data: memoryview, at: int, flags: int) -> int:
         # A byte of lz4 stands for at most 255.
         bound += length if word & _LZ4_STORED else min(block_bytes, 255 * length)
         at += length + (4 if flags & 0x10 else 0)
+    return bound
+
+
+def _decompress_zstd(data: memoryview, max_bytes: int) -> memoryview:
+    bound = _zstd_bound(data, max_bytes)
+    return _decompress_into(Codec.ZSTD, cramjam.zstd.decompress_into, data, bound, max_bytes)
+
+
+def _zstd_bound(data: memoryview, max_bytes: int) -> int:
+    """The most that the frames can hold by their blocks' headers, as far as it is not more than ``max_bytes``.
+
+    The size of the content that a frame may name is not asked.
+    """
+    at = bound = 0
+    while True:
+        (magic,) = _UINT32_LITTLE.unpack_from(data, at)
+        if magic & ~0xF == _ZSTD_SKIPPABLE:
+            at += 8 + _UINT32_LITTLE.unpack_from(data, at + 4)[0]
+        elif magic == _ZSTD_MAGIC:
+            at, size = _zstd_frame(data, at, max_bytes - bound)
+            bound += size
+            if bound > max_bytes:
+                return bound
+        else:
+            raise _damaged(Codec.ZSTD, "it does not start as a zstd frame")
+        if at == len(data):
+            return bound
+        if at > len(data):
+            raise _damaged(Codec.ZSTD, "it ends too early")
+
+
+def _zstd_frame(data: memoryview, at: int, max_bytes: int) -> tuple[int, int]:
+    """Where the frame at ``at`` ends, and the most that it holds; less when it is over ``max_bytes``."""
+    if len(data) - at < 6:
+        raise _damaged(Codec.ZSTD, "its header is cut off")
+    flags = data[at + 4]
+    single_segment = flags >> 5 & 1
+    content_size_bytes = (single_segment, 2, 4, 8)[flags >> 6]
+    at += 5 + (not single_segment) + (0, 1, 2, 4)[flags & 3] + content_size_bytes
+    bound = 0
+    while True:
+        if len(data) - at < 3:
+            raise _damaged(Codec.ZSTD, "it ends too early")
+        word = int.from_bytes(data[at : at + 3], "little")
+        kind, size = word >> 1 & 3, word >> 3
+        # Stored, one byte repeated, compressed.
+        bound += _ZSTD_BLOCK_BYTES if kind == 2 else size
+        at += 3 + (1 if kind == 1 else size)
+        if word & 1 or bound > max_bytes:
+            return at + (4 if flags & 4 else 0), bound

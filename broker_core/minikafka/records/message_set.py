@@ -32,10 +32,11 @@ from enum import IntEnum
 from minikafka.base.errors import BrokerError
 from minikafka.base.files import Buffer
 from minikafka.records import stops
-from minikafka.records.compression import Codec, compress, decompress
+from minikafka.records.compression import CLASSIC_CODECS, Codec, compress, decompress
 
 __all__ = [
     "ATTRIBUTES_AT",
+    "CLASSIC_CODECS",
     "CODEC_MASK",
     "CRC_AT",
     "ENTRY_HEADER_BYTES",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from minikafka.records.columns import Columns
-from minikafka.records.message_set import Codec, Record, StoredRecord
+from minikafka.records.message_set import CLASSIC_CODECS, Record, StoredRecord
 
 SEGMENTS = Path(__file__).resolve().parents[2] / "data" / "segments"
 
@@ -67,5 +67,5 @@ def some_records(count: int, value_bytes: int = 20) -> list[Record]:
     return [Record(b"k%d" % i, (b"v%d-" % i) * (value_bytes // 4 + 1), 1000 + i) for i in range(count)]
 
 
-CODECS = list(Codec)
+CODECS = CLASSIC_CODECS
 MAGICS = (0, 1)

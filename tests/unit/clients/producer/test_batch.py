@@ -10,7 +10,7 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.producer.batch import RecordBatch, SetBatch, message_bytes
 from minikafka.clients.producer.delivery import Outcome
-from minikafka.records.message_set import Codec, Record, build_message_set, iterate
+from minikafka.records.message_set import CLASSIC_CODECS, Codec, Record, build_message_set, iterate
 
 TP = TopicPartition("t", 0)
 
@@ -32,7 +32,7 @@ def test_sizes_are_those_of_the_encoded_messages() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("codec", CLASSIC_CODECS)
 def test_records_are_encoded_in_order_in_the_format_that_is_asked_for(magic: int, codec: Codec) -> None:
     stored = list(iterate(record_batch(20).encode(magic, codec)))
     assert [r.value for r in stored] == [b"%d" % n for n in range(20)]
