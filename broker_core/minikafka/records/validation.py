@@ -10,6 +10,9 @@ As 0.10.1 (``Log.append``, ``ByteBufferMessageSet.validateMessagesAndAssignOffse
 of the set is dropped, the limit of size holds for each message or wrapper with its 12 bytes of offset and
 size. Otherwise than 0.10.1: the format stays as it was sent, each wrapper of a set stays a wrapper of its
 own, and the checksum of every inner message is looked at.
+
+Content is let go once it was checked, and opened again where a wrapper has to be built anew: a kilobyte of it
+may stand for a megabyte, and a request may hold a thousand wrappers.
 """
 
 from __future__ import annotations
@@ -88,7 +91,7 @@ class AssignedSet:
 
 @dataclass(frozen=True, slots=True)
 class _Wrapper:
-    """A wrapper whose content is valid. ``consecutive``: the inner offsets are 0, 1, 2 … already."""
+    """A wrapper whose content is valid; it is not kept. ``consecutive``: the inner offsets are 0, 1, 2 …"""
 
     content: Content
     count: int
@@ -168,7 +171,12 @@ def _check_content(content: Content, limits: Limits, now_ms: int) -> _Wrapper:
     count = int(state[write.COUNT])
     if count == 0:
         raise stops.corrupt("the compressed message holds no message", content.position)
-    return _Wrapper(content, count, int(state[write.MAX_TIMESTAMP]), bool(state[write.CONSECUTIVE]))
+    return _Wrapper(
+        replace(content, data=_NOT_KEPT),
+        count,
+        int(state[write.MAX_TIMESTAMP]),
+        bool(state[write.CONSECUTIVE]),
+    )
 
 
 def _fault(
@@ -194,7 +202,7 @@ def _finish_wrappers(
         if content.magic == 0:
             continue
         if not wrapper.consecutive:
-            replaced.append((content, _rebuilt(wrapper, 0, limits.max_message_bytes)))
+            replaced.append((content, _rebuilt(view, wrapper, 0, limits.max_message_bytes)))
         elif (
             limits.timestamp_type is TimestampType.CREATE_TIME
             and content.timestamp_ms != wrapper.max_timestamp_ms
@@ -218,10 +226,10 @@ def _finish_wrappers(
     return _splice(view, replaced), moved
 
 
-def _rebuilt(wrapper: _Wrapper, first_inner_offset: int, max_message_bytes: int) -> bytes:
+def _rebuilt(view: memoryview, wrapper: _Wrapper, first_inner_offset: int, max_message_bytes: int) -> bytes:
     """The wrapper with inner offsets from ``first_inner_offset`` on. MESSAGE_TOO_LARGE if it grew so."""
     content = wrapper.content
-    inner = bytearray(content.data)
+    inner = bytearray(open_wrapper(view, content.position).data)
     kernels.write.assign_offsets(writable(inner), first_inner_offset, _NO_WRAPPERS)
     entry = wrap(
         inner,
@@ -250,6 +258,7 @@ def _splice(view: memoryview, replaced: list[tuple[Content, bytes]]) -> memoryvi
     return memoryview(out)
 
 
+_NOT_KEPT = memoryview(b"")
 _NO_WRAPPERS = np.zeros(0, dtype=np.int64)
 _NO_WRAPPERS.flags.writeable = False
 
@@ -282,7 +291,7 @@ def _renumber_magic_0(valid: ValidatedSet, base_offset: int) -> memoryview:
         kernels.read.measure(read_only(valid.data[position : content.position]), between)
         offset += int(between[0])
         if content.magic == 0 and not (wrapper.consecutive and offset == 0):
-            replaced.append((content, _rebuilt(wrapper, offset, valid.max_message_bytes)))
+            replaced.append((content, _rebuilt(valid.data, wrapper, offset, valid.max_message_bytes)))
         offset += wrapper.count
         position = content.position + content.size_bytes
     return _splice(valid.data, replaced) if replaced else valid.data

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
@@ -209,6 +211,21 @@ def test_a_wrapper_that_grows_over_the_limit_when_built_anew_is_too_large(codec:
     valid = validate(data, Limits(max_message_bytes=len(data)), NOW_MS)
     with pytest.raises(BrokerError, match=r"MESSAGE_TOO_LARGE.*compressed again"):
         assign(valid, 1 << 40)
+
+
+@every_magic
+def test_what_wrappers_hold_is_not_kept_beside_them(magic: int) -> None:
+    inner = build_message_set([Record(None, bytes(1 << 20))], magic=magic)
+    bomb = wrap(inner, offset=0, magic=magic, codec=Codec.GZIP, timestamp_ms=0)
+    set_of_many = bytearray(bomb * 8)
+    tracemalloc.start()
+    try:
+        valid = validate(set_of_many, Limits(), NOW_MS)
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert valid.count == 8
+    assert kept_bytes < len(inner)
 
 
 @every_codec
