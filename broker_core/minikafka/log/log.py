@@ -21,12 +21,14 @@ follows is kept in ``.corrupt`` files and cut. ``recovery`` tells of it.
 
 Disk failures while running. A failed append is cut off again and the log goes on. When even that fails, or
 an fsync does (after which nobody knows what the disk has), the log takes no more appends until it is opened
-again; reads go on.
+again; reads go on. One flush at a time: of two fsyncs of a file that overlap, the kernel tells only one that
+pages were lost.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode, OffsetOutOfRange, StorageError
@@ -77,6 +79,8 @@ class Log:
         # the other that has not ended.
         self._names_changed = int(found.names_changed)
         self._names_synced = 0
+        self.flushing: AbstractContextManager[object] = nullcontext()
+        """Held by whoever flushes: a lock, where several threads do."""
         self._failure: str | None = None
         self._closed = False
 
@@ -302,6 +306,10 @@ class Log:
         That is never less than was asked for, but in a log that was truncated or closed meanwhile. Appends
         may go on. StorageError when the disk fails; the log then takes no more appends.
         """
+        with self.flushing:
+            return self._flush(up_to)
+
+    def _flush(self, up_to: int | None) -> int:
         durable = self._durable
         target = self._end_offset if up_to is None else min(up_to, self._end_offset)
         segments = self._segments

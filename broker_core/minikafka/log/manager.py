@@ -22,7 +22,7 @@ import contextlib
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
@@ -66,7 +66,7 @@ class LogManager:
     """The logs of all partitions that a broker has.
 
     One thread opens, creates, deletes, truncates and closes. ``flush_due`` and ``checkpoint_recovery_points``
-    may run on another one, when ``mutex`` is a lock.
+    may run on another one, and ``Log.flush`` on any, when ``new_mutex`` makes locks.
     """
 
     def __init__(
@@ -77,10 +77,11 @@ class LogManager:
         layout: Layout,
         clock: Clock,
         *,
-        mutex: AbstractContextManager[object] | None = None,
+        new_mutex: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         """``config`` has the broker's defaults; ``layout`` is that of directories that hold nothing yet."""
-        self._mutex = nullcontext() if mutex is None else mutex
+        self._new_mutex = new_mutex
+        self._mutex = new_mutex()
         self._files = files
         self._paths = [path.rstrip("/") or "/" for path in directories]
         self._config = config
@@ -316,6 +317,7 @@ class LogManager:
         )
         if log.recovery is not None:
             _logger.warning("%s", log.recovery)
+        log.flushing = self._new_mutex()
         self._flushed_ms[partition] = self._clock.monotonic_ms()
         self._logs[partition] = log
         del self._unopened[partition]

@@ -74,7 +74,8 @@ class RunningBroker:
             config.log,
             config.layout,
             ports.clock,
-            mutex=threading.Lock(),  # the registrar's worker and the housekeeper both write checkpoints
+            # The registrar's worker and the housekeeper write checkpoints; they and processors flush logs.
+            new_mutex=threading.Lock,
         )
         self._stops.callback(logs.close)
         store = ports.connect_store()

@@ -420,7 +420,7 @@ def test_a_log_that_cannot_be_flushed_does_not_hold_up_the_others(
 
 def test_checkpoints_from_two_threads_take_turns(tmp_path: Path) -> None:
     manager = LogManager(
-        RealFiles(), [str(tmp_path / "d")], SMALL, Layout.CLASSIC, ManualClock(), mutex=threading.Lock()
+        RealFiles(), [str(tmp_path / "d")], SMALL, Layout.CLASSIC, ManualClock(), new_mutex=threading.Lock
     )
     manager.open_all()
     manager.create(ONE)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from types import TracebackType
+
 import pytest
 
+from minikafka.base.clock import ManualClock
 from minikafka.base.errors import StorageError
 from minikafka.base.files import read_file
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.checkpoint import read_checkpoint
+from minikafka.log.layout import Layout
 from minikafka.log.manager import LogManager
-from tests.unit.log.support import CHECKPOINT, MARKER, ONE, TWO, fill, log_of, manager_of, read_all
+from tests.unit.log.support import CHECKPOINT, MARKER, ONE, SMALL, TWO, fill, log_of, manager_of, read_all
 
 
 @pytest.fixture
@@ -247,3 +252,58 @@ def test_a_log_that_is_given_up_is_recovered_anew(files: MemoryFiles) -> None:
     assert manager.create(ONE).recovery_point == 40
     files.power_cut()
     assert len(read_all(log_of(manager_of(files), ONE))) == 40
+
+
+class Door:
+    """A lock that tells when somebody has to wait for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.waited_for = threading.Event()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self.waited_for.set()
+            self._lock.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.release()
+
+
+def test_of_two_flushes_at_once_none_claims_what_the_kernel_told_the_other_is_lost(
+    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doors: list[Door] = []
+
+    def new_door() -> Door:
+        doors.append(Door())
+        return doors[-1]
+
+    manager = LogManager(files, ["data"], SMALL, Layout.CLASSIC, ManualClock(), new_mutex=new_door)
+    manager.open_all()
+    log = manager.create(ONE)
+    fill(log, 5)
+    file, under_way, told = log.segments[-1].file, threading.Event(), []
+
+    def lose() -> None:
+        monkeypatch.setattr(file, "sync", lambda: None)  # it is told once: the next fsync succeeds
+        under_way.set()
+        assert doors[-1].waited_for.wait(30)
+        raise StorageError("cannot flush: pages are lost")
+
+    def flush() -> None:
+        try:
+            log.flush()
+        except StorageError as error:
+            told.append(str(error))
+
+    monkeypatch.setattr(file, "sync", lose)
+    first = threading.Thread(target=flush)
+    first.start()
+    assert under_way.wait(30)
+    flush()
+    first.join()
+    assert len(told) == 2
+    assert log.recovery_point == 0
