@@ -11,12 +11,14 @@ from minikafka.base.errors import BrokerError, ConfigError, CoordinationError, E
 from minikafka.base.ids import check_topic_name, names_collide
 from minikafka.controller.assignment import assign_replicas, check_assignment
 from minikafka.log.config import without_effect
+from minikafka.registry.paths import TopicAssignment
+from minikafka.registry.store import DATA_MAX_BYTES
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 
 _log = logging.getLogger(__name__)
 
-USE_DEFAULT = -1
+_PARTITION_BYTES_MIN = len('"0":[0],')
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ def check_creation(
                 ErrorCode.INVALID_TOPIC, f"topic {name} collides with {other}: '.' and '_' look alike"
             )
     live = sorted(broker.image.brokers)
+    _check_size(name, partitions if assignment is None else len(assignment))
     if assignment is not None:
         check_assignment(assignment, live)
     else:
@@ -119,6 +122,7 @@ def check_creation(
             start_index=random.randrange(1 << 16),
             start_shift=random.randrange(1 << 16),
         )
+    _check_size(name, len(assignment), len(TopicAssignment(assignment).to_json()))
     overrides = {key: value for key, value in config.items() if value is not None}
     try:
         broker.config.log.with_overrides(overrides)
@@ -128,6 +132,15 @@ def check_creation(
     if idle:
         _log.warning("topic %s: stored, but this version does not act on %s", name, ", ".join(idle))
     return CreationRequest(name, assignment, overrides)
+
+
+def _check_size(name: str, partitions: int, znode_bytes: int = 0) -> None:
+    """Raise INVALID_PARTITIONS for more than one znode tells; by the number alone before it is made."""
+    if max(znode_bytes, partitions * _PARTITION_BYTES_MIN) > DATA_MAX_BYTES:
+        raise BrokerError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"{partitions} partitions of topic {name} do not fit its znode of {DATA_MAX_BYTES} bytes",
+        )
 
 
 def submit_creation(broker: Broker, wish: CreationRequest, ticket: TopicTicket | None) -> None:
