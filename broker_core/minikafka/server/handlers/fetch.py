@@ -5,7 +5,8 @@ partitions' order. Versions 0 and 1 get magic 0: newer messages are converted do
     The response waits until ``min_bytes`` are there, at most ``max_wait_ms``; an error of any partition is
     answered at once. Up to version 2 a partition's share is cut at ``partition_max_bytes`` even within a
     message; from version 3 on the first partition that has anything gives at least one whole message.
-    Messages at and above the high watermark are not given.
+    Messages at and above the high watermark are not given. What is converted down, which takes memory, is at
+    most as much as a request may hold, and so any message.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from minikafka.wire.parts import Part
 _log = logging.getLogger(__name__)
 
 NO_HIGH_WATERMARK = -1
+MAGIC_1_SINCE = 2
+"""The version whose consumers know messages of magic 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,8 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> No
 def _collect(broker: Broker, version: int, request: FetchRequest) -> _Shares:
     shares: _Shares = {}
     left = request.max_bytes
+    if version < MAGIC_1_SINCE:
+        left = min(left, broker.config.request_max_bytes)
     nothing_yet = True
     for topic in request.topics:
         for part in topic.partitions:
@@ -134,7 +139,7 @@ def _part(version: int, topic: str, index: int, share: _Share) -> FetchPartition
     sent: Part = b""
     if records is not None:
         try:
-            sent = records if version >= 2 else down_convert(records.read())
+            sent = records if version >= MAGIC_1_SINCE else down_convert(records.read())
         except BrokerError as error:
             _log.error("%s-%d cannot be converted down: %s", topic, index, error)
             code = error.code
