@@ -47,18 +47,19 @@ def dump(
 
 
 def as_row(record: StoredRecord, text: bool) -> dict[str, object]:
-    """What stands in a line: bytes are base64, or text when asked for; message formats 0 and 1 have no
-    headers.
-    """
+    """What stands in a line: bytes are base64, or text when asked for. Control records say that they are."""
     from minikafka.cli.output import base64_or_none, text_or_none
 
     show = text_or_none if text else base64_or_none
-    return {
+    row: dict[str, object] = {
         "offset": record.offset,
         "timestamp": record.timestamp_ms if record.timestamp_ms >= 0 else None,
         "key": show(record.key),
         "value": show(record.value),
-        "headers": [],
+        "headers": [[name, show(value)] for name, value in record.headers],
         "codec": record.codec.name.lower(),
         "magic": record.magic,
     }
+    if record.control:
+        row["control"] = True
+    return row

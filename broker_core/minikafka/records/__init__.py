@@ -1,13 +1,14 @@
 """Message sets: their bytes, what a broker checks and writes in them, and their way to Arrow and back.
 
-    message_set   formats of magic 0 and 1, enums, builder and iterator for small uses (one Python object per
-                  message)
+    record        what callers give and get, whatever the format
+    message_set   formats of magic 0 and 1, builder and iterator for small uses (a Python object per message)
+    batch         the same for magic 2
     validation    what a broker does with a produced set: validate, then assign offsets
     scan          recovery of a segment, search by offset or timestamp
     conversion    magic 1 to magic 0 for old fetchers
     columns       bytes to Arrow, Arrow to bytes (the only module here that imports pyarrow)
-    compression   gzip, snappy and lz4 as Kafka frames them
-    checksums     tables of CRC-32;  hashes: Java's murmur2
+    compression   gzip, snappy, lz4 and zstd as Kafka frames them
+    checksums     CRC-32 and CRC-32C;  hashes: Java's murmur2
     kernels       the loops over bytes, compiled by numba at first use
 
 Formats are told apart by the magic byte, which lies at position 16 of every entry of every format.

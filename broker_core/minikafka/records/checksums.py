@@ -1,4 +1,5 @@
-"""Tables of CRC-32 (the polynomial of Ethernet and zip, reflected), made from crcmod's definition.
+"""Checksums of messages: CRC-32 (the polynomial of Ethernet and zip) in magic 0 and 1, CRC-32C (Castagnoli's)
+in magic 2, both reflected. The tables are made from crcmod's definition.
 
 The kernels take sixteen bytes a step: table ``k`` holds, for each byte, what that byte does to the checksum
 after ``k`` more zero bytes. One flat array, because the kernels index it as ``k * 256 + byte``.
@@ -9,6 +10,10 @@ from __future__ import annotations
 import crcmod
 import numpy as np
 from numpy.typing import NDArray
+
+from minikafka.base.files import Buffer
+from minikafka.records import kernels
+from minikafka.records.arrays import read_only
 
 SLICES = 16
 
@@ -25,5 +30,15 @@ def sliced_tables(polynomial: int) -> NDArray[np.uint32]:
     return flat
 
 
-CRC32_TABLES = sliced_tables(0x104C11DB7)
+CRC_TABLES = np.concatenate((sliced_tables(0x104C11DB7), sliced_tables(0x11EDC6F41)))
+"""uint32[2 * 16 * 256]: those of CRC-32, then those of CRC-32C."""
+CRC_TABLES.flags.writeable = False
+CRC32_TABLES = CRC_TABLES[: SLICES * 256]
 """For magic 0 and 1."""
+CRC32C_TABLES = CRC_TABLES[SLICES * 256 :]
+"""For magic 2."""
+
+
+def crc32c(data: Buffer, before: int = 0) -> int:
+    """The checksum of ``data``; ``before`` is that of what lies before it, as with ``zlib.crc32``."""
+    return int(kernels.hashing.checksum(CRC32C_TABLES, read_only(data), before))

@@ -256,7 +256,7 @@ def _decompress_zstd(data: memoryview, max_bytes: int) -> memoryview:
 
 
 def _zstd_bound(data: memoryview, max_bytes: int) -> int:
-    """The most that the frames can hold by their blocks' headers, as far as it is not more than ``max_bytes``.
+    """The most that the frames can hold by their blocks' headers; less exact when that is over ``max_bytes``.
 
     The size of the content that a frame may name is not asked.
     """

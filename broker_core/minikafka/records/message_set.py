@@ -1,4 +1,4 @@
-"""Message sets of magic 0 and 1: the layout, and plain functions for small uses.
+"""Message sets of magic 0 and 1: the layout, and plain functions for small uses. (Magic 2: ``batch``.)
 
 An entry of a message set, big-endian (the set is the entries one after another, and its last one may be cut
 off)::
@@ -25,14 +25,15 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 
 from minikafka.base.errors import BrokerError
 from minikafka.base.files import Buffer
 from minikafka.records import stops
-from minikafka.records.compression import CLASSIC_CODECS, Codec, compress, decompress
+from minikafka.records.batch import build_batch, iterate_batch
+from minikafka.records.compression import CLASSIC_CODECS, MAX_CONTENT_BYTES, Codec, compress, decompress
+from minikafka.records.record import NO_TIMESTAMP, Record, StoredRecord, TimestampType
 
 __all__ = [
     "ATTRIBUTES_AT",
@@ -66,42 +67,11 @@ MIN_SIZE = 14
 """Smallest value of the size field: checksum, magic, attributes and two lengths."""
 CODEC_MASK = 7
 TIMESTAMP_TYPE_BIT = 8
-NO_TIMESTAMP = -1
 
 _HEADER = struct.Struct(">qi")
 _UINT32 = struct.Struct(">I")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
-
-
-class TimestampType(IntEnum):
-    """What a timestamp means. Magic 0 has none."""
-
-    NO_TIMESTAMP_TYPE = -1
-    CREATE_TIME = 0
-    LOG_APPEND_TIME = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What a small builder takes. ``timestamp_ms`` is ignored for magic 0."""
-
-    key: bytes | None
-    value: bytes | None
-    timestamp_ms: int = NO_TIMESTAMP
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRecord:
-    """One message as a log holds it. ``codec`` is that of the wrapper it lay in."""
-
-    offset: int
-    timestamp_ms: int
-    timestamp_type: TimestampType
-    key: bytes | None
-    value: bytes | None
-    magic: int
-    codec: Codec
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +91,14 @@ class Content:
 def build_message_set(
     records: Sequence[Record], *, magic: int = 1, codec: Codec = Codec.NONE, base_offset: int = 0
 ) -> bytes:
-    """A message set of ``records`` with offsets from ``base_offset``; one wrapper with a codec."""
+    """A message set of ``records`` with offsets from ``base_offset``.
+
+    One wrapper with a codec; one batch with magic 2.
+    """
     if not records:
         return b""
+    if magic == 2:
+        return build_batch(records, codec=codec, base_offset=base_offset)
     plain = codec is Codec.NONE
     first = base_offset if plain or magic == 0 else 0
     out = bytearray()
@@ -169,10 +144,13 @@ def _append_entry(
     out += body
 
 
-def iterate(data: Buffer, *, deep: bool = True) -> Iterator[StoredRecord]:
-    """The messages in order, wrappers opened (``deep``) or given as they are.
+def iterate(
+    data: Buffer, *, deep: bool = True, max_content_bytes: int = MAX_CONTENT_BYTES
+) -> Iterator[StoredRecord]:
+    """The messages of any magic in order, wrappers and batches opened (``deep``) or given as they are.
 
-    Stops at a cut-off last message; BrokerError CORRUPT_MESSAGE with the position on damage.
+    Stops at a cut-off last message; BrokerError CORRUPT_MESSAGE with the position on damage, and where one
+    wrapper or batch holds more than ``max_content_bytes``.
     """
     view = memoryview(data)
     position = 0
@@ -183,20 +161,24 @@ def iterate(data: Buffer, *, deep: bool = True) -> Iterator[StoredRecord]:
         end = position + ENTRY_HEADER_BYTES + size
         if end > len(view):
             return
-        reader = _READERS.get(view[position + MAGIC_AT])
-        if reader is None:
+        magic = view[position + MAGIC_AT]
+        if magic > 2:
             raise stops.error(stops.OTHER_MAGIC, position)
-        yield from reader(view, position, end, deep)
+        read = iterate_batch if magic == 2 else _read_message
+        yield from read(view, position, deep, max_content_bytes)
         position = end
 
 
-def _read_message(view: memoryview, position: int, end: int, deep: bool) -> Iterator[StoredRecord]:
+def _read_message(
+    view: memoryview, position: int, deep: bool, max_content_bytes: int
+) -> Iterator[StoredRecord]:
     """One entry of magic 0 or 1."""
+    end = position + ENTRY_HEADER_BYTES + _HEADER.unpack_from(view, position)[1]
     record = _parse(view, position, end, None, None)
     if not deep or record.codec is Codec.NONE:
         yield record
         return
-    content = open_wrapper(view, position)
+    content = open_wrapper(view, position, max_content_bytes)
     records = list(_inner_records(content))
     if not records:
         raise stops.corrupt("the compressed message holds no message", position)
@@ -289,10 +271,10 @@ def _field(
     return view[at + 4 : at + 4 + length], at + 4 + length
 
 
-def open_wrapper(data: Buffer, position: int) -> Content:
+def open_wrapper(data: Buffer, position: int, max_content_bytes: int = MAX_CONTENT_BYTES) -> Content:
     """Decompress the wrapper at ``position``, an entry whose size, checksum and lengths were found right.
 
-    CORRUPT_MESSAGE with the position when the content cannot be opened.
+    CORRUPT_MESSAGE with the position when the content cannot be opened, or is more than the bound.
     """
     view = memoryview(data)
     offset, size = _HEADER.unpack_from(view, position)
@@ -305,7 +287,7 @@ def open_wrapper(data: Buffer, position: int) -> Content:
     if value is None:
         raise stops.corrupt("the compressed message has no value", position)
     try:
-        content = decompress(codec, value)
+        content = decompress(codec, value, max_content_bytes)
     except BrokerError as error:
         raise stops.corrupt(error.detail, position) from None
     timestamp_ms, timestamp_type = NO_TIMESTAMP, TimestampType.NO_TIMESTAMP_TYPE
@@ -315,10 +297,3 @@ def open_wrapper(data: Buffer, position: int) -> Content:
     return Content(
         position, ENTRY_HEADER_BYTES + size, offset, magic, codec, timestamp_type, timestamp_ms, content
     )
-
-
-_READERS: dict[int, Callable[[memoryview, int, int, bool], Iterator[StoredRecord]]] = {
-    0: _read_message,
-    1: _read_message,
-}
-"""The formats that this release reads, by magic byte: the one place where ``iterate`` learns of another."""

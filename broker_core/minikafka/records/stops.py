@@ -16,6 +16,9 @@ ROWS_FULL = 4  # no room for another row
 KEYS_FULL = 5  # no room for the next key
 VALUES_FULL = 6  # no room for the next value
 FOUND = 7  # the message that was searched for
+BATCH = 8  # the next entry is a record batch of magic 2
+CLASSIC = 9  # the next entry is a message of magic 0 or 1
+HEADERS_FULL = 10  # no room for the next record's headers
 
 FIRST_PROBLEM = 16
 BAD_SIZE = 16
@@ -32,21 +35,39 @@ TIMESTAMP_RANGE = 26
 TIMESTAMP_TYPE = 27
 OFFSET_ORDER = 28
 BAD_ROW = 29
+BAD_RECORD_LENGTH = 30
+BAD_VARINT = 31
+BAD_HEADERS = 32
+BAD_COUNT = 33
+BAD_DELTA = 34
+CONTROL_BATCH = 35
+NO_RECORDS = 36
+NOT_CONSECUTIVE = 37
+NO_SEQUENCE = 38
 
 _TEXTS = {
     PARTIAL: "the message is not complete",
-    BAD_SIZE: "the size field holds less than the smallest message, which has 14 bytes",
-    BAD_CRC: "the checksum (CRC-32) does not match the message",
+    BAD_SIZE: "the size field holds less than the smallest message, which has 14 bytes (49 in magic 2)",
+    BAD_CRC: "the checksum does not match the message",
     OTHER_MAGIC: "the magic byte names no format that this release knows",
     BAD_KEY_LENGTH: "the key's length does not fit the message",
     BAD_VALUE_LENGTH: "the value's length does not fit the message",
-    BAD_CODEC: "the attributes name no codec of this format (0 none, 1 gzip, 2 snappy, 3 lz4)",
+    BAD_CODEC: "the attributes name no codec (0 none, 1 gzip, 2 snappy, 3 lz4, in magic 2 also 4 zstd)",
     NESTED: "a message inside a compressed message is compressed itself",
     INNER_MAGIC: "a message inside a compressed message has another magic byte than that one",
     TOO_LARGE: "the message with its 12 bytes of offset and size is larger than max.message.bytes",
     NO_KEY: "the topic is compacted, so every message must have a key",
     TIMESTAMP_RANGE: "the timestamp is too far from the broker's time (message.timestamp.difference.max.ms)",
     TIMESTAMP_TYPE: "a producer must not send the timestamp type LogAppendTime",
+    BAD_RECORD_LENGTH: "the record's length does not fit what it holds or the batch",
+    BAD_VARINT: "a number of the record has more bits than it may, or reaches beyond the record",
+    BAD_HEADERS: "the record's headers do not fit the record",
+    BAD_COUNT: "the batch does not hold as many records as its header says",
+    BAD_DELTA: "an offset delta does not rise, or is not between 0 and the batch's last",
+    CONTROL_BATCH: "a producer must not send control records",
+    NO_RECORDS: "the batch holds no record",
+    NOT_CONSECUTIVE: "a producer must number the records of a batch 0, 1, 2 … up to its last offset delta",
+    NO_SEQUENCE: "the batch has a producer id and no sequence",
     OFFSET_ORDER: "the offset is not larger than the one before, or is too far from the segment's first",
 }
 
@@ -68,6 +89,12 @@ def describe(stop: int, position: int, inside: int | None = None) -> str:
 def error(stop: int, position: int, inside: int | None = None) -> BrokerError:
     """The protocol's error for ``stop``: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or INVALID_TIMESTAMP."""
     return BrokerError(_CODES.get(stop, ErrorCode.CORRUPT_MESSAGE), describe(stop, position, inside))
+
+
+def batch_error(stop: int, record_at: int, position: int) -> BrokerError:
+    """As ``error``, for a record at byte ``record_at`` of the records of the batch at ``position``."""
+    where = f"at position {record_at} of the records of the batch at position {position}"
+    return BrokerError(_CODES.get(stop, ErrorCode.CORRUPT_MESSAGE), f"{_TEXTS[stop]}, {where}")
 
 
 def corrupt(text: str, position: int) -> BrokerError:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from minikafka.cli.commands import run
+from minikafka.records.batch import ControlType, build_control_batch
 from minikafka.records.message_set import Codec, Record, build_message_set
 
 RECORDS = [
@@ -52,6 +53,28 @@ def test_a_line_has_all_that_the_contract_names(capfd: pytest.CaptureFixture[str
             "magic": 1,
         },
     ]
+
+
+def test_magic_2_has_headers_and_marks_of_transactions(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "0.kafka"
+    sent = Record(b"k", b"v", 5, (("name", b"\x01"), ("name", None)))
+    mark = build_control_batch(
+        ControlType.COMMIT,
+        coordinator_epoch=0,
+        producer_id=1,
+        producer_epoch=0,
+        timestamp_ms=6,
+        base_offset=1,
+    )
+    path.write_bytes(build_message_set([sent], magic=2, codec=Codec.ZSTD) + mark)
+    _, rows, err = dump(capfd, str(path))
+    assert err == ""
+    first = {"offset": 0, "timestamp": 5, "key": "aw==", "value": "dg==", "codec": "zstd", "magic": 2}
+    assert rows[0] == {**first, "headers": [["name", "AQ=="], ["name", None]]}
+    second = {"offset": 1, "timestamp": 6, "key": "AAAAAQ==", "value": "AAAAAAAA", "codec": "none"}
+    assert rows[1] == {**second, "magic": 2, "headers": [], "control": True}
 
 
 def test_text_decodes_keys_and_values(capfd: pytest.CaptureFixture[str], file: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from minikafka.records.columns import Columns
 from minikafka.records.message_set import CLASSIC_CODECS, Record, StoredRecord
+from minikafka.records.record import Headers
 
 SEGMENTS = Path(__file__).resolve().parents[2] / "data" / "segments"
 
@@ -25,6 +26,18 @@ CASES = {
     "magic1-gzip-logappendtime": "expected-magic1-gzip-logappendtime",
 }
 
+BATCH_CASES = {
+    "magic2-none": "expected-magic2",
+    "magic2-gzip": "expected-magic2",
+    "magic2-snappy": "expected-magic2",
+    "magic2-lz4": "expected-magic2",
+    "magic2-zstd": "expected-magic2",
+    "magic2-idempotent-lz4": "expected-magic2",
+    "magic2-none-logappendtime": "expected-magic2-none-logappendtime",
+    "magic2-gzip-logappendtime": "expected-magic2-gzip-logappendtime",
+    "magic2-transactions": "expected-magic2-transactions",
+}
+
 TYPES = {"NoTimestampType": -1, "CreateTime": 0, "LogAppendTime": 1}
 
 Row = tuple[int, int, int, bytes | None, bytes | None]
@@ -36,8 +49,24 @@ def segment(name: str) -> bytes:
 
 
 def expected(name: str) -> list[Row]:
-    lines = (SEGMENTS / f"{CASES[name]}.jsonl").read_text().splitlines()
-    return [_row(json.loads(line)) for line in lines]
+    return [_row(line) for line in _lines((CASES | BATCH_CASES)[name])]
+
+
+def _lines(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (SEGMENTS / f"{name}.jsonl").read_text().splitlines()]
+
+
+def expected_headers(name: str) -> list[Headers]:
+    """For each record of a magic 2 segment."""
+    return [
+        tuple((key, None if value is None else base64.b64decode(value)) for key, value in line["headers"])
+        for line in _lines(BATCH_CASES[name])
+    ]
+
+
+def expected_read_committed() -> list[Row]:
+    """The records of "magic2-transactions" without those of aborted transactions."""
+    return [_row(line) for line in _lines("expected-magic2-transactions-read-committed")]
 
 
 def _row(line: dict[str, Any]) -> Row:

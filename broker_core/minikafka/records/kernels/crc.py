@@ -9,10 +9,25 @@ from minikafka.records.kernels.jit import Bytes, Number, Tables, inner, load_u64
 ALL_ONES = np.uint32(0xFFFFFFFF)
 
 
+CRC32C_AT = 4096
+"""Where the tables of CRC-32C lie behind those of CRC-32."""
+
+
 @inner
 def crc32(tables: Tables, data: Bytes, start: Number, end: Number) -> Number:
-    """The checksum of ``data[start:end]``, which lies in ``data``, with tables of ``records.checksums``."""
-    crc = ALL_ONES
+    """The checksum of ``data[start:end]``, which lies in ``data``, with the first of ``tables``."""
+    return extended(tables, data, start, end, ALL_ONES) ^ ALL_ONES
+
+
+@inner
+def crc32c(tables: Tables, data: Bytes, start: Number, end: Number) -> Number:
+    """The same with the tables behind those: ``tables`` is ``records.checksums.CRC_TABLES``."""
+    return extended(tables[CRC32C_AT:], data, start, end, ALL_ONES) ^ ALL_ONES
+
+
+@inner
+def extended(tables: Tables, data: Bytes, start: Number, end: Number, crc: Number) -> Number:
+    """The inverted checksum ``crc`` of what lies before, gone on over ``data[start:end]``."""
     at = start
     while end - at >= 16:
         a = load_u64_little(data, at) ^ np.uint64(crc)
@@ -52,4 +67,4 @@ def crc32(tables: Tables, data: Bytes, start: Number, end: Number) -> Number:
     while at < end:
         crc = tables[np.intp((crc ^ data[at]) & 255)] ^ crc >> np.uint32(8)
         at += 1
-    return crc ^ ALL_ONES
+    return crc

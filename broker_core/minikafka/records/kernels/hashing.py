@@ -1,10 +1,22 @@
-"""Kernels over a column of keys."""
+"""Kernels that hash: keys of a column, and plain bytes."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from minikafka.records.kernels.jit import BYTES, I32S, I32S_OUT, I64, Bytes, Ints, Number, kernel
+from minikafka.records.kernels.crc import ALL_ONES, extended
+from minikafka.records.kernels.jit import (
+    BYTES,
+    I32S,
+    I32S_OUT,
+    I64,
+    TABLES,
+    Bytes,
+    Ints,
+    Number,
+    Tables,
+    kernel,
+)
 
 M = np.uint32(0x5BD1E995)
 
@@ -47,3 +59,10 @@ def murmur2_partitions(
         h = np.uint32(h ^ h >> np.uint32(15))
         result[i] = np.int32(np.int64(h & np.uint32(0x7FFFFFFF)) % partitions)
     return 0
+
+
+@kernel(TABLES, BYTES, I64)
+def checksum(tables: Tables, data: Bytes, before: Number) -> Number:
+    """The checksum of ``data`` with the first of ``tables``; ``before`` is that of what lies before it."""
+    crc = extended(tables, data, np.int64(0), np.int64(data.size), np.uint32(before) ^ ALL_ONES)
+    return np.int64(crc ^ ALL_ONES)
