@@ -26,13 +26,14 @@ from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
 from minikafka.log.segment import Segment
 from minikafka.records.message_set import Codec
+from tests.seeds import seeds
 from tests.unit.log.support import read_all, valid_set
 
 MAIN, SPARE, LAZY = TopicPartition("main", 0), TopicPartition("spare", 0), TopicPartition("lazy", 0)
 """The last one is never flushed on its own account."""
 NEVER = {"flush.messages": str(LONG_MAX)}
 CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=60, flush_messages=3)
-SEEDS = (None, 1, 2, 3)
+SEEDS = (None, *seeds(3))
 """None loses all that was not synced; the others a part of it, by their dice."""
 
 

@@ -8,11 +8,12 @@ from minikafka.base.errors import ErrorCode, StorageError
 from minikafka.server.handlers import fetch as fetch_handler
 from minikafka.server.worker import Job
 from tests.scenarios.simulation import Simulation, fetch, metadata
+from tests.seeds import seeds
 
 DURABLE = {"log.flush.interval.messages": "1"}
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_an_acknowledged_and_flushed_message_survives_a_power_cut(seed: int) -> None:
     world = Simulation(seed)
     world.machine.start(DURABLE)
@@ -24,7 +25,7 @@ def test_an_acknowledged_and_flushed_message_survives_a_power_cut(seed: int) -> 
     assert [record.value for record in world.records("t")] == [b"0", b"1", b"2", b"3", b"4"]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_after_a_power_cut_without_flush_the_log_is_a_prefix_and_takes_more(seed: int) -> None:
     world = Simulation(seed)
     world.machine.start()
