@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import pytest
 
 from minikafka.base.errors import ErrorCode, StorageError
+from minikafka.log.log import LogRead
+from minikafka.partition.partition import Partition
 from minikafka.server.handlers import fetch as fetch_handler
 from minikafka.server.worker import Job
 from tests.scenarios.simulation import Simulation, fetch, metadata
@@ -92,3 +97,38 @@ def test_a_topic_that_many_ask_for_is_created_once(monkeypatch: pytest.MonkeyPat
     world.zookeeper.resume(world.machine.store)
     world.settle()
     assert world.call(metadata("wanted")).topics[0].error_code == ErrorCode.NONE
+
+
+def test_what_is_there_is_read_without_the_lock_that_all_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Simulation()
+    world.machine.start()
+    world.create_topic("t")
+    world.produce("t", b"x")
+    assert world.machine.running is not None
+    broker = world.machine.running.broker
+    monkeypatch.setattr(broker, "run", lambda step: pytest.fail("a fetch took the lock"))
+    assert world.fetch("t").records
+    assert world.fetch("t", 7).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_fetch_that_names_a_partition_again_and_again_reads_it_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = Simulation()
+    world.machine.start()
+    world.create_topic("t")
+    world.produce("t", b"x")
+    reads = []
+
+    def read(partition: Partition, offset: int, *arguments: Any, **options: Any) -> LogRead:
+        reads.append(offset)
+        return whole(partition, offset, *arguments, **options)
+
+    whole = Partition.read
+    monkeypatch.setattr(Partition, "read", read)
+    once = fetch("t")
+    (topic,) = once.body.topics
+    again = dataclasses.replace(topic, partitions=topic.partitions * 100)
+    answer = world.call(dataclasses.replace(once, body=dataclasses.replace(once.body, topics=(again,))))
+    assert {part.error_code for part in answer.topics[0].partitions} == {ErrorCode.INVALID_REQUEST}
+    assert len(reads) == 1

@@ -33,7 +33,7 @@ class Appended:
 
 
 class Partition:
-    """The mutable state of one partition on one broker. Used under the core's lock only."""
+    """The mutable state of one partition on one broker. Changed under the core's lock, read by all."""
 
     def __init__(self, topic_partition: TopicPartition, log: Log, broker_id: int) -> None:
         self.topic_partition = topic_partition

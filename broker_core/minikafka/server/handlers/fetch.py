@@ -2,11 +2,12 @@
 
 Versions: 1 adds throttle_time_ms, 2 allows magic 1, 3 adds max_bytes for the whole response and keeps the
 partitions' order. Versions 0 and 1 get magic 0: newer messages are converted down. Behaviour
-    The response waits until ``min_bytes`` are there, at most ``max_wait_ms``; an error of any partition is
-    answered at once. Up to version 2 a partition's share is cut at ``partition_max_bytes`` even within a
-    message; from version 3 on the first partition that has anything gives at least one whole message.
-    Messages at and above the high watermark are not given. What is converted down, which takes memory, is at
-    most as much as a request may hold, and so any message.
+    The response waits until ``min_bytes`` are there, at most ``max_wait_ms`` and as long as a connection may
+    be idle; an error of any partition is answered at once, and naming one twice is an error. Up to version 2
+    a partition's share is cut at ``partition_max_bytes`` even within a message; from version 3 on the first
+    partition that has anything gives at least one whole message. Messages at and above the high watermark are
+    not given. What is converted down, which takes memory, is at most as much as a request may hold, and so
+    any message.
 """
 
 from __future__ import annotations
@@ -80,12 +81,18 @@ class _FetchTicket:
 def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> None:
     """Serve one fetch request, now or when there is enough."""
     ticket = _FetchTicket(broker, context, request)
+    # Logs are read without the core's lock. Only who has to wait looks again under it, to miss nothing.
+    if ticket.satisfied() or request.max_wait_ms <= 0:
+        ticket.complete()
+        return
+    # Nobody notices that a client has gone while its request waits.
+    patience_ms = min(request.max_wait_ms, broker.config.connection_idle_max_ms)
 
     def step() -> None:
-        if ticket.satisfied() or request.max_wait_ms <= 0:
+        if ticket.satisfied():
             broker.answer(ticket)
         else:
-            broker.wait(ticket, ticket.keys(), broker.clock.monotonic_ms() + request.max_wait_ms)
+            broker.wait(ticket, ticket.keys(), broker.clock.monotonic_ms() + patience_ms)
 
     broker.run(step)
 
@@ -99,6 +106,9 @@ def _collect(broker: Broker, version: int, request: FetchRequest) -> _Shares:
     for topic in request.topics:
         for part in topic.partitions:
             topic_partition = TopicPartition(topic.name, part.index)
+            if topic_partition in shares:
+                shares[topic_partition] = _Share(ErrorCode.INVALID_REQUEST, NO_HIGH_WATERMARK, None)
+                continue
             whole_message = version >= 3 and nothing_yet
             share = _read(broker, topic_partition, part, max(0, left), whole_message=whole_message)
             shares[topic_partition] = share
@@ -112,6 +122,7 @@ def _read(
 ) -> _Share:
     try:
         partition = broker.partition(topic_partition)
+        high_watermark = partition.high_watermark  # before the read, which has all that lies below it
         read = partition.read(
             part.fetch_offset, min(left, part.partition_max_bytes), at_least_one=whole_message
         )
@@ -120,7 +131,7 @@ def _read(
     except StorageError as error:
         _log.error("fetch from %s at %d failed: %s", topic_partition, part.fetch_offset, error)
         return _Share(ErrorCode.KAFKA_STORAGE_ERROR, NO_HIGH_WATERMARK, None)
-    return _Share(ErrorCode.NONE, partition.high_watermark, read.slice)
+    return _Share(ErrorCode.NONE, high_watermark, read.slice)
 
 
 def _answer(context: RequestContext, request: FetchRequest, shares: _Shares) -> None:
