@@ -5,6 +5,7 @@ import tracemalloc
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.records import validation
 from minikafka.records.message_set import (
     Codec,
     Record,
@@ -14,7 +15,7 @@ from minikafka.records.message_set import (
     open_wrapper,
     wrap,
 )
-from minikafka.records.validation import AssignedSet, Limits, assign, validate
+from minikafka.records.validation import AssignedSet, Limits, assign, prepare, validate
 from tests.oracles import messages as oracle
 from tests.unit.records.samples import CODECS, MAGICS, some_records
 
@@ -226,6 +227,16 @@ def test_what_wrappers_hold_is_not_kept_beside_them(magic: int) -> None:
         tracemalloc.stop()
     assert valid.count == 8
     assert kept_bytes < len(inner)
+
+
+def test_a_magic_0_wrapper_that_was_prepared_for_its_offset_is_compressed_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = build_message_set(some_records(3), magic=0, codec=Codec.GZIP)
+    ready = prepare(validate(data, Limits(), NOW_MS), 50)
+    assert offsets(assign(ready, 60)) == [60, 61, 62]
+    monkeypatch.setattr(validation, "wrap", lambda *_, **__: pytest.fail("it was compressed again"))
+    assert offsets(assign(ready, 50)) == [50, 51, 52]
 
 
 @every_codec

@@ -17,7 +17,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.log.config import LogConfig
 from minikafka.partition.partition import Appended, Partition
 from minikafka.records.message_set import NO_TIMESTAMP, TimestampType
-from minikafka.records.validation import Limits, ValidatedSet, validate
+from minikafka.records.validation import Limits, ValidatedSet, prepare, validate
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.wire.apis.produce import (
@@ -77,8 +77,9 @@ def _validated(
                     raise BrokerError(
                         ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}"
                     )
-                limits = _limits(broker.partition(topic_partition).log.config)
-                valid[topic_partition] = validate(buffer_of(part.records), limits, now_ms)
+                log = broker.partition(topic_partition).log
+                checked = validate(buffer_of(part.records), _limits(log.config), now_ms)
+                valid[topic_partition] = prepare(checked, log.end_offset)
             except BrokerError as error:
                 answers[topic_partition] = _refusal(topic_partition, error)
     return valid
