@@ -14,6 +14,8 @@ from minikafka.server.control import ControlPath
 _log = logging.getLogger(__name__)
 
 _FAR_MS = 1 << 62
+_RETRY_MS = 1_000
+"""Between tries of what failed. Flushes may be scheduled for never, which is the release's default."""
 
 
 class Housekeeper:
@@ -26,6 +28,7 @@ class Housekeeper:
         now_ms = self._clock.monotonic_ms()
         self._flush_at_ms = now_ms + broker.config.flush_scheduler_interval_ms
         self._checkpoint_at_ms = now_ms + broker.config.flush_checkpoint_interval_ms
+        self._retry_at_ms = now_ms + _RETRY_MS
         self._wake = threading.Condition()
         self._wakes_at_ms = 0
         self._stopping = threading.Event()
@@ -61,13 +64,15 @@ class Housekeeper:
             if now_ms >= self._flush_at_ms:
                 self._flush_at_ms = now_ms + broker.config.flush_scheduler_interval_ms
                 broker.logs.flush_due(now_ms)
+            if now_ms >= self._retry_at_ms:
+                self._retry_at_ms = now_ms + _RETRY_MS
                 self._control.retry()
             if now_ms >= self._checkpoint_at_ms:
                 self._checkpoint_at_ms = now_ms + broker.config.flush_checkpoint_interval_ms
                 broker.logs.checkpoint_recovery_points()
         except Exception:  # noqa: BLE001 - one failure must not end the thread
             _log.exception("housekeeping failed; it is tried again")
-        return min(self._flush_at_ms, self._checkpoint_at_ms)
+        return min(self._flush_at_ms, self._retry_at_ms, self._checkpoint_at_ms)
 
     def _watch_logs(self) -> None:
         while True:
