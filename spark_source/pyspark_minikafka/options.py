@@ -30,6 +30,7 @@ from pyspark_minikafka.kafka_options import (
 from pyspark_minikafka.offsets import ALL_EARLIEST, ALL_LATEST, EARLIEST, LATEST, OffsetBound, parse_bound
 from pyspark_minikafka.offsets import parse_object as _parse_object
 
+SERVERS = "kafka.bootstrap.servers"
 DATA_DIR = "minikafka.data.dir"
 DEFAULT_DATA_DIR = "minikafka-data"
 OUR_PREFIX = "minikafka."
@@ -60,9 +61,9 @@ _SOURCE_KEYS = (
     "groupIdPrefix",
     "includeHeaders",
     DATA_DIR,
-    "kafka.bootstrap.servers",
+    SERVERS,
 )
-_SINK_KEYS = ("topic", "includeHeaders", DATA_DIR, "kafka.bootstrap.servers")
+_SINK_KEYS = ("topic", "includeHeaders", DATA_DIR, SERVERS)
 
 
 class Mode(Enum):
@@ -152,10 +153,12 @@ def _location(options: Mapping[str, str], kafka: KafkaOptions, working_directory
     data_dir = options.get(DATA_DIR)
     if kafka.bootstrap_servers is not None:
         if data_dir is not None:
-            raise ConfigError(
-                DATA_DIR, data_dir, "is for the embedded broker: kafka.bootstrap.servers must be absent"
-            )
+            raise ConfigError(DATA_DIR, data_dir, f"is for the embedded broker: {SERVERS} must be absent")
         return Location(kafka.bootstrap_servers, None)
+    for name, value in options.items():
+        # Only a warning, and rows would go to a cluster that nobody meant.
+        if "bootstrap" in name or difflib.get_close_matches(name, [SERVERS], cutoff=0.85):
+            raise ConfigError(name, value, f"is no option: {SERVERS} is, or none for a cluster of one's own")
     if data_dir is not None and not data_dir.strip():
         raise ConfigError(DATA_DIR, data_dir, "must be a directory (it is made when it is not there)")
     path = os.path.expanduser((data_dir or DEFAULT_DATA_DIR).strip())

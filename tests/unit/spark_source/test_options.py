@@ -240,6 +240,18 @@ def test_without_servers_the_embedded_broker_of_an_absolute_directory_is_used() 
     assert source().location.bootstrap_servers is None
 
 
+@pytest.mark.parametrize(
+    "name", ["bootstrap.servers", "kafka.bootstrap.server", "bootstrapServers", "kafka.bootsrap.servers"]
+)
+def test_servers_under_a_wrong_name_never_turn_into_a_local_cluster(name: str) -> None:
+    for given in ({}, {"minikafka.data.dir": "d"}):
+        refusal = refusal_of({"subscribe": "t", name: "a:1", **given})
+        assert (refusal.name, refusal.value) == (name.lower(), "a:1")
+        assert "kafka.bootstrap.servers" in str(refusal)
+    with pytest.raises(ConfigError):
+        sink_options({"topic": "t", name: "a:1"})
+
+
 def test_with_servers_there_is_no_directory() -> None:
     location = source(kafka__bootstrap__servers=" a:1 , b:2,").location
     assert (location.bootstrap_servers, location.data_dir) == ("a:1,b:2", None)
