@@ -28,6 +28,7 @@ from minikafka.records.message_set import (
     build_message_set,
     iterate,
 )
+from minikafka.registry.zookeeper import ZooKeeperStore
 from minikafka.wire.keys import ApiKey
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
@@ -42,6 +43,7 @@ class RealKafka:
         self.port = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         self._libs = libs
+        self._zookeeper = f"{zookeeper}/kafka"
         self._directory = directory
         self._process: ChildProcess | None = None
         directory.mkdir(parents=True)
@@ -53,8 +55,7 @@ class RealKafka:
             "broker.id": 0,
             "listeners": f"PLAINTEXT://{self.bootstrap}",
             "log.dirs": directory / "data",
-            "zookeeper.connect": f"{zookeeper}/kafka",
-            # A killed broker's registration must be gone soon, or its successor may not register.
+            "zookeeper.connect": self._zookeeper,
             "zookeeper.session.timeout.ms": 2000,
             "num.network.threads": 2,
             "num.io.threads": 2,
@@ -68,8 +69,15 @@ class RealKafka:
         (directory / "server.properties").write_text(text)
 
     def start(self) -> None:
-        if self._process is not None:
+        if self._process is not None and self._process.exit_code is None:
             return
+        # A killed broker's registration outlives it, and its successor ends when it finds it.
+        store = ZooKeeperStore(self._zookeeper)
+        try:
+            if not wait_until(lambda: store.exists("/brokers/ids/0") is None, START_TIMEOUT_S):
+                raise AssertionError("the registration of the killed broker stays")
+        finally:
+            store.close()
         command = [
             find_java().path,
             *("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
