@@ -259,7 +259,8 @@ class Log:
         is given whole when it alone is larger than ``max_bytes``; else the slice may end within an entry.
         OffsetOutOfRange outside ``start_offset`` to ``end_offset``; at the end there is nothing to read.
         """
-        segments, end_offset = self._segments, self._end_offset
+        # The end first: what lies below it is in the segments then.
+        end_offset, segments = self._end_offset, self._segments
         if not segments[0].base_offset <= offset <= end_offset:
             raise OffsetOutOfRange(offset, segments[0].base_offset, end_offset)
         bound = end_offset if up_to is None else min(up_to, end_offset)

@@ -461,3 +461,29 @@ def test_a_segment_damaged_where_nobody_looked_is_reported_by_the_read(files: Me
     log.segments[0].file.write_at(8, b"\0\0\0\0")
     with pytest.raises(StorageError, match="damaged at position 0"):
         log.read(5, 100)
+
+
+class Growing(Log):
+    """A log to which much is appended as soon as somebody looks where it ends."""
+
+    armed = False
+    end = 0
+
+    @property
+    def _end_offset(self) -> int:
+        if self.armed:
+            self.armed = False
+            fill(self, 100)
+        return self.end
+
+    @_end_offset.setter
+    def _end_offset(self, offset: int) -> None:
+        self.end = offset
+
+
+def test_a_read_beside_a_roll_finds_all_below_the_end_that_it_saw(files: MemoryFiles) -> None:
+    log = Growing.open(files, HOME, SMALL, Layout.CLASSIC, clean=False, recovery_point=0)
+    assert isinstance(log, Growing)
+    log.armed = True
+    assert offsets_of(log.read(99, 100).slice) == [99]
+    assert len(log.segments) > 1
