@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
+import minikafka
 from minikafka.base.errors import (
     BrokerError,
     ConfigError,
@@ -42,6 +44,23 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"minikafka {minikafka.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _all_commands(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version and exit.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None: ...
+
+
 app.command("up")(up.up)
 app.command("broker")(broker.broker)
 app.add_typer(topic.app, name="topic")
@@ -71,6 +90,9 @@ def run(arguments: list[str]) -> int:
     except Exception as error:  # the last place that can turn it into a line
         if os.environ.get("MINIKAFKA_TRACEBACK"):
             raise
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(str(error), file=sys.stderr)
+            return 2
         status, line = explain(error)
         print(f"minikafka: {line}", file=sys.stderr)
         return status
@@ -81,6 +103,9 @@ def explain(error: Exception) -> tuple[int, str]:
     text, status = str(error), 1
     if isinstance(error, _UsageProblem):
         text, status = error.format_message(), error.exit_code  # type: ignore[attr-defined]
+        context = getattr(error, "ctx", None)
+        if context is not None:
+            text = f"{text.rstrip('.')}; see `{context.command_path} --help`"
     elif isinstance(error, ConfigError | DirectoryLocked):
         status = 2
     elif isinstance(error, BrokerError):

@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from minikafka.base.errors import BrokerError
+from minikafka.base.errors import BrokerError, ConfigError
 from minikafka.base.ids import check_topic_name
 from minikafka.cli.directory import check_cluster, check_usable
-from minikafka.cli.options import DEFAULT_BOOTSTRAP
+from minikafka.cli.options import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP
 from minikafka.cli.output import note
 from minikafka.clients.admin import Admin
 from minikafka.clients.cluster import Cluster
@@ -46,6 +46,10 @@ def address_of(bootstrap: str | None, data_dir: Path | None, *, writes: bool) ->
     """The bootstrap list. A data directory wins, as MINIKAFKA_BOOTSTRAP may be set for everything else."""
     if data_dir is None:
         return bootstrap or DEFAULT_BOOTSTRAP
+    if bootstrap and bootstrap != os.environ.get(BOOTSTRAP_VARIABLE):
+        raise ConfigError(
+            "--bootstrap", bootstrap, f"--data-dir {data_dir} names a cluster too: give one of them"
+        )
     (check_usable if writes else check_cluster)(data_dir)
     from minikafka.embedded import local, owners
 

@@ -11,6 +11,7 @@ import typer
 from minikafka.base.errors import ConfigError
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+BOOTSTRAP_VARIABLE = "MINIKAFKA_BOOTSTRAP"
 """Where ``minikafka up`` serves when nothing else is said."""
 
 
@@ -26,7 +27,7 @@ Bootstrap = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         "--bootstrap",
-        envvar="MINIKAFKA_BOOTSTRAP",
+        envvar=BOOTSTRAP_VARIABLE,
         metavar="HOST:PORT",
         help=f"Brokers to ask first, separated by commas. Without it and --data-dir: {DEFAULT_BOOTSTRAP}.",
         show_default=False,

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import minikafka
 from minikafka.base.errors import (
     BrokerError,
     ConfigError,
@@ -104,6 +106,51 @@ def test_help_lists_the_nouns_of_this_release_and_no_others(capfd: pytest.Captur
     commands = capfd.readouterr().out.partition("Commands:")[2]
     listed = [line.split()[0] for line in commands.splitlines() if line.startswith("  ") and line[2] != " "]
     assert sorted(listed) == sorted(NOUNS)
+
+
+@pytest.mark.parametrize("arguments", [[], ["topic"], ["log"], ["perf"]])
+def test_no_command_shows_the_help_as_it_is_meant_to_be_read(
+    arguments: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    run([*arguments, "--help"])
+    help_text = capfd.readouterr().out
+    assert run(arguments) == 2
+    assert capfd.readouterr() == ("", help_text)
+
+
+def test_the_version_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capfd.readouterr() == (f"minikafka {minikafka.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (["consume", "t", "--topic", "t"], "minikafka consume"),
+        (["topic", "create"], "minikafka topic create"),
+        (["produce", "a", "b"], "minikafka produce"),
+        (["ps", "--format", "yaml"], "minikafka ps"),
+        (["consumer"], "minikafka"),
+    ],
+)
+def test_a_command_line_that_cannot_be_says_where_its_help_is(
+    arguments: list[str], command: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    err = capfd.readouterr().err
+    assert err.endswith(f"; see `{command} --help`\n")
+    assert err.count("\n") == 1
+
+
+def test_two_ways_to_name_the_cluster_are_one_too_many(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "d"
+    assert run(["topic", "create", "t", "--bootstrap", "a:1", "--data-dir", str(place)]) == 2
+    err = capfd.readouterr().err
+    assert err.startswith("minikafka: --bootstrap='a:1': ")
+    assert "--data-dir" in err
+    assert not place.exists()
 
 
 @pytest.mark.parametrize("noun", LATER_NOUNS)
