@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from minikafka.base.errors import DirectoryLocked
+from minikafka.base.errors import ConfigError, DirectoryLocked
 from minikafka.cli.directory import check_usable
 from minikafka.cli.options import Settings, key_values
 from minikafka.cli.output import note
@@ -64,6 +64,7 @@ def up(
             f"{served.data_dir} is served already, at {served.bootstrap_servers} by process {served.pid}: "
             f"use that one, or end it with `minikafka stop {data_dir}`"
         )
+    check_free(host, port)
 
     ended: SimpleQueue[tuple[int, int]] = SimpleQueue()
     cluster = Cluster(
@@ -88,6 +89,21 @@ def up(
     if stop.number is not None:
         return 0 if ready else 128 + stop.number
     return 1
+
+
+def check_free(host: str, port: int) -> None:
+    """Raise ConfigError when somebody listens there: before ZooKeeper is started and files are made.
+
+    A race is left to the broker, which says what it could not do.
+    """
+    from minikafka.net.probe import can_bind, can_connect
+
+    if port and not can_bind(host, port) and can_connect(host, port):
+        raise ConfigError(
+            "--port",
+            str(port),
+            f"another process listens on {host}:{port}; name another, or --port 0 for a free one",
+        )
 
 
 def watch(cluster: Cluster, brokers: int, ended: SimpleQueue[tuple[int, int]]) -> None:

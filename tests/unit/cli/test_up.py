@@ -399,8 +399,10 @@ def test_a_setting_that_nobody_knows_is_named_before_anything_is_started(tmp_pat
 def test_a_taken_port_is_told(tmp_path: Path, cluster: Up) -> None:
     done = minikafka("up", "--data-dir", str(tmp_path / "d"), "--port", str(cluster.port))
     assert done.status == 2
-    assert str(cluster.port) in done.err
+    assert done.err.startswith(f"minikafka: --port='{cluster.port}': ")
+    assert "--port 0" in done.err
     assert done.err.count("\n") == 1
+    assert not (tmp_path / "d").exists()
 
 
 def test_a_broker_runs_on_a_properties_file_and_says_the_same_line(tmp_path: Path, cluster: Up) -> None:
