@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+import threading
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.cli.options import Bootstrap, CodecName, DataDir, Format, OutputFormat, Topic
 
+if TYPE_CHECKING:
+    from minikafka.cli.progress import Progress
+    from minikafka.clients.producer.delivery import Delivery
+    from minikafka.clients.producer.producer import Producer
+
 LINGER_MS = 5
 BATCH_BYTES = 65_536
+INTERRUPTED_PATIENCE_MS = 3_000
+"""How long what was typed before Ctrl-C may still take."""
 
 
 def produce(
@@ -37,7 +46,6 @@ def produce(
     from minikafka.cli.output import counted, note, print_json
     from minikafka.cli.progress import Progress
     from minikafka.clients.producer.config import ACKS_ALL, ProducerConfig
-    from minikafka.clients.producer.delivery import Delivery
     from minikafka.clients.producer.producer import Producer
     from minikafka.records.message_set import Codec
 
@@ -45,36 +53,71 @@ def produce(
     config = ProducerConfig(
         acks=ACKS_ALL, linger_ms=LINGER_MS, batch_bytes=BATCH_BYTES, compression=Codec.parse(codec)
     )
-    failures: list[MinikafkaError] = []
-
-    def notice(delivery: Delivery) -> None:
-        if delivery.error is not None:
-            failures.append(delivery.error)
-
+    # What was not acknowledged is told here, once.
+    logging.getLogger(Producer.__module__).setLevel(logging.ERROR)
     with (
         connected(bootstrap, data_dir, writes=True) as cluster,
         # A bar would be in the way of lines that somebody types.
         Progress(f"producing to {topic}", hidden=sys.stdin.isatty(), lines=True) as progress,
     ):
-        producer = Producer(cluster, config)
-        try:
-            for key, value in messages(sys.stdin.buffer, key_separator):
-                producer.send(topic, value, key=key).on_done(notice)
-                progress.advance()
-                if failures:
-                    break
-        finally:
-            producer.close()
-    if failures:
-        note(
-            f"minikafka: not acknowledged: {len(failures)} of {counted(progress.done, 'message')}; "
-            "the first reason:"
-        )
-        raise failures[0]
+        sent = send_all(Producer(cluster, config), topic, messages(sys.stdin.buffer, key_separator), progress)
+    missing = sent.given - sent.acknowledged
+    if missing:
+        note(f"minikafka: not acknowledged: {missing} of {counted(sent.given, 'message')}")
+    if sent.interrupted:
+        raise KeyboardInterrupt
+    if sent.failure is not None:
+        note("minikafka: the first reason:")
+        raise sent.failure
     if style is Format.JSON:
-        print_json({"topic": topic, "messages": progress.done})
+        print_json({"topic": topic, "messages": sent.given})
     else:
-        note(f"{counted(progress.done, 'message')} to {topic}")
+        note(f"{counted(sent.given, 'message')} to {topic}")
+
+
+class Sent:
+    """What became of the messages so far. ``notice`` may be called by any thread."""
+
+    def __init__(self) -> None:
+        self.given = 0
+        self.acknowledged = 0
+        self.failure: MinikafkaError | None = None
+        self.interrupted = False
+        self._lock = threading.Lock()
+
+    def notice(self, delivery: Delivery) -> None:
+        """One message was acknowledged, or never will be."""
+        with self._lock:
+            if delivery.error is None:
+                self.acknowledged += 1
+            elif self.failure is None:
+                self.failure = delivery.error
+
+
+def send_all(
+    producer: Producer, topic: str, pairs: Iterable[tuple[bytes | None, bytes]], progress: Progress
+) -> Sent:
+    """Send ``pairs`` of key and value and close ``producer``; ``progress`` shows what was acknowledged.
+
+    After the first that fails no more is read and what is still on its way is given up, as it would fail too,
+    each after its own two minutes. Ctrl-C leaves it a few seconds.
+    """
+    sent = Sent()
+    patience_ms = None
+    try:
+        for key, value in pairs:
+            producer.send(topic, value, key=key).on_done(sent.notice)
+            sent.given += 1
+            progress.advance(sent.acknowledged - progress.done)
+            if sent.failure is not None:
+                patience_ms = 0
+                break
+    except KeyboardInterrupt:
+        sent.interrupted = True
+        patience_ms = INTERRUPTED_PATIENCE_MS
+    finally:
+        producer.close(patience_ms)
+    return sent
 
 
 def messages(lines: Iterable[bytes], key_separator: str | None) -> Iterator[tuple[bytes | None, bytes]]:

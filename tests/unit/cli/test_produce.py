@@ -1,9 +1,84 @@
 from __future__ import annotations
 
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
 import pytest
 
-from minikafka.base.errors import ConfigError
-from minikafka.cli.produce import messages
+from minikafka.base.errors import ConfigError, MinikafkaError, NetworkError
+from minikafka.cli.produce import INTERRUPTED_PATIENCE_MS, Sent, messages, send_all
+from minikafka.cli.progress import Progress
+from minikafka.clients.producer.producer import Producer
+
+
+@dataclass
+class Answer:
+    """A delivery that is over at once, or never."""
+
+    error: MinikafkaError | None
+    over: bool
+
+    def on_done(self, callback: Callable[[Any], None]) -> None:
+        if self.over:
+            callback(self)
+
+
+@dataclass
+class Acknowledging:
+    """In place of a producer: acknowledges the first ``good``, then fails or stays silent."""
+
+    good: int
+    then: MinikafkaError | None = None
+    taken: int = 0
+    closed: list[int | None] = field(default_factory=list)
+
+    def send(self, topic: str, value: bytes, *, key: bytes | None) -> Answer:
+        self.taken += 1
+        good = self.taken <= self.good
+        return Answer(None if good else self.then, good or self.then is not None)
+
+    def close(self, timeout_ms: int | None = None) -> None:
+        self.closed.append(timeout_ms)
+
+
+def sent_by(producer: Acknowledging, pairs: Iterator[tuple[bytes | None, bytes]], progress: Progress) -> Sent:
+    return send_all(cast("Producer", producer), "t", pairs, progress)
+
+
+def lines(count: int) -> Iterator[tuple[bytes | None, bytes]]:
+    return ((None, b"x") for _ in range(count))
+
+
+def test_what_is_shown_as_done_was_acknowledged() -> None:
+    progress = Progress("x", stream=io.StringIO())
+    sent = sent_by(Acknowledging(good=3), lines(10), progress)
+    assert (sent.given, sent.acknowledged, progress.done) == (10, 3, 3)
+
+
+def test_all_that_was_read_gets_its_time() -> None:
+    producer = Acknowledging(good=5)
+    sent = sent_by(producer, lines(5), Progress("x", stream=io.StringIO()))
+    assert (sent.acknowledged, sent.failure, producer.closed) == (5, None, [None])
+
+
+def test_after_the_first_failure_nothing_more_is_read_or_waited_for() -> None:
+    away = NetworkError("away")
+    producer = Acknowledging(good=2, then=away)
+    sent = sent_by(producer, lines(10), Progress("x", stream=io.StringIO()))
+    assert (sent.failure, sent.given, producer.closed) == (away, 3, [0])
+
+
+def test_an_interruption_leaves_what_was_read_a_few_seconds() -> None:
+    def interrupted() -> Iterator[tuple[bytes | None, bytes]]:
+        yield None, b"x"
+        raise KeyboardInterrupt
+
+    producer = Acknowledging(good=0)
+    sent = sent_by(producer, interrupted(), Progress("x", stream=io.StringIO()))
+    assert (sent.interrupted, sent.given, sent.acknowledged) == (True, 1, 0)
+    assert producer.closed == [INTERRUPTED_PATIENCE_MS]
 
 
 def test_a_line_loses_its_newline_and_nothing_else() -> None:
