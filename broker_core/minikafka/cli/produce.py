@@ -54,7 +54,7 @@ def produce(
         acks=ACKS_ALL, linger_ms=LINGER_MS, batch_bytes=BATCH_BYTES, compression=Codec.parse(codec)
     )
     # What was not acknowledged is told here, once.
-    logging.getLogger(Producer.__module__).setLevel(logging.ERROR)
+    logging.getLogger("minikafka.clients.producer").addHandler(logging.NullHandler())
     with (
         connected(bootstrap, data_dir, writes=True) as cluster,
         # A bar would be in the way of lines that somebody types.
