@@ -31,10 +31,13 @@ def main() -> None:
         status = run(sys.argv[1:])
     except KeyboardInterrupt:
         status = INTERRUPTED
-    # What comes now changes nothing any more: it is held back while the interpreter ends, as that puts the
-    # system's own handlers in place, which kill. SIGTERM too, where the command took it.
+    # What comes now changes nothing any more. Where this command took a signal it is ignored from here on, as
+    # the interpreter's end puts the system's own handlers in place, which kill, whatever thread it comes to.
+    # Held back in this thread first: Python complains of a signal that comes while it is set to be ignored.
     taken = {number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))}
     signal.pthread_sigmask(signal.SIG_BLOCK, taken)
+    for number in taken:
+        signal.signal(number, signal.SIG_IGN)
     sys.exit(status)
 
 
