@@ -187,16 +187,16 @@ def test_directories_of_older_states_do_not_pile_up(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"kernels-{i}" for i in (0, 1, 2, 8)]
 
 
-def test_there_are_few_kernels_each_with_one_signature_and_without_the_gil() -> None:
+def test_there_are_about_a_dozen_kernels_each_with_one_signature_and_without_the_gil() -> None:
     kernels.warm_up()
     # Helpers are compiled into the kernels that call them: alone they have no signature.
     found = [
         value
-        for module in (kernels.read, kernels.write, kernels.batches, kernels.hashing)
+        for module in (kernels.read, kernels.write, kernels.hashing)
         for value in vars(module).values()
         if getattr(value, "__module__", None) == module.__name__ and getattr(value, "signatures", None)
     ]
-    assert 8 <= len(found) <= 17
+    assert 8 <= len(found) <= 12
     for kernel in found:
         assert len(kernel.signatures) == 1
         assert kernel.targetoptions["nogil"]

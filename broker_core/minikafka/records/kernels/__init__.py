@@ -6,8 +6,7 @@ numba takes half a second and 60 MB to import, so these modules are loaded at th
 
     read      chase positions, decode to columns, search, scan
     write     validate, assign offsets, stamp, encode from columns, convert down
-    batches   all that walks through the records of magic 2
-    hashing   murmur2 over a column, CRC-32C
+    hashing   murmur2 over a column
 
 Kernels never raise and never allocate: they take arrays and return a code of ``records.stops``. They read
 untrusted bytes, so each one proves a length against what is there before it uses it. Each has one explicit
@@ -19,7 +18,7 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-_MODULES = ("read", "write", "batches", "hashing")
+_MODULES = ("read", "write", "hashing")
 
 
 def __getattr__(name: str) -> ModuleType:
