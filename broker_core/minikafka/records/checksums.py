@@ -30,12 +30,9 @@ def sliced_tables(polynomial: int) -> NDArray[np.uint32]:
     return flat
 
 
-CRC_TABLES = np.concatenate((sliced_tables(0x104C11DB7), sliced_tables(0x11EDC6F41)))
-"""uint32[2 * 16 * 256]: those of CRC-32, then those of CRC-32C."""
-CRC_TABLES.flags.writeable = False
-CRC32_TABLES = CRC_TABLES[: SLICES * 256]
+CRC32_TABLES = sliced_tables(0x104C11DB7)
 """For magic 0 and 1."""
-CRC32C_TABLES = CRC_TABLES[SLICES * 256 :]
+CRC32C_TABLES = sliced_tables(0x11EDC6F41)
 """For magic 2."""
 
 
