@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,8 +9,6 @@ from minikafka.base.files import Buffer
 
 INT64_MAX = (1 << 63) - 1
 INT64_MIN = -(1 << 63)
-
-T = TypeVar("T", bound=np.generic)
 
 
 def read_only(data: Buffer) -> NDArray[np.uint8]:
@@ -28,10 +24,3 @@ def writable(data: Buffer) -> NDArray[np.uint8]:
     if not array.flags.writeable:
         raise ValueError("the buffer cannot be written to")
     return array
-
-
-def grown(array: NDArray[T], used: int, size: int) -> NDArray[T]:
-    """An array of ``size`` items that starts with the first ``used`` of ``array``."""
-    larger = np.empty(size, dtype=array.dtype)
-    larger[:used] = array[:used]
-    return larger

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import Buffer
 from minikafka.records import kernels, stops
-from minikafka.records.arrays import INT64_MAX, INT64_MIN, grown, read_only
+from minikafka.records.arrays import INT64_MAX, INT64_MIN, read_only
+from minikafka.records.arrow import grown
 from minikafka.records.checksums import CRC32_TABLES
 from minikafka.records.encoding import EncodedSet, encode, partitions_by_key
 from minikafka.records.message_set import Content, TimestampType, open_wrapper

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from minikafka.records import kernels, stops
 from minikafka.records.arrays import read_only
+from minikafka.records.arrow import empty, grown
 from minikafka.records.checksums import CRC32_TABLES
 from minikafka.records.message_set import NO_TIMESTAMP, Codec, wrap
 
@@ -155,16 +156,14 @@ class _Encoder:
         state[write.ENCODE_OFFSET] = 0
         state[write.ENCODE_MAX_TIMESTAMP] = NO_TIMESTAMP
         rows = self._rows if max_count is None else self._rows[: first + max_count]
-        out = np.empty(min(max_bytes, _FIRST_OUTPUT_BYTES), dtype=np.uint8)
+        out = empty(min(max_bytes, _FIRST_OUTPUT_BYTES), np.uint8)
         while True:
             stop = self._run(rows, out)
             used = int(state[write.ENCODE_BYTES])
             wanted = used + int(state[write.ENCODE_WANTED])
             if stop != stops.VALUES_FULL or (wanted > max_bytes and used):
                 break
-            larger = np.empty(max(wanted, min(max_bytes, 4 * out.size)), dtype=np.uint8)
-            larger[:used] = out[:used]
-            out = larger
+            out = grown(out, used, max(wanted, min(max_bytes, 4 * out.size)))
         count = int(state[write.ENCODE_NEXT]) - first
         return EncodedSet(memoryview(out.data)[:used], count, int(state[write.ENCODE_MAX_TIMESTAMP]))
 

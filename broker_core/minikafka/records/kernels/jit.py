@@ -67,7 +67,7 @@ def kernel(*signature: Any, returns: Any = I64) -> Callable[[F], F]:
 
 def inner(function: F) -> F:
     """A helper that becomes part of the kernels that call it."""
-    compiled: Any = numba.njit(nogil=True)(function)
+    compiled: Any = numba.njit(nogil=True, forceinline=True)(function)
     return compiled  # type: ignore[no-any-return]
 
 
