@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 
+from pyspark_minikafka.workers import forget_importers
+
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
         DataSourceReader,
@@ -38,6 +40,8 @@ def _module(name: str) -> Any:
             f"(pip install 'minikafka[spark]') for the Python that Spark runs, {sys.executable}, on the "
             "driver and every executor, or set PYSPARK_PYTHON to one that has them"
         ) from problem
+    finally:
+        forget_importers()
 
 
 class MinikafkaSource(DataSource):

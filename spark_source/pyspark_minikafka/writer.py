@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from pyspark.sql.types import StructType
 
 from minikafka.base.errors import ConfigError
-from pyspark_minikafka import report
+from pyspark_minikafka import report, workers
 from pyspark_minikafka.location import Target, check_reachable, locate
 from pyspark_minikafka.options import SinkOptions, sink_options
 from pyspark_minikafka.schema import SinkColumns, sink_columns
@@ -49,9 +49,10 @@ class Sink:
 
     def send(self, batches: Iterator[pa.RecordBatch]) -> Written:
         """Send all rows and wait for the brokers. Raises what they, or the rows, object to."""
-        check_reachable(self.target)
-        rows, sent_bytes = send(batches, self.options, self.target, self.columns)
-        return Written(rows, sent_bytes)
+        with workers.task():
+            check_reachable(self.target)
+            rows, sent_bytes = send(batches, self.options, self.target, self.columns)
+            return Written(rows, sent_bytes)
 
 
 class Written(WriterCommitMessage):

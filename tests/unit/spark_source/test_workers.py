@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import gc
+import importlib
+import sys
+import zipfile
+import zipimport
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pyspark_minikafka import workers
+from pyspark_minikafka.workers import forget_importers
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An archive named as Spark's, on the path, of whose two modules one is imported."""
+    path = tmp_path / "pyspark.zip"
+    with zipfile.ZipFile(path, "w") as file:
+        for name in ("seen", "unseen"):
+            file.writestr(f"archived_for_test/{name}.py", f"NAME = {name!r}")
+        file.writestr("archived_for_test/__init__.py", "")
+    monkeypatch.syspath_prepend(str(path))
+    importlib.import_module("archived_for_test.seen")
+    yield path
+    for name in [name for name in sys.modules if name.startswith("archived_for_test")]:
+        del sys.modules[name]
+    for place in [place for place in sys.path_importer_cache if place.startswith(str(tmp_path))]:
+        del sys.path_importer_cache[place]
+
+
+def importers(archive: Path) -> list[str]:
+    return [
+        place
+        for place, importer in sys.path_importer_cache.items()
+        if isinstance(importer, zipimport.zipimporter) and importer.archive == str(archive)
+    ]
+
+
+def test_sparks_archive_has_no_importers_that_would_read_it_again(archive: Path) -> None:
+    assert importers(archive)
+    forget_importers()
+    assert not importers(archive)
+
+
+def test_what_was_not_imported_yet_still_can_be(archive: Path) -> None:
+    forget_importers()
+    importlib.invalidate_caches()
+    assert importlib.import_module("archived_for_test.unseen").NAME == "unseen"
+
+
+def test_an_archive_of_the_users_is_left_alone(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    users = archive.with_name("users.zip")
+    archive.rename(users)
+    monkeypatch.syspath_prepend(str(users))
+    importlib.invalidate_caches()
+    with pytest.raises(ImportError):
+        importlib.import_module("archived_for_test_elsewhere")
+    assert importers(users)
+    forget_importers()
+    assert importers(users)
+
+
+def test_a_task_leaves_no_importers_of_the_archive_even_when_it_fails(archive: Path) -> None:
+    with pytest.raises(ValueError, match="bad row"), workers.task():
+        raise ValueError("bad row")
+    assert not importers(archive)
+
+
+def test_the_first_task_of_a_process_and_no_other_takes_the_modules_out_of_the_search_for_garbage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    frozen: list[None] = []
+    monkeypatch.setattr(workers, "_frozen", False)
+    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(None))
+    for _ in range(3):
+        with workers.task():
+            pass
+    assert len(frozen) == 1
