@@ -193,19 +193,19 @@ def ensure(data_dir: str, owners: Sequence[Owner] | None = None) -> LocalCluster
         cluster = directory.cluster() or _start(directory)
     if cluster.boot_id != host_boot_id():
         raise MinikafkaError(
-            f"the embedded broker of {directory.data_dir} runs on another host and serves only that one; "
+            f"the cluster of {directory.data_dir} runs on another host and serves only that one; "
             "use another data directory, or brokers that all hosts can reach, in kafka.bootstrap.servers"
         )
     return cluster
 
 
 def running(data_dir: str) -> LocalCluster | None:
-    """The embedded broker of ``data_dir`` if it serves; nothing is started."""
+    """The cluster of ``data_dir``, whoever runs it, if it serves; nothing is started."""
     return _Directory(data_dir).cluster()
 
 
 def list_running() -> list[LocalCluster]:
-    """All embedded brokers of this user on this host, by data directory."""
+    """All clusters of this user on this host, by data directory."""
     found = {}
     boot_id = host_boot_id()
     for directory in _listings():
@@ -222,22 +222,19 @@ def list_running() -> list[LocalCluster]:
 
 
 def stop(data_dir: str) -> None:
-    """Stop the embedded broker of ``data_dir`` cleanly, whoever uses it. Raises MinikafkaError when there is
-    none.
-    """
+    """Stop the cluster of ``data_dir`` cleanly, whoever runs it. Raises MinikafkaError when there is none."""
     directory = _Directory(data_dir)
     cluster = directory.cluster()
     if cluster is None:
-        raise MinikafkaError(
-            f"no embedded broker runs in {directory.data_dir}; `minikafka ps` lists those that run"
-        )
+        raise MinikafkaError(f"no cluster runs in {directory.data_dir}; `minikafka ps` lists those that run")
     daemon = Owner(cluster.pid, cluster.started)
     with directory.starting(START_TIMEOUT_S):
         if is_alive(daemon):
             os.kill(daemon.pid, signal.SIGTERM)
         if not wait_until(lambda: not directory.serving() and not is_alive(daemon), STOP_TIMEOUT_S):
             raise MinikafkaError(
-                f"process {daemon.pid} of {directory.data_dir} does not stop; see {directory.log}"
+                f"process {daemon.pid}, which serves {directory.data_dir}, does not stop; "
+                f"see {os.path.dirname(directory.log)}"
             )
 
 
@@ -253,7 +250,7 @@ def announce(
     directory.make()
     with _held(os.path.join(directory.own, "serving.lock"), 1.0) as descriptor:
         if descriptor is None:
-            raise MinikafkaError(f"an embedded broker runs in {directory.data_dir}; `minikafka stop` ends it")
+            raise MinikafkaError(f"a cluster runs in {directory.data_dir} already; `minikafka stop` ends it")
         with _published(directory, bootstrap_servers, zookeeper_connect, cluster_id) as cluster:
             yield cluster
 

@@ -359,7 +359,7 @@ def test_the_broker_of_another_host_is_refused(
     join(data_dir, process)
     with monkeypatch.context() as patch:
         patch.setattr(local, "host_boot_id", lambda: "another host")
-        with pytest.raises(MinikafkaError, match="runs on another host"):
+        with pytest.raises(MinikafkaError, match=r"^the cluster of .* runs on another host"):
             join(data_dir, process)
 
 
@@ -385,8 +385,20 @@ def test_stop_returns_when_all_is_gone(data_dir: str, session: Callable[[], Sess
 
 
 def test_stopping_nothing_is_an_error(data_dir: str) -> None:
-    with pytest.raises(MinikafkaError, match=r"no embedded broker runs in .*; `minikafka ps` lists"):
+    with pytest.raises(MinikafkaError, match=r"^no cluster runs in .*; `minikafka ps` lists"):
         local.stop(data_dir)
+
+
+def test_one_that_does_not_stop_is_named_by_its_process_and_where_its_logs_are(
+    data_dir: str, session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deaf = session()
+    monkeypatch.setattr(local, "owner_of", lambda pid: owner(deaf))
+    monkeypatch.setattr(local, "STOP_TIMEOUT_S", 0.0)
+    with local.announce(data_dir, "h:1", "h:2", "id"):
+        words = rf"^process {deaf.pid}, which serves .*, does not stop; see .*{os.sep}logs$"
+        with pytest.raises(MinikafkaError, match=words):
+            local.stop(data_dir)
 
 
 def test_what_a_crash_left_in_the_listing_is_not_listed(own_listing: Path) -> None:
@@ -428,7 +440,7 @@ def test_an_announced_cluster_is_shared(
 def test_two_cannot_be_announced_in_one_directory(data_dir: str) -> None:
     with (
         local.announce(data_dir, "h:1", "h:2", "id"),
-        pytest.raises(MinikafkaError, match="an embedded broker runs in"),
+        pytest.raises(MinikafkaError, match=r"^a cluster runs in .*; `minikafka stop"),
         local.announce(data_dir, "h:3", "h:4", "id"),
     ):
         pass
