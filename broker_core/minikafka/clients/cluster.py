@@ -3,11 +3,13 @@
 Everything else on this floor asks brokers through a ``Cluster``. It is thread-safe. Connections are kept per
 address and ``Lane``: a broker serves one connection's requests one after another, so that a fetch that waits
 for data would hold up whatever is behind it. Every operation has a deadline, and its error names the
-brokers, their addresses and what was tried.
+brokers, their addresses and what was tried. As that error may be a minute away, an outage that lasts is told
+before, once, as a warning of the logger ``minikafka.clients``.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
@@ -32,8 +34,13 @@ UNKNOWN_TOPIC_PATIENCE_MS = 5_000
 """How long a topic that no broker knows is asked for again: one that was just made reaches all brokers
 within that."""
 
+OUTAGE_PATIENCE_MS = 5_000
+"""How long nobody may answer before a warning says so."""
+
 _METADATA_ATTEMPT_MS = 10_000
 """Longest wait for one broker's metadata while there may be others to ask."""
+
+_log = logging.getLogger("minikafka.clients")
 
 
 class Lane(Enum):
@@ -98,22 +105,29 @@ class Cluster:
         self._links: dict[tuple[Endpoint, Lane], BrokerLink] = {}
         self._metadata = ClusterMetadata()
         self._stale: set[str] = set()
+        self._outage_told = False
         self._closed = False
 
     # --- what is known
     # -------------------------------------------------------------------------------------------
 
     def metadata(
-        self, topics: Iterable[str] | None = None, *, refresh: bool = False, timeout_ms: int | None = None
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        refresh: bool = False,
+        timeout_ms: int | None = None,
+        patience_ms: int | None = None,
     ) -> ClusterMetadata:
         """The cluster with at least ``topics`` (None: all of them, always asked anew).
 
         Named topics come from the cache unless they are unknown, too old, have turned out wrong, or
-        ``refresh`` is set. A topic that does not exist is in the result with its error.
+        ``refresh`` is set. A topic that does not exist is in the result with its error. ``patience_ms``, for
+        the warning of an outage, is how long the caller will go on asking (``timeout_ms`` by default).
         """
         deadline = self.deadline(timeout_ms)
         if topics is None:
-            return self._refresh(None, deadline, asked_at_ms=None)
+            return self._refresh(None, deadline, asked_at_ms=None, patience_ms=patience_ms)
         wanted = tuple(dict.fromkeys(topics))
         for name in wanted:
             check_topic_name(name)
@@ -121,7 +135,7 @@ class Cluster:
         needed = wanted if refresh else tuple(name for name in wanted if not self._fresh(name))
         if not needed:
             return self._metadata
-        return self._refresh(needed, deadline, asked_at_ms=asked_at_ms)
+        return self._refresh(needed, deadline, asked_at_ms=asked_at_ms, patience_ms=patience_ms)
 
     def topic(self, name: str, timeout_ms: int | None = None) -> TopicMetadata:
         """A topic with its partitions; waits for one that is being made. BrokerError for none."""
@@ -291,7 +305,11 @@ class Cluster:
         )
 
     def _refresh(
-        self, topics: tuple[str, ...] | None, deadline: Deadline, asked_at_ms: int | None
+        self,
+        topics: tuple[str, ...] | None,
+        deadline: Deadline,
+        asked_at_ms: int | None,
+        patience_ms: int | None = None,
     ) -> ClusterMetadata:
         """Ask for ``topics`` (None: all), unless another thread did so after ``asked_at_ms``."""
         if not self._refresh_lock.acquire(timeout=deadline.remaining_ms() / 1000):
@@ -309,7 +327,8 @@ class Cluster:
             if not self._creates_topics and wanted:
                 # Metadata 4 and later could name them with allow_auto_topic_creation false.
                 topics = None
-            response = self._call_any(METADATA, MetadataRequest(topics), deadline, _names_nobody)
+            request = MetadataRequest(topics)
+            response = self._call_any(METADATA, request, deadline, _names_nobody, patience_ms)
             newer = from_response(response, self.clock.monotonic_ms(), wanted)
             return self._take_in(newer, topics)
         finally:
@@ -360,8 +379,10 @@ class Cluster:
         request: RequestT,
         deadline: Deadline,
         complaint: Callable[[ResponseT], str] = lambda _: "",
+        patience_ms: int | None = None,
     ) -> ResponseT:
         """The first answer of any broker that ``complaint`` has nothing to say about."""
+        begun_ms = self.clock.monotonic_ms()
 
         def attempt() -> ResponseT:
             tried = Tried()
@@ -377,11 +398,20 @@ class Cluster:
                     continue
                 problem = complaint(answer)
                 if not problem:
+                    self._outage_told = False
                     return answer
                 tried.add(f"{link.name} {problem}")
+            if self.clock.monotonic_ms() - begun_ms > OUTAGE_PATIENCE_MS:
+                self._tell_outage(tried, patience_ms or deadline.timeout_ms)
             raise NetworkError(str(tried))
 
         return self.retrying(f"asking the cluster at {self.bootstrap_text} for {api.name}", deadline, attempt)
+
+    def _tell_outage(self, tried: Tried, patience_ms: int) -> None:
+        """Warn that nobody answers, once until somebody does again."""
+        if not self._outage_told and not self._closed:
+            self._outage_told = True
+            _log.warning("minikafka: %s; trying again, for %d s in all", tried, round(patience_ms / 1000))
 
 
 def numbers_of(topic: TopicMetadata) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.cluster import UNKNOWN_TOPIC_PATIENCE_MS, Cluster, Lane
+from minikafka.clients.cluster import OUTAGE_PATIENCE_MS, UNKNOWN_TOPIC_PATIENCE_MS, Cluster, Lane
 from minikafka.net.memory import Fault
 from minikafka.wire.apis import METADATA, ApiKey
 from minikafka.wire.apis.metadata import MetadataRequest, MetadataResponse
@@ -156,6 +156,62 @@ def test_nobody_to_be_reached_is_told_with_addresses_reasons_and_time(brokers: B
     assert "bootstrap server memory:9001 cannot be reached" in text
     assert "Connection refused" in text
     assert brokers.clock.monotonic_ms() <= 3_000
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_an_outage_that_lasts_is_told_once_with_address_reason_and_patience(
+    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    brokers.stop(1)
+    told_at_ms: list[int] = []
+
+    def look(milliseconds: int) -> None:
+        brokers.clock.advance(milliseconds)
+        if caplog.records and not told_at_ms:
+            told_at_ms.append(brokers.clock.monotonic_ms())
+
+    brokers.waiter.wait = look  # type: ignore[method-assign]
+    cluster = brokers.client()
+    for _ in range(2):
+        with pytest.raises(NetworkError):
+            cluster.topic("t", timeout_ms=60_000)
+    (warning,) = warnings_of(caplog)
+    assert "bootstrap server memory:9001 cannot be reached" in warning
+    assert warning.endswith("Connection refused; trying again, for 60 s in all")
+    assert OUTAGE_PATIENCE_MS < told_at_ms[0] < OUTAGE_PATIENCE_MS + 3_000
+
+
+def test_the_next_outage_is_told_too(brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture) -> None:
+    cluster = brokers.client(bootstrap="memory:9001,memory:9002,memory:9003")
+    for _ in range(2):
+        for broker_id in (1, 2, 3):
+            brokers.stop(broker_id)
+        with pytest.raises(NetworkError):
+            cluster.metadata(timeout_ms=20_000)
+        for broker_id in (1, 2, 3):
+            brokers.start(broker_id)
+        cluster.metadata()
+    assert len(warnings_of(caplog)) == 2
+
+
+def test_an_outage_that_is_soon_over_is_not_told(
+    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    brokers.fault(1, Fault.REFUSE, 6)
+    brokers.client().metadata()
+    assert warnings_of(caplog) == []
+
+
+def test_who_fails_soon_is_told_by_the_error_alone(
+    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    brokers.stop(1)
+    with pytest.raises(NetworkError):
+        brokers.client().metadata(timeout_ms=OUTAGE_PATIENCE_MS)
+    assert warnings_of(caplog) == []
 
 
 def test_connections_come_back_after_an_outage_within_the_deadline(brokers: BrokersInMemory) -> None:

@@ -317,7 +317,12 @@ class Producer:
     def _look_for_leaders(self, job: MetadataJob) -> None:
         error: MinikafkaError | None = None
         try:
-            metadata = self._cluster.metadata(job.topics, refresh=True, timeout_ms=_METADATA_TIMEOUT_MS)
+            metadata = self._cluster.metadata(
+                job.topics,
+                refresh=True,
+                timeout_ms=_METADATA_TIMEOUT_MS,
+                patience_ms=self.config.delivery_timeout_ms,
+            )
             error = next((e for e in map(metadata.why_unusable, job.topics) if e is not None), None)
         except MinikafkaError as caught:
             error = caught

@@ -196,6 +196,22 @@ def test_what_cannot_be_delivered_in_time_fails_with_the_reason(brokers: Brokers
         delivery.result()
 
 
+def test_an_outage_is_told_with_the_time_that_deliveries_have(
+    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = producer_of(brokers)
+    producer.send("t", b"0", partition=0)
+    run(producer)
+    brokers.stop(1)
+    brokers.stop(2)
+    producer.send("t", b"1", partition=0)
+    producer.flush()
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert "broker 1 at memory:9001 cannot be reached" in warning
+    assert "Connection refused" in warning
+    assert warning.endswith("; trying again, for 120 s in all")
+
+
 def test_acks_0_waits_for_no_answer(brokers: BrokersInMemory) -> None:
     with producer_of(brokers, acks=0) as producer:
         sent = [producer.send("t", b"%d" % n, partition=0) for n in range(3)]
