@@ -17,11 +17,11 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import cramjam
-import numba
 import numpy as np
 import pyarrow as pa
 
@@ -115,7 +115,7 @@ def machine() -> dict[str, str]:
         "processor": processor,
         "system": platform.platform(),
         "python": platform.python_version(),
-        "numba": numba.__version__,
+        "numba": version("numba"),
         "numpy": np.__version__,
         "pyarrow": pa.__version__,
         "cramjam": cramjam.__version__,

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import minikafka
 from minikafka.records import kernels
 from minikafka.records.kernels import cache
+from minikafka.records.kernels.native import Code, Kernel
 
 USE = (
     "from minikafka.records.message_set import Record, build_message_set as build; "
@@ -41,7 +45,7 @@ def start(installation: Path, **environment: str) -> subprocess.Popen[str]:
 
 
 def compiled(place: Path) -> list[Path]:
-    return list(place.glob("kernels-*/complete"))
+    return list(place.glob("kernels-*/code.json"))
 
 
 @pytest.mark.slow
@@ -160,22 +164,50 @@ def test_a_child_that_fails_is_reported_and_leaves_nothing_marked_complete(
 ) -> None:
     monkeypatch.setattr(cache, "candidates", lambda: [tmp_path])
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
-    directory = cache.prepare()
-    assert directory is not None
+    assert cache.prepare() is None
     assert compiled(tmp_path) == []
     assert "this one compiles for itself" in capsys.readouterr().err
 
 
-def test_a_complete_directory_starts_no_child(
+def test_what_was_kept_is_found_again_and_starts_no_child(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(cache, "candidates", lambda: [tmp_path])
     chosen = cache.choose()
     assert chosen is not None
-    (chosen / "complete").touch()
+    codes = {"find": Code("find_1", ("PyErr_Clear",), bytes(range(256))), "scan": Code("scan_1", (), b"")}
+    cache.keep(chosen, codes)
     monkeypatch.setattr(sys, "executable", None)
-    assert cache.prepare() == chosen
+    assert cache.prepare() == codes
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("left", [b"", bytes(100), b'{"find": ["find_1", [], "AAA', b"[]", b'{"find": 3}'])
+def test_what_a_power_cut_left_of_the_machine_code_is_compiled_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, left: bytes
+) -> None:
+    codes = {"find": Code("find_1", (), b"code")}
+    monkeypatch.setattr(cache, "candidates", lambda: [tmp_path])
+    monkeypatch.setattr(cache, "_compile_in_child", lambda directory: cache.keep(directory, codes))
+    assert cache.prepare() == codes
+    (file,) = compiled(tmp_path)
+    file.write_bytes(left)
+    assert cache.prepare() == codes
+
+
+def test_machine_code_that_is_there_is_used_where_nothing_can_be_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(cache, "candidates", lambda: [tmp_path])
+    chosen = cache.choose()
+    assert chosen is not None
+    cache.keep(chosen, {})
+
+    def full(**_: object) -> None:
+        raise OSError(errno.EROFS, "read-only")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    assert cache.choose() == chosen
 
 
 def test_directories_of_older_states_do_not_pile_up(tmp_path: Path) -> None:
@@ -187,27 +219,65 @@ def test_directories_of_older_states_do_not_pile_up(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"kernels-{i}" for i in (0, 1, 2, 8)]
 
 
-def test_there_are_about_a_dozen_kernels_each_with_one_signature_and_without_the_gil() -> None:
+def test_there_are_about_a_dozen_kernels() -> None:
     kernels.warm_up()
-    # Helpers are compiled into the kernels that call them: alone they have no signature.
     found = [
         value
         for module in (kernels.read, kernels.write, kernels.hashing)
         for value in vars(module).values()
-        if getattr(value, "__module__", None) == module.__name__ and getattr(value, "signatures", None)
+        if isinstance(value, Kernel)
     ]
     assert 8 <= len(found) <= 12
-    for kernel in found:
-        assert len(kernel.signatures) == 1
-        assert kernel.targetoptions["nogil"]
-        assert kernel.stats.cache_path is not None
 
 
-def test_numba_keeps_its_own_cache_directory() -> None:
-    import numba
-
+@pytest.mark.process
+def test_kernels_that_were_compiled_before_need_no_numba() -> None:
     kernels.warm_up()
-    assert "minikafka" not in str(numba.config.CACHE_DIR)
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; {USE}; print('numba' in sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["7", "False"], done.stderr
+
+
+@pytest.mark.process
+def test_kernels_and_a_numba_of_the_users_do_not_disturb_each_other() -> None:
+    """Both name the functions of numba's run time, in one LLVM, and numba's must be numba's."""
+    users = "import numba; f = numba.njit(lambda x: 1 // x); assert f(1) == 1"
+    # numba's errors go through the functions that kernels only name.
+    fails = (
+        "import contextlib\nwith contextlib.suppress(ZeroDivisionError):\n    f(0)\n    raise SystemExit(3)"
+    )
+    for program in (f"{users}\n{USE}\n{fails}", f"{USE}\n{users}\n{fails}\n{USE}"):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("array", "why"),
+    [
+        (np.zeros(8, np.int64), "int64"),
+        (np.zeros((2, 4), np.uint8), r"\[2, 4\]"),
+        (np.zeros(8, np.uint8)[::2], "C_CONTIGUOUS : False"),
+    ],
+)
+def test_a_kernel_refuses_an_array_that_its_machine_code_would_misread(array: Any, why: str) -> None:
+    with pytest.raises(TypeError, match=f"(?s)measure does not take.*{why}"):
+        kernels.read.measure(array, np.zeros(3, np.int64))
+
+
+def test_a_kernel_refuses_to_write_into_what_is_read_only() -> None:
+    frozen = np.zeros(3, np.int64)
+    frozen.flags.writeable = False
+    with pytest.raises(TypeError, match="measure does not take"):
+        kernels.read.measure(np.zeros(8, np.uint8), frozen)
+
+
+def test_a_kernel_refuses_a_wrong_number_of_arguments() -> None:
+    with pytest.raises(ValueError, match="argument"):
+        kernels.read.measure(np.zeros(8, np.uint8))
 
 
 def test_a_name_that_is_no_module_of_kernels_is_an_attribute_error() -> None:

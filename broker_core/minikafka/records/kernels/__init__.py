@@ -1,5 +1,6 @@
-"""Loops over bytes that numba compiles. Import nothing from below this line of the tree at module level:
-numba takes half a second and 60 MB to import, so these modules are loaded at their first use::
+"""Loops over bytes, compiled by numba once per machine; after that their machine code is loaded, and numba is
+not (it takes half a second and 60 MB to import). LLVM, which loads it, takes 0.1 s, so these modules are
+imported at their first use::
 
     from minikafka.records import kernels
     kernels.read.decode_run(...)
@@ -10,12 +11,16 @@ numba takes half a second and 60 MB to import, so these modules are loaded at th
 
 Kernels never raise and never allocate: they take arrays and return a code of ``records.stops``. They read
 untrusted bytes, so each one proves a length against what is there before it uses it. Each has one explicit
-signature and is compiled once per machine (see ``cache``); all of them drop the GIL.
+signature (``signatures``); all of them drop the GIL.
+
+    jit       decorators and primitives of the sources     compiler, folding   with numba
+    native    machine code, loaded and called              cache               where it is kept
 """
 
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from types import ModuleType
 
 _MODULES = ("read", "write", "hashing")
@@ -31,3 +36,11 @@ def warm_up() -> None:
     """Load every kernel; a child process compiles them when this machine has not done so yet."""
     for name in _MODULES:
         importlib.import_module(f"{__name__}.{name}")
+
+
+def compile_into(directory: str) -> None:
+    """The work of the child that compiles (``cache``)."""
+    warm_up()
+    from minikafka.records.kernels import cache, jit
+
+    cache.keep(Path(directory), jit.codes)

@@ -1,21 +1,25 @@
-"""Where compiled kernels are kept, and the one child process that compiles them.
+"""Where the machine code of kernels is kept, and the one child process that compiles it.
 
-The first of these directories that can be written is used: ``__pycache__`` beside this file, the user's
-cache, a private directory of this user in the temporary directory. Below it lies one directory per state of
-the sources, of numba, of Python and of the processor, so a changed kernel or another machine on a shared disk
-never meets old code.
+The first of these directories that has it, or can be written, is used: ``__pycache__`` beside this file, the
+user's cache, a private directory of this user in the temporary directory. Below it lies one directory per
+state of the sources and of the processor, so a changed kernel or another machine on a shared disk never meets
+old code.
 
-A directory is complete when it holds ``complete``. Compiling takes about ten seconds and 200 MB, so it is
-done in a child that ends afterwards, under a lock in the directory: of many processes that start at once, one
-compiles and the others wait. When the child fails, or no directory can be written, each process compiles for
-itself.
+    kernels-STATE/code.json    every kernel as a ``native.Code``, the object file in base64
+    kernels-STATE/lock
+
+Compiling takes about ten seconds and 200 MB, so it is done in a child that ends afterwards, under a lock in
+the directory: of many processes that start at once, one compiles and the others wait. When the child fails,
+or no directory can be written, each process compiles for itself.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 import platform
 import shutil
@@ -23,9 +27,14 @@ import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
-_COMPLETE = "complete"
+from llvmlite import binding  # type: ignore[import-untyped]
+
+from minikafka.records.kernels.native import Code
+
+_CODE = "code.json"
 _STATES_KEPT = 4
 _CHILD_SECONDS_MAX = 300
 _CHILD_FLAG = "MINIKAFKA_COMPILING_KERNELS"
@@ -67,6 +76,8 @@ def _usable(place: Path, directory: Path) -> bool:
             # Anyone may make that name first in a shared directory, and we run what lies there.
             if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o022:
                 return False
+        if (directory / _CODE).is_file():
+            return True
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
             return True
@@ -75,46 +86,72 @@ def _usable(place: Path, directory: Path) -> bool:
 
 
 def _state() -> str:
-    """A name for everything that the compiled code depends on."""
-    import llvmlite.binding  # type: ignore[import-untyped]
-    import numba
-
+    """A name for everything that the machine code depends on."""
     here = Path(__file__).parent
     digest = hashlib.sha256()
     for source in [*sorted(here.glob("*.py")), here.parent / "stops.py"]:
-        # numba itself goes by the path and the time, and knows nothing of helpers in other files.
-        digest.update(f"{source}\0{source.stat().st_mtime_ns}\0".encode() + source.read_bytes())
-    parts = (numba.__version__, sys.version, platform.machine(), llvmlite.binding.get_host_cpu_name())
-    digest.update("\0".join(parts).encode())
+        digest.update(f"{source.name}\0".encode() + source.read_bytes())
+    parts = (sys.platform, platform.machine(), binding.get_host_cpu_name())
+    digest.update("\0".join((*parts, binding.get_host_cpu_features().flatten())).encode())
     return digest.hexdigest()[:16]
 
 
-def prepare() -> Path | None:
-    """The directory to load kernels from, filled. Called once per process, by its first kernel."""
+def prepare() -> dict[str, Code] | None:
+    """Every kernel's machine code, compiled now when it never was; None when this process is to compile."""
+    if os.environ.get(_CHILD_FLAG):
+        return None
     directory = choose()
-    if directory is None or os.environ.get(_CHILD_FLAG) or (directory / _COMPLETE).exists():
-        return directory
-    lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    if directory is None:
+        return None
+    found = kept(directory)
+    if found is None:
+        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            found = kept(directory)
+            if found is None:
+                _compile_in_child(directory)
+                found = kept(directory)
+        finally:
+            os.close(lock)
+    return found
+
+
+def keep(directory: Path, codes: Mapping[str, Code]) -> None:
+    """Write machine code where ``kept`` finds it."""
+    entries = {
+        name: (code.symbol, code.externals, base64.b64encode(code.data).decode())
+        for name, code in codes.items()
+    }
+    unfinished = directory / f"{_CODE}.new"
+    unfinished.write_text(json.dumps(entries))
+    unfinished.rename(directory / _CODE)
+
+
+def kept(directory: Path) -> dict[str, Code] | None:
+    """What ``keep`` wrote; None where it did not, or where a power cut left something else."""
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (directory / _COMPLETE).exists():
-            _compile_in_child(directory)
-    finally:
-        os.close(lock)
-    return directory
+        entries = json.loads((directory / _CODE).read_text())
+        return {
+            name: Code(symbol, tuple(externals), base64.b64decode(data, validate=True))
+            for name, (symbol, externals, data) in entries.items()
+        }
+    except (OSError, ValueError, AttributeError, TypeError):
+        return None
 
 
 def _compile_in_child(directory: Path) -> None:
     _say(f"compiling its kernels, once for this machine (about 10 s), into {directory}")
-    environment = dict(os.environ)
+    # What somebody tells numba for other code (not to compile, above all) is not meant for this.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
     environment[_CHILD_FLAG] = "1"
     # The package may have been found through a path that only this process knows.
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    code = "from minikafka.records.kernels import warm_up; warm_up()"
+    code = "import sys; from minikafka.records import kernels; kernels.compile_into(sys.argv[1])"
     failed = True
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(
-            [sys.executable or "python3", "-c", code],
+            [sys.executable or "python3", "-c", code, str(directory)],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -125,7 +162,6 @@ def _compile_in_child(directory: Path) -> None:
     if failed:
         _say("its kernels could not be compiled in a process of their own, so this one compiles for itself")
         return
-    (directory / _COMPLETE).touch()
     _remove_old_states(directory)
 
 

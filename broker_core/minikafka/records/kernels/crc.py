@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from minikafka.records.kernels import folding
-from minikafka.records.kernels.folding import folded
-from minikafka.records.kernels.jit import Bytes, Number, Tables, inner, load_u64_little
+from minikafka.records.kernels.jit import FOLDS, folded, inner, load_u64_little
+from minikafka.records.kernels.signatures import Bytes, Number, Tables
 
 ALL_ONES = np.uint32(0xFFFFFFFF)
-FOLDS = folding.AVAILABLE
 CONSTANTS_AT = 4096
 """Behind the tables lie the constants of folding (``records.checksums``)."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from minikafka.records.kernels.crc import ALL_ONES, extended
-from minikafka.records.kernels.jit import (
+from minikafka.records.kernels.jit import kernel
+from minikafka.records.kernels.signatures import (
     BYTES,
     I32S,
     I32S_OUT,
@@ -15,7 +16,6 @@ from minikafka.records.kernels.jit import (
     Ints,
     Number,
     Tables,
-    kernel,
 )
 
 M = np.uint32(0x5BD1E995)

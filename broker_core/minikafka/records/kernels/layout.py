@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from minikafka.records import stops
-from minikafka.records.kernels.jit import Bytes, Number, inner, load_u32
+from minikafka.records.kernels.jit import inner, load_u32
+from minikafka.records.kernels.signatures import Bytes, Number
 
 END = stops.END
 PARTIAL = stops.PARTIAL

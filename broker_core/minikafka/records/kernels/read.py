@@ -6,7 +6,9 @@ import numpy as np
 
 from minikafka.records import stops
 from minikafka.records.kernels.crc import crc32
-from minikafka.records.kernels.jit import (
+from minikafka.records.kernels.jit import copy_bytes, inner, kernel, load_u32, load_u64
+from minikafka.records.kernels.layout import WHOLE, entry_end, fields
+from minikafka.records.kernels.signatures import (
     BYTES,
     BYTES_OUT,
     I8S_OUT,
@@ -20,13 +22,7 @@ from minikafka.records.kernels.jit import (
     Number,
     Shorts,
     Tables,
-    copy_bytes,
-    inner,
-    kernel,
-    load_u32,
-    load_u64,
 )
-from minikafka.records.kernels.layout import WHOLE, entry_end, fields
 
 END = stops.END
 PARTIAL = stops.PARTIAL

@@ -1,0 +1,115 @@
+"""Kernels to machine code, by numba; and the few primitives that numba does not have: unaligned big-endian
+access, memcpy. Imported only where kernels are compiled: numba takes half a second and 60 MB.
+
+The primitives do not check bounds and do not know negative positions: what calls them has proved the range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numba
+from llvmlite import binding, ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from minikafka.records.kernels.native import Code
+from minikafka.records.kernels.signatures import Argument
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_CGUTILS: Any = cgutils
+_NUMBA: Any = numba
+_TYPES: Any = types
+
+
+def inner(function: F) -> F:
+    """A helper that becomes part of the kernels that call it."""
+    # A call would hand each array over as seven words and count its references.
+    compiled: Any = numba.njit(forceinline=True, error_model="numpy")(function)
+    return compiled  # type: ignore[no-any-return]
+
+
+def compiled(function: Callable[..., Any], arguments: Sequence[Argument]) -> Code:
+    """The machine code of a C function that makes arrays of its arguments and calls ``function``."""
+    taken: list[str] = []
+    passed: list[str] = []
+    kinds: list[Any] = []
+    for i, argument in enumerate(arguments):
+        if argument is None:
+            taken.append(f"a{i}")
+            passed.append(f"a{i}")
+            kinds.append(_TYPES.int64)
+        else:
+            taken += [f"a{i}", f"n{i}"]
+            passed.append(f"carray(a{i}, (n{i},))")
+            kinds += [_TYPES.CPointer(_NUMBA.from_dtype(argument.dtype)), _TYPES.int64]
+    names: dict[str, Any] = {"function": inner(function), "carray": _NUMBA.carray}
+    name = function.__name__
+    # numba takes no function with an open number of arguments.
+    exec(f"def {name}({', '.join(taken)}):\n    return function({', '.join(passed)})", names)  # noqa: S102
+    made = _NUMBA.cfunc(_TYPES.int64(*kinds), error_model="numpy")(names[name])
+    _, kind, (data, _) = made._library.serialize_using_object_code()
+    assert kind == "object", kind
+    module = binding.parse_assembly(made._library.get_llvm_str())
+    declared = [one.name for one in (*module.functions, *module.global_variables) if one.is_declaration]
+    externals = sorted(name for name in declared if not name.startswith("llvm."))
+    return Code(made.native_name, tuple(externals), data)
+
+
+def _load(bits: int, swap: bool) -> Any:
+    result: Any = types.uint32 if bits == 32 else types.uint64
+
+    def load(typing_context: Any, array: Any, position: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+            pointer = builder.gep(data, [arguments[1]])
+            pointer = builder.bitcast(pointer, ir.IntType(bits).as_pointer())
+            value = builder.load(pointer, align=1)
+            return builder.bswap(value) if swap else value
+
+        return result(array, types.intp), generate
+
+    return intrinsic(load)
+
+
+def _store(bits: int) -> Any:
+    given: Any = types.uint32 if bits == 32 else types.uint64
+
+    def store(typing_context: Any, array: Any, position: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+            pointer = builder.gep(data, [arguments[1]])
+            pointer = builder.bitcast(pointer, ir.IntType(bits).as_pointer())
+            builder.store(builder.bswap(arguments[2]), pointer, align=1)
+            return context.get_dummy_value()
+
+        return types.void(array, types.intp, given), generate
+
+    return intrinsic(store)
+
+
+def _copy(typing_context: Any, target: Any, target_at: Any, source: Any, source_at: Any, length: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        to = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        come = context.make_array(signature.args[2])(context, builder, arguments[2]).data
+        _CGUTILS.raw_memcpy(
+            builder,
+            builder.gep(to, [arguments[1]]),
+            builder.gep(come, [arguments[3]]),
+            arguments[4],
+            1,
+        )
+        return context.get_dummy_value()
+
+    return types.void(target, types.intp, source, types.intp, types.intp), generate
+
+
+load_u32 = _load(32, swap=True)
+load_u64 = _load(64, swap=True)
+load_u64_little = _load(64, swap=False)
+store_u32 = _store(32)
+store_u64 = _store(64)
+copy_bytes: Any = intrinsic(_copy)

@@ -1,0 +1,39 @@
+"""What kernels take: 64-bit integers, and one-dimensional arrays of numbers without gaps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Number = Any
+"""An int64 in compiled code. (numpy's scalars are no ``int`` to a type checker, and the loops mix them.)"""
+Bytes = NDArray[np.uint8]
+Tables = NDArray[np.uint32]
+Longs = NDArray[np.int64]
+Ints = NDArray[np.int32]
+Shorts = NDArray[np.int8]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayOf:
+    """An array that a kernel reads, or also writes to."""
+
+    dtype: np.dtype[Any]
+    written: bool
+
+
+I64 = None
+"""An integer."""
+Argument = ArrayOf | None
+
+BYTES = ArrayOf(np.dtype(np.uint8), written=False)
+BYTES_OUT = ArrayOf(np.dtype(np.uint8), written=True)
+TABLES = ArrayOf(np.dtype(np.uint32), written=False)
+I64S = ArrayOf(np.dtype(np.int64), written=False)
+I64S_OUT = ArrayOf(np.dtype(np.int64), written=True)
+I32S = ArrayOf(np.dtype(np.int32), written=False)
+I32S_OUT = ArrayOf(np.dtype(np.int32), written=True)
+I8S_OUT = ArrayOf(np.dtype(np.int8), written=True)
