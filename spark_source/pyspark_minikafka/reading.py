@@ -19,10 +19,11 @@ from minikafka.clients.cluster import Cluster
 from minikafka.clients.fetcher import RangeFetcher
 from minikafka.clients.prefetch import prefetching
 from minikafka.records.columns import Columns, decode
-from pyspark_minikafka import cache, report, workers
+from pyspark_minikafka import cache, report
 from pyspark_minikafka.location import Target, check_reachable
 from pyspark_minikafka.options import SourceOptions
 from pyspark_minikafka.ranges import DataLoss, OffsetRange
+from pyspark_minikafka.workers import forget_importers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,10 +65,12 @@ def read(partition: InputPartition, options: SourceOptions) -> Iterator[pa.Recor
     """
     if not isinstance(partition, RangePartition):
         return  # Spark's stand-in for a query without partitions
-    with workers.task():
+    try:
         check_reachable(partition.target)
         cluster = cache.reading(partition.target.bootstrap_servers, options.connection)
         yield from prefetching(_RangeReader(cluster, partition, options), BATCHES_AHEAD)
+    finally:
+        forget_importers()
 
 
 class _RangeReader:

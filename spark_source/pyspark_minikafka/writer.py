@@ -18,11 +18,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from pyspark.sql.types import StructType
 
 from minikafka.base.errors import ConfigError
-from pyspark_minikafka import report, workers
+from pyspark_minikafka import report
 from pyspark_minikafka.location import Target, check_reachable, locate
 from pyspark_minikafka.options import SinkOptions, sink_options
 from pyspark_minikafka.schema import SinkColumns, sink_columns
 from pyspark_minikafka.sending import send
+from pyspark_minikafka.workers import forget_importers
 
 try:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
@@ -49,10 +50,12 @@ class Sink:
 
     def send(self, batches: Iterator[pa.RecordBatch]) -> Written:
         """Send all rows and wait for the brokers. Raises what they, or the rows, object to."""
-        with workers.task():
+        try:
             check_reachable(self.target)
             rows, sent_bytes = send(batches, self.options, self.target, self.columns)
             return Written(rows, sent_bytes)
+        finally:
+            forget_importers()
 
 
 class Written(WriterCommitMessage):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gc
 import importlib
 import sys
 import zipfile
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_minikafka import workers
 from pyspark_minikafka.workers import forget_importers
 
 
@@ -61,21 +59,3 @@ def test_an_archive_of_the_users_is_left_alone(archive: Path, monkeypatch: pytes
     assert importers(users)
     forget_importers()
     assert importers(users)
-
-
-def test_a_task_leaves_no_importers_of_the_archive_even_when_it_fails(archive: Path) -> None:
-    with pytest.raises(ValueError, match="bad row"), workers.task():
-        raise ValueError("bad row")
-    assert not importers(archive)
-
-
-def test_the_first_task_of_a_process_and_no_other_takes_the_modules_out_of_the_search_for_garbage(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    frozen: list[None] = []
-    monkeypatch.setattr(workers, "_frozen", False)
-    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(None))
-    for _ in range(3):
-        with workers.task():
-            pass
-    assert len(frozen) == 1
