@@ -6,11 +6,12 @@ import logging
 import sys
 import threading
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from minikafka.base.errors import ConfigError, MinikafkaError
+from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
 from minikafka.cli.options import Bootstrap, CodecName, DataDir, Format, OutputFormat, Topic
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ LINGER_MS = 5
 BATCH_BYTES = 65_536
 INTERRUPTED_PATIENCE_MS = 3_000
 """How long what was typed before Ctrl-C may still take."""
+OF_A_MESSAGE = frozenset(
+    {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_TIMESTAMP}
+)
+"""Refusals that a message brings upon itself."""
 
 
 def produce(
@@ -67,7 +72,7 @@ def produce(
     if sent.interrupted:
         raise KeyboardInterrupt
     if sent.failure is not None:
-        note("minikafka: the first reason:")
+        note(f"minikafka: {sent.first_reason}")
         raise sent.failure
     if style is Format.JSON:
         print_json({"topic": topic, "messages": sent.given})
@@ -82,16 +87,30 @@ class Sent:
         self.given = 0
         self.acknowledged = 0
         self.failure: MinikafkaError | None = None
+        self.failed_line = 0
+        """Line of the first message of those that ``failure`` is about; from 1."""
         self.interrupted = False
         self._lock = threading.Lock()
 
-    def notice(self, delivery: Delivery) -> None:
-        """One message was acknowledged, or never will be."""
+    def notice(self, line: int, delivery: Delivery) -> None:
+        """The message of ``line`` was acknowledged, or never will be."""
+        if delivery.error is not None:
+            self.fail(line, delivery.error)
+            return
         with self._lock:
-            if delivery.error is None:
-                self.acknowledged += 1
-            elif self.failure is None:
-                self.failure = delivery.error
+            self.acknowledged += 1
+
+    def fail(self, line: int, error: MinikafkaError) -> None:
+        """The message of ``line`` failed. The first error is kept, with the first line that it is about."""
+        with self._lock:
+            if self.failure is None or (self.failure is error and line < self.failed_line):
+                self.failure, self.failed_line = error, line
+
+    @property
+    def first_reason(self) -> str:
+        """How the failure is announced: with its line where the message is to blame."""
+        to_blame = isinstance(self.failure, BrokerError) and self.failure.code in OF_A_MESSAGE
+        return f"the first reason, at line {self.failed_line}:" if to_blame else "the first reason:"
 
 
 def send_all(
@@ -100,18 +119,28 @@ def send_all(
     """Send ``pairs`` of key and value and close ``producer``; ``progress`` shows what was acknowledged.
 
     After the first that fails no more is read and what is still on its way is given up, as it would fail too,
-    each after its own two minutes. Ctrl-C leaves it a few seconds.
+    each after its own two minutes. What comes before a message that is too large to be sent gets its time.
+    Ctrl-C leaves it a few seconds.
     """
     sent = Sent()
     patience_ms = None
     try:
-        for key, value in pairs:
-            producer.send(topic, value, key=key).on_done(sent.notice)
-            sent.given += 1
+        for line, (key, value) in enumerate(pairs, start=1):
+            sent.given = line
+            try:
+                delivery = producer.send(topic, value, key=key)
+            except BrokerError as error:
+                if error.code not in OF_A_MESSAGE:
+                    raise
+                sent.fail(line, error)
+                break
+            delivery.on_done(partial(sent.notice, line))
             progress.advance(sent.acknowledged - progress.done)
             if sent.failure is not None:
                 patience_ms = 0
                 break
+        else:
+            producer.flush()
     except KeyboardInterrupt:
         sent.interrupted = True
         patience_ms = INTERRUPTED_PATIENCE_MS

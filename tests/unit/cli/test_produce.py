@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from minikafka.base.errors import ConfigError, MinikafkaError, NetworkError
+from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.cli.produce import INTERRUPTED_PATIENCE_MS, Sent, messages, send_all
 from minikafka.cli.progress import Progress
 from minikafka.clients.producer.producer import Producer
@@ -27,17 +27,28 @@ class Answer:
 
 @dataclass
 class Acknowledging:
-    """In place of a producer: acknowledges the first ``good``, then fails or stays silent."""
+    """In place of a producer: acknowledges the first ``good``, then fails or stays silent.
+
+    ``refused`` is raised for the one after the good ones, ``interrupted`` by the wait for all of them.
+    """
 
     good: int
     then: MinikafkaError | None = None
+    refused: MinikafkaError | None = None
+    interrupted: bool = False
     taken: int = 0
     closed: list[int | None] = field(default_factory=list)
 
     def send(self, topic: str, value: bytes, *, key: bytes | None) -> Answer:
         self.taken += 1
         good = self.taken <= self.good
+        if self.refused is not None and not good:
+            raise self.refused
         return Answer(None if good else self.then, good or self.then is not None)
+
+    def flush(self) -> None:
+        if self.interrupted:
+            raise KeyboardInterrupt
 
     def close(self, timeout_ms: int | None = None) -> None:
         self.closed.append(timeout_ms)
@@ -79,6 +90,46 @@ def test_an_interruption_leaves_what_was_read_a_few_seconds() -> None:
     sent = sent_by(producer, interrupted(), Progress("x", stream=io.StringIO()))
     assert (sent.interrupted, sent.given, sent.acknowledged) == (True, 1, 0)
     assert producer.closed == [INTERRUPTED_PATIENCE_MS]
+
+
+def test_an_interruption_of_the_wait_for_the_last_ones_is_one_too() -> None:
+    producer = Acknowledging(good=1, interrupted=True)
+    sent = sent_by(producer, lines(2), Progress("x", stream=io.StringIO()))
+    assert (sent.interrupted, sent.given, sent.acknowledged) == (True, 2, 1)
+    assert producer.closed == [INTERRUPTED_PATIENCE_MS]
+
+
+TOO_LARGE = BrokerError(ErrorCode.MESSAGE_TOO_LARGE, "much")
+
+
+def test_a_message_that_a_broker_refuses_is_told_with_its_line() -> None:
+    sent = sent_by(Acknowledging(good=2, then=TOO_LARGE), lines(10), Progress("x", stream=io.StringIO()))
+    assert (sent.failure, sent.first_reason) == (TOO_LARGE, "the first reason, at line 3:")
+
+
+def test_a_message_that_is_not_even_sent_is_told_with_its_line_and_those_before_it_get_their_time() -> None:
+    producer = Acknowledging(good=2, refused=TOO_LARGE)
+    sent = sent_by(producer, lines(10), Progress("x", stream=io.StringIO()))
+    assert (sent.given, sent.acknowledged, sent.failure) == (3, 2, TOO_LARGE)
+    assert sent.first_reason == "the first reason, at line 3:"
+    assert producer.closed == [None]
+
+
+def test_of_a_batch_that_fails_as_one_the_first_line_is_told_whichever_is_noticed_first() -> None:
+    sent = Sent()
+    for line in (5, 4, 6):
+        sent.fail(line, TOO_LARGE)
+    sent.fail(1, NetworkError("later, and another matter"))
+    assert (sent.failure, sent.first_reason) == (TOO_LARGE, "the first reason, at line 4:")
+
+
+def test_what_no_line_is_to_blame_for_names_none() -> None:
+    away = NetworkError("away")
+    sent = sent_by(Acknowledging(good=2, then=away), lines(10), Progress("x", stream=io.StringIO()))
+    assert sent.first_reason == "the first reason:"
+    gone = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "gone")
+    with pytest.raises(BrokerError, match="gone"):
+        sent_by(Acknowledging(good=2, refused=gone), lines(10), Progress("x", stream=io.StringIO()))
 
 
 def test_a_line_loses_its_newline_and_nothing_else() -> None:

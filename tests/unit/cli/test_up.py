@@ -208,6 +208,15 @@ def test_a_line_without_the_separator_ends_with_two_and_those_before_it_are_ther
     ]
 
 
+@pytest.mark.parametrize("size", [2_000, 2_000_000], ids=["for the topic", "for a request"])
+def test_a_line_that_is_too_large_is_named(cluster: Up, request: pytest.FixtureRequest, size: int) -> None:
+    topic, to = topic_of(request), ("--bootstrap", cluster.address)
+    ok("topic", "create", topic, "--config", "max.message.bytes=1000", *to)
+    done = minikafka("produce", topic, *to, stdin=b"a\nb\n" + b"x" * size + b"\n")
+    assert done.status == 1
+    assert "minikafka: the first reason, at line 3:\nminikafka: MESSAGE_TOO_LARGE: " in done.err
+
+
 def test_reading_begins_where_it_is_told(cluster: Up, request: pytest.FixtureRequest) -> None:
     topic, to = topic_of(request), ("--bootstrap", cluster.address, "--format", "json")
     ok("topic", "create", topic, *to)
