@@ -107,7 +107,7 @@ class BrokerProcess:
             line = self._child.wait_for_line(timeout_s)
         except ProcessFailed as failure:
             code = self._child.exit_code
-            words = tail(self._child.log, 1)
+            words = tail(self._child.log, 1).removeprefix("minikafka: ")  # whoever prints it says so again
             if code is None or not words:
                 raise BrokerFailed(str(failure), code) from None
             raise BrokerFailed(

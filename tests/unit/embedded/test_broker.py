@@ -37,7 +37,7 @@ def test_written_properties_are_read_back_as_they_were() -> None:
 def test_a_refused_property_is_told_in_the_brokers_own_words_with_its_exit_code(tmp_path: Path) -> None:
     properties = {"zookeeper.connect": "127.0.0.1:1", "log.dirs": str(tmp_path / "log"), "log.layout": "odd"}
     broker = BrokerProcess(0, str(tmp_path), properties)
-    with pytest.raises(BrokerFailed, match=r"log\.layout='odd'") as caught:
+    with pytest.raises(BrokerFailed, match=r"^broker 0: log\.layout='odd'") as caught:
         broker.wait_ready()
     assert caught.value.exit_code == 2
     assert broker.exit_code == 2
