@@ -1,9 +1,9 @@
 """One broker as a process: ``python -m minikafka.server FILE.properties [--set key=value]…``.
 
 Prints ``ready HOST:PORT zookeeper CONNECT cluster ID`` to stdout once it serves; logs go to stderr. SIGTERM
-and Ctrl-C stop it cleanly and it ends with 0. Bad settings, a directory that is in use, a broker id that is
-taken, a ZooKeeper that does not answer: one line on stderr, and it ends with 2. With 1, and a line, when it
-could not go on, or could not flush what it had at its end.
+and Ctrl-C stop it cleanly and it ends with 0, also while it waits for ZooKeeper. Bad settings, a directory
+that is in use, a broker id that is taken, a ZooKeeper that does not answer: one line on stderr, and it ends
+with 2. With 1, and a line, when it could not go on, or could not flush what it had at its end.
 """
 
 from __future__ import annotations
@@ -17,17 +17,22 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
+from typing import TypeVar
 
 from minikafka.base.clock import SystemClock
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.files import RealFiles
 from minikafka.net.server import RequestHandler, Server, SocketServer
 from minikafka.records import kernels
+from minikafka.registry.store import Store
 from minikafka.registry.zookeeper import ZooKeeperStore
 from minikafka.server.assembly import Ports, RunningBroker
 from minikafka.server.config import BrokerConfig, parse_properties
 from minikafka.server.worker import ThreadWorker
+
+T = TypeVar("T")
 
 _log = logging.getLogger("minikafka.server")
 
@@ -47,7 +52,10 @@ def main(arguments: list[str] | None = None) -> int:
     ending = _Ending()
     try:
         config = _config(given.properties, given.set)
-        running = _start(config, ending.fatal)
+        running = _start(config, ending)
+    except _Stopped:
+        _log.info("stopped before it served")
+        return 0
     except MinikafkaError as error:
         print(f"minikafka: {error}", file=sys.stderr)
         return 2
@@ -62,6 +70,14 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     _log.info("stopped")
     return status
+
+
+_DONE = b"."
+"""On the pipe of ``_Ending``, which also takes a signal's number, and ``!``."""
+
+
+class _Stopped(Exception):
+    """It is to stop before what it waits for is there."""
 
 
 class _Ending:
@@ -90,6 +106,22 @@ class _Ending:
         os.read(self._read, 1)
         return self._status
 
+    def or_result(self, job: Callable[[], T]) -> T:
+        """What ``job`` returns or raises, done by another thread; _Stopped when it is time to stop first."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(job())
+            except BaseException as error:  # noqa: BLE001 - raised by the thread that waits for it
+                future.set_exception(error)
+            os.write(self._write, _DONE)
+
+        threading.Thread(target=run, name="waited-for", daemon=True).start()
+        if os.read(self._read, 1) != _DONE:
+            raise _Stopped
+        return future.result()
+
 
 def _announce(running: RunningBroker, config: BrokerConfig) -> None:
     running.serving.wait()
@@ -117,7 +149,7 @@ def _config(path: str, overrides: list[str]) -> BrokerConfig:
     return config
 
 
-def _start(config: BrokerConfig, fatal: Callable[[str], None]) -> RunningBroker:
+def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
     def listen(config: BrokerConfig, handler: RequestHandler) -> Server:
         server = SocketServer(
             config.bind_host,
@@ -130,6 +162,13 @@ def _start(config: BrokerConfig, fatal: Callable[[str], None]) -> RunningBroker:
         server.start()
         return server
 
+    def connect() -> Store:
+        return ZooKeeperStore(
+            config.zookeeper_connect,
+            session_timeout_ms=config.zookeeper_session_timeout_ms,
+            connect_timeout_ms=config.zookeeper_connection_timeout_ms,
+        )
+
     _raise_file_limit()
     kernels.warm_up()
     running = RunningBroker(
@@ -138,15 +177,11 @@ def _start(config: BrokerConfig, fatal: Callable[[str], None]) -> RunningBroker:
             files=RealFiles(),
             clock=SystemClock(),
             worker=ThreadWorker("registrar"),
-            connect_store=lambda: ZooKeeperStore(
-                config.zookeeper_connect,
-                session_timeout_ms=config.zookeeper_session_timeout_ms,
-                connect_timeout_ms=config.zookeeper_connection_timeout_ms,
-            ),
+            connect_store=lambda: ending.or_result(connect),
             listen=listen,
             random_bytes=os.urandom,
         ),
-        fatal,
+        ending.fatal,
     )
     running.housekeeper.start()
     return running

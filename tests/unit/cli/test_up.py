@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -395,6 +396,7 @@ def test_what_cannot_be_started_is_one_line_and_status_two(
     assert (done.status, done.out) == (2, "")
     assert words in done.err
     assert done.err.count("\n") == 1
+    assert done.err.count("minikafka: ") == 1
 
 
 def test_a_setting_that_nobody_knows_is_named_before_anything_is_started(tmp_path: Path) -> None:
@@ -412,6 +414,31 @@ def test_a_taken_port_is_told(tmp_path: Path, cluster: Up) -> None:
     assert "--port 0" in done.err
     assert done.err.count("\n") == 1
     assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_broker_that_waits_for_zookeeper_ends_at_once_when_told_to(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        properties = tmp_path / "server.properties"
+        properties.write_text(
+            f"listeners=PLAINTEXT://127.0.0.1:0\nlog.dirs={tmp_path / 'log'}\n"
+            f"zookeeper.connect=127.0.0.1:{silent.getsockname()[1]}\nzookeeper.connection.timeout.ms=600000\n"
+        )
+        process = subprocess.Popen(
+            [*COMMAND, "broker", str(properties)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            silent.settimeout(DEADLINE_S)
+            silent.accept()[0].close()  # it asks
+            process.send_signal(number)
+            out, err = process.communicate(timeout=DEADLINE_S)
+        finally:
+            process.kill()
+            process.communicate()
+    assert (process.returncode, out) == (0, "")
+    assert "Traceback" not in err
 
 
 def test_a_broker_runs_on_a_properties_file_and_says_the_same_line(tmp_path: Path, cluster: Up) -> None:
