@@ -62,7 +62,7 @@ def scan(
     last_indexed: int = 0,
     index_interval_bytes: int = 4096,
     check_crc: bool = True,
-    max_magic: int = 1,
+    max_magic: int = 2,
 ) -> ScanResult:
     """Pass over good entries of ``data``, which lies at ``position`` of a segment that starts at
     ``base_offset``.

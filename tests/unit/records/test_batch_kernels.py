@@ -63,7 +63,7 @@ def test_a_recovery_that_knows_the_format_finds_every_byte_good(name: str) -> No
 
 
 def test_a_recovery_that_does_not_know_the_format_stops() -> None:
-    result = scan(segment("magic2-none"), base_offset=0)
+    result = scan(segment("magic2-none"), base_offset=0, max_magic=1)
     assert result.valid_bytes == 0
     assert "magic byte" in str(result.problem)
 
