@@ -33,6 +33,7 @@ from minikafka.records.validation import Limits, assign, validate
 SET_BYTES = 1 << 20
 EVER = 1 << 62
 NO_LIMITS = Limits(max_message_bytes=1 << 30)
+NEWEST = Limits(max_message_bytes=1 << 30, max_magic=2)
 APPEND_TIME = Limits(max_message_bytes=1 << 30, timestamp_type=TimestampType.LOG_APPEND_TIME)
 GOALS_NS = {"decode to Arrow, CRC checked": 150, "encode from Arrow": 200}
 
@@ -56,8 +57,8 @@ def cases(messages: int) -> dict[str, Callable[[], object]]:
     keys, values, timestamps = columns(messages)
     rows = np.arange(messages, dtype=np.int64)
 
-    def encoded(codec: Codec = Codec.NONE) -> Iterator[EncodedSet]:
-        return encode(keys, values, timestamps, rows, codec=codec, max_bytes=SET_BYTES)
+    def encoded(codec: Codec = Codec.NONE, magic: int = 1) -> Iterator[EncodedSet]:
+        return encode(keys, values, timestamps, rows, magic=magic, codec=codec, max_bytes=SET_BYTES)
 
     def decoded(data: list[bytes], check_crc: bool = True) -> Iterator[pa.RecordBatch]:
         for one in data:
@@ -65,7 +66,8 @@ def cases(messages: int) -> dict[str, Callable[[], object]]:
 
     stored = [bytes(one.data) for one in encoded()]
     compressed = {codec: [bytes(one.data) for one in encoded(codec)] for codec in CLASSIC_CODECS[1:]}
-    for data in (stored, *compressed.values()):
+    batches = [bytes(one.data) for one in encoded(magic=2)]
+    for data in (stored, *compressed.values(), batches):
         found = pa.Table.from_batches(decoded(data))
         assert found["key"].combine_chunks().equals(keys)
         assert found["value"].combine_chunks().equals(values)
@@ -81,6 +83,12 @@ def cases(messages: int) -> dict[str, Callable[[], object]]:
         "assign offsets": lambda: [assign(one, 1) for one in valid],
         "scan (recovery)": lambda: [scan(one, base_offset=0) for one in stored],
         "partitions by murmur2 of the key": lambda: partitions_by_key(keys, 12),
+    }
+    result |= {
+        "magic 2: decode to Arrow": lambda: used(decoded(batches)),
+        "magic 2: encode from Arrow": lambda: used(encoded(magic=2)),
+        "magic 2: validate": lambda: [validate(one, NEWEST, 0) for one in batches],
+        "magic 2: scan (recovery)": lambda: [scan(one, base_offset=0, max_magic=2) for one in batches],
     }
     for codec, data in compressed.items():
         result[f"decode to Arrow, {codec.name.lower()}"] = lambda data=data: used(decoded(data))  # type: ignore[misc]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -12,16 +13,20 @@ from hypothesis import strategies as st
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import Buffer
-from minikafka.records.columns import Decoder
+from minikafka.records.columns import Columns, Decoder
 from minikafka.records.compression import Codec, decompress
 from minikafka.records.conversion import down_convert
+from minikafka.records.headers import to_arrow
 from minikafka.records.message_set import StoredRecord, iterate
+from minikafka.records.record import Headers
 from minikafka.records.scan import find_position, first_at_or_after, scan
 from minikafka.records.validation import AssignedSet, Limits, assign, validate
+from tests.oracles import batches
 from tests.oracles import codecs as oracle_codecs
 from tests.oracles import messages as oracle
 
 EVER = (1 << 63) - 1
+HEADERS: tuple[Headers, ...] = ((), (("name", b"1"),), (("", None), ("x", b"")))
 ODD_INTEGERS = (0, 1, -1, -2, 13, 14, 22, 26, 255, 0x7FFFFFFF, -0x80000000)
 REFUSALS = {ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_TIMESTAMP, ErrorCode.MESSAGE_TOO_LARGE}
 
@@ -29,7 +34,8 @@ REFUSALS = {ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_TIMESTAMP, ErrorCode.ME
 def base(source: random.Random) -> bytes:
     data, offset = b"", 0
     for _ in range(source.randrange(1, 4)):
-        count, magic, codec = source.randrange(1, 5), source.randrange(2), source.randrange(4)
+        count, magic = source.randrange(1, 5), source.randrange(3)
+        codec = source.randrange(5 if magic == 2 else 4)
         part = [
             oracle.Message(
                 offset + i,
@@ -40,7 +46,11 @@ def base(source: random.Random) -> bytes:
             )
             for i in range(count)
         ]
-        data += oracle.message_set(part, magic=magic, codec=codec)
+        if magic == 2:
+            part = [replace(m, headers=source.choice(HEADERS)) for m in part]
+            data += batches.batch(part, batches.Batch(codec, control=source.random() < 0.1))
+        else:
+            data += oracle.message_set(part, magic=magic, codec=codec)
         offset += count
     return data
 
@@ -63,6 +73,21 @@ def mutated(source: random.Random, data: bytes) -> bytes:
     return bytes(out)
 
 
+def damaged_records(source: random.Random) -> bytes:
+    """A batch of magic 2 whose header and checksum are right, and whose records are not quite."""
+    count = source.randrange(1, 4)
+    part = [
+        batches.record(i, i, b"k", source.randbytes(source.randrange(70)), HEADERS[i % 3])
+        for i in range(count)
+    ]
+    content = mutated(source, b"".join(part)) if source.random() < 0.9 else b"".join(part)
+    about = batches.Batch(source.randrange(5), source.random() < 0.3, source.random() < 0.1)
+    wrong = source.choice((0, 0, 0, 1, -1, -count, 2**31 - 1 - count))
+    return batches.raw_batch(
+        7, count - 1 + source.choice((0, 0, 5, -1)), 100, 900, count + wrong, content, about
+    )
+
+
 @st.composite
 def damaged_sets(draw: st.DrawFn) -> bytes:
     """Mutated sets, half of them with their checksums made right again, some also inside of a wrapper."""
@@ -72,6 +97,8 @@ def damaged_sets(draw: st.DrawFn) -> bytes:
     data = mutated(source, base(source))
     if source.random() < 0.7:
         data = oracle.repaired(data)
+    if source.random() < 0.3:
+        return damaged_records(source)
     if source.random() < 0.4:
         magic, codec = source.randrange(2), source.randrange(1, 4)
         content = oracle_codecs.compress(codec, data, magic)
@@ -104,20 +131,28 @@ def refusal(call: Callable[[], object]) -> ErrorCode | None:
 CORRUPT = ErrorCode.CORRUPT_MESSAGE
 
 
+def shown_headers(columns: Columns) -> list[Headers]:
+    assert columns.headers is not None
+    column = to_arrow(columns.headers)
+    column.validate(full=True)
+    return [tuple((h["key"], h["value"]) for h in row or ()) for row in column.to_pylist()]
+
+
 @given(damaged_sets())
 def test_the_iterator_gives_the_oracles_messages_and_then_its_error(data: bytes) -> None:
     wanted, damaged = rows_of(data)
     found: list[StoredRecord] = []
     assert refusal(lambda: found.extend(iterate(data))) is (CORRUPT if damaged else None)
     assert [
-        oracle.Message(r.offset, r.timestamp_ms, int(r.timestamp_type), r.key, r.value) for r in found
+        oracle.Message(r.offset, r.timestamp_ms, int(r.timestamp_type), r.key, r.value, r.headers, r.control)
+        for r in found
     ] == wanted
 
 
 @given(damaged_sets())
 def test_the_columns_hold_the_oracles_messages_and_then_its_error(data: bytes) -> None:
     wanted, damaged = rows_of(data)
-    decoder = Decoder(-(1 << 63), EVER)
+    decoder = Decoder(-(1 << 63), EVER, headers=True)
     code = refusal(lambda: decoder.add(data))
     columns = decoder.columns()
     found = list(
@@ -127,10 +162,13 @@ def test_the_columns_hold_the_oracles_messages_and_then_its_error(data: bytes) -
             columns.timestamp_types.tolist(),
             columns.key_array().to_pylist(),
             columns.value_array().to_pylist(),
+            shown_headers(columns),
             strict=True,
         )
     )
-    whole = [(m.offset, m.timestamp, m.timestamp_type, m.key, m.value) for m in wanted]
+    whole = [
+        (m.offset, m.timestamp, m.timestamp_type, m.key, m.value, m.headers) for m in wanted if not m.control
+    ]
     if decoder.finished:
         assert found == whole[: len(found)]
         assert all(row[0] >= EVER for row in whole[len(found) : len(found) + 1])
@@ -143,8 +181,10 @@ def test_the_columns_hold_the_oracles_messages_and_then_its_error(data: bytes) -
 def test_a_broker_stores_only_what_the_oracle_reads(data: bytes) -> None:
     wanted, damaged = rows_of(data)
     stored: list[AssignedSet] = []
-    code = refusal(lambda: stored.append(assign(validate(data, Limits(), 0), 7)))
-    assert code in REFUSALS if damaged else code is not CORRUPT
+    limits = Limits(max_magic=2)
+    code = refusal(lambda: stored.append(assign(validate(data, limits, 0), 7)))
+    # What a log may hold and a producer must not send: magics mixed, control batches, gaps.
+    assert code in REFUSALS if damaged else code is not CORRUPT or b"\x02" in data[16:]
     if stored:
         found = oracle.decode(bytes(stored[0].data))
         assert [(m.key, m.value) for m in found] == [(m.key, m.value) for m in wanted]
@@ -153,36 +193,44 @@ def test_a_broker_stores_only_what_the_oracle_reads(data: bytes) -> None:
 
 @given(damaged_sets())
 def test_a_scan_stops_where_the_first_wrong_checksum_size_or_magic_is(data: bytes) -> None:
-    result = scan(data, base_offset=None)
+    result = scan(data, base_offset=None, max_magic=2)
     position = 0
     offset = -1
     while True:
         rest = data[position:]
         size = int.from_bytes(rest[8:12], "big", signed=True)
-        if len(rest) < 12 or size < 14 or len(rest) < 12 + size or rest[16] > 1:
+        if len(rest) < 12 or size < 14 or len(rest) < 12 + size or rest[16] > 2:
             break
-        own = int.from_bytes(rest[:8], "big", signed=True)
-        if oracle.repaired(rest[: 12 + size]) != rest[: 12 + size] or own <= offset:
+        own = last = int.from_bytes(rest[:8], "big", signed=True)
+        if rest[16] == 2 and size < 49:
             break
-        offset = own
+        if rest[16] == 2:
+            last = own + int.from_bytes(rest[23:27], "big", signed=True)
+        if oracle.repaired(rest[: 12 + size]) != rest[: 12 + size] or own <= offset or not own <= last < EVER:
+            break
+        offset = last
         position += 12 + size
     assert result.valid_bytes == position
     assert (result.problem is None) == (position == len(data))
 
 
-@given(damaged_sets())
-def test_a_conversion_gives_the_oracles_messages_or_an_error(data: bytes) -> None:
+@given(damaged_sets(), st.sampled_from((0, 1)))
+def test_a_conversion_gives_the_oracles_messages_or_an_error(data: bytes, magic: int) -> None:
     wanted, damaged = rows_of(data)
     converted: list[bytes] = []
-    code = refusal(lambda: converted.append(down_convert(data)))
-    assert code in {None, CORRUPT}
+    code = refusal(lambda: converted.append(down_convert(data, magic)))
+    assert code in {None, CORRUPT, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE}
     if damaged:
-        # Wrappers of magic 0 pass as they are, whatever lies inside of them.
-        assert code is CORRUPT or converted
-    else:
+        # What is not above the magic passes as it is, whatever lies inside of it.
+        assert code or converted
+    elif code is not ErrorCode.UNSUPPORTED_COMPRESSION_TYPE:
         assert code is None
         assert oracle.decode(converted[0]) == [
-            oracle.Message(m.offset, -1, -1, m.key, m.value) for m in wanted
+            oracle.Message(
+                m.offset, *((m.timestamp, m.timestamp_type) if magic else (-1, -1)), m.key, m.value
+            )
+            for m in wanted
+            if not m.control
         ]
 
 

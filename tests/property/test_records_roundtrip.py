@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikafka.records.columns import Decoder, decode, encode
+from minikafka.base.errors import BrokerError
+from minikafka.records.columns import SCHEMA_WITH_HEADERS, Decoder, decode, encode
 from minikafka.records.conversion import down_convert
+from minikafka.records.headers import HEADERS_TYPE
 from minikafka.records.message_set import (
     CLASSIC_CODECS,
     Codec,
@@ -19,18 +22,24 @@ from minikafka.records.message_set import (
 )
 from minikafka.records.scan import find_position, first_at_or_after, scan
 from minikafka.records.validation import Limits, assign, validate
+from tests.oracles import batches
 from tests.oracles import messages as oracle
 
 EVER = (1 << 63) - 1
 NOW_MS = 1_700_000_000_000
 
-codecs = st.sampled_from(CLASSIC_CODECS)
-magics = st.sampled_from((0, 1))
+magics = st.sampled_from((0, 1, 2))
+formats = st.tuples(magics, st.sampled_from(Codec)).filter(lambda f: f[0] == 2 or f[1] in CLASSIC_CODECS)
+names = st.text(max_size=5)
+headers = st.one_of(
+    st.just(()),
+    st.lists(st.tuples(names, st.one_of(st.none(), st.binary(max_size=9))), max_size=3).map(tuple),
+)
 fields = st.one_of(st.none(), st.binary(max_size=60), st.binary(max_size=8).map(lambda part: part * 200))
 timestamps = st.one_of(
     st.integers(-1, 5), st.integers(NOW_MS, NOW_MS + 10), st.integers(-(2**63) // 1000 + 1, 2**63 // 1000 - 1)
 )
-records = st.lists(st.builds(Record, fields, fields, timestamps), max_size=12)
+records = st.lists(st.builds(Record, fields, fields, timestamps, headers), max_size=12)
 base_offsets = st.one_of(st.integers(0, 5), st.integers(2**31 - 3, 2**31 + 3), st.integers(0, 2**62))
 seeds = st.integers(0, 2**32 - 1)
 
@@ -41,30 +50,43 @@ def logs(draw: st.DrawFn) -> tuple[bytes, list[oracle.Message]]:
     offset = draw(base_offsets)
     data, messages = b"", []
     for group in draw(st.lists(records.filter(len), max_size=4)):
-        magic, codec = draw(magics), draw(codecs)
-        append_time = magic == 1 and draw(st.booleans())
+        magic, codec = draw(formats)
+        append_time = magic > 0 and draw(st.booleans())
+        control = magic == 2 and draw(st.integers(0, 5)) == 0
         kind = -1 if magic == 0 else int(append_time)
         times = [record.timestamp_ms for record in group]
         part = []
         for record, own in zip(group, times, strict=True):
             offset += draw(st.integers(0, 2))
-            shown = -1 if magic == 0 else max(times) if append_time and codec else own
-            part.append(oracle.Message(offset, shown, kind, record.key, record.value))
+            shown = -1 if magic == 0 else max(times) if append_time and (codec or magic == 2) else own
+            sent_headers = record.headers if magic == 2 else ()
+            part.append(oracle.Message(offset, shown, kind, record.key, record.value, sent_headers, control))
             offset += 1
-        data += oracle.message_set(part, magic=magic, codec=int(codec))
+        if magic == 2:
+            more = draw(st.integers(0, 2))
+            data += batches.batch(part, batches.Batch(int(codec), append_time, control, more_offsets=more))
+            offset += more
+        else:
+            data += oracle.message_set(part, magic=magic, codec=int(codec))
         messages += part
     return data, messages
 
 
 def as_messages(data: bytes | memoryview) -> list[oracle.Message]:
     return [
-        oracle.Message(r.offset, r.timestamp_ms, int(r.timestamp_type), r.key, r.value) for r in iterate(data)
+        oracle.Message(r.offset, r.timestamp_ms, int(r.timestamp_type), r.key, r.value, r.headers, r.control)
+        for r in iterate(data)
     ]
 
 
 def column_messages(decoder: Decoder) -> list[oracle.Message]:
     columns = decoder.columns()
-    columns.record_batch("t", 0).validate(full=True)
+    batch = columns.record_batch("t", 0, SCHEMA_WITH_HEADERS)
+    batch.validate(full=True)
+    shown = [
+        tuple((header["key"], header["value"]) for header in row or ())
+        for row in batch["headers"].to_pylist()
+    ]
     return [
         oracle.Message(*row)
         for row in zip(
@@ -73,6 +95,7 @@ def column_messages(decoder: Decoder) -> list[oracle.Message]:
             columns.timestamp_types.tolist(),
             columns.key_array().to_pylist(),
             columns.value_array().to_pylist(),
+            shown,
             strict=True,
         )
     ]
@@ -97,7 +120,7 @@ def test_the_columns_hold_what_the_oracle_wrote(
     stored, messages = log
     bounds = [0, EVER, *(m.offset for m in messages), *(m.offset + 1 for m in messages)]
     start, end = data.draw(st.sampled_from(bounds)), data.draw(st.sampled_from(bounds))
-    decoder = Decoder(start, end)
+    decoder = Decoder(start, end, headers=True)
     position = 0
     while position < len(stored) and not decoder.finished:
         # Pieces as a fetch gives them: ended anywhere.
@@ -107,7 +130,7 @@ def test_the_columns_hold_what_the_oracle_wrote(
         if not used and not decoder.finished:
             decoder.add(stored[position:])
             break
-    assert column_messages(decoder) == [m for m in messages if start <= m.offset < end]
+    assert column_messages(decoder) == [m for m in messages if start <= m.offset < end and not m.control]
 
 
 @given(logs(), st.integers(1, 7))
@@ -122,22 +145,27 @@ def test_decoded_in_batches_of_few_rows_nothing_is_lost_or_doubled(
         position, start = position + columns.valid_bytes, columns.next_offset
         if columns.complete:
             break
-    assert offsets == [m.offset for m in messages]
+    assert offsets == [m.offset for m in messages if not m.control]
 
 
-@given(records, magics, codecs, st.integers(0, 2**40))
+@given(records, formats, st.integers(0, 2**40))
 def test_the_oracle_reads_what_we_build(
-    group: list[Record], magic: int, codec: Codec, base_offset: int
+    group: list[Record], form: tuple[int, Codec], base_offset: int
 ) -> None:
+    magic, codec = form
     data = build_message_set(group, magic=magic, codec=codec, base_offset=base_offset)
-    found = [(m.offset, m.key, m.value) for m in oracle.decode(data)]
-    assert found == [(base_offset + i, record.key, record.value) for i, record in enumerate(group)]
+    found = [(m.offset, m.key, m.value, m.headers) for m in oracle.decode(data)]
+    assert found == [
+        (base_offset + i, record.key, record.value, record.headers if magic == 2 else ())
+        for i, record in enumerate(group)
+    ]
 
 
-@given(records, magics, codecs, st.integers(0, 3000), seeds)
+@given(records, formats, st.integers(0, 3000), seeds)
 def test_the_oracle_reads_what_is_encoded_from_columns(
-    group: list[Record], magic: int, codec: Codec, max_bytes: int, seed: int
+    group: list[Record], form: tuple[int, Codec], max_bytes: int, seed: int
 ) -> None:
+    magic, codec = form
     rows = np.random.default_rng(seed).permutation(len(group))[: seed % (len(group) + 1)].astype(np.int64)
     sets = encode(
         pa.array([record.key for record in group], pa.binary()),
@@ -147,24 +175,28 @@ def test_the_oracle_reads_what_is_encoded_from_columns(
         magic=magic,
         codec=codec,
         max_bytes=max_bytes,
+        headers=pa.array([list(r.headers) for r in group], HEADERS_TYPE) if magic == 2 else None,
     )
     found = []
     for one in sets:
         messages = oracle.decode(bytes(one.data))
         assert [m.offset for m in messages] == list(range(one.count))
         assert len(one.data) <= max_bytes or one.count == 1
-        found += [(m.timestamp, m.key, m.value) for m in messages]
+        found += [(m.timestamp, m.key, m.value, m.headers) for m in messages]
     chosen = [group[row] for row in rows]
-    assert found == [(r.timestamp_ms if magic else -1, r.key, r.value) for r in chosen]
+    assert found == [
+        (r.timestamp_ms if magic else -1, r.key, r.value, r.headers if magic == 2 else ()) for r in chosen
+    ]
 
 
-@given(st.lists(st.tuples(records, magics, codecs), max_size=4), base_offsets, st.booleans())
+@given(st.lists(st.tuples(records, formats), max_size=4), base_offsets, st.booleans(), st.booleans())
 def test_what_a_broker_stores_is_what_was_sent_with_consecutive_offsets(
-    groups: list[tuple[list[Record], int, Codec]], base_offset: int, append_time: bool
+    sets: list[tuple[list[Record], tuple[int, Codec]]], base_offset: int, append_time: bool, newer: bool
 ) -> None:
+    groups = [(group, *form) for group, form in sets if (form[0] == 2) == newer]
     kind = TimestampType.LOG_APPEND_TIME if append_time else TimestampType.CREATE_TIME
     sent = b"".join(build_message_set(group, magic=magic, codec=codec) for group, magic, codec in groups)
-    valid = validate(sent, Limits(timestamp_type=kind), NOW_MS)
+    valid = validate(sent, Limits(timestamp_type=kind, max_magic=2), NOW_MS)
     stored = assign(valid, base_offset)
     wanted = [
         (-1 if magic == 0 else NOW_MS if append_time else record.timestamp_ms, record.key, record.value)
@@ -180,13 +212,21 @@ def test_what_a_broker_stores_is_what_was_sent_with_consecutive_offsets(
     assert stored.last_offset == base_offset + len(wanted) - 1
 
 
-@given(logs())
-def test_a_conversion_to_magic_0_keeps_offsets_keys_and_values(
-    log: tuple[bytes, list[oracle.Message]],
+@given(logs(), st.sampled_from((0, 1)))
+def test_a_conversion_down_keeps_all_that_the_format_can_hold(
+    log: tuple[bytes, list[oracle.Message]], magic: int
 ) -> None:
     data, messages = log
-    found = oracle.decode(down_convert(data))
-    assert found == [oracle.Message(m.offset, -1, -1, m.key, m.value) for m in messages]
+    if any(record.codec is Codec.ZSTD and not record.control for record in iterate(data)):
+        with pytest.raises(BrokerError, match="UNSUPPORTED_COMPRESSION_TYPE"):
+            down_convert(data, magic)
+        return
+    found = oracle.decode(down_convert(data, magic))
+    assert found == [
+        oracle.Message(m.offset, *((m.timestamp, m.timestamp_type) if magic else (-1, -1)), m.key, m.value)
+        for m in messages
+        if not m.control
+    ]
 
 
 @given(logs(), st.data())
@@ -208,8 +248,10 @@ def test_a_scan_passes_all_of_it_and_its_index_leads_to_entries(
     log: tuple[bytes, list[oracle.Message]], interval: int
 ) -> None:
     data, messages = log
-    result = scan(data, base_offset=None, index_interval_bytes=interval)
+    result = scan(data, base_offset=None, index_interval_bytes=interval, max_magic=2)
     assert (result.valid_bytes, result.problem) == (len(data), None)
-    assert result.next_offset == (messages[-1].offset + 1 if messages else 0)
+    assert 0 <= result.next_offset - (messages[-1].offset + 1 if messages else 0) <= 2
     for offset, position in result.index_entries.tolist():
-        assert int.from_bytes(data[position : position + 8], "big") == offset
+        first = int.from_bytes(data[position : position + 8], "big")
+        last_delta = int.from_bytes(data[position + 23 : position + 27], "big")
+        assert offset == (first + last_delta if data[position + 16] == 2 else first)

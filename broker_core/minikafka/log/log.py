@@ -51,12 +51,19 @@ class LogRead:
 
     slice: FileSlice | None
     first_offset: int
-    """Offset of the first entry in the slice (of a compressed one: its last), or what was asked for."""
+    """Last offset of the first entry in the slice, or what was asked for."""
+    segment: Segment | None = None
 
     @property
     def size_bytes(self) -> int:
         """Bytes in the slice."""
         return 0 if self.slice is None else self.slice.length
+
+    def is_classic(self) -> bool:
+        """Whether the slice has nothing of magic 2. Reads it where nobody knows yet; StorageError."""
+        if self.slice is None or self.segment is None:
+            return True
+        return self.segment.is_classic(self.slice.position, self.slice.position + self.slice.length)
 
 
 class Log:
@@ -180,6 +187,7 @@ class Log:
                 assigned.last_offset,
                 assigned.max_timestamp_ms,
                 self.config.index_interval_bytes,
+                classic=not valid.batches,
             )
         except UnusableSegment as error:
             self._failure = str(error)
@@ -279,7 +287,9 @@ class Log:
                 size = size if last is None else last.position
             wanted = max(max_bytes, entry.size) if at_least_one else max_bytes
             length = min(wanted, size - entry.position)
-            return LogRead(segment.slice(entry.position, length), entry.offset) if length > 0 else nothing
+            if length <= 0:
+                return nothing
+            return LogRead(segment.slice(entry.position, length), entry.offset, segment)
         return nothing
 
     def offsets_before(self, timestamp_ms: int, max_count: int, *, now_ms: int | None = None) -> list[int]:

@@ -77,8 +77,9 @@ def _checked_tail(segment: Segment, config: LogConfig) -> int | None:
     if segment.size == 0:
         return segment.base_offset
     offset, position = segment.index(config.index_interval_bytes).last()
-    found = scan_file(segment.file, position, segment.size, segment.base_offset, least_offset=offset)
-    return found.next_offset if found.problem is None else None
+    # The index may name the last offset of what lies there, so its first may be smaller.
+    found = scan_file(segment.file, position, segment.size, segment.base_offset)
+    return found.next_offset if found.problem is None and found.next_offset > offset else None
 
 
 class _Recovery:

@@ -26,6 +26,8 @@ from minikafka.base.errors import StorageError
 from minikafka.base.files import File, Files
 from minikafka.log.layout import CORRUPT_SUFFIX
 from minikafka.log.offset_index import Entries
+from minikafka.records import batch
+from minikafka.records.checksums import crc32c
 from minikafka.records.message_set import CRC_AT, MAGIC_AT
 from minikafka.records.scan import ScanResult, scan
 
@@ -137,14 +139,16 @@ def _is_whole(file: File, position: int, size: int, end: int) -> bool:
     """Whether an entry larger than a window has its bytes before ``end``, and the right CRC."""
     if position + size > end:
         return False
-    at = position + MAGIC_AT
-    stored = int.from_bytes(file.read_at(position + CRC_AT, MAGIC_AT - CRC_AT), "big")
-    computed = 0
+    head = file.read_at(position, batch.COVERED_AT)
+    is_batch = head[MAGIC_AT] == batch.MAGIC
+    crc_at, covered_at = (batch.CRC_AT, batch.COVERED_AT) if is_batch else (CRC_AT, MAGIC_AT)
+    stored = int.from_bytes(head[crc_at : crc_at + 4], "big")
+    computed, at = 0, position + covered_at
     while at < position + size:
         piece = file.read_at(at, min(WINDOW_BYTES, position + size - at))
         if not piece:
             return False
-        computed = zlib.crc32(piece, computed)
+        computed = crc32c(piece, computed) if is_batch else zlib.crc32(piece, computed)
         at += len(piece)
     return computed == stored
 
@@ -155,7 +159,6 @@ def scan_file(
     end: int,
     base_offset: int,
     *,
-    least_offset: int | None = None,
     interval_bytes: int = 4096,
     check_crc: bool = True,
     rewrite_from: int | None = None,
@@ -165,19 +168,13 @@ def scan_file(
     ``rewrite_from``: the good entries from this offset on are written back, to be flushed by the caller. The
     very bytes that were checked: a page that is read again may have become what the disk has.
     """
-    valid, next_offset, newest, problem = (
-        begin,
-        base_offset if least_offset is None else least_offset,
-        -1,
-        None,
-    )
+    valid, next_offset, newest, problem = begin, base_offset, -1, None
     entries: list[Entries] = []
     for window in windows(
         file,
         begin,
         end,
         base_offset,
-        least_offset=least_offset,
         interval_bytes=interval_bytes,
         check_crc=check_crc,
     ):

@@ -1,6 +1,7 @@
 """One segment of a log: a file of message set entries beside its sparse offset index.
 
-    offset   int64     of the message; of a compressed one, the offset of the last message inside
+    offset   int64     of the message; of a compressed one, the offset of the last message inside; of a batch
+                       (magic 2), that of its first record
     size     int32     of the message that follows
     message  size bytes
 
@@ -22,17 +23,19 @@ from minikafka.base.errors import StorageError
 from minikafka.base.files import Buffer, File, Files, FileSlice
 from minikafka.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from minikafka.log.recovery import FileScan, scan_file
+from minikafka.records import batch
 from minikafka.records.message_set import ENTRY_HEADER_BYTES, MIN_SIZE
 from minikafka.records.scan import scan
 
-_HEADER = struct.Struct(">qi")
+_HEADER = struct.Struct(">qi4xB6xi")
+"""Offset, size, magic and, in a batch, the last offset's distance from the first."""
 _LOOK_BYTES = 8192
 """What a look-up reads at once: an index interval with some room."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where a message set entry lies: its file position, offset and size with the 12 bytes of header."""
+    """Where a message set entry lies: its file position, last offset and size with the 12 bytes of header."""
 
     position: int
     offset: int
@@ -44,6 +47,7 @@ class Segment:
 
     __slots__ = (
         "_appended_max_ms",
+        "_classic_bytes",
         "_files",
         "_found_max_ms",
         "_index",
@@ -64,6 +68,8 @@ class Segment:
         """Of the messages that were here at open, or more of them; None when nobody has looked yet."""
         self._appended_max_ms = -1
         """Of the messages appended since."""
+        self._classic_bytes = 0
+        """What lies before is known to be of magic 0 and 1."""
         self._index: OffsetIndex | None = None if self.size else OffsetIndex(index_path, base_offset)
 
     @property
@@ -122,10 +128,12 @@ class Segment:
         last_offset: int,
         max_timestamp_ms: int,
         interval_bytes: int,
+        *,
+        classic: bool = True,
     ) -> None:
         """Write entries behind the last one. On StorageError nothing of them can be read.
 
-        ``UnusableSegment`` when the file could not even be cut back.
+        ``classic``: none is of magic 2. ``UnusableSegment`` when the file could not even be cut back.
         """
         position = self.size
         try:
@@ -136,6 +144,8 @@ class Segment:
         self._index_appended(data, first_offset, last_offset, position, interval_bytes)
         # Before the size: who sees the message knows its time.
         self._appended_max_ms = max(self._appended_max_ms, max_timestamp_ms)
+        if classic and self._classic_bytes == position:
+            self._classic_bytes = position + len(data)
         self.size = position + len(data)
 
     def _cut_back(self, size: int, error: StorageError) -> None:
@@ -188,22 +198,38 @@ class Segment:
         window, window_at = b"", position
         while position < end:
             at = position - window_at
-            if at + ENTRY_HEADER_BYTES > len(window):
-                window, window_at, at = (
-                    self.file.read_at(position, min(_LOOK_BYTES, end - position)),
-                    position,
-                    0,
-                )
-                if len(window) < ENTRY_HEADER_BYTES:
+            if at + _HEADER.size > len(window):
+                # The smallest message is a byte shorter than what is looked at.
+                window = self.file.read_at(position, min(_LOOK_BYTES, end - position)) + b"\0"
+                window_at, at = position, 0
+                if len(window) < _HEADER.size:
                     raise _Nonsense(position)
-            found, size = unpack(window, at)
-            if found < least or size < MIN_SIZE or position + ENTRY_HEADER_BYTES + size > end:
+            first, size, magic, more = unpack(window, at)
+            last = first + more if magic == batch.MAGIC else first
+            # The index may say the entry's last offset, or its first.
+            if last < least or size < MIN_SIZE or position + ENTRY_HEADER_BYTES + size > end:
                 raise _Nonsense(position)
-            if found >= offset:
-                return Entry(position, found, ENTRY_HEADER_BYTES + size)
-            least = found + 1
+            if last >= offset:
+                return Entry(position, last, ENTRY_HEADER_BYTES + size)
+            least = last + 1
             position += ENTRY_HEADER_BYTES + size
         return None
+
+    def is_classic(self, position: int, end: int) -> bool:
+        """Whether every whole entry between two positions, the first of an entry, is of magic 0 or 1.
+
+        Looked at once where nobody has, in order; what was appended here is known.
+        """
+        known = self._classic_bytes
+        if end <= known:
+            return True
+        found = scan(
+            self.file.read_at(position, end - position), base_offset=None, check_crc=False, max_magic=1
+        )
+        classic = found.problem is None or found.incomplete
+        if classic and position <= known:
+            self._classic_bytes = max(known, position + found.valid_bytes)
+        return classic
 
     def slice(self, position: int, length: int) -> FileSlice:
         """Bytes of the file, not read."""
@@ -211,16 +237,15 @@ class Segment:
 
     def next_offset(self) -> int:
         """The offset behind the last entry, from the entries behind the last index entry; no checksums."""
-        offset, position = self.index().last()
-        found = scan_file(
-            self.file, position, self.size, self.base_offset, least_offset=offset, check_crc=False
-        )
+        _, position = self.index().last()
+        found = scan_file(self.file, position, self.size, self.base_offset, check_crc=False)
         return found.next_offset
 
     def cut(self, size: int) -> None:
         """Drop what lies behind ``size``, where an entry begins, and flush that. Raises StorageError."""
         self.size = size
         self.index().cut(size)
+        self._classic_bytes = min(self._classic_bytes, size)
         self._found_max_ms = None if size else -1
         self.file.truncate(size)
         self.file.sync()

@@ -5,8 +5,8 @@
     batch         the same for magic 2
     validation    what a broker does with a produced set: validate, then assign offsets
     scan          recovery of a segment, search by offset or timestamp
-    conversion    magic 1 to magic 0 for old fetchers
-    columns       bytes to Arrow, Arrow to bytes (the only module here that imports pyarrow)
+    conversion    newer formats to older ones for old fetchers
+    columns       bytes to Arrow, Arrow to bytes (with encoding and headers all that imports pyarrow)
     compression   gzip, snappy, lz4 and zstd as Kafka frames them
     checksums     CRC-32 and CRC-32C;  hashes: Java's murmur2
     kernels       the loops over bytes, compiled by numba at first use

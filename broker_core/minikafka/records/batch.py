@@ -58,6 +58,7 @@ from minikafka.records.record import (
     TimestampType,
 )
 
+MAGIC = 2
 BATCH_HEADER_BYTES = 61
 MIN_BATCH_SIZE = 49
 """Smallest value of the size field: a batch without records."""

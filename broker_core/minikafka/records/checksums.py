@@ -57,9 +57,12 @@ def _power(exponent: int, polynomial: int) -> int:
     return power
 
 
-CRC32_TABLES = sliced_tables(0x104C11DB7)
+CRC_TABLES = np.concatenate((sliced_tables(0x104C11DB7), sliced_tables(0x11EDC6F41)))
+"""Those of CRC-32, then those of CRC-32C."""
+CRC_TABLES.flags.writeable = False
+CRC32_TABLES = CRC_TABLES[: CRC_TABLES.size // 2]
 """For magic 0 and 1."""
-CRC32C_TABLES = sliced_tables(0x11EDC6F41)
+CRC32C_TABLES = CRC_TABLES[CRC_TABLES.size // 2 :]
 """For magic 2."""
 
 

@@ -4,9 +4,11 @@ The kernels write the columns in Arrow's own layout (binary with int32 offsets, 
 record batch is made of them without a copy. Bytes of compressed messages are read from where they were
 decompressed to.
 
+Records of all formats come in their order; those of control batches are left out.
+
 The batch has the columns of Spark's Kafka connector: ``key`` and ``value`` binary, ``topic`` string,
 ``partition`` int32, ``offset`` int64, ``timestamp`` microseconds UTC, ``timestampType`` int32 (-1 for magic
-0, whose timestamp is -1 ms, as that connector has it).
+0, whose timestamp is -1 ms, as that connector has it), and ``headers`` when asked for.
 """
 
 from __future__ import annotations
@@ -22,13 +24,17 @@ from minikafka.base.files import Buffer
 from minikafka.records import kernels, stops
 from minikafka.records.arrays import INT64_MAX, INT64_MIN, read_only
 from minikafka.records.arrow import grown
-from minikafka.records.checksums import CRC32_TABLES
+from minikafka.records.batch import BATCH_HEADER_BYTES, read_header, records_of
+from minikafka.records.checksums import CRC32_TABLES, CRC_TABLES
+from minikafka.records.compression import MAX_CONTENT_BYTES
 from minikafka.records.encoding import EncodedSet, encode, partitions_by_key
+from minikafka.records.headers import HEADERS_TYPE, RawHeaders, to_arrow
 from minikafka.records.message_set import Content, TimestampType, open_wrapper
 
 __all__ = [
     "MAX_COLUMN_BYTES",
     "SCHEMA",
+    "SCHEMA_WITH_HEADERS",
     "Columns",
     "Decoder",
     "EncodedSet",
@@ -53,6 +59,9 @@ SCHEMA = pa.schema(
 )
 """Spark's order and types."""
 
+SCHEMA_WITH_HEADERS = SCHEMA.append(pa.field("headers", HEADERS_TYPE))
+"""With Spark's option ``includeHeaders``."""
+
 _TIMESTAMP_LIMIT_MS = INT64_MAX // 1000
 
 
@@ -68,6 +77,7 @@ class Columns:
     key_validity      Arrow bitmap, or None when no key is null
     next_offset       the first offset that was not looked at: where the next decoding starts
     valid_bytes       of the data that was given last: what lies behind was not (wholly) used
+    headers           of each row; None when they were not asked for
     complete          False when rows ran out of room: decode again from ``next_offset``
     """
 
@@ -83,6 +93,7 @@ class Columns:
     values: NDArray[np.uint8]
     value_validity: NDArray[np.uint8] | None
     null_values: int
+    headers: RawHeaders | None
     next_offset: int
     valid_bytes: int
     complete: bool
@@ -119,7 +130,11 @@ class Columns:
             return self._microseconds()
         if name == "timestampType":
             return pa.array(self.timestamp_types.astype(np.int32))
-        raise ValueError(f"no column {name!r}: there are {', '.join(SCHEMA.names)}")
+        if name == "headers" and self.headers is not None:
+            return to_arrow(self.headers)
+        raise ValueError(
+            f"no column {name!r}: there are {', '.join(SCHEMA.names)}, and headers if they were decoded"
+        )
 
     def _microseconds(self) -> pa.Array:
         # Out of range is rare, so look at both ends only.
@@ -164,16 +179,27 @@ class Decoder:
     """Collects the messages of several pieces of one partition, in order, into one set of columns.
 
     Rows are those with ``start_offset <= offset < end_offset``; at most ``max_rows`` when given. A decoder
-    that is ``full`` or ``finished`` takes no more data.
+    that is ``full`` or ``finished`` takes no more data. A wrapper or batch that holds more than
+    ``max_content_bytes`` is CORRUPT_MESSAGE.
     """
 
     def __init__(
-        self, start_offset: int, end_offset: int, *, check_crc: bool = True, max_rows: int | None = None
+        self,
+        start_offset: int,
+        end_offset: int,
+        *,
+        check_crc: bool = True,
+        max_rows: int | None = None,
+        headers: bool = False,
+        max_content_bytes: int = MAX_CONTENT_BYTES,
     ) -> None:
         read = kernels.read
         self.full = max_rows is not None and max_rows <= 0
         self.finished = start_offset >= end_offset
         self._max_rows = max_rows
+        self._max_content_bytes = max_content_bytes
+        self._with_headers = headers
+        self._in_batches = False
         self._valid_bytes = 0
         self._state = np.zeros(read.STATE_SIZE, dtype=np.int64)
         self._state[read.NEXT_OFFSET] = start_offset
@@ -181,6 +207,8 @@ class Decoder:
         self._state[read.END_OFFSET] = end_offset
         self._state[read.CHECK_CRC] = check_crc
         self._state[read.INNER] = -1
+        self._state[read.RECORD_AT] = -1
+        self._state[read.WITH_HEADERS] = headers
         self._offsets = np.empty(0, dtype=np.int64)
         self._timestamps = np.empty(0, dtype=np.int64)
         self._types = np.empty(0, dtype=np.int8)
@@ -190,6 +218,8 @@ class Decoder:
         self._has_value = np.empty(0, dtype=np.uint8)
         self._keys = np.empty(0, dtype=np.uint8)
         self._values = np.empty(0, dtype=np.uint8)
+        self._header_ends = np.zeros(1, dtype=np.int32)
+        self._headers = np.empty(0, dtype=np.uint8)
 
     @property
     def count(self) -> int:
@@ -211,17 +241,23 @@ class Decoder:
         while True:
             stop = self._run(read_only(view), self._valid_bytes, None)
             self._valid_bytes = int(self._state[read.POSITION])
-            if stop == stops.WRAPPER:
-                content = open_wrapper(view, self._valid_bytes)
+            if stop == stops.WRAPPER and self._in_batches:
+                stop = self._add_batch(view)
+                self._valid_bytes = int(self._state[read.POSITION])
+                if stop == stops.END:
+                    continue
+            elif stop == stops.WRAPPER:
+                content = open_wrapper(view, self._valid_bytes, self._max_content_bytes)
                 stop = self._add_content(content)
                 if stop == stops.END:
                     self._valid_bytes += content.size_bytes
                     self._pass(content.offset)
                     continue
+            self._state[read.RECORD_AT] = -1
             if stop >= stops.FIRST_PROBLEM:
                 raise stops.error(stop, self._valid_bytes)
             self.finished = stop == stops.REACHED_END_OFFSET
-            self.full = stop in {stops.ROWS_FULL, stops.KEYS_FULL, stops.VALUES_FULL}
+            self.full = stop in {stops.ROWS_FULL, stops.KEYS_FULL, stops.VALUES_FULL, stops.HEADERS_FULL}
             if self.finished:
                 self._state[read.NEXT_OFFSET] = self._state[read.END_OFFSET]
             return self._valid_bytes
@@ -245,9 +281,20 @@ class Decoder:
             values=self._values[:value_bytes],
             value_validity=_bitmap(self._has_value[:count]) if null_values else None,
             null_values=null_values,
+            headers=self._raw_headers(count) if self._with_headers else None,
             next_offset=int(self._state[read.NEXT_OFFSET]),
             valid_bytes=self._valid_bytes,
             complete=not self.full,
+        )
+
+    def _raw_headers(self, count: int) -> RawHeaders:
+        state, read = self._state, kernels.read
+        return RawHeaders(
+            self._header_ends[: count + 1],
+            self._headers[: int(state[read.HEADER_BYTES])],
+            int(state[read.HEADERS]),
+            int(state[read.NAME_BYTES]),
+            int(state[read.CONTENT_BYTES]),
         )
 
     def _pass(self, offset: int) -> None:
@@ -291,31 +338,95 @@ class Decoder:
         state = self._state
         state[read.POSITION] = position
         while True:
-            stop: int = read.decode_run(
-                array,
-                CRC32_TABLES,
-                state,
-                self._offsets,
-                self._timestamps,
-                self._types,
-                self._key_ends,
-                self._value_ends,
-                self._has_key,
-                self._has_value,
-                self._keys,
-                self._values,
-            )
-            if stop == stops.ROWS_FULL and self._more_rows():
-                continue
-            if stop == stops.KEYS_FULL and self._keys.size < MAX_COLUMN_BYTES:
-                self._keys = _more_bytes(self._keys, int(state[read.KEY_BYTES]), array.size)
-                continue
-            if stop == stops.VALUES_FULL and self._values.size < MAX_COLUMN_BYTES:
-                self._values = _more_bytes(self._values, int(state[read.VALUE_BYTES]), array.size)
-                continue
-            if inside is not None and (stop >= stops.FIRST_PROBLEM or stop == stops.PARTIAL):
-                raise stops.error(stop, int(state[read.POSITION]), inside)
-            return stop
+            stop = self._run_batches(array) if self._in_batches else self._run_messages(array)
+            if stop in {stops.BATCH, stops.CLASSIC}:
+                self._in_batches = stop == stops.BATCH
+            elif not self._has_more_room(stop, array.size):
+                break
+        if inside is not None and (stop >= stops.FIRST_PROBLEM or stop == stops.PARTIAL):
+            raise stops.error(stop, int(state[read.POSITION]), inside)
+        return stop
+
+    def _has_more_room(self, stop: int, size: int) -> bool:
+        """Give room where the kernel found none; False when that is not why it stopped, or there is none."""
+        state, read = self._state, kernels.read
+        if stop == stops.ROWS_FULL:
+            return self._more_rows()
+        if stop == stops.KEYS_FULL and self._keys.size < MAX_COLUMN_BYTES:
+            self._keys = _more_bytes(self._keys, int(state[read.KEY_BYTES]), size)
+            return True
+        if stop == stops.VALUES_FULL and self._values.size < MAX_COLUMN_BYTES:
+            self._values = _more_bytes(self._values, int(state[read.VALUE_BYTES]), size)
+            return True
+        if stop == stops.HEADERS_FULL and self._headers.size < MAX_COLUMN_BYTES:
+            self._headers = _more_bytes(self._headers, int(state[read.HEADER_BYTES]), size)
+            return True
+        return False
+
+    def _run_messages(self, array: NDArray[np.uint8]) -> int:
+        """One run over messages of magic 0 and 1."""
+        before = self.count
+        stop: int = kernels.read.decode_run(
+            array,
+            CRC32_TABLES,
+            self._state,
+            self._offsets,
+            self._timestamps,
+            self._types,
+            self._key_ends,
+            self._value_ends,
+            self._has_key,
+            self._has_value,
+            self._keys,
+            self._values,
+        )
+        if self._with_headers:
+            self._header_ends[before + 1 : self.count + 1] = self._state[kernels.read.HEADER_BYTES]
+        return stop
+
+    def _run_batches(self, array: NDArray[np.uint8]) -> int:
+        """One run over batches of magic 2."""
+        stop: int = kernels.batches.decode_batches(
+            array,
+            CRC_TABLES,
+            self._state,
+            self._offsets,
+            self._timestamps,
+            self._types,
+            self._key_ends,
+            self._value_ends,
+            self._header_ends,
+            self._has_key,
+            self._has_value,
+            self._keys,
+            self._values,
+            self._headers,
+        )
+        if stop >= stops.FIRST_PROBLEM and self._state[kernels.read.RECORD_AT] >= 0:
+            position = int(self._state[kernels.read.POSITION])
+            record_at = int(self._state[kernels.read.RECORD_AT])
+            if not self._state[kernels.read.BATCH_OPENED]:
+                record_at -= position + BATCH_HEADER_BYTES
+            self._state[kernels.read.RECORD_AT] = -1
+            self._valid_bytes = position
+            raise stops.batch_error(stop, record_at, position)
+        return stop
+
+    def _add_batch(self, view: memoryview) -> int:
+        """Decode the compressed batch at POSITION, which the kernel has entered; END when that is done."""
+        state, read = self._state, kernels.read
+        position = int(state[read.POSITION])
+        content = records_of(
+            view, position, read_header(view, position, check_crc=False), self._max_content_bytes
+        )
+        state[read.RECORD_AT] = 0
+        state[read.RECORDS_END] = len(content)
+        state[read.BATCH_OPENED] = 1
+        try:
+            self._reserve(len(content))
+            return self._run(read_only(content), position, None)
+        finally:
+            state[read.BATCH_OPENED] = 0
 
     def _reserve(self, size: int) -> None:
         """Make room for what ``size`` bytes of messages most likely hold; unused pages cost nothing."""
@@ -338,6 +449,8 @@ class Decoder:
         self._types = grown(self._types, used, room)
         self._has_key = grown(self._has_key, used, room)
         self._has_value = grown(self._has_value, used, room)
+        if self._with_headers:
+            self._header_ends = grown(self._header_ends, used + 1, room + 1)
         self._key_ends = grown(self._key_ends, used + 1, room + 1)
         self._value_ends = grown(self._value_ends, used + 1, room + 1)
         return True
@@ -352,12 +465,26 @@ def _bitmap(present: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def decode(
-    data: Buffer, start_offset: int, end_offset: int, *, check_crc: bool = True, max_rows: int | None = None
+    data: Buffer,
+    start_offset: int,
+    end_offset: int,
+    *,
+    check_crc: bool = True,
+    max_rows: int | None = None,
+    headers: bool = False,
+    max_content_bytes: int = MAX_CONTENT_BYTES,
 ) -> Columns:
     """The messages of one piece as columns: see ``Decoder``.
 
     When the result is not ``complete``, go on with ``decode(data[valid_bytes:], next_offset, end_offset)``.
     """
-    decoder = Decoder(start_offset, end_offset, check_crc=check_crc, max_rows=max_rows)
+    decoder = Decoder(
+        start_offset,
+        end_offset,
+        check_crc=check_crc,
+        max_rows=max_rows,
+        headers=headers,
+        max_content_bytes=max_content_bytes,
+    )
     decoder.add(data)
     return decoder.columns()

@@ -1,43 +1,138 @@
-"""Message sets of magic 1 as magic 0, for fetchers that know no other (Fetch versions 0 and 1).
+"""Newer formats as older ones, for fetchers that know no other: Fetch versions 0 and 1 take magic 0, versions
+2 and 3 also magic 1.
 
-Timestamps are dropped; offsets stay. A wrapper is opened, converted and compressed again with the same codec.
+Offsets stay. To magic 0 timestamps are dropped; of magic 2 headers, producers, control batches and batches
+without records are left out, which can leave nothing. A wrapper or batch is opened, converted and compressed
+again with the same codec; zstd, which old fetchers do not know, is UNSUPPORTED_COMPRESSION_TYPE, as with
+Kafka 2.1 (``RecordsUtil.java``).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import Buffer
 from minikafka.records import kernels, stops
 from minikafka.records.arrays import read_only
+from minikafka.records.batch import read_header, records_of
 from minikafka.records.checksums import CRC32_TABLES
-from minikafka.records.message_set import NO_TIMESTAMP, open_wrapper, wrap
+from minikafka.records.compression import MAX_CONTENT_BYTES, Codec
+from minikafka.records.message_set import (
+    ENTRY_HEADER_BYTES,
+    MAGIC_AT,
+    MIN_SIZE,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
+    TimestampType,
+    open_wrapper,
+    wrap,
+)
+
+_GROWTH_BYTES = 27
+"""What stands around a key and a value takes 7 bytes at least in a batch, and 34 in a message of magic 1."""
 
 
-def down_convert(data: Buffer) -> bytes:
-    """The set in magic 0; a cut-off last message is left out. CORRUPT_MESSAGE on damage."""
+def down_convert(data: Buffer, max_magic: int = 0, max_content_bytes: int = MAX_CONTENT_BYTES) -> bytes:
+    """The set in ``max_magic``, 0 or 1, at most; a cut-off last entry is left out.
+
+    CORRUPT_MESSAGE on damage and where one wrapper or batch holds more than ``max_content_bytes``;
+    UNSUPPORTED_COMPRESSION_TYPE for zstd.
+    """
     view = memoryview(data)
     parts: list[bytes] = []
     position = 0
     while True:
-        stop, converted, position = _convert(view, position, 0, None)
+        if max_magic:
+            stop, converted, position = _pass(view, position)
+        else:
+            stop, converted, position = _convert(view, position, 0, None)
         parts.append(converted)
         if stop in {stops.END, stops.PARTIAL}:
             return b"".join(parts)
-        content = open_wrapper(view, position)
-        end = position + content.size_bytes
-        if content.magic == 0:
-            parts.append(bytes(view[position:end]))
+        if stop == stops.BATCH:
+            entry, size = _convert_batch(view, position, max_magic, max_content_bytes)
         else:
-            measured = np.zeros(3, dtype=np.int64)
-            kernels.read.measure(read_only(content.data), measured)
-            if not measured[0]:
-                raise stops.corrupt("the compressed message holds no message", position)
-            _, inner, _ = _convert(content.data, 0, content.offset - int(measured[1]), position)
-            parts.append(
-                wrap(inner, offset=content.offset, magic=0, codec=content.codec, timestamp_ms=NO_TIMESTAMP)
-            )
-        position = end
+            entry, size = _convert_wrapper(view, position, max_content_bytes)
+        parts.append(entry)
+        position += size
+
+
+def _convert_wrapper(view: memoryview, position: int, max_content_bytes: int) -> tuple[bytes, int]:
+    """The wrapper at ``position`` in magic 0, and the size that it had."""
+    content = open_wrapper(view, position, max_content_bytes)
+    if content.magic == 0:
+        return bytes(view[position : position + content.size_bytes]), content.size_bytes
+    measured = np.zeros(3, dtype=np.int64)
+    kernels.read.measure(read_only(content.data), measured)
+    if not measured[0]:
+        raise stops.corrupt("the compressed message holds no message", position)
+    _, inner, _ = _convert(content.data, 0, content.offset - int(measured[1]), position)
+    entry = wrap(inner, offset=content.offset, magic=0, codec=content.codec, timestamp_ms=NO_TIMESTAMP)
+    return entry, content.size_bytes
+
+
+def _convert_batch(view: memoryview, position: int, magic: int, max_content_bytes: int) -> tuple[bytes, int]:
+    """The batch at ``position`` as messages of ``magic``, in a wrapper if it is compressed; and its size."""
+    header = read_header(view, position)
+    if header.control:
+        return b"", header.size_bytes
+    if header.codec is Codec.ZSTD:
+        raise BrokerError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"the batch with base offset {header.base_offset} is compressed with zstd, as no messages of "
+            f"magic {magic} are: fetch it with a client that takes magic 2",
+        )
+    batches = kernels.batches
+    content = records_of(view, position, header, max_content_bytes)
+    plain = header.codec is Codec.NONE
+    append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    state = np.zeros(batches.CONVERT_STATE_SIZE, dtype=np.int64)
+    state[batches.CONVERT_LEFT] = header.count
+    state[batches.CONVERT_DELTA] = -1
+    state[batches.CONVERT_LAST_DELTA] = header.last_offset_delta
+    state[batches.CONVERT_BASE_OFFSET] = header.base_offset if plain or magic == 0 else 0
+    state[batches.CONVERT_MAGIC] = magic
+    state[batches.CONVERT_ATTRIBUTES] = TIMESTAMP_TYPE_BIT if plain and append_time and magic else 0
+    state[batches.CONVERT_TIMESTAMP] = header.max_timestamp_ms if append_time else header.base_timestamp_ms
+    state[batches.CONVERT_APPEND_TIME] = append_time
+    state[batches.CONVERT_MAX_TIMESTAMP] = header.max_timestamp_ms if append_time else NO_TIMESTAMP
+    records_most = min(header.count, len(content) // 7)
+    out = np.empty(len(content) + _GROWTH_BYTES * records_most, dtype=np.uint8)
+    stop = batches.convert_records(read_only(content), CRC32_TABLES, out, state)
+    if stop != stops.END:
+        raise stops.batch_error(stop, int(state[batches.CONVERT_AT]), position)
+    converted = out[: int(state[batches.CONVERT_BYTES])].tobytes()
+    if plain or not converted:
+        return converted, header.size_bytes
+    entry = wrap(
+        converted,
+        offset=header.base_offset + int(state[batches.CONVERT_DELTA]),
+        magic=magic,
+        codec=header.codec,
+        timestamp_ms=int(state[batches.CONVERT_MAX_TIMESTAMP]),
+        timestamp_type=header.timestamp_type,
+    )
+    return entry, header.size_bytes
+
+
+def _pass(view: memoryview, position: int) -> tuple[int, bytes, int]:
+    """A run of messages of magic 0 and 1 as they are: why it ended, its bytes, and where."""
+    at = position
+    while True:
+        room = len(view) - at - ENTRY_HEADER_BYTES
+        if room < 0:
+            return stops.PARTIAL, bytes(view[position:at]), at
+        size = int.from_bytes(view[at + 8 : at + 12], "big", signed=True)
+        if size < MIN_SIZE:
+            raise stops.error(stops.BAD_SIZE, at)
+        if size > room:
+            return stops.PARTIAL, bytes(view[position:at]), at
+        if view[at + MAGIC_AT] > 2:
+            raise stops.error(stops.OTHER_MAGIC, at)
+        if view[at + MAGIC_AT] == 2:
+            return stops.BATCH, bytes(view[position:at]), at
+        at += ENTRY_HEADER_BYTES + size
 
 
 def _convert(view: memoryview, position: int, shift: int, inside: int | None) -> tuple[int, bytes, int]:
@@ -51,6 +146,8 @@ def _convert(view: memoryview, position: int, shift: int, inside: int | None) ->
     at = int(state[write.CONVERT_POSITION])
     if inside is not None and stop == stops.WRAPPER:
         stop = stops.NESTED
+    if inside is not None and stop == stops.BATCH:
+        stop = stops.INNER_MAGIC
     if stop >= stops.FIRST_PROBLEM or (inside is not None and stop != stops.END):
         raise stops.error(stop, at, inside)
     return stop, out[: int(state[write.CONVERT_BYTES])].tobytes(), at

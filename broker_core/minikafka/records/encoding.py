@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +13,14 @@ from numpy.typing import NDArray
 from minikafka.records import kernels, stops
 from minikafka.records.arrays import read_only
 from minikafka.records.arrow import empty, grown
+from minikafka.records.batch import BATCH_HEADER_BYTES, BatchHeader, assemble, read_header, write_header
 from minikafka.records.checksums import CRC32_TABLES
+from minikafka.records.headers import from_arrow
 from minikafka.records.message_set import NO_TIMESTAMP, Codec, wrap
 
 _FIRST_OUTPUT_BYTES = 1 << 20
+
+T = TypeVar("T", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,32 +81,45 @@ def encode(
     magic: int = 1,
     codec: Codec = Codec.NONE,
     max_bytes: int,
+    headers: pa.Array | pa.ChunkedArray | None = None,
 ) -> Iterator[EncodedSet]:
     """Message sets of the chosen ``rows`` in their order, each of at most ``max_bytes``.
 
-    A larger row goes alone. Offsets start at 0 in every set. With a codec each set is one wrapper; the bound
-    holds before and after compression. ``timestamps_ms`` has one item for each row of the columns and is
-    ignored for magic 0. Null is a null field.
+    A larger row goes alone. Offsets start at 0 in every set. With a codec each set is one wrapper, with magic
+    2 it is always one batch; the bound holds before and after compression. ``timestamps_ms`` has one item for
+    each row of the columns and is ignored for magic 0. Null is a null field.
+
+    ``headers`` is a column of lists of structs of key and value, as Spark has it. ValueError when a row has
+    headers and the magic is not 2.
     """
-    key, value = _column(keys), _column(values)
-    encoder = _Encoder(key, value, _frozen(timestamps_ms), _frozen(rows), magic)
-    overhead = 0 if codec is Codec.NONE else _wrapper_overhead(magic)
+    key, value, raw = _column(keys), _column(values), _raw_headers(headers, magic)
+    encoder: _Encoder
+    if magic == 2:
+        encoder = _BatchEncoder(key, value, _longs(timestamps_ms), _longs(rows), raw)
+        overhead = 0
+    else:
+        encoder = _MessageEncoder(key, value, _longs(timestamps_ms), _longs(rows), magic)
+        overhead = 0 if codec is Codec.NONE else _wrapper_overhead(magic)
     while not encoder.done:
         plain = encoder.next_set(max(1, max_bytes - overhead))
         if codec is Codec.NONE:
             yield plain
             continue
-        packed = _packed(plain, magic, codec)
+        packed = encoder.packed(plain, codec)
         while len(packed.data) > max_bytes and plain.count > 1:
             # What does not compress grows a little: take half of the rows.
             encoder.back(plain.count)
             plain = encoder.next_set(max_bytes - overhead, (plain.count + 1) // 2)
-            packed = _packed(plain, magic, codec)
+            packed = encoder.packed(plain, codec)
         yield packed
 
 
-def _frozen(array: NDArray[np.int64]) -> NDArray[np.int64]:
-    frozen = np.ascontiguousarray(array, dtype=np.int64).view()
+def _longs(array: NDArray[np.int64]) -> NDArray[np.int64]:
+    return _frozen(np.asarray(array, dtype=np.int64))
+
+
+def _frozen(array: NDArray[T]) -> NDArray[T]:
+    frozen = np.ascontiguousarray(array).view()
     frozen.flags.writeable = False
     return frozen
 
@@ -110,34 +128,40 @@ def _wrapper_overhead(magic: int) -> int:
     return 34 if magic else 26
 
 
-def _packed(plain: EncodedSet, magic: int, codec: Codec) -> EncodedSet:
-    entry = wrap(
-        plain.data,
-        offset=plain.count - 1,
-        magic=magic,
-        codec=codec,
-        timestamp_ms=plain.max_timestamp_ms,
-    )
-    return EncodedSet(memoryview(entry), plain.count, plain.max_timestamp_ms)
+def _raw_headers(headers: pa.Array | pa.ChunkedArray | None, magic: int) -> _Column:
+    if headers is None:
+        return _ALL_NULL
+    raw = from_arrow(headers)
+    if raw.count == 0:
+        return _ALL_NULL
+    if magic != 2:
+        raise ValueError(f"messages of magic {magic} have no headers: leave them out, or write magic 2")
+    return _Column(_frozen(raw.ends), _frozen(raw.data), _NO_BYTES, 0)
 
 
 class _Encoder:
-    """Goes through the chosen rows."""
+    """Goes through the chosen rows. The kernels of all formats have one layout of state."""
+
+    _head_bytes = 0
 
     def __init__(
-        self,
-        key: _Column,
-        value: _Column,
-        timestamps: NDArray[np.int64],
-        rows: NDArray[np.int64],
-        magic: int,
+        self, key: _Column, value: _Column, timestamps: NDArray[np.int64], rows: NDArray[np.int64]
     ) -> None:
         write = kernels.write
         self._key, self._value, self._timestamps, self._rows = key, value, timestamps, rows
         self._state = np.zeros(write.ENCODE_STATE_SIZE, dtype=np.int64)
-        self._state[write.ENCODE_MAGIC] = magic
         self._state[write.ENCODE_KEY_SHIFT] = key.shift
         self._state[write.ENCODE_VALUE_SHIFT] = value.shift
+
+    def packed(self, plain: EncodedSet, codec: Codec) -> EncodedSet:
+        """The set compressed."""
+        raise NotImplementedError
+
+    def _run(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> int:
+        raise NotImplementedError
+
+    def _finished(self, data: memoryview, count: int) -> EncodedSet:
+        return EncodedSet(data, count, int(self._state[kernels.write.ENCODE_MAX_TIMESTAMP]))
 
     @property
     def done(self) -> bool:
@@ -152,20 +176,50 @@ class _Encoder:
         write = kernels.write
         state = self._state
         first = int(state[write.ENCODE_NEXT])
-        state[write.ENCODE_BYTES] = 0
+        state[write.ENCODE_BYTES] = self._head_bytes
         state[write.ENCODE_OFFSET] = 0
         state[write.ENCODE_MAX_TIMESTAMP] = NO_TIMESTAMP
         rows = self._rows if max_count is None else self._rows[: first + max_count]
-        out = empty(min(max_bytes, _FIRST_OUTPUT_BYTES), np.uint8)
+        out = empty(max(self._head_bytes, min(max_bytes, _FIRST_OUTPUT_BYTES)), np.uint8)
         while True:
             stop = self._run(rows, out)
+            if stop == stops.BAD_ROW:
+                row = self._rows[state[write.ENCODE_NEXT]]
+                raise IndexError(f"row {row} is outside of the columns or timestamps, or a column is damaged")
             used = int(state[write.ENCODE_BYTES])
             wanted = used + int(state[write.ENCODE_WANTED])
-            if stop != stops.VALUES_FULL or (wanted > max_bytes and used):
+            if stop != stops.VALUES_FULL or (wanted > max_bytes and used > self._head_bytes):
                 break
             out = grown(out, used, max(wanted, min(max_bytes, 4 * out.size)))
         count = int(state[write.ENCODE_NEXT]) - first
-        return EncodedSet(memoryview(out.data)[:used], count, int(state[write.ENCODE_MAX_TIMESTAMP]))
+        return self._finished(memoryview(out.data)[:used], count)
+
+
+class _MessageEncoder(_Encoder):
+    """Messages of magic 0 or 1."""
+
+    def __init__(
+        self,
+        key: _Column,
+        value: _Column,
+        timestamps: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        magic: int,
+    ) -> None:
+        super().__init__(key, value, timestamps, rows)
+        self._magic = magic
+        self._state[kernels.write.ENCODE_MAGIC] = magic
+
+    def packed(self, plain: EncodedSet, codec: Codec) -> EncodedSet:
+        """One wrapper."""
+        entry = wrap(
+            plain.data,
+            offset=plain.count - 1,
+            magic=self._magic,
+            codec=codec,
+            timestamp_ms=plain.max_timestamp_ms,
+        )
+        return EncodedSet(memoryview(entry), plain.count, plain.max_timestamp_ms)
 
     def _run(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> int:
         key, value = self._key, self._value
@@ -182,10 +236,62 @@ class _Encoder:
             out,
             self._state,
         )
-        if stop == stops.BAD_ROW:
-            row = self._rows[self._state[kernels.write.ENCODE_NEXT]]
-            raise IndexError(f"row {row} is outside of the columns or timestamps, or the column is damaged")
         return stop
+
+
+class _BatchEncoder(_Encoder):
+    """Batches of magic 2."""
+
+    _head_bytes = BATCH_HEADER_BYTES
+
+    def __init__(
+        self,
+        key: _Column,
+        value: _Column,
+        timestamps: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        headers: _Column,
+    ) -> None:
+        super().__init__(key, value, timestamps, rows)
+        self._headers = headers
+
+    def packed(self, plain: EncodedSet, codec: Codec) -> EncodedSet:
+        """The batch with its records compressed."""
+        header = read_header(plain.data, 0, check_crc=False)
+        packed = assemble(plain.data[BATCH_HEADER_BYTES:], replace(header, codec=codec))
+        return EncodedSet(memoryview(packed), plain.count, plain.max_timestamp_ms)
+
+    def _run(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> int:
+        key, value, headers = self._key, self._value, self._headers
+        stop: int = kernels.batches.encode_records(
+            rows,
+            self._timestamps,
+            key.offsets,
+            key.data,
+            key.valid,
+            value.offsets,
+            value.data,
+            value.valid,
+            headers.offsets,
+            headers.data,
+            out,
+            self._state,
+        )
+        return stop
+
+    def _finished(self, data: memoryview, count: int) -> EncodedSet:
+        max_timestamp_ms = int(self._state[kernels.write.ENCODE_MAX_TIMESTAMP])
+        header = BatchHeader(
+            base_offset=0,
+            size_bytes=len(data),
+            codec=Codec.NONE,
+            last_offset_delta=count - 1,
+            base_timestamp_ms=int(self._state[kernels.write.ENCODE_BASE_TIMESTAMP]),
+            max_timestamp_ms=max_timestamp_ms,
+            count=count,
+        )
+        write_header(data, header)
+        return EncodedSet(data, count, max_timestamp_ms)
 
 
 def partitions_by_key(keys: pa.Array | pa.ChunkedArray, partitions: int) -> NDArray[np.int32]:

@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 from minikafka.base.files import Buffer
 from minikafka.records import kernels, stops
 from minikafka.records.arrays import INT64_MAX, INT64_MIN, read_only
-from minikafka.records.checksums import CRC32_TABLES
+from minikafka.records.checksums import CRC_TABLES
 from minikafka.records.message_set import (
-    ATTRIBUTES_AT,
-    CODEC_MASK,
     ENTRY_HEADER_BYTES,
     NO_TIMESTAMP,
     iterate,
@@ -33,8 +31,8 @@ class ScanResult:
 
     valid_bytes       of the data: everything before is good
     next_offset       one more than the last good offset (``base_offset`` when there is none)
-    count             of entries: a wrapper counts once
-    max_timestamp_ms  of magic 1 entries, -1 for none
+    count             of entries: a wrapper or a batch counts once
+    max_timestamp_ms  of entries of magic 1 and 2, -1 for none
     problem           why the scan stopped before the end of the data, with the position in the file; None if
                       it did not
     incomplete        the problem is only that the data ends within an entry
@@ -64,16 +62,17 @@ def scan(
     last_indexed: int = 0,
     index_interval_bytes: int = 4096,
     check_crc: bool = True,
+    max_magic: int = 2,
 ) -> ScanResult:
     """Pass over good entries of ``data``, which lies at ``position`` of a segment that starts at
     ``base_offset``.
 
     An entry is good when all of it is there, its magic byte is known, its checksum is right, and its offset
     is larger than the one before and at most 2^31 - 1 beyond the segment's first. (0.10.1 judges neither the
-    magic nor the order.) The offset of an index entry is the entry's own, so that of the last message of a
-    wrapper: looking up needs no more, and nothing is decompressed. ``next_offset`` and ``last_indexed`` come
-    from the window before. ``base_offset`` None is for data that is no segment, such as a fetch response: any
-    rising offsets are good.
+    magic nor the order.) Formats above ``max_magic`` are not known. The offset of an index entry is that of
+    the last message of a wrapper or batch: looking up needs no more, and nothing is decompressed.
+    ``next_offset`` and ``last_indexed`` come from the window before. ``base_offset`` None is for data that is
+    no segment, such as a fetch response: any rising offsets are good.
     """
     read = kernels.read
     array = read_only(data)
@@ -88,7 +87,8 @@ def scan(
     state[read.SCAN_INDEXED] = last_indexed - position
     state[read.SCAN_INTERVAL] = max(1, index_interval_bytes)
     state[read.SCAN_CHECK_CRC] = check_crc
-    stop = read.scan_run(array, CRC32_TABLES, state, offsets, positions)
+    state[read.SCAN_MAX_MAGIC] = max_magic
+    stop = read.scan_run(array, CRC_TABLES, state, offsets, positions)
     valid_bytes = int(state[read.SCAN_POSITION])
     found = int(state[read.SCAN_INDEX_COUNT])
     entries = np.stack((offsets[:found], positions[:found] + position), axis=1)
@@ -106,7 +106,7 @@ def scan(
 
 
 def find_position(data: Buffer, target_offset: int, *, position: int = 0) -> int | None:
-    """Where the first entry at or after ``position`` lies whose own offset is not below ``target_offset``.
+    """Where the first entry at or after ``position`` lies whose last offset is not below ``target_offset``.
 
     None when there is none in ``data``. CORRUPT_MESSAGE when the way there is damaged.
     """
@@ -123,8 +123,7 @@ def first_at_or_after(data: Buffer, timestamp_ms: int) -> tuple[int, int] | None
     at = _find(array, 0, INT64_MIN, timestamp_ms)
     while at is not None:
         end = at + ENTRY_HEADER_BYTES + int.from_bytes(view[at + 8 : at + 12], "big")
-        deep = view[at + ATTRIBUTES_AT] & CODEC_MASK != 0
-        for record in iterate(view[at:end], deep=deep):
+        for record in iterate(view[at:end]):
             if record.timestamp_ms >= timestamp_ms:
                 return record.offset, record.timestamp_ms
         at = _find(array, end, INT64_MIN, timestamp_ms)

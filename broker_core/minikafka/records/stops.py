@@ -16,6 +16,9 @@ ROWS_FULL = 4  # no room for another row
 KEYS_FULL = 5  # no room for the next key
 VALUES_FULL = 6  # no room for the next value
 FOUND = 7  # the message that was searched for
+BATCH = 8  # the next entry is a record batch of magic 2
+CLASSIC = 9  # the next entry is a message of magic 0 or 1
+HEADERS_FULL = 10  # no room for the next record's headers
 
 FIRST_PROBLEM = 16
 BAD_SIZE = 16
@@ -37,6 +40,10 @@ BAD_VARINT = 31
 BAD_HEADERS = 32
 BAD_COUNT = 33
 BAD_DELTA = 34
+CONTROL_BATCH = 35
+NO_RECORDS = 36
+NOT_CONSECUTIVE = 37
+NO_SEQUENCE = 38
 
 _TEXTS = {
     PARTIAL: "the message is not complete",
@@ -57,6 +64,10 @@ _TEXTS = {
     BAD_HEADERS: "the record's headers do not fit the record",
     BAD_COUNT: "the batch does not hold as many records as its header says",
     BAD_DELTA: "an offset delta does not rise, or is not between 0 and the batch's last",
+    CONTROL_BATCH: "a producer must not send control records",
+    NO_RECORDS: "the batch holds no record",
+    NOT_CONSECUTIVE: "a producer must number the records of a batch 0, 1, 2 … up to its last offset delta",
+    NO_SEQUENCE: "the batch has a producer id and no sequence",
     OFFSET_ORDER: "the offset is not larger than the one before, or is too far from the segment's first",
 }
 

@@ -11,6 +11,8 @@ of the set is dropped, the limit of size holds for each message or wrapper with 
 size. Otherwise than 0.10.1: the format stays as it was sent, each wrapper of a set stays a wrapper of its
 own, and the checksum of every inner message is looked at.
 
+Batches of magic 2 stay as they are but for their largest timestamp, when it was not that of their records.
+
 Content is let go once it was checked, and opened again where a wrapper has to be built anew: a kilobyte of it
 may stand for a megabyte, and a request may hold a thousand wrappers.
 """
@@ -28,11 +30,14 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import Buffer
 from minikafka.records import kernels, stops
 from minikafka.records.arrays import INT64_MAX, INT64_MIN, read_only, writable
-from minikafka.records.checksums import CRC32_TABLES
+from minikafka.records.batch import BatchHeader, read_header, records_of, set_max_timestamp
+from minikafka.records.checksums import CRC32_TABLES, CRC_TABLES
+from minikafka.records.compression import MAX_CONTENT_BYTES
 from minikafka.records.message_set import (
     ATTRIBUTES_AT,
     CODEC_MASK,
     CRC_AT,
+    ENTRY_HEADER_BYTES,
     MAGIC_AT,
     NO_TIMESTAMP,
     TIMESTAMP_AT,
@@ -49,12 +54,18 @@ _UINT32 = struct.Struct(">I")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a topic allows. ``max_timestamp_difference_ms`` None means any; it holds for create times only."""
+    """What a topic allows.
+
+    ``max_timestamp_difference_ms`` None means any; it holds for create times only. ``max_content_bytes`` is
+    for each wrapper or batch, decompressed. Formats above ``max_magic`` are refused.
+    """
 
     max_message_bytes: int = 1000012
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
     max_timestamp_difference_ms: int | None = None
     compacted: bool = False
+    max_content_bytes: int = MAX_CONTENT_BYTES
+    max_magic: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +74,7 @@ class ValidatedSet:
 
     ``count`` messages, inner ones counted; ``size_bytes`` of ``data`` (magic 0 wrappers may change it in
     ``assign``); ``codec`` and ``magic`` are those of the first entry (NONE and -1 when the set is empty).
+    ``batches`` are the headers of magic 2, as they were sent.
     """
 
     data: memoryview
@@ -73,6 +85,7 @@ class ValidatedSet:
     magic: int
     max_message_bytes: int
     wrappers: tuple[_Wrapper, ...]
+    batches: tuple[BatchHeader, ...] = ()
     prepared: tuple[int, memoryview] | None = None
     """A base offset, and ``data`` with its magic 0 wrappers built for it."""
 
@@ -111,20 +124,34 @@ def validate(data: Buffer, limits: Limits, now_ms: int) -> ValidatedSet:
     if view.readonly:
         view = memoryview(bytearray(view))
     state = _new_state(limits, now_ms)
-    wrappers = _check_entries(view, state, limits, now_ms)
+    wrappers, batches = _check_entries(view, state, limits, now_ms)
     write = kernels.write
     count = int(state[write.COUNT])
     view = view[: int(state[write.POSITION])]
-    codec = Codec(view[ATTRIBUTES_AT] & CODEC_MASK) if count else Codec.NONE
-    magic = view[MAGIC_AT] if count else -1
+    codec, magic = _first(view, batches) if count else (Codec.NONE, -1)
     view, wrappers = _finish_wrappers(view, wrappers, limits, now_ms)
     max_timestamp_ms = int(state[write.MAX_TIMESTAMP])
     if limits.timestamp_type is TimestampType.LOG_APPEND_TIME and state[write.STAMPED]:
-        write.stamp_append_time(writable(view), CRC32_TABLES, now_ms)
+        write.stamp_append_time(writable(view), CRC_TABLES, now_ms)
         max_timestamp_ms = now_ms
     return ValidatedSet(
-        view, count, len(view), max_timestamp_ms, codec, magic, limits.max_message_bytes, tuple(wrappers)
+        view,
+        count,
+        len(view),
+        max_timestamp_ms,
+        codec,
+        magic,
+        limits.max_message_bytes,
+        tuple(wrappers),
+        batches=tuple(batches),
     )
+
+
+def _first(view: memoryview, batches: list[BatchHeader]) -> tuple[Codec, int]:
+    """Codec and magic of the first entry."""
+    if batches:
+        return batches[0].codec, 2
+    return Codec(view[ATTRIBUTES_AT] & CODEC_MASK), view[MAGIC_AT]
 
 
 def _new_state(limits: Limits, now_ms: int) -> NDArray[np.int64]:
@@ -142,18 +169,33 @@ def _new_state(limits: Limits, now_ms: int) -> NDArray[np.int64]:
     return state
 
 
-def _check_entries(view: memoryview, state: NDArray[np.int64], limits: Limits, now_ms: int) -> list[_Wrapper]:
+def _check_entries(
+    view: memoryview, state: NDArray[np.int64], limits: Limits, now_ms: int
+) -> tuple[list[_Wrapper], list[BatchHeader]]:
     write = kernels.write
     array = read_only(view)
     wrappers: list[_Wrapper] = []
+    batches: list[BatchHeader] = []
     while True:
         stop = write.validate_run(array, CRC32_TABLES, state)
-        if stop in {stops.END, stops.PARTIAL}:
-            return wrappers
         position = int(state[write.POSITION])
+        if batches and int(state[write.COUNT]) != sum(header.count for header in batches):
+            raise stops.corrupt("messages of magic 0 or 1 stand among batches of magic 2", position)
+        if stop in {stops.END, stops.PARTIAL}:
+            return wrappers, batches
+        if stop == stops.BATCH and limits.max_magic >= 2:
+            header, max_timestamp_ms = _check_batch(view, position, limits, now_ms)
+            batches.append(header)
+            state[write.POSITION] += header.size_bytes
+            state[write.COUNT] += header.count
+            state[write.STAMPED] += header.count
+            state[write.MAX_TIMESTAMP] = max(int(state[write.MAX_TIMESTAMP]), max_timestamp_ms)
+            continue
         if stop != stops.WRAPPER:
+            stop = stops.OTHER_MAGIC if stop == stops.BATCH else stop
             raise _fault(stop, view, position, limits, now_ms)
-        wrapper = _check_content(open_wrapper(view, position), limits, now_ms)
+        content = open_wrapper(view, position, limits.max_content_bytes)
+        wrapper = _check_content(content, limits, now_ms)
         state[write.POSITION] += wrapper.content.size_bytes
         state[write.COUNT] += wrapper.count
         state[write.STAMPED] += wrapper.content.magic
@@ -181,6 +223,58 @@ def _check_content(content: Content, limits: Limits, now_ms: int) -> _Wrapper:
     )
 
 
+def _check_batch(view: memoryview, position: int, limits: Limits, now_ms: int) -> tuple[BatchHeader, int]:
+    """The header of a good batch, and the largest timestamp, which is written into it when it was another."""
+    size = int.from_bytes(view[position + 8 : position + 12], "big") + ENTRY_HEADER_BYTES
+    if size > limits.max_message_bytes:
+        raise _fault(stops.TOO_LARGE, view, position, limits, now_ms)
+    header = read_header(view, position)
+    stop = _header_fault(header)
+    if stop != stops.END:
+        raise stops.error(stop, position)
+    kernel = kernels.batches
+    content = records_of(view, position, header, limits.max_content_bytes)
+    allowed = _new_state(limits, now_ms)
+    state = np.zeros(kernel.CHECK_STATE_SIZE, dtype=np.int64)
+    state[kernel.CHECK_MAX_TIMESTAMP] = NO_TIMESTAMP
+    state[kernel.CHECK_WANTED] = header.count
+    state[kernel.CHECK_BASE_TIMESTAMP] = header.base_timestamp_ms
+    state[kernel.CHECK_KEY_NEEDED] = limits.compacted
+    state[kernel.CHECK_EARLIEST] = allowed[kernels.write.EARLIEST]
+    state[kernel.CHECK_LATEST] = allowed[kernels.write.LATEST]
+    stop = kernel.validate_records(read_only(content), state)
+    if stop != stops.END:
+        error = stops.batch_error(stop, int(state[kernel.CHECK_AT]), position)
+        more = ""
+        if stop == stops.TIMESTAMP_RANGE:
+            more = _times(int(state[kernel.CHECK_TIMESTAMP]), limits, now_ms)
+        raise BrokerError(error.code, error.detail + more)
+    max_timestamp_ms = int(state[kernel.CHECK_MAX_TIMESTAMP])
+    if header.max_timestamp_ms != max_timestamp_ms:
+        set_max_timestamp(view, position, position + size, max_timestamp_ms)
+    return header, max_timestamp_ms
+
+
+def _header_fault(header: BatchHeader) -> int:
+    """What a producer must not send (``LogValidator.java`` of 3.9); END when there is nothing."""
+    if header.control:
+        return stops.CONTROL_BATCH
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return stops.TIMESTAMP_TYPE
+    if header.count == 0:
+        return stops.NO_RECORDS
+    if header.count != header.last_offset_delta + 1:
+        return stops.NOT_CONSECUTIVE
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        return stops.NO_SEQUENCE
+    return stops.END
+
+
+def _times(timestamp_ms: int, limits: Limits, now_ms: int) -> str:
+    difference = limits.max_timestamp_difference_ms
+    return f": {timestamp_ms} ms, the broker has {now_ms} and allows {difference}"
+
+
 def _fault(
     stop: int, view: memoryview, position: int, limits: Limits, now_ms: int, inside: int | None = None
 ) -> BrokerError:
@@ -188,7 +282,7 @@ def _fault(
     more = ""
     if stop == stops.TIMESTAMP_RANGE:
         (timestamp_ms,) = _INT64.unpack_from(view, position + TIMESTAMP_AT)
-        more = f": {timestamp_ms} ms, the broker has {now_ms} and allows {limits.max_timestamp_difference_ms}"
+        more = _times(timestamp_ms, limits, now_ms)
     elif stop == stops.TOO_LARGE:
         more = f", which is {limits.max_message_bytes}"
     return BrokerError(error.code, error.detail + more) if more else error
@@ -232,7 +326,7 @@ def _rebuilt(view: memoryview, wrapper: _Wrapper, first_inner_offset: int, max_m
     """The wrapper with inner offsets from ``first_inner_offset`` on. MESSAGE_TOO_LARGE if it grew so."""
     content = wrapper.content
     inner = bytearray(open_wrapper(view, content.position).data)
-    kernels.write.assign_offsets(writable(inner), first_inner_offset, _NO_WRAPPERS)
+    kernels.write.assign_offsets(writable(inner), first_inner_offset, _NO_WRAPPERS, -1)
     entry = wrap(
         inner,
         offset=first_inner_offset + wrapper.count - 1,
@@ -275,8 +369,10 @@ def prepare(valid: ValidatedSet, base_offset: int) -> ValidatedSet:
     return replace(valid, prepared=(base_offset, _renumber_magic_0(valid, base_offset)))
 
 
-def assign(valid: ValidatedSet, base_offset: int) -> AssignedSet:
+def assign(valid: ValidatedSet, base_offset: int, leader_epoch: int = -1) -> AssignedSet:
     """Number the messages from ``base_offset`` on, in place where the format allows it.
+
+    Batches of magic 2 also get the leader epoch.
 
     A set can be assigned again (after an append that failed).
     """
@@ -286,7 +382,7 @@ def assign(valid: ValidatedSet, base_offset: int) -> AssignedSet:
         counts = np.array([wrapper.count for wrapper in valid.wrappers], dtype=np.int64)
         counts.flags.writeable = False
         data = _renumber_magic_0(valid, base_offset)
-    kernels.write.assign_offsets(writable(data), base_offset, counts)
+    kernels.write.assign_offsets(writable(data), base_offset, counts, leader_epoch)
     return AssignedSet(data, base_offset, base_offset + valid.count - 1, valid.count, valid.max_timestamp_ms)
 
 

@@ -219,15 +219,15 @@ def test_directories_of_older_states_do_not_pile_up(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"kernels-{i}" for i in (0, 1, 2, 8)]
 
 
-def test_there_are_about_a_dozen_kernels() -> None:
+def test_there_are_few_kernels() -> None:
     kernels.warm_up()
     found = [
         value
-        for module in (kernels.read, kernels.write, kernels.hashing)
+        for module in (kernels.read, kernels.write, kernels.batches, kernels.hashing)
         for value in vars(module).values()
         if isinstance(value, Kernel)
     ]
-    assert 8 <= len(found) <= 12
+    assert 8 <= len(found) <= 17
 
 
 @pytest.mark.process
@@ -290,7 +290,7 @@ import ctypes, mmap, random, struct, sys
 import numpy as np
 from minikafka.base.errors import BrokerError
 from minikafka.records import columns, conversion, scan, validation
-from tests.oracles import messages as oracle
+from tests.oracles import batches, messages as oracle
 
 page = mmap.PAGESIZE
 area = mmap.mmap(-1, 16 * page)
@@ -312,6 +312,12 @@ source = random.Random(int(sys.argv[1]))
 good = b"".join(
     oracle.message_set([oracle.Message(5 * k + i, 9, 0, b"k" * i or None, b"v" * (i * 9)) for i in range(4)],
                        magic=k % 2, codec=k % 3) for k in range(6))
+classic = len(good)
+good += b"".join(
+    batches.batch([oracle.Message(40 + 5 * k + i, 9 + i, 0, b"k" * i or None, b"v" * (i * 9),
+                                  [("h" * j, b"c" * j or None) for j in range(i)]) for i in range(4)],
+                  batches.Batch(codec=k % 2, control=k == 2)) for k in range(4))
+newest = validation.Limits(max_magic=2)
 calls = [
     lambda d: columns.decode(d, 0, 1 << 40, check_crc=False),
     lambda d: columns.decode(d, 2, 1 << 40),
@@ -321,15 +327,24 @@ calls = [
     lambda d: scan.find_position(d, 1 << 40),
     lambda d: scan.first_at_or_after(d, 8),
     conversion.down_convert,
+    lambda d: conversion.down_convert(d, 1),
+    lambda d: columns.decode(d, 0, 1 << 40, check_crc=False, headers=True).record_batch(
+        "t", 0, columns.SCHEMA_WITH_HEADERS),
+    lambda d: validation.assign(validation.validate(d, newest, 0), 3),
+    lambda d: scan.scan(d, base_offset=0, check_crc=False, index_interval_bytes=1, max_magic=2),
 ]
 ends = [0, -1, 1, 0x7FFFFFFF, -0x80000000, 13, 14, 26]
 for turn in range(600):
-    data = bytearray(good[: source.randrange(len(good) + 1)])
+    # From the first byte of one of its two halves, so that a batch often comes first.
+    start = source.choice([0, classic])
+    data = bytearray(good[start : source.randrange(start, len(good) + 1)])
     for _ in range(source.randrange(4)):
         if len(data) > 4:
             at = source.randrange(len(data) - 4)
             if source.random() < 0.5:
                 data[at] = source.randrange(256)
+            elif source.random() < 0.5:
+                data[at : at + 4] = b"\\xff" * source.randrange(5)  # a varint that goes on
             else:
                 data[at : at + 4] = struct.pack(">i", source.choice(ends))
     if source.random() < 0.5:

@@ -279,7 +279,7 @@ def test_a_wrong_checksum_is_refused_with_its_position() -> None:
 
 @pytest.mark.parametrize("magic", [2, 3, 127, 255])
 def test_an_unknown_magic_byte_is_refused(magic: int) -> None:
-    data = oracle.repaired(b"\0" * 8 + b"\0\0\0\x20" + b"\0" * 4 + bytes([magic]) + b"\0" * 27)
+    data = oracle.repaired(b"\0" * 8 + b"\0\0\0\x39" + b"\0" * 4 + bytes([magic]) + b"\0" * 52)
     with pytest.raises(BrokerError, match=r"CORRUPT_MESSAGE.*magic byte"):
         validate(data, Limits(), NOW_MS)
 

@@ -7,7 +7,8 @@ imported at their first use::
 
     read      chase positions, decode to columns, search, scan
     write     validate, assign offsets, stamp, encode from columns, convert down
-    hashing   murmur2 over a column
+    batches   all that walks through the records of magic 2
+    hashing   murmur2 over a column, CRC-32C
 
 Kernels never raise and never allocate: they take arrays and return a code of ``records.stops``. They read
 untrusted bytes, so each one proves a length against what is there before it uses it. Each has one explicit
@@ -23,7 +24,7 @@ import importlib
 from pathlib import Path
 from types import ModuleType
 
-_MODULES = ("read", "write", "hashing")
+_MODULES = ("read", "write", "batches", "hashing")
 
 
 def __getattr__(name: str) -> ModuleType:

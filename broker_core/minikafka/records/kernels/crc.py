@@ -14,10 +14,20 @@ CONSTANTS_AT = 4096
 """Behind the tables lie the constants of folding (``records.checksums``)."""
 
 
+CRC32C_AT = 4108
+"""Where the tables of CRC-32C lie behind those of CRC-32."""
+
+
 @inner
 def crc32(tables: Tables, data: Bytes, start: Number, end: Number) -> Number:
-    """The checksum of ``data[start:end]``, which lies in ``data``, with tables of ``records.checksums``."""
+    """The checksum of ``data[start:end]``, which lies in ``data``, with the first of ``tables``."""
     return extended(tables, data, start, end, ALL_ONES) ^ ALL_ONES
+
+
+@inner
+def crc32c(tables: Tables, data: Bytes, start: Number, end: Number) -> Number:
+    """The same with the tables behind those: ``tables`` is ``records.checksums.CRC_TABLES``."""
+    return extended(tables[CRC32C_AT:], data, start, end, ALL_ONES) ^ ALL_ONES
 
 
 @inner

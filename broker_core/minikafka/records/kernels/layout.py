@@ -1,4 +1,4 @@
-"""How every kernel over magic 0 and 1 begins: is a whole entry there, and where are its key and value."""
+"""How every kernel begins: is a whole entry there; and in magic 0 and 1, where are its key and value."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ BAD_SIZE = stops.BAD_SIZE
 OTHER_MAGIC = stops.OTHER_MAGIC
 BAD_KEY_LENGTH = stops.BAD_KEY_LENGTH
 BAD_VALUE_LENGTH = stops.BAD_VALUE_LENGTH
+BATCH = stops.BATCH
 WHOLE = -1
-"""There is a whole entry of a known format."""
+"""There is a whole entry of magic 0 or 1."""
 
 
 @inner
@@ -28,8 +29,9 @@ def load_i32(data: Bytes, position: Number) -> Number:
 def entry_end(data: Bytes, position: Number) -> tuple[Number, Number]:
     """``(code, end)`` of the entry at ``position``, which is not beyond the end of ``data``.
 
-    When the code is WHOLE or OTHER_MAGIC, ``position + 26 <= end <= len(data)``. When it is PARTIAL, ``end``
-    is where the entry would end, or 0 when its size is not there yet.
+    When the code is WHOLE or OTHER_MAGIC, ``position + 26 <= end <= len(data)``; when it is BATCH, which is a
+    whole one of magic 2, ``position + 61 <= end``. When it is PARTIAL, ``end`` is where the entry would end,
+    or 0 when its size is not there yet.
     """
     room = data.size - position
     if room < 12:
@@ -40,9 +42,12 @@ def entry_end(data: Bytes, position: Number) -> tuple[Number, Number]:
     end = position + 12 + size
     if end > data.size:
         return PARTIAL, end
-    if data[position + 16] > 1:
+    magic = data[position + 16]
+    if magic < 2:
+        return WHOLE, end
+    if magic > 2:
         return OTHER_MAGIC, end
-    return WHOLE, end
+    return (BATCH, end) if size >= 49 else (BAD_SIZE, 0)
 
 
 @inner

@@ -1,13 +1,13 @@
-"""Kernels that read message sets of magic 0 and 1."""
+"""Kernels that read message sets of magic 0 and 1, and that pass over entries of every format."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from minikafka.records import stops
-from minikafka.records.kernels.crc import crc32
+from minikafka.records.kernels.crc import crc32, crc32c
 from minikafka.records.kernels.jit import copy_bytes, inner, kernel, load_u32, load_u64
-from minikafka.records.kernels.layout import WHOLE, entry_end, fields
+from minikafka.records.kernels.layout import BATCH, WHOLE, entry_end, fields, load_i32
 from minikafka.records.kernels.signatures import (
     BYTES,
     BYTES_OUT,
@@ -34,6 +34,7 @@ VALUES_FULL = stops.VALUES_FULL
 FOUND = stops.FOUND
 BAD_CRC = stops.BAD_CRC
 BAD_CODEC = stops.BAD_CODEC
+OTHER_MAGIC = stops.OTHER_MAGIC
 NESTED = stops.NESTED
 INNER_MAGIC = stops.INNER_MAGIC
 OFFSET_ORDER = stops.OFFSET_ORDER
@@ -47,14 +48,33 @@ VALUE_BYTES = 3  # bytes of values written; in and out
 NEXT_OFFSET = 4  # one more than the largest offset that was passed; in and out
 NULL_KEYS = 5  # in and out
 NULL_VALUES = 6  # in and out
-START_OFFSET = 7  # rows below are left out
-END_OFFSET = 8  # the run ends at a row that is not below
-CHECK_CRC = 9  # 0 or 1
-INNER = 10  # -1 outside of a wrapper, else its timestamp type: 0, or 1 when its timestamp stands for all
-WRAPPER_MAGIC = 11
-WRAPPER_TIMESTAMP = 12
-OFFSET_SHIFT = 13  # added to every offset that is read
-STATE_SIZE = 14
+HEADER_BYTES = 7  # bytes of headers written; in and out
+HEADERS = 8  # their number, and the bytes of their names and values; in and out
+NAME_BYTES = 9
+CONTENT_BYTES = 10
+COUNTERS = 10  # from ROWS on
+START_OFFSET = 11  # rows below are left out
+END_OFFSET = 12  # the run ends at a row that is not below
+CHECK_CRC = 13  # 0 or 1
+INNER = 14  # -1 outside of a wrapper, else its timestamp type: 0, or 1 when its timestamp stands for all
+WRAPPER_MAGIC = 15
+WRAPPER_TIMESTAMP = 16
+OFFSET_SHIFT = 17  # added to every offset that is read
+# Of magic 2 only (``batches.decode_batches``), what is known of the batch that was entered.
+WITH_HEADERS = 18  # 0 or 1: write the headers
+BATCH_OPENED = 19  # 1 when the data is what it holds, decompressed
+RECORD_AT = 20  # of the next record, -1 outside of a batch
+RECORDS_END = 21
+RECORDS_LEFT = 22
+BATCH_BASE = 23
+BATCH_LAST = 24
+BATCH_END = 25
+BATCH_TIMESTAMP = 26  # added to every timestamp delta; with append time it is the timestamp
+BATCH_TYPE = 27
+BATCH_CONTROL = 28
+DELTA_BEFORE = 29  # offset delta of the record before
+COUNTERS_BEFORE = 30  # the counters where it was entered
+STATE_SIZE = 40
 
 
 @inner
@@ -179,9 +199,36 @@ def decode_run(
     return code
 
 
+@inner
+def last_offset(data: Bytes, position: Number) -> Number:
+    """That of a whole entry: its own in magic 0 and 1."""
+    offset = np.int64(load_u64(data, position))
+    return offset + load_i32(data, position + 23) if data[position + 16] == 2 else offset
+
+
+@inner
+def largest_timestamp(data: Bytes, position: Number) -> Number:
+    """That of a whole entry, -1 in magic 0."""
+    magic = data[position + 16]
+    if magic == 0:
+        return np.int64(-1)
+    return np.int64(load_u64(data, position + (35 if magic == 2 else 18)))
+
+
+@inner
+def is_damaged(data: Bytes, tables: Tables, position: Number, end: Number) -> Number:
+    """Whether the checksum of a whole entry is wrong."""
+    if data[position + 16] == 2:
+        return load_u32(data, position + 17) != crc32c(tables, data, position + 21, end)
+    return load_u32(data, position + 12) != crc32(tables, data, position + 16, end)
+
+
 @kernel(BYTES, I64S_OUT)
 def measure(data: Bytes, result: Longs) -> Number:
-    """``result`` gets the number of entries, the last one's offset (-1 for none) and where they end."""
+    """``result`` gets the number of entries, the last one's offset (-1 for none) and where they end.
+
+    For what a wrapper holds, so a batch is INNER_MAGIC.
+    """
     position = np.int64(0)
     count = 0
     last = np.int64(-1)
@@ -194,26 +241,25 @@ def measure(data: Bytes, result: Longs) -> Number:
     result[0] = count
     result[1] = last
     result[2] = position
-    return code
+    return INNER_MAGIC if code == BATCH else code
 
 
 @kernel(BYTES, I64, I64, I64S_OUT)
 def find(data: Bytes, target_offset: Number, target_timestamp: Number, result: Longs) -> Number:
-    """The first entry from ``result[0]`` on whose offset and timestamp are not below the targets.
+    """The first entry from ``result[0]`` on whose last offset and timestamp are not below the targets.
 
     FOUND and its position in ``result[0]``, or why the search ended, and where. Magic 0 counts as timestamp
     -1.
     """
     position = result[0]
     code, end = entry_end(data, position)
-    while code == WHOLE:
-        if np.int64(load_u64(data, position)) >= target_offset:
-            timestamp = np.int64(-1)
-            if data[position + 16] == 1 and end - position >= 26:
-                timestamp = np.int64(load_u64(data, position + 18))
-            if timestamp >= target_timestamp:
-                code = FOUND
-                break
+    while code in (WHOLE, BATCH):
+        if (
+            last_offset(data, position) >= target_offset
+            and largest_timestamp(data, position) >= target_timestamp
+        ):
+            code = FOUND
+            break
         position = end
         code, end = entry_end(data, position)
     result[0] = position
@@ -231,7 +277,8 @@ SCAN_INTERVAL = 6  # bytes between indexed entries
 SCAN_INDEX_COUNT = 7  # index entries written
 SCAN_CHECK_CRC = 8
 SCAN_WANTED = 9  # for PARTIAL: size of the entry that is not whole, 0 when even that is not there
-SCAN_STATE_SIZE = 10
+SCAN_MAX_MAGIC = 10  # entries of a higher one are OTHER_MAGIC
+SCAN_STATE_SIZE = 11
 
 
 @kernel(BYTES, TABLES, I64S_OUT, I64S_OUT, I64S_OUT)
@@ -246,13 +293,16 @@ def scan_run(
     position = state[SCAN_POSITION]
     while True:
         code, end = entry_end(data, position)
+        if code == BATCH:
+            code = WHOLE if state[SCAN_MAX_MAGIC] >= 2 else OTHER_MAGIC
         if code != WHOLE:
             break
-        if state[SCAN_CHECK_CRC] and load_u32(data, position + 12) != crc32(tables, data, position + 16, end):
+        if state[SCAN_CHECK_CRC] and is_damaged(data, tables, position, end):
             code = BAD_CRC
             break
-        offset = np.int64(load_u64(data, position))
-        if offset < state[SCAN_NEXT_OFFSET] or offset > state[SCAN_LARGEST_OFFSET]:
+        first = np.int64(load_u64(data, position))
+        offset = last_offset(data, position)
+        if first < state[SCAN_NEXT_OFFSET] or offset < first or offset > state[SCAN_LARGEST_OFFSET]:
             code = OFFSET_ORDER
             break
         if position - state[SCAN_INDEXED] > state[SCAN_INTERVAL]:
@@ -260,10 +310,7 @@ def scan_run(
             index_positions[state[SCAN_INDEX_COUNT]] = position
             state[SCAN_INDEX_COUNT] += 1
             state[SCAN_INDEXED] = position
-        if data[position + 16] == 1 and end - position >= 26:
-            state[SCAN_MAX_TIMESTAMP] = max(
-                state[SCAN_MAX_TIMESTAMP], np.int64(load_u64(data, position + 18))
-            )
+        state[SCAN_MAX_TIMESTAMP] = max(state[SCAN_MAX_TIMESTAMP], largest_timestamp(data, position))
         state[SCAN_NEXT_OFFSET] = offset + 1
         state[SCAN_COUNT] += 1
         position = end

@@ -1,13 +1,13 @@
-"""Kernels that check, change and make message sets of magic 0 and 1."""
+"""Kernels that check, change and make message sets of magic 0 and 1, and that number batches of magic 2."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from minikafka.records import stops
-from minikafka.records.kernels.crc import crc32
+from minikafka.records.kernels.crc import crc32, crc32c
 from minikafka.records.kernels.jit import copy_bytes, inner, kernel, load_u32, load_u64, store_u32, store_u64
-from minikafka.records.kernels.layout import WHOLE, entry_end, fields
+from minikafka.records.kernels.layout import BATCH, WHOLE, entry_end, fields, load_i32
 from minikafka.records.kernels.signatures import (
     BYTES,
     BYTES_OUT,
@@ -53,7 +53,8 @@ STATE_SIZE = 11
 
 @kernel(BYTES, TABLES, I64S_OUT)
 def validate_run(data: Bytes, tables: Tables, state: Longs) -> Number:
-    """Check what a producer sent, up to the end, a wrapper (which is checked itself) or the first fault.
+    """Check what a producer sent, up to the end, a wrapper (which is checked itself), a batch (which is
+    not) or the first fault.
 
     POSITION is then that of the entry where the run stopped.
     """
@@ -61,6 +62,8 @@ def validate_run(data: Bytes, tables: Tables, state: Longs) -> Number:
     code = WHOLE
     while code == WHOLE:
         code, end = entry_end(data, position)
+        if code == BATCH and state[INNER]:
+            code = INNER_MAGIC
         if code != WHOLE:
             break
         magic = data[position + 16]
@@ -101,17 +104,25 @@ def validate_run(data: Bytes, tables: Tables, state: Longs) -> Number:
     return code
 
 
-@kernel(BYTES_OUT, I64, I64S)
-def assign_offsets(data: Bytes, base_offset: Number, wrapper_counts: Longs) -> Number:
+@kernel(BYTES_OUT, I64, I64S, I64)
+def assign_offsets(data: Bytes, base_offset: Number, wrapper_counts: Longs, leader_epoch: Number) -> Number:
     """Write consecutive offsets into a valid set; returns the next one, or -1 when the set is not valid.
 
     The ``k``-th wrapper stands for ``wrapper_counts[k]`` messages and gets the offset of its last.
+    Batches get the leader epoch too.
     """
     position = np.int64(0)
     offset = np.int64(base_offset)
     wrappers = 0
     code, end = entry_end(data, position)
-    while code == WHOLE:
+    while code in (WHOLE, BATCH):
+        if code == BATCH:
+            store_u64(data, position, np.uint64(offset))
+            store_u32(data, position + 12, np.uint32(np.int32(leader_epoch)))
+            offset += load_i32(data, position + 23) + 1
+            position = end
+            code, end = entry_end(data, position)
+            continue
         if data[position + 17] & 7 and wrappers < wrapper_counts.size:
             offset += wrapper_counts[wrappers] - 1
             wrappers += 1
@@ -124,11 +135,15 @@ def assign_offsets(data: Bytes, base_offset: Number, wrapper_counts: Longs) -> N
 
 @kernel(BYTES_OUT, TABLES, I64)
 def stamp_append_time(data: Bytes, tables: Tables, timestamp: Number) -> Number:
-    """Write the timestamp and the type "log append time" into every magic 1 entry of a valid set."""
+    """Write the timestamp and the type "log append time" into every entry of a valid set, but of magic 0."""
     position = np.int64(0)
     code, end = entry_end(data, position)
-    while code == WHOLE:
-        if data[position + 16] == 1:
+    while code in (WHOLE, BATCH):
+        if code == BATCH:
+            data[position + 22] |= 8
+            store_u64(data, position + 35, np.uint64(timestamp))
+            store_u32(data, position + 17, crc32c(tables, data, position + 21, end))
+        elif data[position + 16] == 1:
             data[position + 17] |= 8
             store_u64(data, position + 18, np.uint64(timestamp))
             store_u32(data, position + 12, crc32(tables, data, position + 16, end))
@@ -178,16 +193,17 @@ def cell(row: Number, offsets: Ints, data: Bytes, valid: Bytes, shift: Number) -
     return start, end - start
 
 
-# Places in the ``state`` of encode_run.
+# Places in the ``state`` of encode_run, and of ``batches.encode_records``.
 ENCODE_NEXT = 0  # index into ``rows`` of the next row; in and out
 ENCODE_BYTES = 1  # bytes of ``out`` in use; in and out
-ENCODE_OFFSET = 2  # of the next message; in and out
+ENCODE_OFFSET = 2  # of the next message, or offset delta of the next record; in and out
 ENCODE_MAX_TIMESTAMP = 3  # in and out
 ENCODE_MAGIC = 4
 ENCODE_KEY_SHIFT = 5  # first bit of the keys' bitmap
 ENCODE_VALUE_SHIFT = 6
-ENCODE_WANTED = 7  # for VALUES_FULL: size of the entry that did not fit
-ENCODE_STATE_SIZE = 8
+ENCODE_WANTED = 7  # for VALUES_FULL: size of the entry or record that did not fit
+ENCODE_BASE_TIMESTAMP = 8  # of a batch: its first record's; out
+ENCODE_STATE_SIZE = 9
 
 
 @kernel(I64S, I64S, I32S, BYTES, BYTES, I32S, BYTES, BYTES, TABLES, BYTES_OUT, I64S_OUT)

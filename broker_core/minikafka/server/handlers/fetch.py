@@ -1,7 +1,7 @@
 """Fetch: message sets of partitions that this broker leads, straight from the files.
 
 Versions: 1 adds throttle_time_ms, 2 allows magic 1, 3 adds max_bytes for the whole response and keeps the
-partitions' order. Versions 0 and 1 get magic 0: newer messages are converted down. Behaviour
+partitions' order. Newer messages are converted down: versions 0 and 1 get magic 0, 2 and 3 magic 1. Behaviour
     The response waits until ``min_bytes`` are there, at most ``max_wait_ms`` and as long as a connection may
     be idle; an error of any partition is answered at once, and naming one twice is an error. Up to version 2
     a partition's share is cut at ``partition_max_bytes`` even within a message; from version 3 on the first
@@ -13,12 +13,14 @@ partitions' order. Versions 0 and 1 get magic 0: newer messages are converted do
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Hashable
 from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.files import FileSlice
 from minikafka.base.ids import TopicPartition
+from minikafka.log.log import LogRead
 from minikafka.records.conversion import down_convert
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
@@ -36,6 +38,9 @@ _log = logging.getLogger(__name__)
 NO_HIGH_WATERMARK = -1
 MAGIC_1_SINCE = 2
 """The version whose consumers know messages of magic 1."""
+FILLING = struct.pack(">qi", -1, 0x7FFFFFFF)
+"""The beginning of a message, in place of entries of which older formats have nothing (marks of
+transactions): an empty answer would say that the log ends here. Kafka from 2.0 on does the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +49,11 @@ class _Share:
 
     error_code: ErrorCode
     high_watermark: int
-    records: FileSlice | None
+    read: LogRead | None
 
     @property
     def size_bytes(self) -> int:
-        return self.records.length if self.records is not None else 0
+        return self.read.size_bytes if self.read is not None else 0
 
 
 _Shares = dict[TopicPartition, _Share]
@@ -131,7 +136,7 @@ def _read(
     except StorageError as error:
         _log.error("fetch from %s at %d failed: %s", topic_partition, part.fetch_offset, error)
         return _Share(ErrorCode.KAFKA_STORAGE_ERROR, NO_HIGH_WATERMARK, None)
-    return _Share(ErrorCode.NONE, high_watermark, read.slice)
+    return _Share(ErrorCode.NONE, high_watermark, read)
 
 
 def _answer(context: RequestContext, request: FetchRequest, shares: _Shares) -> None:
@@ -145,12 +150,20 @@ def _answer(context: RequestContext, request: FetchRequest, shares: _Shares) -> 
     context.reply(FetchResponse(throttle_time_ms=0, topics=tuple(topics)))
 
 
+def _records(version: int, read: LogRead, records: FileSlice) -> Part:
+    if version >= MAGIC_1_SINCE:
+        if read.is_classic():
+            return records
+        return down_convert(records.read(), 1) or FILLING
+    return down_convert(records.read()) or FILLING
+
+
 def _part(version: int, topic: str, index: int, share: _Share) -> FetchPartitionResponse:
-    code, records = share.error_code, share.records
+    code = share.error_code
     sent: Part = b""
-    if records is not None:
+    if share.read is not None and share.read.slice is not None:
         try:
-            sent = records if version >= MAGIC_1_SINCE else down_convert(records.read())
+            sent = _records(version, share.read, share.read.slice)
         except BrokerError as error:
             _log.error("%s-%d cannot be converted down: %s", topic, index, error)
             code = error.code

@@ -1,0 +1,513 @@
+"""Kernels over the records of magic 2: decode, validate, encode, convert, and headers to columns and back."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minikafka.records import stops
+from minikafka.records.kernels import read, write
+from minikafka.records.kernels.crc import crc32, crc32c
+from minikafka.records.kernels.jit import copy_bytes, inner, kernel, load_u32, load_u64, store_u32, store_u64
+from minikafka.records.kernels.layout import BATCH, WHOLE, entry_end, load_i32
+from minikafka.records.kernels.record import (
+    POSITIVE,
+    number_size,
+    read_field,
+    read_headers,
+    read_number,
+    read_record,
+    write_bytes,
+    write_number,
+)
+from minikafka.records.kernels.signatures import (
+    BYTES,
+    BYTES_OUT,
+    I8S_OUT,
+    I32S,
+    I32S_OUT,
+    I64,
+    I64S,
+    I64S_OUT,
+    TABLES,
+    Bytes,
+    Ints,
+    Longs,
+    Number,
+    Shorts,
+    Tables,
+)
+from minikafka.records.kernels.write import cell, write_field, write_head
+
+END = stops.END
+CLASSIC = stops.CLASSIC
+WRAPPER = stops.WRAPPER
+REACHED_END_OFFSET = stops.REACHED_END_OFFSET
+FIRST_PROBLEM = stops.FIRST_PROBLEM
+ROWS_FULL = stops.ROWS_FULL
+KEYS_FULL = stops.KEYS_FULL
+VALUES_FULL = stops.VALUES_FULL
+HEADERS_FULL = stops.HEADERS_FULL
+BAD_CRC = stops.BAD_CRC
+BAD_CODEC = stops.BAD_CODEC
+BAD_ROW = stops.BAD_ROW
+BAD_HEADERS = stops.BAD_HEADERS
+BAD_COUNT = stops.BAD_COUNT
+BAD_DELTA = stops.BAD_DELTA
+NO_KEY = stops.NO_KEY
+NOT_CONSECUTIVE = stops.NOT_CONSECUTIVE
+TIMESTAMP_RANGE = stops.TIMESTAMP_RANGE
+BELOW = read.BELOW
+
+
+@inner
+def enter_batch(data: Bytes, tables: Tables, state: Longs) -> Number:
+    """Look at the entry at POSITION: WHOLE when the state now leads to the records of a batch, BELOW when
+    POSITION is behind a batch that is not wanted, WRAPPER when its records have to be opened first, else why
+    the run ends here.
+    """
+    position = state[read.POSITION]
+    code, end = entry_end(data, position)
+    if code != BATCH:
+        return CLASSIC if code == WHOLE else code
+    base = np.int64(load_u64(data, position))
+    last_delta = load_i32(data, position + 23)
+    if last_delta < 0 or base > POSITIVE - last_delta:
+        return BAD_DELTA
+    state[read.BATCH_END] = end
+    state[read.BATCH_LAST] = base + last_delta
+    if base + last_delta < state[read.START_OFFSET]:
+        pass_batch(state)
+        return BELOW
+    if base >= state[read.END_OFFSET]:
+        return REACHED_END_OFFSET
+    if state[read.CHECK_CRC] and load_u32(data, position + 17) != crc32c(tables, data, position + 21, end):
+        return BAD_CRC
+    attributes = np.int64(data[position + 22])
+    state[read.RECORDS_LEFT] = load_i32(data, position + 57)
+    if attributes & 7 > 4:
+        return BAD_CODEC
+    if state[read.RECORDS_LEFT] < 0:
+        return BAD_COUNT
+    state[read.BATCH_BASE] = base
+    state[read.BATCH_TIMESTAMP] = np.int64(load_u64(data, position + 35 if attributes & 8 else position + 27))
+    state[read.BATCH_TYPE] = attributes >> 3 & 1
+    state[read.BATCH_CONTROL] = attributes >> 5 & 1
+    state[read.DELTA_BEFORE] = -1
+    for i in range(read.COUNTERS):
+        state[read.COUNTERS_BEFORE + i] = state[read.ROWS + i]
+    if attributes & 7:
+        return WRAPPER
+    state[read.RECORD_AT] = position + 61
+    state[read.RECORDS_END] = end
+    return WHOLE
+
+
+@inner
+def pass_batch(state: Longs) -> None:
+    """Go on behind the batch."""
+    state[read.POSITION] = state[read.BATCH_END]
+    state[read.RECORD_AT] = -1
+    after = state[read.BATCH_LAST] + 1
+    if state[read.BATCH_LAST] >= state[read.END_OFFSET]:
+        after = state[read.END_OFFSET]
+    state[read.NEXT_OFFSET] = max(state[read.NEXT_OFFSET], after)
+
+
+@inner
+def write_row(
+    data: Bytes,
+    state: Longs,
+    key_at: Number,
+    key_length: Number,
+    value_at: Number,
+    value_length: Number,
+    key_ends: Ints,
+    value_ends: Ints,
+    has_key: Bytes,
+    has_value: Bytes,
+    keys: Bytes,
+    values: Bytes,
+) -> Number:
+    """Append key and value as row ROWS: WHOLE, or which column has no room."""
+    row = state[read.ROWS]
+    if row >= has_key.size:
+        return ROWS_FULL
+    key_end = state[read.KEY_BYTES]
+    if max(key_length, 0) > keys.size - key_end:
+        return KEYS_FULL
+    value_end = state[read.VALUE_BYTES]
+    if max(value_length, 0) > values.size - value_end:
+        return VALUES_FULL
+    if key_length > 0:
+        copy_bytes(keys, key_end, data, key_at, key_length)
+        key_end += key_length
+    if value_length > 0:
+        copy_bytes(values, value_end, data, value_at, value_length)
+        value_end += value_length
+    has_key[row] = key_length >= 0
+    has_value[row] = value_length >= 0
+    key_ends[row + 1] = key_end
+    value_ends[row + 1] = value_end
+    state[read.KEY_BYTES] = key_end
+    state[read.VALUE_BYTES] = value_end
+    state[read.NULL_KEYS] += key_length < 0
+    state[read.NULL_VALUES] += value_length < 0
+    return WHOLE
+
+
+@inner
+def decode_records(
+    data: Bytes,
+    state: Longs,
+    offsets: Longs,
+    timestamps: Longs,
+    types: Shorts,
+    key_ends: Ints,
+    value_ends: Ints,
+    header_ends: Ints,
+    has_key: Bytes,
+    has_value: Bytes,
+    keys: Bytes,
+    values: Bytes,
+    headers: Bytes,
+) -> Number:
+    """The records of one batch from RECORD_AT on: WHOLE when all are there, else why not further."""
+    end = state[read.RECORDS_END]
+    base = state[read.BATCH_BASE]
+    while state[read.RECORDS_LEFT] > 0:
+        code, after, timestamp, delta, key_at, key_length, value_at, value_length, headers_at = read_record(
+            data, state[read.RECORD_AT], end
+        )
+        if code != WHOLE:
+            return code
+        if delta <= state[read.DELTA_BEFORE] or delta > state[read.BATCH_LAST] - base:
+            return BAD_DELTA
+        count, name_bytes, content_bytes = read_headers(data, headers_at, after)
+        if count < 0:
+            return BAD_HEADERS
+        if base + delta >= state[read.START_OFFSET] and not state[read.BATCH_CONTROL]:
+            if base + delta >= state[read.END_OFFSET]:
+                return REACHED_END_OFFSET
+            size = after - headers_at if count and state[read.WITH_HEADERS] else 0
+            if size > headers.size - state[read.HEADER_BYTES]:
+                return HEADERS_FULL
+            code = write_row(
+                data, state, key_at, key_length, value_at, value_length, key_ends, value_ends, has_key,
+                has_value, keys, values
+            )  # fmt: skip
+            if code != WHOLE:
+                return code
+            row = state[read.ROWS]
+            offsets[row] = base + delta
+            timestamps[row] = state[read.BATCH_TIMESTAMP] + (0 if state[read.BATCH_TYPE] else timestamp)
+            types[row] = state[read.BATCH_TYPE]
+            if size:
+                copy_bytes(headers, state[read.HEADER_BYTES], data, headers_at, size)
+                state[read.HEADER_BYTES] += size
+                state[read.HEADERS] += count
+                state[read.NAME_BYTES] += name_bytes
+                state[read.CONTENT_BYTES] += content_bytes
+            if state[read.WITH_HEADERS]:
+                header_ends[row + 1] = state[read.HEADER_BYTES]
+            state[read.ROWS] = row + 1
+        state[read.NEXT_OFFSET] = max(state[read.NEXT_OFFSET], base + delta + 1)
+        state[read.DELTA_BEFORE] = delta
+        state[read.RECORD_AT] = after
+        state[read.RECORDS_LEFT] -= 1
+    return WHOLE if state[read.RECORD_AT] == end else BAD_COUNT
+
+
+@kernel(
+    BYTES,
+    TABLES,
+    I64S_OUT,
+    I64S_OUT,
+    I64S_OUT,
+    I8S_OUT,
+    I32S_OUT,
+    I32S_OUT,
+    I32S_OUT,
+    BYTES_OUT,
+    BYTES_OUT,
+    BYTES_OUT,
+    BYTES_OUT,
+    BYTES_OUT,
+)
+def decode_batches(
+    data: Bytes,
+    tables: Tables,
+    state: Longs,
+    offsets: Longs,
+    timestamps: Longs,
+    types: Shorts,
+    key_ends: Ints,
+    value_ends: Ints,
+    header_ends: Ints,
+    has_key: Bytes,
+    has_value: Bytes,
+    keys: Bytes,
+    values: Bytes,
+    headers: Bytes,
+) -> Number:
+    """As ``read.decode_run``, for batches: ends at the first entry of another magic (CLASSIC).
+
+    With RECORD_AT not -1 it goes on among the records of the batch that was entered before; with
+    BATCH_OPENED, ``data`` is what that batch holds, and the run ends with it (END). A batch with wrong
+    records leaves no rows. Records of control batches are no rows.
+    """
+    while True:
+        if state[read.RECORD_AT] < 0:
+            code = enter_batch(data, tables, state)
+            if code == BELOW:
+                continue
+            if code != WHOLE:
+                return code
+        code = decode_records(
+            data, state, offsets, timestamps, types, key_ends, value_ends, header_ends, has_key, has_value,
+            keys, values, headers
+        )  # fmt: skip
+        if code >= FIRST_PROBLEM:
+            for i in range(read.COUNTERS):
+                state[read.ROWS + i] = state[read.COUNTERS_BEFORE + i]
+        if code != WHOLE:
+            return code
+        pass_batch(state)
+        if state[read.BATCH_OPENED]:
+            return END
+
+
+@kernel(BYTES, I32S, I32S_OUT, I32S_OUT, BYTES_OUT, I32S_OUT, BYTES_OUT, BYTES_OUT)
+def split_headers(
+    data: Bytes,
+    ends: Ints,
+    row_ends: Ints,
+    name_ends: Ints,
+    names: Bytes,
+    content_ends: Ints,
+    contents: Bytes,
+    has_content: Bytes,
+) -> Number:
+    """Headers of row ``i``, as they lie in ``data[ends[i]:ends[i + 1]]`` (nothing: none), as columns.
+
+    The headers of row ``i`` are those from ``row_ends[i]`` to before ``row_ends[i + 1]``. END, or BAD_HEADERS
+    when there is not just the room that they take.
+    """
+    header = 0
+    for row in range(ends.size - 1):
+        at = np.int64(ends[row])
+        end = np.int64(ends[row + 1])
+        count = np.int64(0)
+        if end > at:
+            count, name_bytes, content_bytes = read_headers(data, at, end)
+            if (
+                count < 0
+                or count > has_content.size - header
+                or name_bytes > names.size - name_ends[header]
+                or content_bytes > contents.size - content_ends[header]
+            ):
+                return BAD_HEADERS
+            _, at = read_number(data, at, end, 32)
+        for _ in range(count):
+            start, length, at = read_field(data, at, end)
+            copy_bytes(names, name_ends[header], data, start, length)
+            name_ends[header + 1] = name_ends[header] + length
+            start, length, at = read_field(data, at, end)
+            copy_bytes(contents, content_ends[header], data, start, max(length, 0))
+            content_ends[header + 1] = content_ends[header] + max(length, 0)
+            has_content[header] = length >= 0
+            header += 1
+        row_ends[row + 1] = header
+    return END if header == has_content.size else BAD_HEADERS
+
+
+# Places in the ``state`` of validate_records.
+CHECK_AT = 0  # of the next record; in and out
+CHECK_COUNT = 1  # records passed; in and out
+CHECK_MAX_TIMESTAMP = 2  # in and out
+CHECK_WANTED = 3  # records that there must be
+CHECK_BASE_TIMESTAMP = 4
+CHECK_KEY_NEEDED = 5  # 0 or 1
+CHECK_EARLIEST = 6  # allowed timestamps, both ends included
+CHECK_LATEST = 7
+CHECK_TIMESTAMP = 8  # the last one that was read
+CHECK_STATE_SIZE = 9
+
+
+@kernel(BYTES, I64S_OUT)
+def validate_records(data: Bytes, state: Longs) -> Number:
+    """Check the records of a batch that a producer sent: END, or the first fault, which lies at CHECK_AT."""
+    while state[CHECK_COUNT] < state[CHECK_WANTED]:
+        at = state[CHECK_AT]
+        code, after, delta, offset_delta, _, key_length, _, _, headers_at = read_record(data, at, data.size)
+        if code != WHOLE:
+            return code
+        count, _, _ = read_headers(data, headers_at, after)
+        if count < 0:
+            return BAD_HEADERS
+        if offset_delta != state[CHECK_COUNT]:
+            return NOT_CONSECUTIVE
+        if state[CHECK_KEY_NEEDED] and key_length < 0:
+            return NO_KEY
+        timestamp = state[CHECK_BASE_TIMESTAMP] + delta
+        state[CHECK_TIMESTAMP] = timestamp
+        if timestamp < state[CHECK_EARLIEST] or timestamp > state[CHECK_LATEST]:
+            return TIMESTAMP_RANGE
+        state[CHECK_MAX_TIMESTAMP] = max(state[CHECK_MAX_TIMESTAMP], timestamp)
+        state[CHECK_COUNT] += 1
+        state[CHECK_AT] = after
+    return END if state[CHECK_AT] == data.size else BAD_COUNT
+
+
+@kernel(I64S, I64S, I32S, BYTES, BYTES, I32S, BYTES, BYTES, I32S, BYTES, BYTES_OUT, I64S_OUT)
+def encode_records(
+    rows: Longs,
+    timestamps: Longs,
+    key_offsets: Ints,
+    keys: Bytes,
+    keys_valid: Bytes,
+    value_offsets: Ints,
+    values: Bytes,
+    values_valid: Bytes,
+    header_offsets: Ints,
+    headers: Bytes,
+    out: Bytes,
+    state: Longs,
+) -> Number:
+    """As ``write.encode_run``, for the records of a batch.
+
+    A row of ``headers`` is what ``join_headers`` made; the column may be empty.
+    """
+    no_bits = keys_valid[:0]
+    while state[write.ENCODE_NEXT] < rows.size:
+        row = rows[state[write.ENCODE_NEXT]]
+        key_at, key_length = cell(row, key_offsets, keys, keys_valid, state[write.ENCODE_KEY_SHIFT])
+        value_at, value_length = cell(
+            row, value_offsets, values, values_valid, state[write.ENCODE_VALUE_SHIFT]
+        )
+        headers_at, headers_length = cell(row, header_offsets, headers, no_bits, 0)
+        if min(key_length, value_length, headers_length) == -2 or row < 0 or row >= timestamps.size:
+            return BAD_ROW
+        if state[write.ENCODE_OFFSET] == 0:
+            state[write.ENCODE_BASE_TIMESTAMP] = timestamps[row]
+            state[write.ENCODE_MAX_TIMESTAMP] = timestamps[row]
+        timestamp_delta = timestamps[row] - state[write.ENCODE_BASE_TIMESTAMP]
+        body = (
+            1
+            + number_size(timestamp_delta)
+            + number_size(state[write.ENCODE_OFFSET])
+            + max(headers_length, 1)
+        )
+        body += number_size(key_length) + max(key_length, 0)
+        body += number_size(value_length) + max(value_length, 0)
+        size = body + number_size(body)
+        at = state[write.ENCODE_BYTES]
+        if size > out.size - at:
+            state[write.ENCODE_WANTED] = size
+            return VALUES_FULL
+        at = write_number(out, at, body)
+        out[at] = 0
+        at = write_number(out, at + 1, timestamp_delta)
+        at = write_number(out, at, state[write.ENCODE_OFFSET])
+        at = write_bytes(out, at, keys, key_at, key_length)
+        at = write_bytes(out, at, values, value_at, value_length)
+        if headers_length > 0:
+            copy_bytes(out, at, headers, headers_at, headers_length)
+            at += headers_length
+        else:
+            out[at] = 0
+            at += 1
+        state[write.ENCODE_MAX_TIMESTAMP] = max(state[write.ENCODE_MAX_TIMESTAMP], timestamps[row])
+        state[write.ENCODE_OFFSET] += 1
+        state[write.ENCODE_NEXT] += 1
+        state[write.ENCODE_BYTES] = at
+    return END
+
+
+@kernel(I32S, I32S, BYTES, I32S, BYTES, BYTES, I64, I32S_OUT, BYTES_OUT)
+def join_headers(
+    row_offsets: Ints,
+    name_offsets: Ints,
+    names: Bytes,
+    content_offsets: Ints,
+    contents: Bytes,
+    contents_valid: Bytes,
+    shift: Number,
+    ends: Ints,
+    out: Bytes,
+) -> Number:
+    """The headers of each row, ``row_offsets[i]`` to before ``row_offsets[i + 1]``, as they stand in a
+    record.
+
+    ``shift``: the first bit of the contents' bitmap. ``out`` has room for names, contents, and ten bytes more
+    for each header and each row; ``ends`` gets where each row's end. A row without headers gets no bytes.
+    END, or BAD_ROW when the columns do not fit each other.
+    """
+    at = np.int64(0)
+    for row in range(row_offsets.size - 1):
+        first = np.int64(row_offsets[row])
+        last = np.int64(row_offsets[row + 1])
+        if last > first:
+            if out.size - at < 5:
+                return BAD_ROW
+            at = write_number(out, at, last - first)
+        for header in range(first, last):
+            name_at, name_length = cell(header, name_offsets, names, contents_valid[:0], 0)
+            content_at, length = cell(header, content_offsets, contents, contents_valid, shift)
+            if name_length < 0 or length < -1 or name_length + max(length, 0) + 10 > out.size - at:
+                return BAD_ROW
+            at = write_bytes(out, at, names, name_at, name_length)
+            at = write_bytes(out, at, contents, content_at, length)
+        ends[row + 1] = at
+    return END
+
+
+# Places in the ``state`` of convert_records.
+CONVERT_AT = 0  # of the next record; in and out
+CONVERT_BYTES = 1  # bytes of ``out`` in use; in and out
+CONVERT_LEFT = 2  # records; in and out
+CONVERT_DELTA = 3  # offset delta of the record before; in and out
+CONVERT_LAST_DELTA = 4  # the largest that there may be
+CONVERT_BASE_OFFSET = 5  # added to every offset delta
+CONVERT_MAGIC = 6  # 0 or 1
+CONVERT_ATTRIBUTES = 7  # of every message
+CONVERT_TIMESTAMP = 8  # added to every timestamp delta; with append time it is the timestamp
+CONVERT_APPEND_TIME = 9  # 0 or 1
+CONVERT_MAX_TIMESTAMP = 10  # in and out
+CONVERT_STATE_SIZE = 11
+
+
+@kernel(BYTES, TABLES, BYTES_OUT, I64S_OUT)
+def convert_records(data: Bytes, tables: Tables, out: Bytes, state: Longs) -> Number:
+    """The records of a batch as messages of magic 0 or 1: END, or the first fault.
+
+    ``out`` has room for 27 bytes more a record than ``data`` has.
+    """
+    magic = state[CONVERT_MAGIC]
+    while state[CONVERT_LEFT] > 0:
+        at = state[CONVERT_AT]
+        code, after, delta, offset_delta, key_at, key_length, value_at, value_length, headers_at = (
+            read_record(data, at, data.size)
+        )
+        if code != WHOLE:
+            return code
+        count, _, _ = read_headers(data, headers_at, after)
+        if count < 0:
+            return BAD_HEADERS
+        if offset_delta <= state[CONVERT_DELTA] or offset_delta > state[CONVERT_LAST_DELTA]:
+            return BAD_DELTA
+        size = 26 + 8 * magic + max(key_length, 0) + max(value_length, 0)
+        at = state[CONVERT_BYTES]
+        if size > out.size - at:
+            return BAD_COUNT
+        timestamp = state[CONVERT_TIMESTAMP] + (0 if state[CONVERT_APPEND_TIME] else delta)
+        store_u64(out, at, np.uint64(state[CONVERT_BASE_OFFSET] + offset_delta))
+        end = write_head(out, at, size - 12, magic, state[CONVERT_ATTRIBUTES], timestamp)
+        end = write_field(out, end, data, key_at, key_length)
+        end = write_field(out, end, data, value_at, value_length)
+        store_u32(out, at + 12, crc32(tables, out, at + 16, end))
+        state[CONVERT_MAX_TIMESTAMP] = max(state[CONVERT_MAX_TIMESTAMP], timestamp)
+        state[CONVERT_BYTES] = end
+        state[CONVERT_DELTA] = offset_delta
+        state[CONVERT_AT] = after
+        state[CONVERT_LEFT] -= 1
+    return END if state[CONVERT_AT] == data.size else BAD_COUNT

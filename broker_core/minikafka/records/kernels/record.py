@@ -1,0 +1,139 @@
+"""What a record of magic 2 is made of, read and written: zig-zag varints, fields, headers.
+
+What lies between ``at`` and ``end`` is all that a reading helper may look at.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minikafka.records import stops
+from minikafka.records.kernels.jit import copy_bytes, inner
+from minikafka.records.kernels.layout import WHOLE
+from minikafka.records.kernels.signatures import Bytes, Number
+
+BAD_KEY_LENGTH = stops.BAD_KEY_LENGTH
+BAD_VALUE_LENGTH = stops.BAD_VALUE_LENGTH
+BAD_RECORD_LENGTH = stops.BAD_RECORD_LENGTH
+BAD_VARINT = stops.BAD_VARINT
+POSITIVE = 0x7FFFFFFFFFFFFFFF
+
+
+@inner
+def read_number(data: Bytes, at: Number, end: Number, bits: Number) -> tuple[Number, Number]:
+    """``(number, where it ends)``; the place is -1 when there is none of at most ``bits`` bits."""
+    raw = np.int64(0)
+    shift = 0
+    while at < end and shift < bits:
+        byte = np.int64(data[at])
+        at += 1
+        raw |= (byte & 127) << shift
+        if byte < 128:
+            # Bits beyond 32 are still there; of the tenth byte only one bit is not beyond 64.
+            if (bits == 32 and raw >> 32) or (shift == 63 and byte > 1):
+                break
+            return (raw >> 1 & POSITIVE) ^ -(raw & 1), at
+        shift += 7
+    return np.int64(0), np.int64(-1)
+
+
+@inner
+def read_field(data: Bytes, at: Number, end: Number) -> tuple[Number, Number, Number]:
+    """``(where the bytes begin, length or -1 for null, where it ends)``.
+
+    The end is -1 when the field does not fit, -2 when its length is no number.
+    """
+    length, start = read_number(data, at, end, 32)
+    if start < 0:
+        return np.int64(0), np.int64(0), np.int64(-2)
+    if length < -1 or length > end - start:
+        return np.int64(0), np.int64(0), np.int64(-1)
+    return start, length, start + max(length, 0)
+
+
+@inner
+def read_headers(data: Bytes, at: Number, end: Number) -> tuple[Number, Number, Number]:
+    """``(number of headers, bytes of names, bytes of values)``, which fill all up to ``end``; -1 when not."""
+    # Nearly no record has headers.
+    if at == end - 1 and data[at] == 0:
+        return np.int64(0), np.int64(0), np.int64(0)
+    count, at = read_number(data, at, end, 32)
+    if at < 0 or count < 0 or count > end - at:
+        return np.int64(-1), np.int64(0), np.int64(0)
+    names = np.int64(0)
+    values = np.int64(0)
+    for _ in range(count):
+        _, length, at = read_field(data, at, end)
+        if at < 0 or length < 0:
+            return np.int64(-1), np.int64(0), np.int64(0)
+        names += length
+        _, length, at = read_field(data, at, end)
+        if at < 0:
+            return np.int64(-1), np.int64(0), np.int64(0)
+        values += max(length, 0)
+    if at != end:
+        return np.int64(-1), np.int64(0), np.int64(0)
+    return count, names, values
+
+
+@inner
+def read_record(
+    data: Bytes, at: Number, end: Number
+) -> tuple[Number, Number, Number, Number, Number, Number, Number, Number, Number]:
+    """``(code, after, timestamp_delta, delta, key_at, key_length, value_at, value_length, headers_at)``.
+
+    When the code is WHOLE, all of it lies before ``after``, which is not beyond ``end``. The headers fill
+    what is left, and nothing of them is checked.
+    """
+    length, at = read_number(data, at, end, 32)
+    if at < 0:
+        return BAD_VARINT, 0, 0, 0, 0, 0, 0, 0, 0
+    if length < 1 or length > end - at:
+        return BAD_RECORD_LENGTH, 0, 0, 0, 0, 0, 0, 0, 0
+    after = at + length
+    timestamp_delta, at = read_number(data, at + 1, after, 64)
+    if at < 0:
+        return BAD_VARINT, 0, 0, 0, 0, 0, 0, 0, 0
+    offset_delta, at = read_number(data, at, after, 32)
+    if at < 0:
+        return BAD_VARINT, 0, 0, 0, 0, 0, 0, 0, 0
+    key_at, key_length, at = read_field(data, at, after)
+    if at < 0:
+        return BAD_KEY_LENGTH if at == -1 else BAD_VARINT, 0, 0, 0, 0, 0, 0, 0, 0
+    value_at, value_length, at = read_field(data, at, after)
+    if at < 0:
+        return BAD_VALUE_LENGTH if at == -1 else BAD_VARINT, 0, 0, 0, 0, 0, 0, 0, 0
+    return WHOLE, after, timestamp_delta, offset_delta, key_at, key_length, value_at, value_length, at
+
+
+@inner
+def number_size(number: Number) -> Number:
+    """Bytes of ``number`` as a varint."""
+    raw = np.uint64(number << 1 ^ number >> 63)
+    size = 1
+    while raw > np.uint64(127):
+        raw >>= np.uint64(7)
+        size += 1
+    return size
+
+
+@inner
+def write_number(out: Bytes, at: Number, number: Number) -> Number:
+    """``number`` as a varint at ``at``; returns the position after it."""
+    raw = np.uint64(number << 1 ^ number >> 63)
+    while raw > np.uint64(127):
+        out[at] = np.uint8(raw & np.uint64(127) | np.uint64(128))
+        raw >>= np.uint64(7)
+        at += 1
+    out[at] = np.uint8(raw)
+    return at + 1
+
+
+@inner
+def write_bytes(out: Bytes, at: Number, data: Bytes, start: Number, length: Number) -> Number:
+    """A nullable field (length -1 for null) at ``at``; returns the position after it."""
+    at = write_number(out, at, length)
+    if length > 0:
+        copy_bytes(out, at, data, start, length)
+        return at + length
+    return at
