@@ -10,6 +10,13 @@ from minikafka.base.errors import ConfigError
 OPTION = "--data-dir"
 
 
+def named(text: str | Path, option: str = OPTION) -> Path:
+    """A directory's name. ConfigError for none, which would silently mean the current directory."""
+    if not str(text).strip():
+        raise ConfigError(option, text, "must name a directory; the current one is .")
+    return Path(text)
+
+
 def check_usable(data_dir: Path) -> None:
     """Raise ConfigError unless a cluster can be kept there. The directory need not exist yet."""
     place = data_dir.absolute()

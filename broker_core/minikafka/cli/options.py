@@ -9,6 +9,7 @@ from typing import Annotated, Optional
 import typer
 
 from minikafka.base.errors import ConfigError
+from minikafka.cli.directory import named
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE = "MINIKAFKA_BOOTSTRAP"
@@ -37,6 +38,7 @@ DataDir = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(
         "--data-dir",
+        parser=named,
         metavar="D",
         help="In place of --bootstrap: the cluster of this data directory, started when it is not running.",
         show_default=False,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from minikafka.base.errors import MinikafkaError
+from minikafka.cli.directory import named
 from minikafka.cli.options import Format, OutputFormat
 
 if TYPE_CHECKING:
@@ -37,8 +38,14 @@ def ps(style: OutputFormat = Format.TABLE) -> None:
     print_rows(rows, ["data_dir", "bootstrap", "zookeeper", "cluster", "pid"], style)
 
 
+def _named(text: str) -> Path:
+    return named(text, "D")
+
+
 def stop(
-    data_dir: Annotated[Path, typer.Argument(metavar="D", help="Its data directory.", show_default=False)],
+    data_dir: Annotated[
+        Path, typer.Argument(parser=_named, metavar="D", help="Its data directory.", show_default=False)
+    ],
 ) -> None:
     """Stop the cluster of a data directory cleanly."""
     from minikafka.embedded import local

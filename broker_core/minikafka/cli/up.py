@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from minikafka.base.errors import ConfigError, DirectoryLocked
-from minikafka.cli.directory import check_usable
+from minikafka.cli.directory import check_usable, named
 from minikafka.cli.options import Settings, key_values
 from minikafka.cli.output import note
 from minikafka.cli.progress import patience
@@ -25,7 +25,7 @@ ZOOKEEPER_LOOK_S = 1.0
 
 def up(
     data_dir: Annotated[
-        Path, typer.Option("--data-dir", metavar="D", help="Where everything is kept.")
+        Path, typer.Option("--data-dir", parser=named, metavar="D", help="Where everything is kept.")
     ] = DEFAULT_DATA_DIR,
     host: Annotated[str, typer.Option("--host", metavar="H", help="Where the brokers listen.")] = "127.0.0.1",
     port: Annotated[

@@ -60,6 +60,12 @@ class Cluster:
     ) -> None:
         if brokers != 1:
             raise ConfigError("brokers", brokers, "this version runs one broker a cluster")
+        if data_dir is not None and not os.fspath(data_dir).strip():
+            raise ConfigError(
+                "data_dir",
+                data_dir,
+                "must name a directory; the current one is '.', None makes a temporary one",
+            )
         self._count = brokers
         self._temporary = data_dir is None
         self.data_dir = Path(

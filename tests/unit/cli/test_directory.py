@@ -32,6 +32,24 @@ def test_a_file_in_its_place_is_told_in_a_sentence(
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", [*([*one, "--data-dir"] for one in COMMANDS), ["stop"]], ids=" ".join)
+@pytest.mark.parametrize("nothing", ["", " "])
+def test_no_name_is_not_the_current_directory(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    command: list[str],
+    nothing: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run([*command, nothing]) == 2
+    option = "D" if command == ["stop"] else "--data-dir"
+    assert capfd.readouterr().err == (
+        f"minikafka: {option}={nothing!r}: must name a directory; the current one is .\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("name", ["d", "d/new/one"])
 def test_a_place_that_cannot_be_written_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

@@ -144,3 +144,9 @@ def test_zookeeper_that_dies_is_started_again_where_it_was(cluster: Cluster) -> 
 def test_another_number_of_brokers_than_one_is_refused(brokers: int) -> None:
     with pytest.raises(ConfigError, match=f"brokers={brokers}: this version runs one broker"):
         Cluster(brokers)
+
+
+@pytest.mark.parametrize("nothing", ["", " "])
+def test_no_name_of_a_data_directory_is_not_the_current_one(nothing: str) -> None:
+    with pytest.raises(ConfigError, match=f"data_dir={nothing!r}: must name a directory; .*None makes"):
+        Cluster(data_dir=nothing)
