@@ -51,7 +51,7 @@ def compiled(place: Path) -> list[Path]:
 @pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.timeout(180)
-def test_of_processes_that_start_at_once_one_child_compiles_and_says_so_once(
+def test_of_processes_that_start_at_once_one_has_the_kernels_compiled_and_says_so_once(
     installation: Path, tmp_path: Path
 ) -> None:
     home = {"HOME": str(tmp_path)}
@@ -188,7 +188,7 @@ def test_what_a_power_cut_left_of_the_machine_code_is_compiled_again(
 ) -> None:
     codes = {"find": Code("find_1", (), b"code")}
     monkeypatch.setattr(cache, "candidates", lambda: [tmp_path])
-    monkeypatch.setattr(cache, "_compile_in_child", lambda directory: cache.keep(directory, codes))
+    monkeypatch.setattr(cache, "_compile_in_children", lambda directory: cache.keep(directory, codes))
     assert cache.prepare() == codes
     (file,) = compiled(tmp_path)
     file.write_bytes(left)

@@ -39,9 +39,10 @@ def warm_up() -> None:
         importlib.import_module(f"{__name__}.{name}")
 
 
-def compile_into(directory: str) -> None:
-    """The work of the child that compiles (``cache``)."""
-    warm_up()
+def compile_into(directory: str, *modules: str) -> None:
+    """The work of a child that compiles (``cache``)."""
     from minikafka.records.kernels import cache, jit
 
+    for name in modules:
+        importlib.import_module(f"{__name__}.{name}")
     cache.keep(Path(directory), jit.codes)

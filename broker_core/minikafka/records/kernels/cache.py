@@ -1,4 +1,4 @@
-"""Where the machine code of kernels is kept, and the one child process that compiles it.
+"""Where the machine code of kernels is kept, and the child processes that compile it.
 
 The first of these directories that has it, or can be written, is used: ``__pycache__`` beside this file, the
 user's cache, a private directory of this user in the temporary directory. Below it lies one directory per
@@ -8,8 +8,8 @@ old code.
     kernels-STATE/code.json    every kernel as a ``native.Code``, the object file in base64
     kernels-STATE/lock
 
-Compiling takes about ten seconds and 200 MB, so it is done in a child that ends afterwards, under a lock in
-the directory: of many processes that start at once, one compiles and the others wait. When the child fails,
+Compiling takes about ten seconds and 200 MB, so it is done in children that end afterwards, under a lock in
+the directory: of many processes that start at once, one has it done and the others wait. When a child fails,
 or no directory can be written, each process compiles for itself.
 """
 
@@ -38,6 +38,8 @@ _CODE = "code.json"
 _STATES_KEPT = 4
 _CHILD_SECONDS_MAX = 300
 _CHILD_FLAG = "MINIKAFKA_COMPILING_KERNELS"
+_SHARES = (("batches",), ("read", "write", "hashing"))
+"""The modules that each child compiles: about as much work."""
 
 
 def candidates() -> list[Path]:
@@ -110,7 +112,7 @@ def prepare() -> dict[str, Code] | None:
             fcntl.flock(lock, fcntl.LOCK_EX)
             found = kept(directory)
             if found is None:
-                _compile_in_child(directory)
+                _compile_in_children(directory)
                 found = kept(directory)
         finally:
             os.close(lock)
@@ -140,29 +142,46 @@ def kept(directory: Path) -> dict[str, Code] | None:
         return None
 
 
-def _compile_in_child(directory: Path) -> None:
+def _compile_in_children(directory: Path) -> None:
     _say(f"compiling its kernels, once for this machine (about 10 s), into {directory}")
+    try:
+        with tempfile.TemporaryDirectory(dir=directory) as parts:
+            codes = _compiled_in_children(Path(parts))
+        keep(directory, codes)
+    except (OSError, subprocess.SubprocessError):
+        _say("its kernels could not be compiled in processes of their own, so this one compiles for itself")
+        return
+    _remove_old_states(directory)
+
+
+def _compiled_in_children(parts: Path) -> dict[str, Code]:
+    """The code of all modules. OSError or SubprocessError when a child does not do its work in time."""
     # What somebody tells numba for other code (not to compile, above all) is not meant for this.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
     environment[_CHILD_FLAG] = "1"
     # The package may have been found through a path that only this process knows.
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    code = "import sys; from minikafka.records import kernels; kernels.compile_into(sys.argv[1])"
-    failed = True
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run(
-            [sys.executable or "python3", "-c", code, str(directory)],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            check=False,
-            timeout=_CHILD_SECONDS_MAX,
-        )
-        failed = done.returncode != 0
-    if failed:
-        _say("its kernels could not be compiled in a process of their own, so this one compiles for itself")
-        return
-    _remove_old_states(directory)
+    program = "import sys; from minikafka.records import kernels; kernels.compile_into(*sys.argv[1:])"
+    codes: dict[str, Code] = {}
+    with contextlib.ExitStack() as running:
+        children = []
+        for share in _SHARES:
+            part = parts / share[0]
+            part.mkdir()
+            command = [sys.executable or "python3", "-c", program, str(part), *share]
+            child = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            )
+            running.callback(child.wait)
+            running.callback(child.kill)
+            children.append((child, part))
+        for child, part in children:
+            status = child.wait(_CHILD_SECONDS_MAX)
+            found = kept(part)
+            if status or found is None:
+                raise subprocess.CalledProcessError(status, child.args)
+            codes |= found
+    return codes
 
 
 def _say(text: str) -> None:
