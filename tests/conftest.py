@@ -6,10 +6,13 @@ has a deadline, because a busy machine is no finding; both print what replays a 
 
 from __future__ import annotations
 
+import gc
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -24,8 +27,42 @@ WITH_PROCESSES = ("faults", "interop", "spark", "unit/embedded")
 SPARK_OF_THEIR_OWN = ("tests/spark/test_embedded.py", "tests/spark/test_flights.py")
 """Their tests start Spark in other processes, and are the longest."""
 
+PURE = "not process and not slow"
+"""The pure suite's expression. Asked for in these words, it does not even import the directories above."""
+
+TESTS = Path(__file__).parent
+
+# Thousands of tests are objects that live until the end, and each full turn of the collector visits them all,
+# a fifth of the pure suite's work. So it comes round seldom, and passes over what was there at the start.
+gc.set_threshold(100_000, 20, 20)
+
 # The tests start many Java programs that live for seconds: these come up in half the time.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the directories whose every test the pure suite deselects: their imports are the dearest."""
+    if config.getoption("markexpr") != PURE or not collection_path.is_dir():
+        return None
+    return True if collection_path in [TESTS / name for name in WITH_PROCESSES] else None
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector pass over all that collecting has made."""
+    gc.freeze()
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """With xdist, send of each test what somebody reads: its outcome, what failed, and what took time.
+
+    By default a worker sends six messages for each test, in plain Python, which is more work than most tests.
+    """
+    if not hasattr(item.config, "workerinput"):
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed or report.duration > 0.1:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

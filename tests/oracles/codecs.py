@@ -189,5 +189,6 @@ def unzstd(data: bytes) -> bytes:
 
 def copy_back(out: bytearray, distance: int, length: int) -> None:
     assert 0 < distance <= len(out)
-    for _ in range(length):
-        out.append(out[-distance])
+    piece = out[-distance:]
+    whole, rest = divmod(length, distance)  # what is copied may itself be copied again
+    out += piece * whole + piece[:rest]
