@@ -7,7 +7,6 @@ number may only fall, and an entry that is no longer needed must go. All ratchet
 from __future__ import annotations
 
 import ast
-import functools
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -68,12 +67,6 @@ INDEX_OPTIONS = re.compile(r"--(?:extra-)?index-url|PIP_(?:EXTRA_)?INDEX_URL|--f
 # What a rule finds, as {where: how much}. Finders take text, so that the tests below can show that they find.
 
 
-@functools.cache
-def parsed(source: str) -> ast.Module:
-    """The syntax tree, made once for all rules."""
-    return ast.parse(source)
-
-
 def functions_of(source: str) -> Iterator[tuple[str, int]]:
     """Every function with its qualified name and its lines, from ``def`` to its last line."""
 
@@ -88,11 +81,13 @@ def functions_of(source: str) -> Iterator[tuple[str, int]]:
             elif not isinstance(child, ast.expr):  # expressions hold no functions, and are most of a tree
                 yield from walk(child, prefix)
 
-    return walk(parsed(source), "")
+    return walk(ast.parse(source), "")
 
 
 def long_functions(path: str, source: str) -> dict[str, int]:
     """Functions over the limit."""
+    if len(source.splitlines()) <= FUNCTION_LINES_MAX:
+        return {}
     return {f"{path}:{name}": lines for name, lines in functions_of(source) if lines > FUNCTION_LINES_MAX}
 
 
@@ -105,7 +100,7 @@ def long_module(path: str, source: str) -> dict[str, int]:
 def imports_of(source: str) -> set[str]:
     """Top-level names of all modules that ``source`` imports, also inside functions and by name."""
     found = set()
-    for node in ast.walk(parsed(source)):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:

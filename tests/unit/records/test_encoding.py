@@ -71,9 +71,10 @@ def test_no_set_of_several_rows_is_larger_than_the_bound(magic: int, codec: Code
     times = np.zeros(200, dtype=np.int64)
     sets = list(encode(None, column, times, all_rows(200), magic=magic, codec=codec, max_bytes=max_bytes))
     assert all(len(one.data) <= max_bytes or one.count == 1 for one in sets)
-    assert [r.value for one in sets for r in iterate(one.data)] == values
-    for one in sets:
-        assert [record.offset for record in iterate(one.data)] == list(range(one.count))
+    read = [list(iterate(one.data)) for one in sets]
+    assert [record.value for records in read for record in records] == values
+    for one, records in zip(sets, read, strict=True):
+        assert [record.offset for record in records] == list(range(one.count))
     if codec is Codec.NONE and max_bytes >= 4096:
         # Nothing more would have fitted.
         for one, following in pairwise(sets):
