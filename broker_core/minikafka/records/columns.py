@@ -429,7 +429,7 @@ class Decoder:
             state[read.BATCH_OPENED] = 0
 
     def _reserve(self, size: int) -> None:
-        """Make room for what ``size`` bytes of messages most likely hold; unused pages cost nothing."""
+        """Make room for what ``size`` bytes of messages most likely hold."""
         state, read = self._state, kernels.read
         if self._values.size - int(state[read.VALUE_BYTES]) < size:
             self._values = _more_bytes(self._values, int(state[read.VALUE_BYTES]), size)

@@ -192,6 +192,9 @@ class _Encoder:
                 break
             out = grown(out, used, max(wanted, min(max_bytes, 4 * out.size)))
         count = int(state[write.ENCODE_NEXT]) - first
+        if used < out.size // 2:
+            # Small sets may wait in their thousands, and each would hold the room of a large one.
+            out = grown(out, used, used)
         return self._finished(memoryview(out.data)[:used], count)
 
 

@@ -121,3 +121,11 @@ def test_what_is_encoded_decodes_to_the_same_columns() -> None:
     assert columns.key_array().equals(KEYS)
     assert columns.value_array().equals(VALUES)
     assert columns.timestamps.tolist() == TIMES.tolist()
+
+
+def test_a_small_set_holds_little_memory() -> None:
+    """A producer holds thousands of them when an Arrow batch spreads over many partitions."""
+    values = pa.array([b"v" * 100] * 10, pa.binary())
+    before = pa.total_allocated_bytes()
+    (only,) = encode(None, values, np.zeros(10, np.int64), np.arange(10), max_bytes=1 << 20)
+    assert pa.total_allocated_bytes() - before < 2 * len(only.data)

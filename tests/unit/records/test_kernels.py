@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import subprocess
@@ -16,7 +17,8 @@ import pytest
 
 import minikafka
 from minikafka.records import kernels
-from minikafka.records.kernels import cache
+from minikafka.records.checksums import CRC32_TABLES
+from minikafka.records.kernels import cache, native
 from minikafka.records.kernels.native import Code, Kernel
 
 USE = (
@@ -103,120 +105,215 @@ def test_the_places_are_the_package_the_users_cache_and_a_private_directory(
     assert cache.candidates()[1] == tmp_path / "x" / "minikafka" / "kernels"
 
 
-def test_the_first_place_that_can_be_written_is_chosen(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+CODES = {"find": Code("find_1", bytes(range(256))), "scan_run": Code("scan_run_1", b"")}
+
+
+@pytest.fixture
+def compilations(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Where kernels were compiled; that takes no time here, and gives CODES."""
+    directories: list[Path] = []
+
+    def compile_at_once(directory: Path) -> None:
+        directories.append(directory)
+        cache.keep(directory, CODES)
+
+    monkeypatch.setattr(cache, "_compile_in_children", compile_at_once)
+    return directories
+
+
+def use_places(monkeypatch: pytest.MonkeyPatch, *places: Path) -> None:
+    monkeypatch.setattr(cache, "candidates", lambda: list(places))
+
+
+def test_the_first_place_that_can_be_written_is_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compilations: list[Path]
 ) -> None:
     (tmp_path / "file").write_bytes(b"")
-    places = [tmp_path / "file" / "a", tmp_path / "b", tmp_path / "c"]
-    monkeypatch.setattr(cache, "candidates", lambda: places)
-    chosen = cache.choose()
-    assert chosen is not None
-    assert chosen.parent == tmp_path / "b"
+    use_places(monkeypatch, tmp_path / "file" / "a", tmp_path / "b", tmp_path / "c")
+    assert cache.machine_code() == CODES
+    assert [directory.parent for directory in compilations] == [tmp_path / "b"]
     assert not (tmp_path / "c").exists()
 
 
-def test_with_no_place_to_write_there_is_no_directory(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_with_no_place_to_write_the_process_compiles_for_itself(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compilations: list[Path]
 ) -> None:
     (tmp_path / "file").write_bytes(b"")
-    monkeypatch.setattr(cache, "candidates", lambda: [tmp_path / "file" / "a"])
-    assert cache.prepare() is None
+    use_places(monkeypatch, tmp_path / "file" / "a")
+    assert cache.machine_code() is None
+    assert compilations == []
 
 
 def test_a_machine_without_temporary_directory_still_has_the_other_places(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compilations: list[Path]
 ) -> None:
     def nowhere() -> str:
         raise FileNotFoundError("no usable temporary directory")
 
     monkeypatch.setattr(tempfile, "gettempdir", nowhere)
     assert len(cache.candidates()) == 2
-    monkeypatch.setattr(cache, "candidates", lambda: [tmp_path])
-    assert cache.choose() is not None
 
 
-def test_a_private_directory_that_others_can_write_is_not_trusted(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_a_private_directory_that_others_can_write_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compilations: list[Path]
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     private = tmp_path / f"minikafka-{os.getuid()}"
-    monkeypatch.setattr(cache, "candidates", lambda: [private / "kernels"])
+    use_places(monkeypatch, private / "kernels")
     private.mkdir()
     private.chmod(0o777)
-    assert cache.choose() is None
+    assert cache.machine_code() is None
     private.chmod(0o700)
-    assert cache.choose() is not None
+    assert cache.machine_code() == CODES
 
 
-def test_a_symlink_in_place_of_the_private_directory_is_not_trusted(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_a_symlink_in_place_of_the_private_directory_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compilations: list[Path]
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     private = tmp_path / f"minikafka-{os.getuid()}"
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     private.symlink_to(tmp_path / "elsewhere")
-    monkeypatch.setattr(cache, "candidates", lambda: [private / "kernels"])
-    assert cache.choose() is None
+    use_places(monkeypatch, private / "kernels")
+    assert cache.machine_code() is None
 
 
-def test_a_child_that_fails_is_reported_and_leaves_nothing_marked_complete(
+def test_a_child_that_fails_is_reported_and_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cache, "candidates", lambda: [tmp_path])
+    use_places(monkeypatch, tmp_path)
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
-    assert cache.prepare() is None
-    assert compiled(tmp_path) == []
+    assert cache.machine_code() is None
+    assert [path.name for path in tmp_path.glob("*/*")] == ["lock"]
     assert "this one compiles for itself" in capsys.readouterr().err
 
 
-def test_what_was_kept_is_found_again_and_starts_no_child(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_who_waited_for_a_compilation_that_failed_does_not_try_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compilations: list[Path]
 ) -> None:
-    monkeypatch.setattr(cache, "candidates", lambda: [tmp_path])
-    chosen = cache.choose()
-    assert chosen is not None
-    codes = {"find": Code("find_1", ("PyErr_Clear",), bytes(range(256))), "scan": Code("scan_1", (), b"")}
-    cache.keep(chosen, codes)
-    monkeypatch.setattr(sys, "executable", None)
-    assert cache.prepare() == codes
-    assert capsys.readouterr().err == ""
+    """On a full disk a hundred workers would else do so one after the other."""
+    use_places(monkeypatch, tmp_path)
+    lock_as_ever = fcntl.flock
+
+    def lock_after_a_wait(handle: int, operation: int) -> None:
+        if operation & fcntl.LOCK_NB:
+            raise BlockingIOError
+        lock_as_ever(handle, operation)
+
+    monkeypatch.setattr(fcntl, "flock", lock_after_a_wait)
+    assert cache.machine_code() is None
+    assert compilations == []
 
 
-@pytest.mark.parametrize("left", [b"", bytes(100), b'{"find": ["find_1", [], "AAA', b"[]", b'{"find": 3}'])
-def test_what_a_power_cut_left_of_the_machine_code_is_compiled_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, left: bytes
+def test_where_files_cannot_be_locked_the_process_compiles_for_itself(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compilations: list[Path]
 ) -> None:
-    codes = {"find": Code("find_1", (), b"code")}
-    monkeypatch.setattr(cache, "candidates", lambda: [tmp_path])
-    monkeypatch.setattr(cache, "_compile_in_children", lambda directory: cache.keep(directory, codes))
-    assert cache.prepare() == codes
+    use_places(monkeypatch, tmp_path)
+
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    assert cache.machine_code() is None
+
+
+def test_what_was_kept_is_found_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compilations: list[Path]
+) -> None:
+    use_places(monkeypatch, tmp_path)
+    assert cache.machine_code() == cache.machine_code() == CODES
+    assert len(compilations) == 1
+
+
+@pytest.mark.parametrize("left", [b"", bytes(100), b'{"sum": "0", "codes": {}}', b"[]", b'{"sum": 3}'])
+def test_machine_code_that_was_damaged_is_compiled_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compilations: list[Path], left: bytes
+) -> None:
+    use_places(monkeypatch, tmp_path)
+    cache.machine_code()
     (file,) = compiled(tmp_path)
     file.write_bytes(left)
-    assert cache.prepare() == codes
+    assert cache.machine_code() == CODES
+    assert len(compilations) == 2
+
+
+def test_a_single_changed_letter_of_machine_code_is_noticed(tmp_path: Path) -> None:
+    cache.keep(tmp_path, CODES)
+    file = tmp_path / "code.json"
+    text = file.read_text()
+    file.write_text(text.replace("AAEC", "AAED", 1))
+    assert cache.kept(tmp_path) is None
+
+
+def test_machine_code_of_another_state_is_not_taken(tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+    cache.keep(tmp_path / "old", CODES)
+    (tmp_path / "old" / "code.json").rename(tmp_path / "new" / "code.json")
+    assert cache.kept(tmp_path / "new") is None
+
+
+def test_machine_code_that_others_can_write_to_is_not_run(tmp_path: Path) -> None:
+    cache.keep(tmp_path, CODES)
+    (tmp_path / "code.json").chmod(0o666)
+    assert cache.kept(tmp_path) is None
+
+
+def test_machine_code_of_another_user_is_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cache.keep(tmp_path, CODES)
+    owner = os.stat(tmp_path).st_uid
+    if owner == 0:
+        pytest.skip("what root wrote is run by everybody")
+    monkeypatch.setattr(os, "getuid", lambda: owner + 1)
+    assert cache.kept(tmp_path) is None
+
+
+def test_kept_machine_code_is_nobody_elses_to_write_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        cache.keep(tmp_path, CODES)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "code.json").stat().st_mode & 0o777 == 0o644
 
 
 def test_machine_code_that_is_there_is_used_where_nothing_can_be_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compilations: list[Path]
+) -> None:
+    use_places(monkeypatch, tmp_path)
+    cache.machine_code()
+    monkeypatch.setattr(cache, "_writable", lambda *_: False)
+    assert cache.machine_code() == CODES
+    assert len(compilations) == 1
+
+
+@pytest.mark.process
+def test_a_child_imports_nothing_from_the_working_directory(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(cache, "candidates", lambda: [tmp_path])
-    chosen = cache.choose()
-    assert chosen is not None
-    cache.keep(chosen, {})
-
-    def full(**_: object) -> None:
-        raise OSError(errno.EROFS, "read-only")
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", full)
-    assert cache.choose() == chosen
+    """The directory where a program starts may be anybody's."""
+    (tmp_path / "numba.py").write_text("raise SystemExit('somebody else is numba')")
+    (tmp_path / "parts").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cache, "_SHARES", (("hashing",),))
+    assert set(cache._compiled_in_children(tmp_path / "parts")) == {"murmur2_partitions", "checksum"}
 
 
 def test_directories_of_older_states_do_not_pile_up(tmp_path: Path) -> None:
+    """Five others, a day apart: machines of several kinds may share the place."""
     for age in range(9):
         old = tmp_path / f"kernels-{age}"
         old.mkdir()
-        os.utime(old, (1_000_000 - age, 1_000_000 - age))
+        os.utime(old, (10_000_000 - 90_000 * age, 10_000_000 - 90_000 * age))
     cache._remove_old_states(tmp_path / "kernels-8")
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"kernels-{i}" for i in (0, 1, 2, 8)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"kernels-{i}" for i in (0, 1, 2, 3, 8)]
+
+
+def test_states_of_the_last_day_are_kept_however_many_they_are(tmp_path: Path) -> None:
+    for age in range(9):
+        (tmp_path / f"kernels-{age}").mkdir()
+    cache._remove_old_states(tmp_path / "kernels-0")
+    assert len(list(tmp_path.iterdir())) == 9
 
 
 def test_there_are_few_kernels() -> None:
@@ -261,10 +358,13 @@ def test_kernels_and_a_numba_of_the_users_do_not_disturb_each_other() -> None:
         (np.zeros(8, np.int64), "int64"),
         (np.zeros((2, 4), np.uint8), r"\[2, 4\]"),
         (np.zeros(8, np.uint8)[::2], "C_CONTIGUOUS : False"),
+        (np.frombuffer(bytes(17), np.uint8)[1:].view(">i8"), ">i8"),
+        ([1, 2, 3], "an array"),
+        (b"bytes", "an array"),
     ],
 )
 def test_a_kernel_refuses_an_array_that_its_machine_code_would_misread(array: Any, why: str) -> None:
-    with pytest.raises(TypeError, match=f"(?s)measure does not take.*{why}"):
+    with pytest.raises(TypeError, match=f"(?s)measure .*take.*{why}"):
         kernels.read.measure(array, np.zeros(3, np.int64))
 
 
@@ -273,6 +373,24 @@ def test_a_kernel_refuses_to_write_into_what_is_read_only() -> None:
     frozen.flags.writeable = False
     with pytest.raises(TypeError, match="measure does not take"):
         kernels.read.measure(np.zeros(8, np.uint8), frozen)
+
+
+def test_a_kernel_refuses_an_array_whose_items_are_not_aligned() -> None:
+    odd = np.frombuffer(bytearray(25), np.uint8)[1:].view(np.int64)
+    with pytest.raises(TypeError, match="ALIGNED : False"):
+        kernels.read.measure(np.zeros(8, np.uint8), odd)
+
+
+@pytest.mark.parametrize("number", [2.9, "5", 1 << 63])
+def test_a_kernel_refuses_what_is_no_64_bit_integer(number: Any) -> None:
+    with pytest.raises((TypeError, OverflowError)):
+        kernels.hashing.checksum(CRC32_TABLES, np.zeros(8, np.uint8), number)
+
+
+def test_a_kernel_takes_its_arrays_from_where_they_are() -> None:
+    """The address is read from numpy's own object: it must be the one that numpy tells."""
+    for array in (np.zeros(5, np.int64), np.arange(7, dtype=np.uint8)[3:], np.zeros(0, np.int32)):
+        assert native._address_at(id(array) + native._ADDRESS_AT).value == array.ctypes.data
 
 
 def test_a_kernel_refuses_a_wrong_number_of_arguments() -> None:

@@ -5,7 +5,7 @@ user's cache, a private directory of this user in the temporary directory. Below
 state of the sources and of the processor, so a changed kernel or another machine on a shared disk never meets
 old code.
 
-    kernels-STATE/code.json    every kernel as a ``native.Code``, the object file in base64
+    kernels-STATE/code.json    every kernel as a ``native.Code``, the object file in base64, and a checksum
     kernels-STATE/lock
 
 Compiling takes about ten seconds and 200 MB, so it is done in children that end afterwards, under a lock in
@@ -21,7 +21,6 @@ import fcntl
 import hashlib
 import json
 import os
-import platform
 import shutil
 import stat
 import subprocess
@@ -30,12 +29,14 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from llvmlite import binding  # type: ignore[import-untyped]
+import llvmlite  # type: ignore[import-untyped]
+from llvmlite import binding
 
 from minikafka.records.kernels.native import Code
 
 _CODE = "code.json"
 _STATES_KEPT = 4
+_KEPT_SECONDS = 24 * 3600
 _CHILD_SECONDS_MAX = 300
 _CHILD_FLAG = "MINIKAFKA_COMPILING_KERNELS"
 _SHARES = (("batches",), ("read", "write", "hashing"))
@@ -60,31 +61,19 @@ def _private() -> Path | None:
         return None
 
 
-def choose() -> Path | None:
-    """The directory for the present state, made where absent; None when none can be written."""
+def machine_code() -> dict[str, Code] | None:
+    """Every kernel's, compiled now when it never was; None when this process is to compile for itself."""
+    if os.environ.get(_CHILD_FLAG):
+        return None
     state = _state()
     for place in candidates():
         directory = place / f"kernels-{state}"
-        if _usable(place, directory):
-            return directory
+        found = kept(directory)
+        if found is not None:
+            return found
+        if _writable(place, directory):
+            return _compiled_once(directory)
     return None
-
-
-def _usable(place: Path, directory: Path) -> bool:
-    try:
-        if place.parent == _private():
-            place.parent.mkdir(mode=0o700, exist_ok=True)
-            about = place.parent.lstat()
-            # Anyone may make that name first in a shared directory, and we run what lies there.
-            if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o022:
-                return False
-        if (directory / _CODE).is_file():
-            return True
-        directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=directory):
-            return True
-    except OSError:
-        return False
 
 
 def _state() -> str:
@@ -93,53 +82,87 @@ def _state() -> str:
     digest = hashlib.sha256()
     for source in [*sorted(here.glob("*.py")), here.parent / "stops.py"]:
         digest.update(f"{source.name}\0".encode() + source.read_bytes())
-    parts = (sys.platform, platform.machine(), binding.get_host_cpu_name())
-    digest.update("\0".join((*parts, binding.get_host_cpu_features().flatten())).encode())
+    processor = (binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
+    parts = (llvmlite.__version__, binding.get_process_triple(), *processor)
+    digest.update("\0".join(parts).encode())
     return digest.hexdigest()[:16]
 
 
-def prepare() -> dict[str, Code] | None:
-    """Every kernel's machine code, compiled now when it never was; None when this process is to compile."""
-    if os.environ.get(_CHILD_FLAG):
-        return None
-    directory = choose()
-    if directory is None:
-        return None
-    found = kept(directory)
-    if found is None:
-        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            found = kept(directory)
-            if found is None:
-                _compile_in_children(directory)
-                found = kept(directory)
-        finally:
-            os.close(lock)
-    return found
+def _writable(place: Path, directory: Path) -> bool:
+    """Whether files can be made in ``directory``, which is made; never in a place that is somebody else's."""
+    try:
+        if place.parent == _private():
+            place.parent.mkdir(mode=0o700, exist_ok=True)
+            about = place.parent.lstat()
+            if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o022:
+                return False
+        directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            return True
+    except OSError:
+        return False
 
 
 def keep(directory: Path, codes: Mapping[str, Code]) -> None:
-    """Write machine code where ``kept`` finds it."""
-    entries = {
-        name: (code.symbol, code.externals, base64.b64encode(code.data).decode())
-        for name, code in codes.items()
-    }
-    unfinished = directory / f"{_CODE}.new"
-    unfinished.write_text(json.dumps(entries))
-    unfinished.rename(directory / _CODE)
+    """Write machine code where ``kept`` finds it: all of it or, after a crash, nothing."""
+    entries = {name: (code.symbol, base64.b64encode(code.data).decode()) for name, code in codes.items()}
+    text = json.dumps({"sum": _sum(directory, entries), "codes": entries})
+    handle, unfinished = tempfile.mkstemp(dir=directory)
+    try:
+        with open(handle, "w") as file:
+            os.fchmod(handle, 0o644)  # whatever the umask: see ``kept``
+            file.write(text)
+        os.replace(unfinished, directory / _CODE)
+    except BaseException:
+        os.unlink(unfinished)
+        raise
 
 
 def kept(directory: Path) -> dict[str, Code] | None:
-    """What ``keep`` wrote; None where it did not, or where a power cut left something else."""
+    """What ``keep`` wrote there; None where it did not, or where it is damaged.
+
+    We run what lies in the file, so it must be ours or root's, and nobody else may write to it.
+    """
     try:
-        entries = json.loads((directory / _CODE).read_text())
-        return {
-            name: Code(symbol, tuple(externals), base64.b64decode(data, validate=True))
-            for name, (symbol, externals, data) in entries.items()
-        }
-    except (OSError, ValueError, AttributeError, TypeError):
+        with open(directory / _CODE) as file:
+            about = os.fstat(file.fileno())
+            if about.st_uid not in (0, os.getuid()) or about.st_mode & 0o022:
+                return None
+            content = json.load(file)
+        entries = content["codes"]
+        if content["sum"] != _sum(directory, entries):
+            return None
+        return {name: Code(symbol, base64.b64decode(data)) for name, (symbol, data) in entries.items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
+
+
+def _sum(directory: Path, entries: object) -> str:
+    """Of the code and its directory's name, so that code of another state is not taken for this one's."""
+    return hashlib.sha256(json.dumps([directory.name, entries]).encode()).hexdigest()
+
+
+def _compiled_once(directory: Path) -> dict[str, Code] | None:
+    """Have the kernels compiled into ``directory``, or wait for who does. None when that fails."""
+    try:
+        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError:
+        return None
+    try:
+        waited = False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waited = True
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        # Who waited in vain does not try the same: a hundred would do so, one after the other.
+        if not waited and kept(directory) is None:
+            _compile_in_children(directory)
+        return kept(directory)
+    except OSError:
+        return None
+    finally:
+        os.close(lock)
 
 
 def _compile_in_children(directory: Path) -> None:
@@ -160,7 +183,7 @@ def _compiled_in_children(parts: Path) -> dict[str, Code]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
     environment[_CHILD_FLAG] = "1"
     # The package may have been found through a path that only this process knows.
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
     program = "import sys; from minikafka.records import kernels; kernels.compile_into(*sys.argv[1:])"
     codes: dict[str, Code] = {}
     with contextlib.ExitStack() as running:
@@ -169,8 +192,9 @@ def _compiled_in_children(parts: Path) -> dict[str, Code]:
             part = parts / share[0]
             part.mkdir()
             command = [sys.executable or "python3", "-c", program, str(part), *share]
+            # The child looks for modules, and numba for settings, in its working directory first.
             child = subprocess.Popen(
-                command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+                command, cwd="/", env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
             )
             running.callback(child.wait)
             running.callback(child.kill)
@@ -191,7 +215,12 @@ def _say(text: str) -> None:
 
 
 def _remove_old_states(directory: Path) -> None:
-    states = [path for path in directory.parent.glob("kernels-*") if path.is_dir() and path != directory]
-    states.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in states[_STATES_KEPT - 1 :]:
-        shutil.rmtree(path, ignore_errors=True)
+    """Keep a few; and those of the last day, as machines of several kinds may share the place."""
+    found = []
+    for path in directory.parent.glob("kernels-*"):
+        with contextlib.suppress(OSError):
+            found.append((path.stat().st_mtime, path))
+    newest = sorted(found, reverse=True)
+    for modified, path in newest[_STATES_KEPT:]:
+        if modified < newest[0][0] - _KEPT_SECONDS and path != directory:
+            shutil.rmtree(path, ignore_errors=True)

@@ -15,7 +15,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from minikafka.records.kernels.native import Code
+from minikafka.records.kernels.native import NEVER_CALLED, Code
 from minikafka.records.kernels.signatures import Argument
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -54,9 +54,10 @@ def compiled(function: Callable[..., Any], arguments: Sequence[Argument]) -> Cod
     _, kind, (data, _) = made._library.serialize_using_object_code()
     assert kind == "object", kind
     module = binding.parse_assembly(made._library.get_llvm_str())
-    declared = [one.name for one in (*module.functions, *module.global_variables) if one.is_declaration]
-    externals = sorted(name for name in declared if not name.startswith("llvm."))
-    return Code(made.native_name, tuple(externals), data)
+    declared = {one.name for one in (*module.functions, *module.global_variables) if one.is_declaration}
+    unknown = {name for name in declared if not name.startswith("llvm.")} - set(NEVER_CALLED)
+    assert not unknown, f"{name} needs {unknown}, which only numba has"
+    return Code(made.native_name, data)
 
 
 def _load(bits: int, swap: bool) -> Any:

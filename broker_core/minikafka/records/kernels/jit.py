@@ -17,7 +17,7 @@ from minikafka.records.kernels.signatures import Argument
 F = TypeVar("F", bound=Callable[..., Any])
 
 _loader = Loader()
-_kept = cache.prepare()
+_kept = cache.machine_code()
 _addresses = {} if _kept is None else _loader.load(_kept)
 
 codes: dict[str, Code] = {} if _kept is None else _kept
@@ -60,7 +60,7 @@ def kernel(*arguments: Argument) -> Callable[[F], F]:
         if _kept is None:
             codes[name] = compiler.compiled(function, arguments)
             _addresses.update(_loader.load({name: codes[name]}))
-        made: Any = Kernel(name, arguments, _addresses[name])
+        made: Any = Kernel(function, arguments, _addresses[name])
         return made  # type: ignore[no-any-return]
 
     return decorate

@@ -24,6 +24,11 @@ class ArrayOf:
     dtype: np.dtype[Any]
     written: bool
 
+    @property
+    def flags(self) -> int:
+        """numpy's flags that it must have: in one piece, aligned, and writable where it is written."""
+        return 0x1 | 0x100 | (0x400 if self.written else 0)
+
 
 I64 = None
 """An integer."""
