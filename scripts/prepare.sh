@@ -90,6 +90,8 @@ install_project() {
 prepare_main_venv() {
     make_venv .venv
     install_project .venv --editable '.[spark,examples,dev]'
+    # Compiled once for this machine; here, so that no test has to wait for it.
+    .venv/bin/python -c 'from minikafka.records import kernels; kernels.warm_up()'
 }
 
 # java_version COMMAND: its major version, 0 when it does not run.
