@@ -254,8 +254,10 @@ class RealFiles:
             return sorted(os.listdir(path))
 
     def make_dirs(self, path: str) -> None:
-        with _storage_errors("cannot make directory", path):
+        try:
             os.makedirs(path, exist_ok=True)
+        except OSError as error:  # also "no such file", which says here that nothing can be made there
+            raise StorageError(f"cannot make directory {path}: {error.strerror or error}") from error
 
     def rename(self, old: str, new: str) -> None:
         with _storage_errors("cannot rename", old):

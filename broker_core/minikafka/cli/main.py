@@ -33,12 +33,18 @@ def main() -> None:
         status = INTERRUPTED
     # What comes now changes nothing any more. Where this command took a signal it is ignored from here on, as
     # the interpreter's end puts the system's own handlers in place, which kill, whatever thread it comes to.
-    # Held back in this thread first: Python complains of a signal that comes while it is set to be ignored.
+    # Python complains of one that comes meanwhile: this thread holds it back, of another's nothing is said.
+    sys.unraisablehook = _unless_a_late_signal
     taken = {number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))}
     signal.pthread_sigmask(signal.SIG_BLOCK, taken)
     for number in taken:
         signal.signal(number, signal.SIG_IGN)
     sys.exit(status)
+
+
+def _unless_a_late_signal(unraisable: sys.UnraisableHookArgs) -> None:
+    if "ignored due to race condition" not in str(unraisable.exc_value):
+        sys.__unraisablehook__(unraisable)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

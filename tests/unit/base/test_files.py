@@ -300,3 +300,10 @@ def test_a_lock_file_is_for_its_user_alone(tmp_path: Path) -> None:
     path = str(tmp_path / ".lock")
     RealFiles().lock(path).release()
     assert mode_of(path) == 0o600
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs a file system where nothing can be made")
+def test_a_directory_that_cannot_be_made_is_a_storage_error_and_not_an_absent_file() -> None:
+    """Linux says "no such file or directory" of one in /proc."""
+    with pytest.raises(StorageError, match="cannot make directory /proc/x/y: No such file"):
+        RealFiles().make_dirs("/proc/x/y")
