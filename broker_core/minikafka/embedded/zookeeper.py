@@ -215,7 +215,8 @@ class EmbeddedZooKeeper:
 
     def _wait_ready(self, process: ChildProcess) -> None:
         def settled() -> bool:
-            return process.exit_code is not None or zookeeper_mode(self._host, self._port) is not None
+            # Not long: a connection that comes before it serves is never answered.
+            return process.exit_code is not None or zookeeper_mode(self._host, self._port, 200) is not None
 
         if not wait_until(settled, _START_TIMEOUT_S):
             raise process.failure(f"does not serve {self.connect} after {_START_TIMEOUT_S:g} s")

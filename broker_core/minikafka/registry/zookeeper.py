@@ -121,6 +121,12 @@ def parse_connect(connect: str) -> tuple[str, str]:
     return hosts, chroot
 
 
+def servers_of(connect: str) -> list[tuple[str, int]]:
+    """Host and port of each server that ``connect`` names. ConfigError as ``parse_connect``."""
+    servers, _ = collect_hosts(parse_connect(connect)[0])
+    return [(host, port) for host, port in servers]
+
+
 class ZooKeeperStore:
     """One session with ZooKeeper: the port ``Store``. Thread-safe.
 
@@ -448,7 +454,7 @@ def _start(client: Any, hosts: str, timeout_ms: int) -> None:
     if not client.connected:
         _stop(client)
         raise CoordinationLost(
-            f"no ZooKeeper answered at {hosts} within {timeout_ms} ms: see that it runs there, "
+            f"no ZooKeeper answered at {hosts} in time: see that it runs there, "
             "or correct the address (zookeeper.connect, --zookeeper)"
         )
 

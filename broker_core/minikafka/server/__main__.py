@@ -16,6 +16,7 @@ import resource
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -24,10 +25,11 @@ from typing import TypeVar
 from minikafka.base.clock import SystemClock
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.files import RealFiles
+from minikafka.net.probe import wait_for_zookeeper
 from minikafka.net.server import RequestHandler, Server, SocketServer
 from minikafka.records import kernels
 from minikafka.registry.store import Store
-from minikafka.registry.zookeeper import ZooKeeperStore
+from minikafka.registry.zookeeper import ZooKeeperStore, servers_of
 from minikafka.server.assembly import Ports, RunningBroker
 from minikafka.server.config import BrokerConfig, parse_properties
 from minikafka.server.worker import ThreadWorker
@@ -163,10 +165,13 @@ def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
         return server
 
     def connect() -> Store:
+        began, patience_ms = time.monotonic(), config.zookeeper_connection_timeout_ms
+        wait_for_zookeeper(servers_of(config.zookeeper_connect), patience_ms)
+        waited_ms = int((time.monotonic() - began) * 1000)
         return ZooKeeperStore(
             config.zookeeper_connect,
             session_timeout_ms=config.zookeeper_session_timeout_ms,
-            connect_timeout_ms=config.zookeeper_connection_timeout_ms,
+            connect_timeout_ms=max(1, patience_ms - waited_ms),
         )
 
     _raise_file_limit()

@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from minikafka.net.probe import can_bind, can_connect, free_port, zookeeper_mode
+from minikafka.net import probe
+from minikafka.net.probe import can_bind, can_connect, free_port, wait_for_zookeeper, zookeeper_mode
 from tests.unit.net.support import HOST, PATIENCE_SECONDS
 
 
@@ -58,3 +59,58 @@ def test_the_mode_is_what_srvr_says(answer: bytes, mode: str | None) -> None:
 
 def test_nobody_there_has_no_mode() -> None:
     assert zookeeper_mode(HOST, free_port()) is None
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "_SRVR_MS", 20)
+    monkeypatch.setattr(probe, "_SILENT_SECONDS", 0.1)
+    monkeypatch.setattr(probe, "_ASK_EVERY_SECONDS", 0.0)
+
+
+def answering(listener: socket.socket, answers: list[bytes]) -> threading.Thread:
+    """Give one connection after the other its answer; those of b"" are forgotten, as ZooKeeper does."""
+
+    def serve() -> None:
+        forgotten = []
+        for answer in answers:
+            peer = listener.accept()[0]
+            forgotten.append(peer)
+            if answer:
+                with peer:
+                    peer.recv(4)
+                    peer.sendall(answer)
+        for peer in forgotten:
+            peer.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [b"Mode: standalone\n"],
+        [b"", b"", b"Mode: standalone\n"],
+        [b"This ZooKeeper instance is not currently serving requests\n", b"", b"Mode: follower\n"],
+        [b"srvr is not executed because it is not in the whitelist.\n"],
+    ],
+)
+@pytest.mark.usefixtures("impatient")
+def test_the_wait_for_zookeeper_ends_when_it_serves_or_does_not_tell(answers: list[bytes]) -> None:
+    with socket.create_server((HOST, 0)) as listener:
+        thread = answering(listener, answers)
+        wait_for_zookeeper([(HOST, free_port()), (HOST, listener.getsockname()[1])], 10_000)
+        thread.join(PATIENCE_SECONDS)
+        assert not thread.is_alive()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_server_that_never_says_anything_is_not_waited_for_to_the_end() -> None:
+    with socket.create_server((HOST, 0)) as listener:
+        wait_for_zookeeper([(HOST, listener.getsockname()[1])], 3_600_000)
+
+
+def test_the_wait_for_a_server_that_is_not_there_has_an_end() -> None:
+    wait_for_zookeeper([(HOST, free_port())], 30)
