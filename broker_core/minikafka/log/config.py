@@ -227,6 +227,11 @@ class LogConfig:
         """Entries that an offset index may hold; a full one makes the log roll."""
         return max(1, self.index_max_bytes // 8)
 
+    @property
+    def time_index_entries_max(self) -> int:
+        """Entries that a time index may hold; a full one makes the log roll."""
+        return max(1, self.index_max_bytes // 12)
+
     @classmethod
     def from_properties(
         cls, broker: Mapping[str, str], overrides: Mapping[str, str] | None = None

@@ -3,6 +3,8 @@
     classic   my_topic_0/00000000000.kafka            00000000000.index            (the texts' own)
     apache    my_topic-0/00000000000000000000.log     00000000000000000000.index   (the 0.10.1 release's)
 
+A time index ends in ``.timeindex`` in both.
+
 A segment is named with the offset of the first message that it may hold, in at least 11 or 20 digits; the
 number counts, not how the names sort. A topic may hold ``_``, ``-`` and digits: what follows the last
 separator is the partition. The two never claim the same directory, as the character before the trailing
@@ -21,6 +23,7 @@ from minikafka.base.ids import TOPIC_NAME_MAX_LENGTH, TopicPartition
 
 DELETED_SUFFIX = "-delete"
 INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
 CORRUPT_SUFFIX = ".corrupt"
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
@@ -71,13 +74,18 @@ class Layout(Enum):
         """The offset index beside that file."""
         return f"{base_offset:0{self.offset_digits}d}{INDEX_SUFFIX}"
 
+    def time_index_name(self, base_offset: int) -> str:
+        """The time index beside that file."""
+        return f"{base_offset:0{self.offset_digits}d}{TIME_INDEX_SUFFIX}"
+
     def segment_base(self, file_name: str) -> int | None:
         """The base offset in a segment's name; None for another file."""
         return self._number(file_name, self.segment_suffix)
 
     def index_base(self, file_name: str) -> int | None:
-        """The base offset in an index's name; None for another file."""
-        return self._number(file_name, INDEX_SUFFIX)
+        """The base offset in the name of an index of either kind; None for another file."""
+        base = self._number(file_name, INDEX_SUFFIX)
+        return self._number(file_name, TIME_INDEX_SUFFIX) if base is None else base
 
     def _number(self, file_name: str, suffix: str) -> int | None:
         digits = file_name.removesuffix(suffix)

@@ -1,6 +1,6 @@
 """The log of one partition: a row of segments that only the last grows of.
 
-On disk, a directory with the segments and their offset indexes (names: ``layout``). Invariants:
+On disk, a directory with the segments and their two indexes (names: ``layout``). Invariants:
 
 - Offsets rise through the whole log; it has those from ``start_offset`` up to, not including,
   ``end_offset``.
@@ -185,7 +185,7 @@ class Log:
                 assigned.data,
                 assigned.first_offset,
                 assigned.last_offset,
-                assigned.max_timestamp_ms,
+                (assigned.max_timestamp_ms, assigned.max_timestamp_at),
                 self.config.index_interval_bytes,
                 classic=not valid.batches,
             )
@@ -201,6 +201,7 @@ class Log:
         return (
             segment.size + more_bytes > self.config.segment_bytes
             or len(segment.index()) >= self.config.index_entries_max
+            or len(segment.times()) >= self.config.time_index_entries_max
             or not segment.fits(last_offset)
         )
 
@@ -213,7 +214,7 @@ class Log:
         newest = self._segments[-1]
         if newest.base_offset == self._end_offset:
             return newest
-        newest.write_index(sync=False)
+        newest.write_indexes(sync=False)
         segment = opening.create_segment(self._files, self.directory, self.layout, self._end_offset)
         self._segments = (*self._segments, segment)
         self._names_changed += 1
@@ -333,7 +334,7 @@ class Log:
                 if behind or segment.base_offset >= max(target, 1):
                     continue
                 segment.file.sync()
-                if not newest and segment.write_index(sync=True):
+                if not newest and segment.write_indexes(sync=True):
                     self._names_changed += 1
             names = self._names_changed
             if self._names_synced < names:
@@ -358,7 +359,7 @@ class Log:
             if self._failure is not None:
                 raise StorageError(f"{self.directory} is not closed cleanly: {self._failure}")
             self.flush()
-            if self._segments[-1].write_index(sync=True):
+            if self._segments[-1].write_indexes(sync=True):
                 self._files.sync_dir(self.directory)
         finally:
             self._closed = True

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from minikafka.base.errors import StorageError
-from minikafka.base.files import Files
+from minikafka.base.files import File, Files
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.recovery import Cut, FileScan, RecoveryReport, free_path, save_bytes, scan_file
@@ -37,15 +37,20 @@ def create_segment(files: Files, directory: str, layout: Layout, base_offset: in
         raise StorageError(f"{directory} is gone: it was deleted, or moved while in use") from error
     if file.size():
         file.truncate(0)  # left by a roll that failed half-way: no message was ever served from it
-    return Segment(files, file, os.path.join(directory, layout.index_name(base_offset)), base_offset)
+    return _segment(files, file, directory, layout, base_offset)
+
+
+def _segment(files: Files, file: File, directory: str, layout: Layout, base_offset: int) -> Segment:
+    index_path = os.path.join(directory, layout.index_name(base_offset))
+    time_index_path = os.path.join(directory, layout.time_index_name(base_offset))
+    return Segment(files, file, index_path, time_index_path, base_offset)
 
 
 def remove_segments(files: Files, segments: Iterable[Segment]) -> None:
     """Remove the files of segments, newest first, so that a crash leaves no hole. Readers keep theirs."""
     for segment in reversed(list(segments)):
         files.remove(segment.path)
-        if files.exists(segment.index_path):
-            files.remove(segment.index_path)
+        segment.remove_indexes()
 
 
 def open_segments(
@@ -64,7 +69,7 @@ def open_segments(
     segments = []
     for base in bases:
         file = files.open(os.path.join(directory, layout.segment_name(base)))
-        segments.append(Segment(files, file, os.path.join(directory, layout.index_name(base)), base))
+        segments.append(_segment(files, file, directory, layout, base))
     if clean:
         end_offset = _checked_tail(segments[-1], config)
         if end_offset is not None:
@@ -79,6 +84,7 @@ def _checked_tail(segment: Segment, config: LogConfig) -> int | None:
     offset, position = segment.index(config.index_interval_bytes).last()
     # The index may name the last offset of what lies there, so its first may be smaller.
     found = scan_file(segment.file, position, segment.size, segment.base_offset)
+    segment.note_newest(found.max_timestamp)
     return found.next_offset if found.problem is None and found.next_offset > offset else None
 
 
@@ -169,5 +175,4 @@ class _Recovery:
                 self._cuts.append(Cut(segment.path, 0, segment.size, reason, saved))
             else:
                 self._files.remove(segment.path)
-            if self._files.exists(segment.index_path):
-                self._files.remove(segment.index_path)
+            segment.remove_indexes()

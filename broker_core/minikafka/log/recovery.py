@@ -86,12 +86,14 @@ class FileScan:
     valid_bytes: int
     """Where the last good message ends."""
     next_offset: int
-    max_timestamp_ms: int
-    """-1 when no message had one."""
+    max_timestamp: tuple[int, int]
+    """The largest, and the last offset of the first entry that has it; -1 when no message had one."""
     problem: str | None
     """Why the scan stopped before the end, with the position."""
     entries: tuple[Entries, ...]
     """For the offset index, a piece for each window."""
+    time_entries: tuple[Entries, ...]
+    """For the time index."""
 
 
 def windows(
@@ -109,7 +111,7 @@ def windows(
     ``begin`` is where an entry lies, ``least_offset`` the smallest offset it may have. The last window says
     in its ``problem`` why nothing follows it.
     """
-    position, wanted, indexed = begin, WINDOW_BYTES, begin
+    position, wanted, indexed, newest = begin, WINDOW_BYTES, begin, (-1, base_offset)
     while position < end:
         asked = min(wanted, end - position)
         data = memoryview(file.read_at(position, asked))
@@ -119,6 +121,7 @@ def windows(
             next_offset=least_offset,
             position=position,
             last_indexed=indexed,
+            max_timestamp=newest,
             index_interval_bytes=interval_bytes,
             check_crc=check_crc,
         )
@@ -133,6 +136,7 @@ def windows(
             return
         position += result.valid_bytes
         least_offset, indexed, wanted = result.next_offset, result.last_indexed, WINDOW_BYTES
+        newest = result.max_timestamp_ms, result.max_timestamp_at
 
 
 def _is_whole(file: File, position: int, size: int, end: int) -> bool:
@@ -168,8 +172,10 @@ def scan_file(
     ``rewrite_from``: the good entries from this offset on are written back, to be flushed by the caller. The
     very bytes that were checked: a page that is read again may have become what the disk has.
     """
-    valid, next_offset, newest, problem = begin, base_offset, -1, None
+    valid, next_offset, newest = begin, base_offset, (-1, base_offset)
+    problem: str | None = None
     entries: list[Entries] = []
+    time_entries: list[Entries] = []
     for window in windows(
         file,
         begin,
@@ -181,14 +187,22 @@ def scan_file(
         result = window.result
         valid = window.position + result.valid_bytes
         next_offset = result.next_offset
-        newest = max(newest, result.max_timestamp_ms)
+        newest = result.max_timestamp_ms, result.max_timestamp_at
         entries.append(result.index_entries)
+        time_entries.append(result.time_entries)
         problem = result.problem
         if rewrite_from is not None and next_offset > rewrite_from:
             _rewrite(file, window, rewrite_from)
     if valid < end and problem is None:
         problem = f"the file ends before its size, at position {valid}"
-    return FileScan(valid, next_offset, newest, problem if valid < end else None, tuple(entries))
+    return FileScan(
+        valid,
+        next_offset,
+        newest,
+        problem if valid < end else None,
+        tuple(entries),
+        tuple(time_entries),
+    )
 
 
 def _rewrite(file: File, window: Window, from_offset: int) -> None:

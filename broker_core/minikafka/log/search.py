@@ -44,18 +44,14 @@ def _written_ms(files: Files, segment: Segment) -> int:
 
 
 def offset_for_timestamp(segments: Sequence[Segment], timestamp_ms: int) -> tuple[int, int] | None:
-    """See ``Log.offset_for_timestamp``. Segments known to have only smaller ones are not read."""
+    """See ``Log.offset_for_timestamp``. Segments are read from where their time index says."""
     for segment in segments:
-        known = segment.max_timestamp_ms
-        if known is not None and known < timestamp_ms:
+        if segment.newest()[0] < timestamp_ms:
             continue
-        newest = -1
-        for window in windows(segment.file, 0, segment.size, segment.base_offset, check_crc=False):
-            newest = max(newest, window.result.max_timestamp_ms)
+        _, begin = segment.index().lookup(segment.times().lookup(timestamp_ms))
+        for window in windows(segment.file, begin, segment.size, segment.base_offset, check_crc=False):
             if window.result.max_timestamp_ms >= timestamp_ms:
                 found = first_at_or_after(window.data, timestamp_ms)
                 if found is not None:
                     return found
-        if known is None:
-            segment.note_max_timestamp(newest)
     return None

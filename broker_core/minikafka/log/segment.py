@@ -1,4 +1,4 @@
-"""One segment of a log: a file of message set entries beside its sparse offset index.
+"""One segment of a log: a file of message set entries beside its two sparse indexes.
 
     offset   int64     of the message; of a compressed one, the offset of the last message inside; of a batch
                        (magic 2), that of its first record
@@ -21,8 +21,10 @@ from dataclasses import dataclass
 
 from minikafka.base.errors import StorageError
 from minikafka.base.files import Buffer, File, Files, FileSlice
-from minikafka.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
+from minikafka.log.index_file import RELATIVE_OFFSET_MAX
+from minikafka.log.offset_index import OffsetIndex
 from minikafka.log.recovery import FileScan, scan_file
+from minikafka.log.time_index import TimeIndex
 from minikafka.records import batch
 from minikafka.records.message_set import ENTRY_HEADER_BYTES, MIN_SIZE
 from minikafka.records.scan import scan
@@ -31,6 +33,10 @@ _HEADER = struct.Struct(">qi4xB6xi")
 """Offset, size, magic and, in a batch, the last offset's distance from the first."""
 _LOOK_BYTES = 8192
 """What a look-up reads at once: an index interval with some room."""
+
+
+Newest = tuple[int, int]
+"""A largest timestamp in ms, and the last offset of the first entry that has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,75 +52,97 @@ class Segment:
     """One segment. Changed by one thread; read by others meanwhile."""
 
     __slots__ = (
-        "_appended_max_ms",
+        "_appended",
         "_classic_bytes",
         "_files",
-        "_found_max_ms",
+        "_found",
         "_index",
+        "_index_path",
+        "_time_index_path",
+        "_times",
         "base_offset",
         "file",
-        "index_path",
         "size",
     )
 
-    def __init__(self, files: Files, file: File, index_path: str, base_offset: int) -> None:
+    def __init__(
+        self, files: Files, file: File, index_path: str, time_index_path: str, base_offset: int
+    ) -> None:
         self._files = files
+        self._index_path = index_path
+        self._time_index_path = time_index_path
         self.file = file
-        self.index_path = index_path
         self.base_offset = base_offset
         self.size = file.size()
-        # Two fields, each with its own writer: a scan may not have seen what is appended meanwhile.
-        self._found_max_ms: int | None = None if self.size else -1
-        """Of the messages that were here at open, or more of them; None when nobody has looked yet."""
-        self._appended_max_ms = -1
+        # The largest timestamp with an offset as in the time index, in two fields, each with its own writer:
+        # a scan may not have seen what is appended meanwhile.
+        self._found: Newest = (-1, base_offset)
+        """Of the messages that were here at open, as far as somebody has looked."""
+        self._appended: Newest = (-1, base_offset)
         """Of the messages appended since."""
         self._classic_bytes = 0
         """What lies before is known to be of magic 0 and 1."""
         self._index: OffsetIndex | None = None if self.size else OffsetIndex(index_path, base_offset)
+        self._times: TimeIndex | None = None if self.size else TimeIndex(time_index_path, base_offset)
 
     @property
     def path(self) -> str:
         """The segment file."""
         return self.file.path
 
-    @property
-    def max_timestamp_ms(self) -> int | None:
-        """At least the largest timestamp in the segment; -1 for none; None when nobody has looked yet."""
-        found = self._found_max_ms
-        return None if found is None else max(found, self._appended_max_ms)
+    def newest(self) -> Newest:
+        """The largest timestamp, -1 for none, and the offset of the first entry that has it."""
+        self.times()
+        return max(self._found, self._appended, key=lambda newest: newest[0])
 
-    def note_max_timestamp(self, found_ms: int) -> None:
-        """Take the largest timestamp of a scan of the whole segment. Appends may have gone on meanwhile."""
-        self._found_max_ms = found_ms
+    def note_newest(self, found: Newest) -> None:
+        """Take the largest timestamp of a scan of some of the segment. Appends may have gone on meanwhile."""
+        if found[0] > self._found[0]:
+            self._found = found
+
+    def times(self, interval_bytes: int = 4096) -> TimeIndex:
+        """The time index: loaded at first use, rebuilt from the segment when its file cannot be right."""
+        times = self._times
+        if times is None:
+            times = TimeIndex.load(self._files, self._time_index_path, self.base_offset)
+            if times is None:
+                self.rebuild_indexes(interval_bytes)
+                return self.times(interval_bytes)
+            self.note_newest(times.last())
+            self._times = times
+        return times
 
     def index(self, interval_bytes: int = 4096) -> OffsetIndex:
         """The offset index: loaded at first use, rebuilt from the segment when its file cannot be right."""
         index = self._index
         if index is None:
-            index = OffsetIndex.load(self._files, self.index_path, self.base_offset, self.size)
+            index = OffsetIndex.load(self._files, self._index_path, self.base_offset, self.size)
             if index is None:
-                return self.rebuild_index(interval_bytes)
+                return self.rebuild_indexes(interval_bytes)
             self._index = index
         return index
 
-    def rebuild_index(self, interval_bytes: int = 4096) -> OffsetIndex:
-        """Build the index anew from the segment, without computing checksums, and write it."""
+    def rebuild_indexes(self, interval_bytes: int = 4096) -> OffsetIndex:
+        """Build both indexes anew from the segment, without computing checksums, and write them."""
         size, base = self.size, self.base_offset
         index = self.adopt(
             scan_file(self.file, 0, size, base, interval_bytes=interval_bytes, check_crc=False)
         )
-        # Where it cannot be written, memory has it, and the next open will build it again.
+        # Where they cannot be written, memory has them, and the next open will build them again.
         with contextlib.suppress(StorageError, FileNotFoundError):
-            index.write_out(self._files, sync=False)
+            self._write_out(sync=False)
         return index
 
     def adopt(self, found: FileScan) -> OffsetIndex:
-        """Take index and largest timestamp from a scan of the whole segment."""
-        index = OffsetIndex(self.index_path, self.base_offset)
-        for entries in found.entries:
+        """Take the indexes and the largest timestamp from a scan of the whole segment."""
+        index = OffsetIndex(self._index_path, self.base_offset)
+        times = TimeIndex(self._time_index_path, self.base_offset)
+        for entries, time_entries in zip(found.entries, found.time_entries, strict=True):
             index.extend(entries)
-        self._index = index
-        self.note_max_timestamp(found.max_timestamp_ms)
+            times.extend(time_entries)
+        times.append(*found.max_timestamp)
+        self.note_newest(found.max_timestamp)
+        self._index, self._times = index, times
         return index
 
     def fits(self, last_offset: int) -> bool:
@@ -126,7 +154,7 @@ class Segment:
         data: Buffer,
         first_offset: int,
         last_offset: int,
-        max_timestamp_ms: int,
+        newest: Newest,
         interval_bytes: int,
         *,
         classic: bool = True,
@@ -141,9 +169,10 @@ class Segment:
         except StorageError as error:
             self._cut_back(position, error)
             raise
-        self._index_appended(data, first_offset, last_offset, position, interval_bytes)
         # Before the size: who sees the message knows its time.
-        self._appended_max_ms = max(self._appended_max_ms, max_timestamp_ms)
+        if newest[0] > self._appended[0]:
+            self._appended = newest
+        self._index_appended(data, first_offset, last_offset, position, interval_bytes)
         if classic and self._classic_bytes == position:
             self._classic_bytes = position + len(data)
         self.size = position + len(data)
@@ -173,6 +202,8 @@ class Segment:
             index.extend(found.index_entries)
         elif position - indexed > interval_bytes:
             index.append(first_offset, position)
+        if index.last()[1] > indexed:
+            self.times(interval_bytes).append(*self.newest())
 
     def locate(self, offset: int) -> Entry | None:
         """The first entry whose offset is at or above ``offset``; None when all are below.
@@ -183,7 +214,7 @@ class Segment:
             return self._walk_to(offset)
         except _Nonsense:
             # The index may point between entries: it has no checksum. The segment itself decides.
-            self.rebuild_index()
+            self.rebuild_indexes()
             try:
                 return self._walk_to(offset)
             except _Nonsense as nonsense:
@@ -246,24 +277,40 @@ class Segment:
         self.size = size
         self.index().cut(size)
         self._classic_bytes = min(self._classic_bytes, size)
-        self._found_max_ms = None if size else -1
+        # How new the rest is, and from where on, is looked up again when somebody asks.
+        self._found = self._appended = (-1, self.base_offset)
+        self._times = None if size else TimeIndex(self._time_index_path, self.base_offset)
+        self._remove(self._time_index_path)
         self.file.truncate(size)
         self.file.sync()
 
-    def write_index(self, *, sync: bool) -> bool:
-        """Bring the index file up to date; whether its name is new, or gone.
+    def write_indexes(self, *, sync: bool) -> bool:
+        """Bring the index files up to date; whether a name is new, or gone.
 
-        One that cannot be written is removed: memory has it, and the next open builds it again.
+        Those that cannot be written are removed: memory has them, and the next open builds them again.
         """
+        self.times().append(*self.newest())
         try:
-            return self.index().write_out(self._files, sync=sync)
+            return self._write_out(sync=sync)
         except FileNotFoundError as error:
             raise StorageError(f"the directory of {self.path} is gone") from error
         except StorageError:
             # A file that stayed could be believed: parts of it may be older than the segment.
-            if self._files.exists(self.index_path):
-                self._files.remove(self.index_path)
+            self.remove_indexes()
             return True
+
+    def _write_out(self, *, sync: bool) -> bool:
+        new = self.index().write_out(self._files, sync=sync)
+        return self.times().write_out(self._files, sync=sync) or new
+
+    def remove_indexes(self) -> None:
+        """Remove the index files."""
+        self._remove(self._index_path)
+        self._remove(self._time_index_path)
+
+    def _remove(self, path: str) -> None:
+        if self._files.exists(path):
+            self._files.remove(path)
 
 
 class UnusableSegment(StorageError):

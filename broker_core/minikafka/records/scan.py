@@ -32,13 +32,15 @@ class ScanResult:
     valid_bytes       of the data: everything before is good
     next_offset       one more than the last good offset (``base_offset`` when there is none)
     count             of entries: a wrapper or a batch counts once
-    max_timestamp_ms  of entries of magic 1 and 2, -1 for none
+    max_timestamp_ms  of entries of magic 1 and 2, -1 for none; of the windows before, too, when it was given
+    max_timestamp_at  last offset of the first entry that has it
     problem           why the scan stopped before the end of the data, with the position in the file; None if
                       it did not
     incomplete        the problem is only that the data ends within an entry
     wanted_bytes      size of that entry; 0 when not even its size is there
     index_entries     int64[n, 2]: offset and position in the file, where more than the interval lies behind
                       the last
+    time_entries      int64[n, 2]: for each of these, the largest timestamp up to it, and as above its offset
     last_indexed      position in the file of the last index entry, for the next window
     """
 
@@ -46,10 +48,12 @@ class ScanResult:
     next_offset: int
     count: int
     max_timestamp_ms: int
+    max_timestamp_at: int
     problem: str | None
     incomplete: bool
     wanted_bytes: int
     index_entries: NDArray[np.int64]
+    time_entries: NDArray[np.int64]
     last_indexed: int
 
 
@@ -60,6 +64,7 @@ def scan(
     next_offset: int | None = None,
     position: int = 0,
     last_indexed: int = 0,
+    max_timestamp: tuple[int, int] = (NO_TIMESTAMP, -1),
     index_interval_bytes: int = 4096,
     check_crc: bool = True,
     max_magic: int = 2,
@@ -71,36 +76,40 @@ def scan(
     is larger than the one before and at most 2^31 - 1 beyond the segment's first. (0.10.1 judges neither the
     magic nor the order.) Formats above ``max_magic`` are not known. The offset of an index entry is that of
     the last message of a wrapper or batch: looking up needs no more, and nothing is decompressed.
-    ``next_offset`` and ``last_indexed`` come from the window before. ``base_offset`` None is for data that is
-    no segment, such as a fetch response: any rising offsets are good.
+    ``next_offset``, ``last_indexed`` and ``max_timestamp`` (with its offset) come from the window before.
+    ``base_offset`` None is for data that is no segment, such as a fetch response: any rising offsets are
+    good.
     """
     read = kernels.read
     array = read_only(data)
     first = next_offset if next_offset is not None else base_offset or 0
     largest = INT64_MAX - 1 if base_offset is None else min(INT64_MAX - 1, base_offset + MAX_RELATIVE_OFFSET)
     room = array.size // max(1, index_interval_bytes) + 1
-    offsets, positions = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+    index = np.empty((room, read.INDEX_FIELDS), dtype=np.int64)
     state = np.zeros(read.SCAN_STATE_SIZE, dtype=np.int64)
     state[read.SCAN_NEXT_OFFSET] = first
     state[read.SCAN_LARGEST_OFFSET] = largest
-    state[read.SCAN_MAX_TIMESTAMP] = NO_TIMESTAMP
+    state[read.SCAN_MAX_TIMESTAMP], state[read.SCAN_MAX_AT] = max_timestamp
     state[read.SCAN_INDEXED] = last_indexed - position
     state[read.SCAN_INTERVAL] = max(1, index_interval_bytes)
     state[read.SCAN_CHECK_CRC] = check_crc
     state[read.SCAN_MAX_MAGIC] = max_magic
-    stop = read.scan_run(array, CRC_TABLES, state, offsets, positions)
+    stop = read.scan_run(array, CRC_TABLES, state, index.reshape(-1))
     valid_bytes = int(state[read.SCAN_POSITION])
     found = int(state[read.SCAN_INDEX_COUNT])
-    entries = np.stack((offsets[:found], positions[:found] + position), axis=1)
+    index = index[:found]
+    index[:, 1] += position
     return ScanResult(
         valid_bytes=valid_bytes,
         next_offset=int(state[read.SCAN_NEXT_OFFSET]),
         count=int(state[read.SCAN_COUNT]),
         max_timestamp_ms=int(state[read.SCAN_MAX_TIMESTAMP]),
+        max_timestamp_at=int(state[read.SCAN_MAX_AT]),
         problem=None if stop == stops.END else stops.describe(stop, position + valid_bytes),
         incomplete=stop == stops.PARTIAL,
         wanted_bytes=int(state[read.SCAN_WANTED]),
-        index_entries=entries,
+        index_entries=index[:, :2],
+        time_entries=index[:, 2:],
         last_indexed=int(state[read.SCAN_INDEXED]) + position,
     )
 

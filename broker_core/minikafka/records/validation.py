@@ -73,14 +73,16 @@ class ValidatedSet:
     """A set in which only the offsets are missing.
 
     ``count`` messages, inner ones counted; ``size_bytes`` of ``data`` (magic 0 wrappers may change it in
-    ``assign``); ``codec`` and ``magic`` are those of the first entry (NONE and -1 when the set is empty).
-    ``batches`` are the headers of magic 2, as they were sent.
+    ``assign``); ``max_timestamp_at`` counts the messages before the last one of the first entry with the
+    largest timestamp; ``codec`` and ``magic`` are those of the first entry (NONE and -1 when the set is
+    empty). ``batches`` are the headers of magic 2, as they were sent.
     """
 
     data: memoryview
     count: int
     size_bytes: int
     max_timestamp_ms: int
+    max_timestamp_at: int
     codec: Codec
     magic: int
     max_message_bytes: int
@@ -102,6 +104,8 @@ class AssignedSet:
     last_offset: int
     count: int
     max_timestamp_ms: int
+    max_timestamp_at: int
+    """Offset of the first entry that has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,21 +134,28 @@ def validate(data: Buffer, limits: Limits, now_ms: int) -> ValidatedSet:
     view = view[: int(state[write.POSITION])]
     codec, magic = _first(view, batches) if count else (Codec.NONE, -1)
     view, wrappers = _finish_wrappers(view, wrappers, limits, now_ms)
-    max_timestamp_ms = int(state[write.MAX_TIMESTAMP])
+    max_timestamp_ms, max_timestamp_at = int(state[write.MAX_TIMESTAMP]), int(state[write.MAX_AT])
     if limits.timestamp_type is TimestampType.LOG_APPEND_TIME and state[write.STAMPED]:
         write.stamp_append_time(writable(view), CRC_TABLES, now_ms)
-        max_timestamp_ms = now_ms
+        max_timestamp_ms, max_timestamp_at = now_ms, _first_entry_count(codec, wrappers, batches) - 1
     return ValidatedSet(
         view,
         count,
         len(view),
         max_timestamp_ms,
+        max_timestamp_at,
         codec,
         magic,
         limits.max_message_bytes,
         tuple(wrappers),
         batches=tuple(batches),
     )
+
+
+def _first_entry_count(codec: Codec, wrappers: list[_Wrapper], batches: list[BatchHeader]) -> int:
+    if batches:
+        return batches[0].count
+    return 1 if codec is Codec.NONE else wrappers[0].count
 
 
 def _first(view: memoryview, batches: list[BatchHeader]) -> tuple[Codec, int]:
@@ -187,9 +198,8 @@ def _check_entries(
             header, max_timestamp_ms = _check_batch(view, position, limits, now_ms)
             batches.append(header)
             state[write.POSITION] += header.size_bytes
-            state[write.COUNT] += header.count
+            _pass(state, header.count, max_timestamp_ms)
             state[write.STAMPED] += header.count
-            state[write.MAX_TIMESTAMP] = max(int(state[write.MAX_TIMESTAMP]), max_timestamp_ms)
             continue
         if stop != stops.WRAPPER:
             stop = stops.OTHER_MAGIC if stop == stops.BATCH else stop
@@ -197,10 +207,17 @@ def _check_entries(
         content = open_wrapper(view, position, limits.max_content_bytes)
         wrapper = _check_content(content, limits, now_ms)
         state[write.POSITION] += wrapper.content.size_bytes
-        state[write.COUNT] += wrapper.count
+        _pass(state, wrapper.count, wrapper.max_timestamp_ms)
         state[write.STAMPED] += wrapper.content.magic
-        state[write.MAX_TIMESTAMP] = max(int(state[write.MAX_TIMESTAMP]), wrapper.max_timestamp_ms)
         wrappers.append(wrapper)
+
+
+def _pass(state: NDArray[np.int64], count: int, max_timestamp_ms: int) -> None:
+    """Count the messages of a wrapper or batch: to the log it is one entry, that of its last offset."""
+    write = kernels.write
+    state[write.COUNT] += count
+    if max_timestamp_ms > state[write.MAX_TIMESTAMP]:
+        state[write.MAX_TIMESTAMP], state[write.MAX_AT] = max_timestamp_ms, state[write.COUNT] - 1
 
 
 def _check_content(content: Content, limits: Limits, now_ms: int) -> _Wrapper:
@@ -383,7 +400,14 @@ def assign(valid: ValidatedSet, base_offset: int, leader_epoch: int = -1) -> Ass
         counts.flags.writeable = False
         data = _renumber_magic_0(valid, base_offset)
     kernels.write.assign_offsets(writable(data), base_offset, counts, leader_epoch)
-    return AssignedSet(data, base_offset, base_offset + valid.count - 1, valid.count, valid.max_timestamp_ms)
+    return AssignedSet(
+        data,
+        base_offset,
+        base_offset + valid.count - 1,
+        valid.count,
+        valid.max_timestamp_ms,
+        base_offset + valid.max_timestamp_at,
+    )
 
 
 def _renumber_magic_0(valid: ValidatedSet, base_offset: int) -> memoryview:

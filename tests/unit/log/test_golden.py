@@ -16,6 +16,7 @@ from minikafka.log.manager import LogManager
 from minikafka.log.meta import Meta, agreed_meta
 from minikafka.log.offset_index import OffsetIndex
 from minikafka.log.recovery import scan_file
+from minikafka.log.time_index import TimeIndex
 from tests.unit.log.support import DATA, expected_records, plain, read_all
 
 LOG_DIR = DATA / "log-dir"
@@ -35,7 +36,7 @@ def test_a_real_brokers_data_directory_opens_with_its_offsets_and_records(data_d
     if state == "unclean without checkpoint":
         (data_dir / "recovery-point-offset-checkpoint").unlink()
     if state == "without indexes":
-        for index in data_dir.glob("*/*.index"):
+        for index in data_dir.glob("*/*index"):
             index.unlink()
     manager = LogManager(RealFiles(), [str(data_dir)], LogConfig(), Layout.CLASSIC, ManualClock())
     manager.open_all()
@@ -96,3 +97,21 @@ def first_from(data: bytes, position: int, offset: int) -> int:
     while int.from_bytes(data[position : position + 8], "big") < offset:
         position += 12 + int.from_bytes(data[position + 8 : position + 12], "big")
     return position
+
+
+def test_a_real_brokers_time_indexes_say_how_new_its_segments_are(data_dir: Path) -> None:
+    manager = LogManager(RealFiles(), [str(data_dir)], LogConfig(), Layout.CLASSIC, ManualClock())
+    manager.open_all()
+    seen = 0
+    for log in manager.logs().values():
+        records = plain(read_all(log))
+        for segment in log.segments:
+            times = TimeIndex.load(
+                RealFiles(), segment.path.replace(".log", ".timeindex"), segment.base_offset
+            )
+            assert times is not None
+            seen += len(times)
+            mine = [at for offset, at, *_ in records if segment.base_offset <= offset < segment.next_offset()]
+            assert times.last()[0] == segment.newest()[0] == max(mine)
+    assert seen > len(manager.logs())
+    manager.close()

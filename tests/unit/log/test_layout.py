@@ -74,7 +74,7 @@ def test_other_files_are_no_segments(name: str) -> None:
 
 def test_an_index_belongs_to_its_base_offset() -> None:
     assert APACHE.index_base("00000000000000000042.index") == 42
-    assert APACHE.index_base("00000000000000000042.timeindex") is None
+    assert APACHE.index_base("00000000000000000042.timeindex") == 42
 
 
 def test_a_directory_is_recognised_by_what_lies_in_it() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from minikafka.base.clock import ManualClock
 from minikafka.base.errors import BrokerError, ErrorCode, OffsetOutOfRange, StorageError
 from minikafka.base.files import FileSlice
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.log import search
 from minikafka.log import segment as segments
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
@@ -292,29 +290,22 @@ def test_the_offset_for_a_timestamp_is_exact(files: MemoryFiles, codec: Codec, r
     assert log.offset_for_timestamp(NOW_MS + 60) is None
 
 
-@pytest.mark.parametrize(("module", "function"), [(search, "windows"), (segments, "scan_file")])
-def test_a_message_that_comes_during_a_look_through_a_segment_is_found_by_its_time_later(
-    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch, module: ModuleType, function: str
+def test_a_message_that_comes_while_indexes_are_rebuilt_is_found_by_its_time_later(
+    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = dataclasses.replace(SMALL, segment_bytes=100_000)
     log = open_log(files, config)
     fill(log, 20)
-    log.close()
-    log = open_log(files, config, clean=True)
-    look = getattr(module, function)
+    look = segments.scan_file
 
-    def look_while_a_message_comes(*args: Any, **options: Any) -> Any:
+    def look_while_a_message_comes(*args: Any, **options: Any) -> FileScan:
         found = look(*args, **options)
-        found = found if isinstance(found, FileScan) else iter(list(found))
-        monkeypatch.setattr(module, function, look)
+        monkeypatch.setattr(segments, "scan_file", look)
         fill(log, 5)
         return found
 
-    monkeypatch.setattr(module, function, look_while_a_message_comes)
-    if function == "scan_file":
-        log.segments[-1].rebuild_index()
-    else:
-        assert log.offset_for_timestamp(NOW_MS + 22) is None
+    monkeypatch.setattr(segments, "scan_file", look_while_a_message_comes)
+    log.segments[-1].rebuild_indexes()
     assert log.end_offset == 25
     assert log.offset_for_timestamp(NOW_MS + 22) == (22, NOW_MS + 22)
 

@@ -274,7 +274,7 @@ def test_damage_ends_the_log_and_later_segments_are_set_aside() -> None:
     assert len(again.recovery.cuts) == 3
     for number in (2, 3):
         assert not files.exists(log.segments[number].path)
-        assert not files.exists(log.segments[number].index_path)
+        assert not files.exists(log.segments[number].path.replace(".kafka", ".index"))
         assert read_file(files, log.segments[number].path + ".corrupt") == whole[number]
     fill(again, 60)
     assert len(read_all(again)) == end + 60

@@ -11,9 +11,10 @@ import crcmod.predefined
 import numpy as np
 import pytest
 
-from minikafka.records import kernels, stops
+from minikafka.records import kernels
 from minikafka.records.arrays import read_only
 from minikafka.records.checksums import CRC32_TABLES, CRC32C_TABLES, SLICES, crc32c, folding_constants
+from minikafka.records.scan import scan
 from tests.oracles import messages as oracle
 
 
@@ -82,10 +83,4 @@ def test_the_scan_finds_the_checksums_of_messages_of_every_length_right() -> Non
     noise = random.Random(3).randbytes(300)
     for length in range(120):
         data = oracle.entry(0, magic=0, value=noise[:length])
-        state = np.zeros(kernels.read.SCAN_STATE_SIZE, dtype=np.int64)
-        state[kernels.read.SCAN_LARGEST_OFFSET] = 1
-        state[kernels.read.SCAN_INTERVAL] = 1 << 30
-        state[kernels.read.SCAN_CHECK_CRC] = 1
-        room = np.empty(1, dtype=np.int64)
-        stop = kernels.read.scan_run(read_only(data), CRC32_TABLES, state, room, room.copy())
-        assert stop == stops.END
+        assert scan(data, base_offset=0).problem is None

@@ -271,24 +271,24 @@ SCAN_POSITION = 0  # of the next entry in the data; in and out
 SCAN_NEXT_OFFSET = 1  # the smallest offset that may come; in and out
 SCAN_LARGEST_OFFSET = 2  # the largest that the segment can hold
 SCAN_COUNT = 3  # entries passed
-SCAN_MAX_TIMESTAMP = 4
+SCAN_MAX_TIMESTAMP = 4  # in and out
 SCAN_INDEXED = 5  # position of the last indexed entry, relative to the data (negative: before it); in and out
 SCAN_INTERVAL = 6  # bytes between indexed entries
 SCAN_INDEX_COUNT = 7  # index entries written
 SCAN_CHECK_CRC = 8
 SCAN_WANTED = 9  # for PARTIAL: size of the entry that is not whole, 0 when even that is not there
 SCAN_MAX_MAGIC = 10  # entries of a higher one are OTHER_MAGIC
-SCAN_STATE_SIZE = 11
+SCAN_MAX_AT = 11  # last offset of the entry with that timestamp; in and out
+SCAN_STATE_SIZE = 12
+INDEX_FIELDS = 4
 
 
-@kernel(BYTES, TABLES, I64S_OUT, I64S_OUT, I64S_OUT)
-def scan_run(
-    data: Bytes, tables: Tables, state: Longs, index_offsets: Longs, index_positions: Longs
-) -> Number:
-    """Pass over good entries, and note an index entry where more than the interval lies behind the one
-    before.
+@kernel(BYTES, TABLES, I64S_OUT, I64S_OUT)
+def scan_run(data: Bytes, tables: Tables, state: Longs, index: Longs) -> Number:
+    """Pass over good entries, and note in ``index`` where more than the interval lies behind the last noted.
 
-    ``index_offsets`` and ``index_positions`` have room for ``data.size // interval + 1`` entries.
+    An entry there has INDEX_FIELDS numbers: last offset, position, and the largest timestamp so far with its
+    MAX_AT. There is room for ``data.size // interval + 1``.
     """
     position = state[SCAN_POSITION]
     while True:
@@ -305,12 +305,18 @@ def scan_run(
         if first < state[SCAN_NEXT_OFFSET] or offset < first or offset > state[SCAN_LARGEST_OFFSET]:
             code = OFFSET_ORDER
             break
+        timestamp = largest_timestamp(data, position)
+        if timestamp > state[SCAN_MAX_TIMESTAMP]:
+            state[SCAN_MAX_TIMESTAMP] = timestamp
+            state[SCAN_MAX_AT] = offset
         if position - state[SCAN_INDEXED] > state[SCAN_INTERVAL]:
-            index_offsets[state[SCAN_INDEX_COUNT]] = offset
-            index_positions[state[SCAN_INDEX_COUNT]] = position
+            at = INDEX_FIELDS * state[SCAN_INDEX_COUNT]
+            index[at] = offset
+            index[at + 1] = position
+            index[at + 2] = state[SCAN_MAX_TIMESTAMP]
+            index[at + 3] = state[SCAN_MAX_AT]
             state[SCAN_INDEX_COUNT] += 1
             state[SCAN_INDEXED] = position
-        state[SCAN_MAX_TIMESTAMP] = max(state[SCAN_MAX_TIMESTAMP], largest_timestamp(data, position))
         state[SCAN_NEXT_OFFSET] = offset + 1
         state[SCAN_COUNT] += 1
         position = end

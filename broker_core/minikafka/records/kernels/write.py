@@ -48,7 +48,16 @@ EARLIEST = 7  # allowed timestamps of magic 1, both ends included
 LATEST = 8
 INNER = 9  # 0 or 1: the content of a wrapper
 WRAPPER_MAGIC = 10
-STATE_SIZE = 11
+MAX_AT = 11  # how many messages came before the first with MAX_TIMESTAMP; in and out
+STATE_SIZE = 12
+
+
+@inner
+def note_timestamp(state: Longs, timestamp: Number) -> None:
+    """Of the message whose number is COUNT."""
+    if timestamp > state[MAX_TIMESTAMP]:
+        state[MAX_TIMESTAMP] = timestamp
+        state[MAX_AT] = state[COUNT]
 
 
 @kernel(BYTES, TABLES, I64S_OUT)
@@ -94,7 +103,7 @@ def validate_run(data: Bytes, tables: Tables, state: Longs) -> Number:
             if timestamp < state[EARLIEST] or timestamp > state[LATEST]:
                 code = TIMESTAMP_RANGE
                 break
-            state[MAX_TIMESTAMP] = max(state[MAX_TIMESTAMP], timestamp)
+            note_timestamp(state, timestamp)
             state[STAMPED] += 1
         if np.int64(load_u64(data, position)) != state[COUNT]:
             state[CONSECUTIVE] = 0
