@@ -157,7 +157,7 @@ def against(ratchet: Mapping[str, int], found: Mapping[str, int]) -> list[str]:
 
 def texts() -> Iterator[tuple[str, str]]:
     """Every text file of the tree with its path from the root."""
-    files = [path for path in ROOT.iterdir() if path.is_file() and path.name != "LICENSE"]
+    files = [path for path in ROOT.iterdir() if path.is_file() and path.name not in {"LICENSE", ".git"}]
     for directory in DIRECTORIES:
         files += [path for path in (ROOT / directory).rglob("*") if path.is_file()]
     for path in sorted(files):
