@@ -19,8 +19,6 @@ from minikafka.base.errors import StorageError
 from minikafka.base.files import Files
 from minikafka.log.index_file import RELATIVE_OFFSET_MAX, IndexFile
 
-ENTRY_BYTES = 8
-
 Entries = npt.NDArray[np.int64]
 """Shape (n, 2): offset (not relative) and position."""
 

@@ -289,8 +289,8 @@ class Segment:
 
         Those that cannot be written are removed: memory has them, and the next open builds them again.
         """
-        self.times().append(*self.newest())
         try:
+            self.times().append(*self.newest())
             return self._write_out(sync=sync)
         except FileNotFoundError as error:
             raise StorageError(f"the directory of {self.path} is gone") from error

@@ -21,9 +21,7 @@ import numpy as np
 from minikafka.base.files import Files
 from minikafka.log.index_file import RELATIVE_OFFSET_MAX, IndexFile
 from minikafka.log.offset_index import Entries
-
-ENTRY_BYTES = 12
-NO_TIMESTAMP = -1
+from minikafka.records.message_set import NO_TIMESTAMP
 
 
 class TimeIndex(IndexFile):

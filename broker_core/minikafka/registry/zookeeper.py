@@ -131,8 +131,8 @@ class ZooKeeperStore:
     """One session with ZooKeeper: the port ``Store``. Thread-safe.
 
     Raises ConfigError for a bad ``connect`` and CoordinationLost when no server answers in
-    ``connect_timeout_ms`` (default: the session's time-out). The chroot is made when absent. ZooKeeper may
-    grant another session time-out than the one that is asked for.
+    ``connect_timeout_ms`` (default: the session's time-out), of which ``waited_ms`` are over already. The
+    chroot is made when absent. ZooKeeper may grant another session time-out than the one that is asked for.
     """
 
     def __init__(
@@ -141,6 +141,7 @@ class ZooKeeperStore:
         session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS,
         *,
         connect_timeout_ms: int | None = None,
+        waited_ms: int = 0,
         request_timeout_ms: int | None = None,
     ) -> None:
         self._hosts, self._chroot = parse_connect(connect)
@@ -155,7 +156,7 @@ class ZooKeeperStore:
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._client = self._new_client()
         self._client.add_listener(self._on_kazoo_state)
-        _start(self._client, self._hosts, self._connect_timeout_ms)
+        _start(self._client, self._hosts, self._connect_timeout_ms, waited_ms)
         self._thread = threading.Thread(target=self._run, name="minikafka-zookeeper", daemon=True)
         self._thread.start()
         try:
@@ -448,13 +449,13 @@ class _Watch:
         self._store._queue.put(self.refresh)
 
 
-def _start(client: Any, hosts: str, timeout_ms: int) -> None:
+def _start(client: Any, hosts: str, timeout_ms: int, waited_ms: int = 0) -> None:
     """Connect, or leave nothing behind. Raises CoordinationLost."""
-    client.start_async().wait(timeout_ms / 1000)
+    client.start_async().wait(max(0, timeout_ms - waited_ms) / 1000)
     if not client.connected:
         _stop(client)
         raise CoordinationLost(
-            f"no ZooKeeper answered at {hosts} in time: see that it runs there, "
+            f"no ZooKeeper answered at {hosts} within {timeout_ms} ms: see that it runs there, "
             "or correct the address (zookeeper.connect, --zookeeper)"
         )
 

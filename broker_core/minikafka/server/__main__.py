@@ -171,7 +171,8 @@ def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
         return ZooKeeperStore(
             config.zookeeper_connect,
             session_timeout_ms=config.zookeeper_session_timeout_ms,
-            connect_timeout_ms=max(1, patience_ms - waited_ms),
+            connect_timeout_ms=patience_ms,
+            waited_ms=waited_ms,
         )
 
     _raise_file_limit()

@@ -87,8 +87,13 @@ def test_every_error_of_kazoo_becomes_one_of_ours(theirs: Exception, ours: type[
 @pytest.mark.process
 def test_no_server_is_a_clear_error_in_time() -> None:
     port = free_port()
-    with pytest.raises(CoordinationLost, match=rf"127\.0\.0\.1:{port} in time: see that it runs there"):
+    with pytest.raises(CoordinationLost, match=rf"127\.0\.0\.1:{port} within 300 ms: see that it runs there"):
         ZooKeeperStore(f"127.0.0.1:{port}", connect_timeout_ms=300)
+
+
+def test_what_was_waited_before_counts_and_the_error_tells_the_whole_patience() -> None:
+    with pytest.raises(CoordinationLost, match="within 3600000 ms: see that it runs there"):
+        ZooKeeperStore(f"127.0.0.1:{free_port()}", connect_timeout_ms=3_600_000, waited_ms=3_600_000)
 
 
 @pytest.mark.process
