@@ -148,7 +148,9 @@ class _Encoder:
         self, key: _Column, value: _Column, timestamps: NDArray[np.int64], rows: NDArray[np.int64]
     ) -> None:
         write = kernels.write
-        self._key, self._value, self._timestamps, self._rows = key, value, timestamps, rows
+        self._timestamps, self._rows = timestamps, rows
+        self._columns = (key.offsets, key.data, key.valid, value.offsets, value.data, value.valid)
+        """Keys and values, as the kernels of all formats take them."""
         self._state = np.zeros(write.ENCODE_STATE_SIZE, dtype=np.int64)
         self._state[write.ENCODE_KEY_SHIFT] = key.shift
         self._state[write.ENCODE_VALUE_SHIFT] = value.shift
@@ -225,16 +227,10 @@ class _MessageEncoder(_Encoder):
         return EncodedSet(memoryview(entry), plain.count, plain.max_timestamp_ms)
 
     def _run(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> int:
-        key, value = self._key, self._value
         stop: int = kernels.write.encode_run(
             rows,
             self._timestamps,
-            key.offsets,
-            key.data,
-            key.valid,
-            value.offsets,
-            value.data,
-            value.valid,
+            *self._columns,
             CRC32_TABLES,
             out,
             self._state,
@@ -265,16 +261,11 @@ class _BatchEncoder(_Encoder):
         return EncodedSet(memoryview(packed), plain.count, plain.max_timestamp_ms)
 
     def _run(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> int:
-        key, value, headers = self._key, self._value, self._headers
+        headers = self._headers
         stop: int = kernels.batches.encode_records(
             rows,
             self._timestamps,
-            key.offsets,
-            key.data,
-            key.valid,
-            value.offsets,
-            value.data,
-            value.valid,
+            *self._columns,
             headers.offsets,
             headers.data,
             out,
