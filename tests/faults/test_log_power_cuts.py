@@ -83,7 +83,7 @@ def story(files: MemoryFiles, promises: Promises) -> None:
         append(manager, MAIN, promises, [b"m%d.%d" % (number, i) for i in range(2)])
         append(manager, SPARE, promises, [b"s%d" % number] * 2, codec=Codec.GZIP)
         append(manager, LAZY, promises, [b"l%d" % number] * 5)
-    manager.checkpoint_recovery_points()
+    manager.checkpoint_offsets()
     append(manager, LAZY, promises, [b"l8"])
     truncate(manager, MAIN, promises, 5)
     for number in range(8, 14):
@@ -100,7 +100,7 @@ def story(files: MemoryFiles, promises: Promises) -> None:
     manager = opened(files)
     for number in range(14, 18):
         append(manager, MAIN, promises, [b"m%d.%d" % (number, i) for i in range(2)])
-    manager.checkpoint_recovery_points()
+    manager.checkpoint_offsets()
 
 
 def opened(files: MemoryFiles) -> LogManager:
@@ -166,7 +166,7 @@ def check(files: MemoryFiles, promises: Promises, dice: Dice | None = None) -> N
         log.flush()
         expected[partition] = [*before, b"after"]
         assert [record.value for record in read_all(log)] == expected[partition]
-    manager.checkpoint_recovery_points()
+    manager.checkpoint_offsets()
     files.power_cut(dice)
     again = opened(files).logs()
     for partition, values in expected.items():

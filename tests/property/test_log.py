@@ -134,7 +134,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def checkpoint(self) -> None:
-        self.manager.checkpoint_recovery_points()
+        self.manager.checkpoint_offsets()
 
     @rule()
     def roll(self) -> None:

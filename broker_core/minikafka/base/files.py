@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import mmap
 import os
 import shutil
 from collections.abc import Iterator
@@ -69,6 +70,11 @@ class Files(Protocol):
         self, path: str, *, create: bool = False, read_only: bool = False, private: bool = False
     ) -> File:
         """Open for reading and writing; ``create`` makes it when absent. ``private``: for this user alone."""
+
+    def map(self, path: str) -> memoryview:
+        """All bytes of a file, read only and brought in as they are used. Nobody may shorten the file
+        meanwhile; it can be removed.
+        """
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory is there."""
@@ -242,6 +248,12 @@ class RealFiles:
                 # It may have been there: a temporary file that a crash left, of an earlier version.
                 os.fchmod(file.descriptor(), _PRIVATE_MODE)
             return file
+
+    def map(self, path: str) -> memoryview:
+        with _storage_errors("cannot map", path), open(path, "rb") as file:
+            if os.fstat(file.fileno()).st_size == 0:
+                return memoryview(b"")
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)

@@ -334,6 +334,10 @@ class MemoryFiles:
             self.note("create", path)
         return MemoryFile(self, path, node, read_only)
 
+    def map(self, path: str) -> memoryview:
+        file = self.open(path, read_only=True)
+        return memoryview(file.read_at(0, file.size()))
+
     def exists(self, path: str) -> bool:
         return self._find(path) is not None
 

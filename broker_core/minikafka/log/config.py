@@ -1,7 +1,8 @@
 """Settings of a log: Kafka's topic properties over the broker's, with the names and defaults of 0.10.1.
 
 Every property that 0.10.1 allows on a topic can be given and is checked; what the broker does not use yet
-has its place in the table and is not stored. A topic's own value wins over the broker's
+has its place in the table and is not stored. ``segment.ms`` has no upper bound that means "never": LONG_MAX
+is far enough. A topic's own value wins over the broker's
 (``log.segment.bytes`` and so on), and that over the default. What a client asks for is checked strictly
 (``with_overrides``); what ZooKeeper already has, perhaps of a newer Kafka, must not stop a broker
 (``with_known_overrides``). ``without_effect`` names what is accepted and not acted on. One default differs
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from minikafka.base.errors import ConfigError
+from minikafka.log.retention import RetentionPolicy, policy_of
 from minikafka.records.message_set import TimestampType
 
 LONG_MAX = (1 << 63) - 1
@@ -69,9 +71,15 @@ def _one_of(*allowed: str) -> Parser:
 
 
 def _cleanup_policy(name: str, text: str) -> frozenset[str]:
-    policies = frozenset(part.strip().lower() for part in text.split(","))
-    if not policies or not policies <= {"delete", "compact"}:
-        raise ConfigError(name, text, "delete, compact, or both with a comma between")
+    parts = [part.strip() for part in text.split(",")]
+    policies = frozenset(part if ":" in part else part.lower() for part in parts)
+    if not all(":" in policy or policy in {"delete", "compact"} for policy in policies):
+        raise ConfigError(
+            name, text, "delete, compact, or both with a comma between (or package.module:Class for delete)"
+        )
+    for policy in policies - {"delete", "compact"}:
+        if name == "log.cleanup.policy":
+            policy_of(policy)  # imports it: only what stands in the broker's own properties may do so
     return policies
 
 
@@ -187,20 +195,10 @@ def _other_than(nothing: Any) -> Callable[[Any], bool]:
 
 
 _NOT_DONE_YET: dict[str, Callable[[Any], bool]] = {
-    "cleanup.policy": _other_than(frozenset({"delete"})),
     "compression.type": _other_than("producer"),
-    "delete.retention.ms": _other_than(TOPIC_PROPERTIES["delete.retention.ms"].default),
-    "file.delete.delay.ms": _other_than(0),
     "follower.replication.throttled.replicas": _other_than(""),
     "leader.replication.throttled.replicas": _other_than(""),
     "message.format.version": lambda version: not version.startswith("0.10."),
-    "min.cleanable.dirty.ratio": _other_than(TOPIC_PROPERTIES["min.cleanable.dirty.ratio"].default),
-    "min.compaction.lag.ms": _other_than(0),
-    "preallocate": _other_than(False),
-    "retention.bytes": lambda limit: limit >= 0,
-    "retention.ms": lambda limit: limit >= 0,
-    "segment.jitter.ms": _other_than(0),
-    "segment.ms": _other_than(LONG_MAX),
     "unclean.leader.election.enable": _other_than(False),
 }
 """Topic property -> whether its parsed value asks for anything."""
@@ -219,8 +217,25 @@ class LogConfig:
     message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
     message_timestamp_difference_max_ms: int | None = None
     compacted: bool = False
+    """Whether ``cleanup.policy`` has ``compact``."""
+    deletion_policies: tuple[str, ...] = ("delete",)
+    """What else it has: see ``retention``."""
+    retention_ms: int | None = 604_800_000
+    retention_bytes: int | None = None
+    segment_ms: int = 604_800_000
+    segment_jitter_ms: int = 0
+    file_delete_delay_ms: int = 60_000
+    preallocate: bool = False
+    delete_retention_ms: int = 86_400_000
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
     compression_type: str = "producer"
     min_insync_replicas: int = 1
+
+    @property
+    def policies(self) -> tuple[RetentionPolicy, ...]:
+        """Those that delete whole segments."""
+        return tuple(policy_of(name) for name in self.deletion_policies)
 
     @property
     def index_entries_max(self) -> int:
@@ -256,7 +271,15 @@ class LogConfig:
         """These settings with a topic's own over them. Raises ConfigError as ``from_properties`` does."""
         check_topic_properties(overrides)
         values = {name: TOPIC_PROPERTIES[name].parse(name, text) for name, text in overrides.items()}
-        return replace(self, **_fields(values))
+        config = replace(self, **_fields(values))
+        unknown = set(config.deletion_policies) - {"delete", *self.deletion_policies}
+        if unknown:
+            raise ConfigError(
+                "cleanup.policy",
+                overrides["cleanup.policy"],
+                f"{min(unknown)} must be named by the broker's own log.cleanup.policy first",
+            )
+        return config
 
     def with_known_overrides(self, overrides: Mapping[str, str]) -> tuple[LogConfig, list[str]]:
         """As ``with_overrides``, without what cannot be used: that is described, by name and value."""
@@ -266,7 +289,7 @@ class LogConfig:
                 problems.append(f"{name}={text!r}: unknown topic property")
                 continue
             try:
-                check_topic_properties({name: text})
+                self.with_overrides({name: text})
             except ConfigError as error:
                 problems.append(str(error))
             else:
@@ -278,9 +301,14 @@ def _unless_endless(value: int) -> int | None:
     return None if value == LONG_MAX else value
 
 
+def _unless_negative(value: int) -> int | None:
+    return None if value < 0 else value
+
+
 _STORED: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "cleanup.policy": ("compacted", lambda policies: "compact" in policies),
     "compression.type": ("compression_type", str),
+    "delete.retention.ms": ("delete_retention_ms", int),
+    "file.delete.delay.ms": ("file_delete_delay_ms", int),
     "flush.messages": ("flush_messages", _unless_endless),
     "flush.ms": ("flush_ms", _unless_endless),
     "index.interval.bytes": ("index_interval_bytes", int),
@@ -290,12 +318,24 @@ _STORED: dict[str, tuple[str, Callable[[Any], Any]]] = {
         "message_timestamp_type",
         {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}.__getitem__,
     ),
+    "min.cleanable.dirty.ratio": ("min_cleanable_dirty_ratio", float),
+    "min.compaction.lag.ms": ("min_compaction_lag_ms", int),
     "min.insync.replicas": ("min_insync_replicas", int),
+    "preallocate": ("preallocate", bool),
+    "retention.bytes": ("retention_bytes", _unless_negative),
+    "retention.ms": ("retention_ms", _unless_negative),
     "segment.bytes": ("segment_bytes", int),
     "segment.index.bytes": ("index_max_bytes", int),
+    "segment.jitter.ms": ("segment_jitter_ms", int),
+    "segment.ms": ("segment_ms", int),
 }
 """Topic property -> (field of LogConfig, what to make of the parsed value)."""
 
 
 def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {_STORED[name][0]: _STORED[name][1](value) for name, value in values.items() if name in _STORED}
+    fields = {_STORED[name][0]: _STORED[name][1](value) for name, value in values.items() if name in _STORED}
+    policies = values.get("cleanup.policy")
+    if policies is not None:
+        fields["compacted"] = "compact" in policies
+        fields["deletion_policies"] = tuple(sorted(policies - {"compact"}))
+    return fields

@@ -5,27 +5,33 @@ last entry; they are passed over. The files of the segment that grows are writte
 is closed: after a crash that segment is scanned anyway, and its indexes built anew. A full segment's are
 flushed before the recovery point passes the segment.
 
+A large file is mapped into memory, not read: a log of many full segments costs what is looked up in them. A
+mapped file is never changed, only replaced.
+
 One thread changes an index; others may look up meanwhile, as arrays only grow or are replaced as a pair.
 """
 
 from __future__ import annotations
 
+import contextlib
 from array import array
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from minikafka.base.errors import StorageError
-from minikafka.base.files import Files, read_file
+from minikafka.base.files import Files
 
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
+MAPPED_FROM_BYTES = 1 << 14
+"""Smaller files are read: a mapping costs the system a page or two, and their number is bounded."""
 
 
 class IndexFile:
     """Entries of a first and a second number, in rising order."""
 
-    __slots__ = ("_base_offset", "_entries", "_synced", "_written", "path")
+    __slots__ = ("_base_offset", "_entries", "_mapped", "_synced", "_written", "path")
 
     LAYOUT: ClassVar[np.dtype[np.void]]
     """Of an entry in the file; two fields."""
@@ -37,7 +43,9 @@ class IndexFile:
     def __init__(self, path: str, base_offset: int) -> None:
         self.path = path
         self._base_offset = base_offset
-        self._entries: tuple[array[int], array[int]] = (array(self.CODES[0]), array(self.CODES[1]))
+        self._entries: tuple[Any, Any] = (array(self.CODES[0]), array(self.CODES[1]))
+        """Two arrays, or two columns of a mapped file."""
+        self._mapped = False
         self._written: int | None = None
         """Entries that the file is known to hold exactly; None: its content is unknown."""
         self._synced: int | None = None
@@ -48,22 +56,48 @@ class IndexFile:
 
     def _load(self, files: Files) -> npt.NDArray[np.void] | None:
         """Take the file's entries, and give them to be judged; None when it is absent or unreadable."""
-        try:
-            data = read_file(files, self.path)
-        except (FileNotFoundError, StorageError):
+        data = self._data(files)
+        if data is None:
             return None
         found = np.frombuffer(data, dtype=self.LAYOUT, count=len(data) // self.LAYOUT.itemsize)
         raw = np.frombuffer(data, dtype=np.uint8, count=found.nbytes).reshape(-1, self.LAYOUT.itemsize)
         filled = np.flatnonzero(raw.any(axis=1))
         found = found[: int(filled[-1]) + 1 if len(filled) else 0]
-        first, second = (
-            self._native(number, found[name]) for number, name in enumerate(found.dtype.names or ())
-        )
-        self._entries = (first, second)
+        first, second = found.dtype.names or ()
+        self._entries = (found[first], found[second])
+        if not self._mapped:
+            self._own()
         if len(data) == found.nbytes:
             # A file that may be believed at all belongs to a segment that was flushed or closed.
             self._written = self._synced = len(found)
         return found
+
+    def _data(self, files: Files) -> bytes | memoryview | None:
+        try:
+            file = files.open(self.path, read_only=True)
+        except (FileNotFoundError, StorageError):
+            return None
+        try:
+            size = file.size()
+            if size >= MAPPED_FROM_BYTES:
+                # There is a bound on mappings; then it is read.
+                with contextlib.suppress(StorageError, FileNotFoundError):
+                    data = files.map(self.path)
+                    self._mapped = True
+                    return data
+            return file.read_at(0, size)
+        except StorageError:
+            return None
+        finally:
+            file.close()
+
+    def _own(self) -> tuple[array[int], array[int]]:
+        """The entries in arrays of this index's own, which can grow."""
+        first, second = self._entries
+        if not isinstance(first, array):
+            first, second = self._native(0, first), self._native(1, second)
+            self._entries = (first, second)
+        return first, cast("array[int]", second)
 
     def _native(self, number: int, column: npt.NDArray[np.generic]) -> array[int]:
         values = array(self.CODES[number])
@@ -72,10 +106,16 @@ class IndexFile:
 
     def _keep(self, count: int) -> None:
         """Drop the entries behind the first ``count``."""
-        first, second = self._entries
+        first, second = self._own()
         self._entries = (first[:count], second[:count])
         if self._written is not None and self._written != count:
             self._written = self._synced = None
+
+    def remove_file(self, files: Files) -> None:
+        """Remove the file, where there is one; the entries stay."""
+        self._written = self._synced = None
+        if files.exists(self.path):
+            files.remove(self.path)
 
     def write_out(self, files: Files, *, sync: bool) -> bool:
         """Bring the file up to date, with ``sync`` on the disk too; whether its name is new. StorageError."""
@@ -83,6 +123,10 @@ class IndexFile:
         count = len(first)
         if self._written == count and (self._synced == count or not sync):
             return False
+        if self._mapped:
+            # Whoever looks something up in the mapping keeps the old file.
+            self._mapped = False
+            self.remove_file(files)
         new = not files.exists(self.path)
         if new and not count and not self.EMPTY_FILES:
             return False

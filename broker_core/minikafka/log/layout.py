@@ -3,7 +3,9 @@
     classic   my_topic_0/00000000000.kafka            00000000000.index            (the texts' own)
     apache    my_topic-0/00000000000000000000.log     00000000000000000000.index   (the 0.10.1 release's)
 
-A time index ends in ``.timeindex`` in both.
+A time index ends in ``.timeindex`` in both. One more suffix says what becomes of a file: ``.deleted`` (it
+goes soon), ``.cleaned`` (compaction writes it), ``.swap`` (compaction has written it, and it replaces
+others), ``.corrupt`` (damaged bytes that recovery took away).
 
 A segment is named with the offset of the first message that it may hold, in at least 11 or 20 digits; the
 number counts, not how the names sort. A topic may hold ``_``, ``-`` and digits: what follows the last
@@ -25,10 +27,18 @@ DELETED_SUFFIX = "-delete"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 CORRUPT_SUFFIX = ".corrupt"
+GONE_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+FOREIGN_SUFFIXES = (".txnindex", ".snapshot")
+"""What later releases of Kafka keep beside a segment: nothing here reads it, and it goes with its segment."""
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
+LOG_START_FILE = "log-start-offset-checkpoint"
+CLEANER_POINT_FILE = "cleaner-offset-checkpoint"
+EPOCHS_FILE = "leader-epoch-checkpoint"
 
 _DIRECTORY = re.compile(r"([a-zA-Z0-9._-]+)([_-])(0|[1-9][0-9]{0,9})")
 
@@ -77,6 +87,11 @@ class Layout(Enum):
     def time_index_name(self, base_offset: int) -> str:
         """The time index beside that file."""
         return f"{base_offset:0{self.offset_digits}d}{TIME_INDEX_SUFFIX}"
+
+    def companions(self, base_offset: int) -> tuple[str, ...]:
+        """The files that go with a segment: its indexes, and what later releases of Kafka put there."""
+        foreign = (f"{base_offset:020d}{suffix}" for suffix in FOREIGN_SUFFIXES)
+        return (self.index_name(base_offset), self.time_index_name(base_offset), *foreign)
 
     def segment_base(self, file_name: str) -> int | None:
         """The base offset in a segment's name; None for another file."""

@@ -3,14 +3,16 @@
 On disk, a directory with the segments and their two indexes (names: ``layout``). Invariants:
 
 - Offsets rise through the whole log; it has those from ``start_offset`` up to, not including,
-  ``end_offset``.
+  ``end_offset``. Segments below the start are deleted whole, so some of its first one may lie before it.
 - Only the newest segment is written to. A full one (``segment.bytes``, a full index, or an offset that no
-  longer fits the index's int32) is followed by a new one, named with the log end offset.
+  longer fits the index's int32), or one that has grown for ``segment.ms``, is followed by a new one, named
+  with the log end offset.
 - All below ``recovery_point`` survives a power cut: segments, their names and the indexes of full segments.
 - The segment list is a tuple that is replaced, never changed: readers take it once and need no lock.
 
-One thread at a time appends, rolls, truncates and closes. ``read``, the look-ups and ``flush`` may run
-beside it.
+Any thread may call anything: what changes the list of segments holds a mutex of the log's own, for as long
+as memory and renames take; ``read``, the look-ups and ``flush`` run beside it. Who truncates or closes sees
+to it that nobody replaces segments meanwhile.
 
 Crash behaviour, at open. With a clean-shutdown marker only the entries behind the newest segment's last
 index entry are checked. Without it every segment at or past the recovery point, and always the newest one,
@@ -27,17 +29,21 @@ pages were lost.
 
 from __future__ import annotations
 
+import zlib
 from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode, OffsetOutOfRange, StorageError
 from minikafka.base.files import Files, FileSlice
-from minikafka.log import opening, search
+from minikafka.log import opening, replacing, search
 from minikafka.log.config import LogConfig
+from minikafka.log.epochs import UNKNOWN
 from minikafka.log.highest import Highest
-from minikafka.log.layout import Layout
+from minikafka.log.layout import CLEANED_SUFFIX, SWAP_SUFFIX, Layout
 from minikafka.log.recovery import RecoveryReport
+from minikafka.log.retention import SegmentFacts
 from minikafka.log.segment import Segment, UnusableSegment
 from minikafka.records.validation import AssignedSet, ValidatedSet, assign
 
@@ -70,7 +76,13 @@ class Log:
     """One partition's log. Made by ``Log.open``."""
 
     def __init__(
-        self, files: Files, directory: str, config: LogConfig, layout: Layout, found: opening.Found
+        self,
+        files: Files,
+        directory: str,
+        config: LogConfig,
+        layout: Layout,
+        found: opening.Found,
+        new_mutex: Callable[[], AbstractContextManager[object]],
     ) -> None:
         self.directory = directory
         self.config = config
@@ -79,15 +91,20 @@ class Log:
         """What was cut at open; None when nothing was."""
         self._files = files
         self._segments: tuple[Segment, ...] = found.segments
+        self._start_offset = found.start_offset
         self._end_offset = found.end_offset
+        self.epochs = found.epochs
+        """Where each leader began."""
         # Replaced by a truncation: what a flush that began before it reports is not of this log any more.
         self._durable = Highest(found.recovery_point)
         # Counted, not flagged: two threads may flush at once, and neither may rely on a sync of
         # the other that has not ended.
         self._names_changed = int(found.names_changed)
         self._names_synced = 0
-        self.flushing: AbstractContextManager[object] = nullcontext()
-        """Held by whoever flushes: a lock, where several threads do."""
+        self._mutex = new_mutex()
+        """Held by whoever appends or changes the list of segments."""
+        self._flushing = new_mutex()
+        """Held by whoever flushes; taken before the other."""
         self._failure: str | None = None
         self._closed = False
 
@@ -98,26 +115,25 @@ class Log:
         directory: str,
         config: LogConfig,
         layout: Layout,
+        known: opening.Known = opening.Known(),  # noqa: B008 - a frozen value
         *,
-        clean: bool,
-        recovery_point: int,
+        now_ms: int | None = None,
+        new_mutex: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> Log:
         """Open the log in ``directory``, made when absent, and recover it. Raises StorageError.
 
-        ``clean``: the data directory had its clean-shutdown marker. ``recovery_point``: the offset below
-        which all was flushed, 0 when nobody knows.
+        ``new_mutex`` makes locks, where several threads use the log.
         """
-        found = opening.open_segments(
-            files, directory, config, layout, clean=clean, recovery_point=recovery_point
-        )
-        return cls(files, directory, config, layout, found)
+        found = opening.open_segments(files, directory, config, layout, known, now_ms)
+        found.epochs.mutex = new_mutex()
+        return cls(files, directory, config, layout, found, new_mutex)
 
     # What the log is.
 
     @property
     def start_offset(self) -> int:
         """The first offset that the log may hold."""
-        return self._segments[0].base_offset
+        return self._start_offset
 
     @property
     def end_offset(self) -> int:
@@ -161,14 +177,18 @@ class Log:
 
     # Writing.
 
-    def append(self, valid: ValidatedSet) -> AssignedSet:
+    def append(self, valid: ValidatedSet, *, now_ms: int = 0, leader_epoch: int = UNKNOWN) -> AssignedSet:
         """Give the messages the next offsets and write them behind the last one.
 
         RECORD_LIST_TOO_LARGE when the set is larger than a segment may be; StorageError when the disk fails:
         then the log is as it was before.
         """
+        with self._mutex:
+            return self._append(valid, now_ms, leader_epoch)
+
+    def _append(self, valid: ValidatedSet, now_ms: int, leader_epoch: int) -> AssignedSet:
         self._check_appendable()
-        assigned = assign(valid, self._end_offset)
+        assigned = assign(valid, self._end_offset, leader_epoch)
         if assigned.count == 0:
             return assigned
         size = len(assigned.data)
@@ -178,8 +198,8 @@ class Log:
                 f"a message set of {size} bytes does not fit segment.bytes={self.config.segment_bytes}",
             )
         segment = self._segments[-1]
-        if self._is_full(segment, size, assigned.last_offset):
-            segment = self.roll()
+        if self._is_full(segment, assigned, now_ms):
+            segment = self._roll(now_ms)
         try:
             segment.append(
                 assigned.data,
@@ -195,30 +215,133 @@ class Log:
         self._end_offset = assigned.last_offset + 1
         return assigned
 
-    def _is_full(self, segment: Segment, more_bytes: int, last_offset: int) -> bool:
+    def _is_full(self, segment: Segment, more: AssignedSet, now_ms: int) -> bool:
         if segment.size == 0:
-            return not segment.fits(last_offset)
+            return not segment.fits(more.last_offset)
         return (
-            segment.size + more_bytes > self.config.segment_bytes
+            segment.size + len(more.data) > self.config.segment_bytes
+            or segment.waited_ms(more.max_timestamp_ms, now_ms) > self._patience_ms(segment)
             or len(segment.index()) >= self.config.index_entries_max
             or len(segment.times()) >= self.config.time_index_entries_max
-            or not segment.fits(last_offset)
+            or not segment.fits(more.last_offset)
         )
 
-    def roll(self) -> Segment:
+    def _patience_ms(self, segment: Segment) -> int:
+        """``segment.ms`` less this segment's own share of ``segment.jitter.ms``.
+
+        Not random, but as good as that: so the logs of a topic do not all roll at once.
+        """
+        patience_ms = self.config.segment_ms
+        jitter_ms = min(self.config.segment_jitter_ms, patience_ms)
+        if jitter_ms:
+            patience_ms -= zlib.crc32(segment.path.encode()) % jitter_ms
+        return patience_ms
+
+    def roll(self, now_ms: int = 0) -> Segment:
         """Begin a new segment at the log end offset, unless the newest is empty and begins there; return it.
 
         Nothing is flushed here: that is slow. The recovery point says which full segments still have to be.
         """
+        with self._mutex:
+            return self._roll(now_ms)
+
+    def _roll(self, now_ms: int) -> Segment:
         self._check_appendable()
         newest = self._segments[-1]
         if newest.base_offset == self._end_offset:
             return newest
+        newest.trim()
         newest.write_indexes(sync=False)
-        segment = opening.create_segment(self._files, self.directory, self.layout, self._end_offset)
+        segment = opening.create_segment(
+            self._files,
+            self.directory,
+            self.layout,
+            self._end_offset,
+            now_ms,
+            room_bytes=self.config.segment_bytes if self.config.preallocate else 0,
+        )
         self._segments = (*self._segments, segment)
         self._names_changed += 1
         return segment
+
+    # Taking away.
+
+    def advance_start(self, offset: int) -> None:
+        """Nothing below ``offset`` is readable any more; its segments go with ``delete_old``.
+
+        OffsetOutOfRange behind the log end offset. The caller writes it down.
+        """
+        with self._mutex:
+            if offset > self._end_offset:
+                raise OffsetOutOfRange(offset, self._start_offset, self._end_offset)
+            self._start_offset = max(self._start_offset, offset)
+        self.epochs.cut_start(self._start_offset)
+
+    def delete_old(
+        self, expired: Callable[[Sequence[SegmentFacts]], int], up_to: int, now_ms: int = 0
+    ) -> list[str]:
+        """Delete the segments that ``expired`` gives the number of, from the oldest on, and those below the
+        start offset; of neither any with a message at or above ``up_to``. Gives the files to remove later.
+
+        When all go, the log has an empty segment at its end then. A StorageError leaves no hole: what could
+        not be renamed comes back at the next open.
+        """
+        for segment in self._segments:
+            # What may take long is done before the mutex is held; and readers in progress need the indexes.
+            segment.load_indexes()
+        with self._mutex:
+            gone = self._expired(expired, up_to)
+            if not gone:
+                return []
+            if len(gone) == len(self._segments):
+                self._roll(now_ms)
+            rest = self._segments[len(gone) :]
+            # The start first: who finds the new list must find it too.
+            self._start_offset = max(self._start_offset, rest[0].base_offset)
+            self._segments = rest
+        self.epochs.cut_start(self._start_offset)
+        return replacing.retire(self._files, self.directory, self.layout, gone)
+
+    def _expired(self, expired: Callable[[Sequence[SegmentFacts]], int], up_to: int) -> Sequence[Segment]:
+        segments = self._segments
+        ends = [segment.base_offset for segment in segments[1:]] + [self._end_offset]
+        facts = [
+            SegmentFacts(segment.base_offset, end, segment.size, segment.last_time_ms())
+            for segment, end in zip(segments, ends, strict=True)
+        ]
+        count = max(expired(facts), sum(end <= self._start_offset for end in ends[:-1]))
+        # An empty newest one is no reason to make another.
+        may_go = len(ends) - 1 if segments[-1].size == 0 or self._failure is not None else len(ends)
+        may_go = min(may_go, sum(end <= up_to for end in ends))
+        return () if self._closed else segments[: min(count, may_go)]
+
+    def replace_segments(self, new: Segment, old: Sequence[Segment]) -> list[str]:
+        """Put ``new``, of ``opening.create_cleaned``, in the place of neighbouring full segments, of which it
+        has the first one's base offset. Gives the files to remove later.
+
+        All of the old ones must have been flushed. See ``replacing`` for what a crash leaves; StorageError
+        when the disk fails, or the log was closed meanwhile.
+        """
+        files, directory = self._files, self.directory
+        final = new.path.removesuffix(CLEANED_SUFFIX)
+        new.trim()
+        new.file.sync()
+        for segment in old:
+            segment.load_indexes()  # for readers that are at it: the files' names will be another segment's
+        new.move(final + SWAP_SUFFIX)
+        files.sync_dir(directory)
+        with self._mutex:
+            first = self._segments.index(old[0])
+            behind = first + len(old)
+            if self._closed or self._segments[first:behind] != tuple(old) or behind == len(self._segments):
+                raise StorageError(f"{directory} has changed: {new.path} takes no segment's place")
+            self._segments = (*self._segments[:first], new, *self._segments[behind:])
+        gone = replacing.retire(files, directory, self.layout, old)
+        files.sync_dir(directory)
+        new.move(final)
+        new.write_indexes(sync=True)
+        files.sync_dir(directory)
+        return gone
 
     def truncate_to(self, offset: int) -> None:
         """Drop all messages from ``offset`` on; the change is flushed. Does nothing at or past the end.
@@ -226,6 +349,10 @@ class Log:
         A compressed message that holds ``offset`` goes as a whole. Below ``start_offset`` nothing remains,
         and the log begins anew at ``offset``.
         """
+        with self._mutex:
+            self._truncate_to(offset)
+
+    def _truncate_to(self, offset: int) -> None:
         self._check_appendable()
         if offset >= self._end_offset:
             return
@@ -256,22 +383,31 @@ class Log:
         if entry is not None:
             newest.cut(entry.position)
         self._end_offset = newest.next_offset()
+        self._start_offset = min(self._start_offset, self._end_offset)
+        self.epochs.cut_end(self._end_offset)
 
     # Reading.
 
     def read(
-        self, offset: int, max_bytes: int, *, up_to: int | None = None, at_least_one: bool = True
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        up_to: int | None = None,
+        at_least_one: bool = True,
+        partial: bool = True,
     ) -> LogRead:
         """Up to ``max_bytes`` of entries from the one that holds ``offset``: a slice of one segment's file.
 
         ``up_to`` (the high watermark) leaves out entries at and above it. ``at_least_one``: the first entry
-        is given whole when it alone is larger than ``max_bytes``; else the slice may end within an entry.
-        OffsetOutOfRange outside ``start_offset`` to ``end_offset``; at the end there is nothing to read.
+        is given whole when it alone is larger than ``max_bytes``. ``partial``: the slice may end within an
+        entry. OffsetOutOfRange outside ``start_offset`` to ``end_offset``; at the end there is nothing to
+        read.
         """
-        # The end first: what lies below it is in the segments then.
+        # The end first: what lies below it is in the segments then. The start last: see ``delete_old``.
         end_offset, segments = self._end_offset, self._segments
-        if not segments[0].base_offset <= offset <= end_offset:
-            raise OffsetOutOfRange(offset, segments[0].base_offset, end_offset)
+        if not self._start_offset <= offset <= end_offset:
+            raise OffsetOutOfRange(offset, self._start_offset, end_offset)
         bound = end_offset if up_to is None else min(up_to, end_offset)
         nothing = LogRead(None, offset)
         if offset >= bound:
@@ -288,6 +424,8 @@ class Log:
                 size = size if last is None else last.position
             wanted = max(max_bytes, entry.size) if at_least_one else max_bytes
             length = min(wanted, size - entry.position)
+            if not partial and length < size - entry.position:
+                length = segment.whole_within(entry.position, length)
             if length <= 0:
                 return nothing
             return LogRead(segment.slice(entry.position, length), entry.offset, segment)
@@ -300,7 +438,7 @@ class Log:
         offset alone. (ListOffsets 0, ``getOffsetsBefore`` of the texts.)
         """
         return search.offsets_before(
-            self._files, self._segments, self._end_offset, timestamp_ms, max_count, now_ms
+            self._segments, self._start_offset, self._end_offset, timestamp_ms, max_count, now_ms
         )
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
@@ -308,7 +446,7 @@ class Log:
 
         Messages of magic 0 have no timestamp and are passed over.
         """
-        return search.offset_for_timestamp(self._segments, timestamp_ms)
+        return search.offset_for_timestamp(self._segments, self._start_offset, timestamp_ms)
 
     # Durability.
 
@@ -318,7 +456,7 @@ class Log:
         That is never less than was asked for, but in a log that was truncated or closed meanwhile. Appends
         may go on. StorageError when the disk fails; the log then takes no more appends.
         """
-        with self.flushing:
+        with self._flushing:
             return self._flush(up_to)
 
     def _flush(self, up_to: int | None) -> int:
@@ -359,7 +497,8 @@ class Log:
             if self._failure is not None:
                 raise StorageError(f"{self.directory} is not closed cleanly: {self._failure}")
             self.flush()
-            if self._segments[-1].write_indexes(sync=True):
+            self._segments[-1].trim()
+            if any([segment.write_indexes(sync=True) for segment in self._segments]):  # noqa: C419 - all
                 self._files.sync_dir(self.directory)
         finally:
             self._closed = True

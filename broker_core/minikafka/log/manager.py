@@ -1,11 +1,4 @@
-"""All logs of a broker: its data directories, their lock, marker and checkpoint.
-
-In each data directory, beside the partitions' own directories:
-
-    .lock                              held from ``open_all`` to ``close``; a second process is refused
-    .kafka_cleanshutdown               from a clean ``close`` to the next ``open_all``: no recovery
-    recovery-point-offset-checkpoint   below which offset each log is flushed (``checkpoint``)
-    NAME.N-delete                      a deleted partition that is being removed, at open if a crash left it
+"""All logs of a broker, in one or more data directories (``data_directory`` has the files that lie in one).
 
 Orders that matter: the marker goes before the first append can come, and is made after all logs are flushed
 and the checkpoint is written; a checkpoint is written, or the old one removed, before a log may grow again
@@ -13,60 +6,54 @@ that was deleted or truncated, as a recovery point past a log's end would later 
 for. One that is too low, or none, only makes recovery longer: a disk that is full stops neither open, delete
 nor close.
 
-A new partition goes to the directory that holds the fewest. Each directory keeps the layout that it has.
+A new partition goes to the directory that holds the fewest. Each directory keeps the layout that it has. One
+that cannot be used is left out, and the others are served; but while it is, a partition that may lie in it is
+not made anew elsewhere.
+
+Files of deleted segments are renamed at once and removed ``file.delete.delay.ms`` later.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 
 from minikafka.base.clock import Clock
-from minikafka.base.errors import StorageError
-from minikafka.base.files import Files, Lock, make_dirs_durably
+from minikafka.base.errors import DirectoryLocked, StorageError
+from minikafka.base.files import Files
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition, check_topic_name
-from minikafka.log.checkpoint import read_checkpoint, write_checkpoint
 from minikafka.log.config import LogConfig
-from minikafka.log.layout import CLEAN_SHUTDOWN_FILE, DELETED_SUFFIX, LOCK_FILE, RECOVERY_POINT_FILE, Layout
+from minikafka.log.data_directory import DataDirectory
+from minikafka.log.layout import Layout
 from minikafka.log.log import Log
+from minikafka.log.opening import Known
+from minikafka.log.opening_progress import OpeningProgress
+from minikafka.log.retention import SegmentFacts
 
 Overrides = Mapping[str, Mapping[str, str]]
 """Topic -> its own properties."""
 
+Jobs = Sequence[Callable[[], None]]
+
 _logger = logging.getLogger(__name__)
 
 
-class _Directory:
-    """One data directory."""
-
-    def __init__(self, path: str, layout: Layout, lock: Lock) -> None:
-        self.path = path
-        self.layout = layout
-        self.lock = lock
-        self.partitions: set[TopicPartition] = set()
-        self.points: dict[TopicPartition, int] = {}
-        """What the checkpoint file may hold."""
-        self.checkpoint_problem: str | None = None
-        """Why the last checkpoint could not be written; None when it was."""
-
-    def file(self, name: str) -> str:
-        return os.path.join(self.path, name)
-
-    def points_lie_too_far(self, reached: Mapping[TopicPartition, int]) -> bool:
-        """Whether the checkpoint file may hold a point beyond what its log has reached."""
-        return any(point > reached.get(partition, 0) for partition, point in self.points.items())
+def one_after_another(jobs: Jobs) -> None:
+    """Run jobs here and now."""
+    for job in jobs:
+        job()
 
 
 class LogManager:
     """The logs of all partitions that a broker has.
 
-    One thread opens, creates, deletes, truncates and closes. ``flush_due`` and ``checkpoint_recovery_points``
-    may run on another one, and ``Log.flush`` on any, when ``new_mutex`` makes locks.
+    One thread opens, creates, deletes, truncates and closes. ``flush_due``, ``delete_old``, ``remove_doomed``
+    and ``checkpoint_offsets`` may run on another one, and ``Log.flush`` on any, when ``new_mutex`` makes
+    locks.
     """
 
     def __init__(
@@ -78,40 +65,72 @@ class LogManager:
         clock: Clock,
         *,
         new_mutex: Callable[[], AbstractContextManager[object]] = nullcontext,
+        run_all: Callable[[Jobs], None] = one_after_another,
     ) -> None:
-        """``config`` has the broker's defaults; ``layout`` is that of directories that hold nothing yet."""
+        """``config`` has the broker's defaults; ``layout`` is that of directories that hold nothing yet.
+
+        ``run_all`` runs jobs to their end, in any order, at once where it can: recovery of several logs.
+        """
         self._new_mutex = new_mutex
-        self._mutex = new_mutex()
+        self._run_all = run_all
         self._files = files
         self._paths = [path.rstrip("/") or "/" for path in directories]
         self._config = config
         self._layout = layout
         self._clock = clock
-        self._directories: list[_Directory] = []
+        self._directories: list[DataDirectory] = []
+        self._left_out: dict[str, str] = {}
+        """Directories that cannot be used, and why."""
         self._logs: dict[TopicPartition, Log] = {}
-        self._homes: dict[TopicPartition, _Directory] = {}
+        self._homes: dict[TopicPartition, DataDirectory] = {}
         self._flushed_ms: dict[TopicPartition, int] = {}
-        self._unopened: dict[TopicPartition, int] = {}
-        """Partitions that lie here and could not be opened, with their recovery points."""
+        self._unopened: dict[TopicPartition, Known] = {}
+        """Partitions that lie here and could not be opened."""
+        self._doomed: list[tuple[int, list[str]]] = []
+        """Files to remove, and when (the clock's monotonic scale)."""
         self._warned: dict[str, list[str]] = {}
 
     def open_all(self, overrides: Overrides | None = None) -> None:
         """Lock the directories, made when absent, and open and recover every log in them.
 
-        DirectoryLocked when another process holds one; StorageError when one cannot be used. Then
-        nothing stays locked. A log that cannot be opened, while its directory can, is told and left to
-        ``create``. ``overrides`` should name at least the compacted topics: in others, a hole between
-        segments that were not flushed counts as loss and ends the log. Of overrides, here and below, what
-        cannot be used is left out with a warning: a newer Kafka may have written them.
+        DirectoryLocked when another process holds one; StorageError when none can be used, or a partition
+        lies in two. Then nothing stays locked. A log that cannot be opened, while its directory can, is told
+        and left to ``create``. ``overrides`` should name at least the compacted topics: in others, a hole
+        between segments that were not flushed counts as loss and ends the log. Of overrides, here and below,
+        what cannot be used is left out with a warning: a newer Kafka may have written them.
         """
         try:
             for path in self._paths:
-                self._directories.append(self._enter(path))
+                self._enter(path)
+            progress = OpeningProgress(self._clock, _logger)
+            jobs: list[Callable[[], None]] = []
+            for directory in tuple(self._directories):
+                try:
+                    jobs += self._jobs_of(directory, overrides or {}, progress)
+                except (DirectoryLocked, _TwoHomes):
+                    raise
+                except (StorageError, FileNotFoundError) as error:
+                    self._leave_out(directory.path, error)
+                    directory.leave()
+                    self._directories.remove(directory)
+            self._run_all(jobs)
+            progress.end()
             for directory in self._directories:
-                self._open_directory(directory, overrides or {})
+                for file, offsets in (
+                    (directory.points, self._points_of(directory)),
+                    (directory.starts, self._starts_of(directory)),
+                ):
+                    if file.holds_too_much(offsets):
+                        file.write(offsets)
+                directory.unmark()
         except BaseException:
             self._leave()
             raise
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The data directories that are in use."""
+        return tuple(directory.path for directory in self._directories)
 
     def get(self, partition: TopicPartition) -> Log | None:
         """The partition's log; None when there is none here."""
@@ -125,25 +144,55 @@ class LogManager:
         """The topic's partitions of which anything lies here."""
         return tuple(sorted(partition for partition in list(self._homes) if partition.topic == topic))
 
-    def create(self, partition: TopicPartition, overrides: Mapping[str, str] | None = None) -> Log:
+    def create(
+        self, partition: TopicPartition, overrides: Mapping[str, str] | None = None, *, new: bool = True
+    ) -> Log:
         """The partition's log, made where the fewest are when there is none. Its name is flushed on return.
 
-        One that could not be opened is opened again, where it lies. INVALID_TOPIC for a wrong name,
-        StorageError when the disk fails.
+        One that could not be opened is opened again, where it lies. ``new``: it was never made before, so it
+        cannot lie in a directory that is left out. INVALID_TOPIC for a wrong name, StorageError when no disk
+        takes it.
         """
         log = self._logs.get(partition)
         if log is not None and not log.closed:
             return log
         if partition in self._unopened:
-            directory, point = self._homes[partition], self._unopened[partition]
-        else:
-            self.delete(partition)  # what an earlier deletion may have left
-            check_topic_name(partition.topic)
-            directory, point = min(self._directories, key=lambda home: len(home.partitions)), 0
-        log = self._open(partition, directory, overrides or {}, clean=False, recovery_point=point)
+            return self._create_in(self._homes[partition], partition, overrides, self._unopened[partition])
+        if self._left_out and not new:
+            path, reason = next(iter(self._left_out.items()))
+            raise StorageError(
+                f"{partition} is in no directory that can be used, and may lie in {path}, which "
+                f"cannot: {reason}"
+            )
+        self.delete(partition)  # what an earlier deletion may have left
+        check_topic_name(partition.topic)
+        homes = sorted(self._directories, key=lambda home: len(home.partitions))
+        for home in homes:
+            try:
+                return self._create_in(home, partition, overrides, Known())
+            except StorageError as error:
+                if home is homes[-1]:
+                    raise
+                try:
+                    self.delete(partition)
+                except StorageError:
+                    raise error from None  # what lies there must not lie in two directories
+                _logger.warning(
+                    "%s is not made in %s, another directory is tried: %s", partition, home.path, error
+                )
+        raise StorageError(f"{partition} cannot be made: no data directory is in use")
+
+    def _create_in(
+        self,
+        home: DataDirectory,
+        partition: TopicPartition,
+        overrides: Mapping[str, str] | None,
+        known: Known,
+    ) -> Log:
+        log = self._open(partition, home, overrides or {}, known)
         try:
             log.flush()
-            self._files.sync_dir(directory.path)
+            self._files.sync_dir(home.path)
         except (StorageError, FileNotFoundError):
             self.give_up(partition)
             raise
@@ -153,7 +202,13 @@ class LogManager:
         """Let go of a log that nobody serves yet, so that ``create`` opens and recovers it anew."""
         log = self._logs.pop(partition)
         log.abandon()
-        self._unopened[partition] = log.recovery_point
+        self._unopened[partition] = Known(recovery_point=log.recovery_point, start_offset=log.start_offset)
+
+    def _forget(self, partition: TopicPartition) -> None:
+        self._homes.pop(partition).partitions.discard(partition)
+        self._unopened.pop(partition, None)
+        self._logs.pop(partition, None)
+        self._flushed_ms.pop(partition, None)
 
     def delete(self, partition: TopicPartition) -> bool:
         """Remove the partition and its files; False when there is none. Reads in progress keep their files.
@@ -169,29 +224,34 @@ class LogManager:
         if log is not None:
             log.abandon()
         if log is not None or partition in self._unopened:
-            path = home.file(home.layout.directory_name(partition))
+            path = home.home_of(partition)
             # Removed by hand counts as removed.
             with contextlib.suppress(FileNotFoundError):
-                self._files.rename(path, self._free_rubbish_name(path))
+                self._files.rename(path, home.free_rubbish_name(path))
             self._logs.pop(partition, None)
             self._unopened.pop(partition, None)
             self._flushed_ms.pop(partition, None)
         try:
             self._files.sync_dir(home.path)
-            # Before the checkpoint: on a full disk this makes the room for it.
-            for rubbish in self._rubbish_of(home, partition):
+            # Before the checkpoints: on a full disk this makes the room for them.
+            for rubbish in home.rubbish_of(partition):
                 self._files.remove_tree(rubbish)
             self._checkpoint(home)
         except FileNotFoundError as error:
             raise StorageError(f"{partition} is not removed whole: {error.filename} is gone") from error
-        home.partitions.discard(partition)
-        del self._homes[partition]
+        self._forget(partition)
         return True
 
     def truncate(self, partition: TopicPartition, offset: int) -> None:
         """``Log.truncate_to`` and the checkpoint that belongs to it."""
         self._logs[partition].truncate_to(offset)
         self._checkpoint(self._homes[partition])
+
+    def advance_start(self, partition: TopicPartition, offset: int) -> None:
+        """``Log.advance_start``, so that it holds over restarts."""
+        self._logs[partition].advance_start(offset)
+        home = self._homes[partition]
+        home.starts.write(self._starts_of(home))
 
     def set_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
         """Give the topic's logs these properties over the broker's from now on."""
@@ -230,13 +290,60 @@ class LogManager:
                 flushed.append(partition)
         return flushed
 
-    def checkpoint_recovery_points(self) -> None:
-        """Write down how far each log is flushed, so that recovery has less to check.
+    def delete_old(self, readable: Callable[[TopicPartition, Log], int], now_ms: int | None = None) -> int:
+        """Delete the segments that the policies of each log no longer want; how many files are to go.
+
+        ``readable`` gives the offset that consumers may read up to (high watermark): nothing above it goes.
+        ``now_ms`` is wall-clock time. A log where that fails is told, the others go on.
+        """
+        now_ms = self._clock.now_ms() if now_ms is None else now_ms
+        count = 0
+        for partition, log in self.logs().items():
+            try:
+                before, size = log.start_offset, log.size_bytes
+                gone = log.delete_old(partial(_expired, log.config, now_ms), readable(partition, log), now_ms)
+            except Exception as error:  # noqa: BLE001 - a policy of the operator's own can raise anything
+                _logger.error("old segments of %s are not deleted, it is tried again: %s", partition, error)
+                continue
+            if gone:
+                _logger.info(
+                    "%s: deleted offsets %d to %d, %d bytes",
+                    partition,
+                    before,
+                    log.start_offset - 1,
+                    size - log.size_bytes,
+                )
+                self.doom(log, gone)
+                count += len(gone)
+        return count
+
+    def doom(self, log: Log, paths: list[str]) -> None:
+        """Have these files of a log, which nothing names any more, removed after its time."""
+        self._doomed.append((self._clock.monotonic_ms() + log.config.file_delete_delay_ms, paths))
+
+    def remove_doomed(self) -> None:
+        """Remove the files whose time has come."""
+        now_ms = self._clock.monotonic_ms()
+        due = [entry for entry in list(self._doomed) if entry[0] <= now_ms]
+        for entry in due:
+            self._doomed.remove(entry)
+            for path in entry[1]:
+                try:
+                    self._files.remove(path)
+                except FileNotFoundError:
+                    continue  # with its whole partition, for one
+                except StorageError as error:
+                    _logger.warning("%s; the next start removes it", error)
+
+    def checkpoint_offsets(self) -> None:
+        """Write down how far each log is flushed, so that recovery has less to check, and where it starts.
 
         Where it is not possible, a warning says so, once until it is possible again.
         """
         for directory in self._directories:
             self._checkpoint(directory)
+        for log in self.logs().values():
+            log.epochs.save()
 
     def close(self) -> None:
         """Flush and close all logs, write checkpoints and clean-shutdown markers, release the locks.
@@ -255,82 +362,85 @@ class LogManager:
         if first is not None:
             raise first
 
-    def _enter(self, path: str) -> _Directory:
-        files = self._files
-        make_dirs_durably(files, path)
-        lock = files.lock(os.path.join(path, LOCK_FILE))
+    def _enter(self, path: str) -> None:
         try:
-            for name in files.list_dir(path):
-                if name.endswith(DELETED_SUFFIX) and files.is_dir(os.path.join(path, name)):
-                    files.remove_tree(os.path.join(path, name))
-            return _Directory(path, Layout.recognise(files, path) or self._layout, lock)
-        except BaseException:
-            lock.release()
+            self._directories.append(DataDirectory.enter(self._files, path, self._layout, self._new_mutex()))
+        except DirectoryLocked:
             raise
+        except (StorageError, FileNotFoundError) as error:
+            self._leave_out(path, error)
 
-    def _open_directory(self, directory: _Directory, overrides: Overrides) -> None:
-        files = self._files
-        marker = directory.file(CLEAN_SHUTDOWN_FILE)
-        clean = files.exists(marker)
+    def _leave_out(self, path: str, error: Exception) -> None:
+        if len(self._left_out) + 1 == len(self._paths):
+            raise error
+        self._left_out[path] = str(error)
+        _logger.error("%s is left out, what lies in it is not served until the next start: %s", path, error)
+
+    def _jobs_of(
+        self, directory: DataDirectory, overrides: Overrides, progress: OpeningProgress
+    ) -> list[Callable[[], None]]:
+        clean, points, starts = directory.is_clean(), {}, {}
         try:
-            points = read_checkpoint(files, directory.file(RECOVERY_POINT_FILE))
+            points = directory.points.read()
         except StorageError as error:
             _logger.warning("%s; all segments will be checked", error)
-            points, clean = {}, False
-        for partition, path in self._partitions_in(directory):
+            clean = False
+        try:
+            starts = directory.starts.read()
+        except StorageError as error:
+            _logger.warning("%s; deleted messages may be readable again", error)
+        jobs: list[Callable[[], None]] = []
+        for partition, path in directory.found():
             if partition in self._homes:
                 other = self._homes[partition].path
-                raise StorageError(f"{partition} lies in {other} and in {directory.path}; move one away")
-            point = points.get(partition, 0)
-            settings = overrides.get(partition.topic, {})
-            try:
-                self._open(partition, directory, settings, clean=clean, recovery_point=point)
-            except (StorageError, FileNotFoundError) as error:
-                _logger.warning("%s cannot be opened, it is tried again: %s", path, error)
-        directory.points = points
-        if directory.points_lie_too_far(self._points_of(directory)):
-            self._checkpoint(directory)
-        if files.exists(marker):
-            files.remove(marker)
-            files.sync_dir(directory.path)
+                raise _TwoHomes(f"{partition} lies in {other} and in {directory.path}; move one away")
+            self._homes[partition] = directory
+            known = Known(clean, points.get(partition, 0), starts.get(partition, 0), progress.advance)
+            progress.expect()
+            jobs.append(partial(self._open_found, partition, path, overrides, known, progress))
+        return jobs
+
+    def _open_found(
+        self,
+        partition: TopicPartition,
+        path: str,
+        overrides: Overrides,
+        known: Known,
+        progress: OpeningProgress,
+    ) -> None:
+        try:
+            self._open(partition, self._homes[partition], overrides.get(partition.topic, {}), known)
+        except (StorageError, FileNotFoundError) as error:
+            _logger.warning("%s cannot be opened, it is tried again: %s", path, error)
+        progress.opened()
 
     def _open(
         self,
         partition: TopicPartition,
-        directory: _Directory,
+        directory: DataDirectory,
         overrides: Mapping[str, str],
-        *,
-        clean: bool,
-        recovery_point: int,
+        known: Known,
     ) -> Log:
         config = self._config_of(partition.topic, overrides)
-        if partition.topic in INTERNAL_TOPICS:
-            # Compacted in every cluster: recovery must not take their holes for losses.
-            config = replace(config, compacted=True)
         # First of all: while it cannot be opened, nobody may make it anew in another directory.
         directory.partitions.add(partition)
         self._homes[partition] = directory
-        self._unopened[partition] = recovery_point
-        path = directory.file(directory.layout.directory_name(partition))
+        self._unopened[partition] = replace(known, clean=False)
         log = Log.open(
-            self._files, path, config, directory.layout, clean=clean, recovery_point=recovery_point
+            self._files,
+            directory.home_of(partition),
+            config,
+            directory.layout,
+            known,
+            now_ms=self._clock.now_ms(),
+            new_mutex=self._new_mutex,
         )
         if log.recovery is not None:
             _logger.warning("%s", log.recovery)
-        log.flushing = self._new_mutex()
         self._flushed_ms[partition] = self._clock.monotonic_ms()
         self._logs[partition] = log
         del self._unopened[partition]
         return log
-
-    def _partitions_in(self, directory: _Directory) -> Iterator[tuple[TopicPartition, str]]:
-        for name in self._files.list_dir(directory.path):
-            partition = directory.layout.partition_of(name)
-            path = directory.file(name)
-            if partition is None or not self._files.is_dir(path):
-                continue
-            if directory.layout.fits(self._files, path):
-                yield partition, path
 
     def _config_of(self, topic: str, overrides: Mapping[str, str]) -> LogConfig:
         config, problems = self._config.with_known_overrides(overrides)
@@ -340,52 +450,43 @@ class LogManager:
                 "topic %s: properties that cannot be used are left out: %s", topic, "; ".join(problems)
             )
         self._warned[topic] = problems
+        if topic in INTERNAL_TOPICS:
+            # Compacted in every cluster: recovery must not take their holes for losses.
+            config = replace(config, compacted=True)
         return config
 
-    def _in(self, directory: _Directory) -> list[tuple[TopicPartition, Log]]:
+    def _in(self, directory: DataDirectory) -> list[tuple[TopicPartition, Log]]:
         logs = self.logs()
         return [
             (partition, logs[partition]) for partition in sorted(directory.partitions) if partition in logs
         ]
 
-    def _points_of(self, directory: _Directory) -> dict[TopicPartition, int]:
+    def _points_of(self, directory: DataDirectory) -> dict[TopicPartition, int]:
         points = {partition: log.recovery_point for partition, log in self._in(directory)}
-        for partition, point in dict(self._unopened).items():
+        for partition, known in dict(self._unopened).items():
             if partition in directory.partitions:
-                points.setdefault(partition, point)
+                points.setdefault(partition, known.recovery_point)
         return points
 
-    def _checkpoint(self, directory: _Directory) -> bool:
-        """Write the recovery points down; whether that was possible.
+    def _starts_of(self, directory: DataDirectory) -> dict[TopicPartition, int]:
+        """Only those that the names of segments do not tell."""
+        starts = {
+            partition: log.start_offset
+            for partition, log in self._in(directory)
+            if log.start_offset > log.segments[0].base_offset
+        }
+        for partition, known in dict(self._unopened).items():
+            if partition in directory.partitions and known.start_offset:
+                starts.setdefault(partition, known.start_offset)
+        return starts
 
-        StorageError when an old checkpoint that is wrong by now can be neither replaced nor removed.
-        """
-        path = directory.file(RECOVERY_POINT_FILE)
-        with self._mutex:
-            points = self._points_of(directory)
-            try:
-                write_checkpoint(self._files, path, points)
-            except StorageError as error:
-                if directory.points_lie_too_far(points):
-                    with contextlib.suppress(FileNotFoundError):
-                        self._files.remove(path)
-                        self._files.sync_dir(directory.path)
-                    directory.points = {}
-                else:
-                    # The new ones may be there: the failure can have come behind the renaming.
-                    directory.points |= points
-                if str(error) != directory.checkpoint_problem:
-                    _logger.warning(
-                        "%s; until it can be, the next start may have more to check: make room, or mend "
-                        "the disk",
-                        error,
-                    )
-                directory.checkpoint_problem = str(error)
-                return False
-            directory.points, directory.checkpoint_problem = points, None
-            return True
+    def _checkpoint(self, directory: DataDirectory) -> bool:
+        """Write the offsets down; whether that was possible. StorageError as ``OffsetFile.write``."""
+        starts = self._starts_of(directory)
+        written = starts == directory.starts.held or directory.starts.write(starts)
+        return directory.points.write(self._points_of(directory)) and written
 
-    def _close_directory(self, directory: _Directory) -> None:
+    def _close_directory(self, directory: DataDirectory) -> None:
         first: StorageError | None = None
         for _, log in self._in(directory):
             try:
@@ -396,39 +497,23 @@ class LogManager:
         if first is not None:
             raise first
         if written and directory.partitions.isdisjoint(self._unopened):
-            self._mark_clean(directory)
-
-    def _mark_clean(self, directory: _Directory) -> None:
-        try:
-            marker = self._files.open(directory.file(CLEAN_SHUTDOWN_FILE), create=True)
-            try:
-                marker.sync()
-            finally:
-                marker.close()
-            self._files.sync_dir(directory.path)
-        except StorageError as error:
-            _logger.warning("%s; all messages are flushed, but the next start checks the logs", error)
+            directory.mark_clean()
 
     def _leave(self) -> None:
         for directory in self._directories:
-            directory.lock.release()
+            directory.leave()
         self._directories = []
+        self._left_out = {}
         self._logs = {}
         self._homes = {}
         self._flushed_ms = {}
         self._unopened = {}
+        self._doomed = []
 
-    def _rubbish_of(self, directory: _Directory, partition: TopicPartition) -> list[str]:
-        name = re.escape(directory.layout.directory_name(partition))
-        pattern = re.compile(rf"{name}\.\d+{re.escape(DELETED_SUFFIX)}")
-        return [
-            directory.file(found)
-            for found in self._files.list_dir(directory.path)
-            if pattern.fullmatch(found)
-        ]
 
-    def _free_rubbish_name(self, path: str) -> str:
-        number = 0
-        while self._files.exists(f"{path}.{number}{DELETED_SUFFIX}"):
-            number += 1
-        return f"{path}.{number}{DELETED_SUFFIX}"
+class _TwoHomes(StorageError):
+    """A partition lies in two directories."""
+
+
+def _expired(config: LogConfig, now_ms: int, segments: Sequence[SegmentFacts]) -> int:
+    return max((policy.expired(segments, config, now_ms) for policy in config.policies), default=0)

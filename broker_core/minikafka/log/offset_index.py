@@ -54,7 +54,7 @@ class OffsetIndex(IndexFile):
         number = bisect_right(offsets, offset - self._base_offset) - 1
         if number < 0:
             return self._base_offset, 0
-        return self._base_offset + offsets[number], positions[number]
+        return self._base_offset + int(offsets[number]), int(positions[number])
 
     def last(self) -> tuple[int, int]:
         """(offset, position) of the last entry; the segment's beginning when there is none."""
@@ -70,7 +70,7 @@ class OffsetIndex(IndexFile):
             raise StorageError(
                 f"{self.path}: an entry ({offset}, {position}) cannot follow ({last_offset}, {last_position})"
             )
-        offsets, positions = self._entries
+        offsets, positions = self._own()
         positions.append(position)
         offsets.append(relative)
 
@@ -80,9 +80,15 @@ class OffsetIndex(IndexFile):
         follows = entries[:, 1] > last_position
         if len(self):
             follows &= entries[:, 0] > last_offset
-        offsets, positions = self._entries
+        offsets, positions = self._own()
         positions.frombytes(entries[follows, 1].astype(np.int32).tobytes())
         offsets.frombytes((entries[follows, 0] - self._base_offset).astype(np.int32).tobytes())
+
+    def position_within(self, end: int) -> int:
+        """The last indexed position at or before ``end``; 0 when there is none."""
+        positions = self._entries[1]
+        number = bisect_right(positions, end) - 1
+        return int(positions[number]) if number >= 0 else 0
 
     def cut(self, position: int) -> None:
         """Drop the entries at ``position`` and behind it."""

@@ -6,14 +6,24 @@ See ``log`` for what is checked and cut, and when.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 
 from minikafka.base.errors import StorageError
-from minikafka.base.files import File, Files
+from minikafka.base.files import Files
 from minikafka.log.config import LogConfig
-from minikafka.log.layout import Layout
-from minikafka.log.recovery import Cut, FileScan, RecoveryReport, free_path, save_bytes, scan_file
+from minikafka.log.epochs import LeaderEpochs
+from minikafka.log.layout import CLEANED_SUFFIX, EPOCHS_FILE, Layout
+from minikafka.log.recovery import (
+    Cut,
+    FileScan,
+    RecoveryReport,
+    free_path,
+    only_zeros,
+    save_bytes,
+    scan_file,
+)
+from minikafka.log.replacing import settle
 from minikafka.log.segment import Segment
 
 
@@ -22,28 +32,67 @@ class Found:
     """A partition's directory as opened."""
 
     segments: tuple[Segment, ...]
+    start_offset: int
     end_offset: int
     recovery_point: int
+    epochs: LeaderEpochs
     report: RecoveryReport | None
     names_changed: bool
     """Whether the directory holds names that were not flushed."""
 
 
-def create_segment(files: Files, directory: str, layout: Layout, base_offset: int) -> Segment:
-    """A new, empty segment. The directory is the caller's to flush. Raises StorageError."""
+def create_segment(
+    files: Files,
+    directory: str,
+    layout: Layout,
+    base_offset: int,
+    now_ms: int | None = None,
+    *,
+    room_bytes: int = 0,
+) -> Segment:
+    """A new, empty segment. The directory is the caller's to flush. Raises StorageError.
+
+    ``room_bytes``: the size of the file beforehand (``preallocate``).
+    """
+    name = layout.segment_name(base_offset)
+    return _create(files, directory, layout, base_offset, name, now_ms, room_bytes)
+
+
+def create_cleaned(files: Files, directory: str, layout: Layout, base_offset: int) -> Segment:
+    """A new, empty segment for ``Log.replace_segments``, with the name of one that is not ready yet."""
+    name = layout.segment_name(base_offset) + CLEANED_SUFFIX
+    return _create(files, directory, layout, base_offset, name, None, 0)
+
+
+def _create(
+    files: Files,
+    directory: str,
+    layout: Layout,
+    base_offset: int,
+    name: str,
+    now_ms: int | None,
+    room_bytes: int,
+) -> Segment:
     try:
-        file = files.open(os.path.join(directory, layout.segment_name(base_offset)), create=True)
+        file = files.open(os.path.join(directory, name), create=True)
     except FileNotFoundError as error:
         raise StorageError(f"{directory} is gone: it was deleted, or moved while in use") from error
     if file.size():
-        file.truncate(0)  # left by a roll that failed half-way: no message was ever served from it
-    return _segment(files, file, directory, layout, base_offset)
+        file.truncate(0)  # left by something that failed half-way: no message was ever served from it
+    if room_bytes:
+        file.truncate(room_bytes)
+    index_path, time_index_path = _index_paths(directory, layout, base_offset)
+    return Segment(files, file, index_path, time_index_path, base_offset, empty=True, created_ms=now_ms)
 
 
-def _segment(files: Files, file: File, directory: str, layout: Layout, base_offset: int) -> Segment:
-    index_path = os.path.join(directory, layout.index_name(base_offset))
-    time_index_path = os.path.join(directory, layout.time_index_name(base_offset))
-    return Segment(files, file, index_path, time_index_path, base_offset)
+def _segment(files: Files, directory: str, layout: Layout, base_offset: int) -> Segment:
+    file = files.open(os.path.join(directory, layout.segment_name(base_offset)))
+    return Segment(files, file, *_index_paths(directory, layout, base_offset), base_offset)
+
+
+def _index_paths(directory: str, layout: Layout, base_offset: int) -> tuple[str, str]:
+    names = layout.index_name(base_offset), layout.time_index_name(base_offset)
+    return os.path.join(directory, names[0]), os.path.join(directory, names[1])
 
 
 def remove_segments(files: Files, segments: Iterable[Segment]) -> None:
@@ -53,28 +102,58 @@ def remove_segments(files: Files, segments: Iterable[Segment]) -> None:
         segment.remove_indexes()
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a partition before it is opened."""
+
+    clean: bool = False
+    """The data directory had its clean-shutdown marker."""
+    recovery_point: int = 0
+    """All below this offset was flushed; 0 when nobody knows."""
+    start_offset: int = 0
+    """Messages below this offset were deleted, though their segment may be there."""
+    advance: Callable[[int], None] = field(default=lambda size_bytes: None)
+    """Told how many bytes were checked, from time to time."""
+
+
 def open_segments(
-    files: Files, directory: str, config: LogConfig, layout: Layout, *, clean: bool, recovery_point: int
+    files: Files, directory: str, config: LogConfig, layout: Layout, known: Known, now_ms: int | None
 ) -> Found:
     """Open and check all segments of a partition; see ``Log.open``."""
     files.make_dirs(directory)
+    settled = settle(files, directory, layout)
     names = files.list_dir(directory)
     bases = sorted(base for name in names if (base := layout.segment_base(name)) is not None)
     for name in names:
         base = layout.index_base(name)
         if base is not None and base not in bases:
             files.remove(os.path.join(directory, name))  # an index without its segment
+    epochs = LeaderEpochs.load(files, directory) if EPOCHS_FILE in names else LeaderEpochs(files, directory)
     if not bases:
-        return Found((create_segment(files, directory, layout, 0),), 0, 0, None, True)
-    segments = []
-    for base in bases:
-        file = files.open(os.path.join(directory, layout.segment_name(base)))
-        segments.append(_segment(files, file, directory, layout, base))
-    if clean:
-        end_offset = _checked_tail(segments[-1], config)
-        if end_offset is not None:
-            return Found(tuple(segments), end_offset, end_offset, None, False)
-    return _Recovery(files, directory, config, layout, segments, recovery_point).run()
+        start = known.start_offset
+        return Found(
+            (create_segment(files, directory, layout, start, now_ms),),
+            start,
+            start,
+            start,
+            epochs,
+            None,
+            True,
+        )
+    segments = [_segment(files, directory, layout, base) for base in bases]
+    start_offset = max(known.start_offset, segments[0].base_offset)
+    end_offset = _checked_tail(segments[-1], config) if known.clean else None
+    if end_offset is not None:
+        found = Found(tuple(segments), start_offset, end_offset, end_offset, epochs, None, settled)
+    else:
+        found = _Recovery(files, directory, config, layout, segments, known).run(epochs)
+        found.epochs.cut_end(found.end_offset)
+    if found.start_offset > found.end_offset:
+        # What recovery cut reaches below the start: nothing of the log is left.
+        remove_segments(files, found.segments)
+        empty = create_segment(files, directory, layout, start_offset, now_ms)
+        found = replace(found, segments=(empty,), end_offset=start_offset, names_changed=True)
+    return found
 
 
 def _checked_tail(segment: Segment, config: LogConfig) -> int | None:
@@ -84,6 +163,7 @@ def _checked_tail(segment: Segment, config: LogConfig) -> int | None:
     offset, position = segment.index(config.index_interval_bytes).last()
     # The index may name the last offset of what lies there, so its first may be smaller.
     found = scan_file(segment.file, position, segment.size, segment.base_offset)
+    segment.load_times()
     segment.note_newest(found.max_timestamp)
     return found.next_offset if found.problem is None and found.next_offset > offset else None
 
@@ -98,19 +178,19 @@ class _Recovery:
         config: LogConfig,
         layout: Layout,
         segments: list[Segment],
-        recovery_point: int,
+        known: Known,
     ) -> None:
         self._files = files
         self._directory = directory
         self._config = config
         self._layout = layout
         self._segments = segments
-        self._recovery_point = recovery_point
+        self._known = known
         self._cuts: list[Cut] = []
 
-    def run(self) -> Found:
+    def run(self, epochs: LeaderEpochs) -> Found:
         """Check all segments at or past the recovery point, and the newest."""
-        segments, recovery_point = self._segments, self._recovery_point
+        segments, recovery_point = self._segments, self._known.recovery_point
         end_offset = segments[-1].base_offset
         number = 0
         while number < len(segments):
@@ -120,7 +200,15 @@ class _Recovery:
             number += 1
         report = RecoveryReport(self._directory, tuple(self._cuts), end_offset) if self._cuts else None
         # The newest name may never have been flushed: the crash can have come right behind its creation.
-        return Found(tuple(segments), end_offset, min(recovery_point, end_offset), report, True)
+        return Found(
+            tuple(segments),
+            max(self._known.start_offset, segments[0].base_offset),
+            end_offset,
+            min(recovery_point, end_offset),
+            epochs,
+            report,
+            True,
+        )
 
     def _check(self, number: int) -> int:
         """Check one segment and give its next offset. Where the log ends in it, the rest is taken away."""
@@ -132,7 +220,8 @@ class _Recovery:
             size,
             segment.base_offset,
             interval_bytes=self._config.index_interval_bytes,
-            rewrite_from=self._recovery_point,
+            rewrite_from=self._known.recovery_point,
+            advance=self._known.advance,
         )
         segment.adopt(found)
         reason = self._break_behind(found, following)
@@ -146,6 +235,10 @@ class _Recovery:
         return found.next_offset
 
     def _cut(self, segment: Segment, found: FileScan, size: int) -> None:
+        if self._config.preallocate and only_zeros(segment.file, found.valid_bytes, size):
+            segment.cut(found.valid_bytes)  # room that no message was written to
+            segment.adopt(found)
+            return
         saved = save_bytes(self._files, segment.file, found.valid_bytes, size)
         # The copy's name must be safe before the original is cut.
         self._files.sync_dir(self._directory)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from minikafka.base.errors import StorageError
@@ -166,8 +166,10 @@ def scan_file(
     interval_bytes: int = 4096,
     check_crc: bool = True,
     rewrite_from: int | None = None,
+    advance: Callable[[int], None] = lambda size_bytes: None,
 ) -> FileScan:
-    """Go through a segment between two positions. See ``windows``.
+    """Go through a segment between two positions. See ``windows``. ``advance`` is told of each window's
+    bytes.
 
     ``rewrite_from``: the good entries from this offset on are written back, to be flushed by the caller. The
     very bytes that were checked: a page that is read again may have become what the disk has.
@@ -191,6 +193,7 @@ def scan_file(
         entries.append(result.index_entries)
         time_entries.append(result.time_entries)
         problem = result.problem
+        advance(result.valid_bytes)
         if rewrite_from is not None and next_offset > rewrite_from:
             _rewrite(file, window, rewrite_from)
     if valid < end and problem is None:
@@ -239,6 +242,15 @@ def save_bytes(files: Files, file: File, position: int, end: int) -> str:
     finally:
         copy.close()
     return path
+
+
+def only_zeros(file: File, begin: int, end: int) -> bool:
+    """Whether nothing but zeros lies between two positions."""
+    for at in range(begin, end, len(_ZEROS)):
+        piece = file.read_at(at, min(len(_ZEROS), end - at))
+        if piece != _ZEROS[: len(piece)]:
+            return False
+    return True
 
 
 def free_path(files: Files, path: str) -> str:

@@ -9,14 +9,17 @@ Invariants: the file up to ``size`` holds whole entries with rising offsets, eac
 ``base_offset``. Bytes behind ``size`` (left by a failed append that could not be cut back) are never read.
 ``size`` grows only after the write returned, so that a reader in another thread sees whole entries.
 
+A preallocated file (``preallocate``) is longer than ``size`` while the segment grows: zeros follow.
+
 A file is closed with the last reference to it: fetches in progress go on sending from a segment that was
-deleted.
+deleted. Indexes that have to be rebuilt are written by flush and close only: a reader that still looks at a
+deleted segment must not put files beside the one that took its name.
 """
 
 from __future__ import annotations
 
-import contextlib
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from minikafka.base.errors import StorageError
@@ -26,11 +29,19 @@ from minikafka.log.offset_index import OffsetIndex
 from minikafka.log.recovery import FileScan, scan_file
 from minikafka.log.time_index import TimeIndex
 from minikafka.records import batch
-from minikafka.records.message_set import ENTRY_HEADER_BYTES, MIN_SIZE
+from minikafka.records.message_set import (
+    ENTRY_HEADER_BYTES,
+    MAGIC_AT,
+    MIN_SIZE,
+    NO_TIMESTAMP,
+    TIMESTAMP_AT,
+)
 from minikafka.records.scan import scan
 
 _HEADER = struct.Struct(">qi4xB6xi")
 """Offset, size, magic and, in a batch, the last offset's distance from the first."""
+_TIMESTAMP = struct.Struct(">q")
+_BATCH_MAX_TIMESTAMP_AT = 35
 _LOOK_BYTES = 8192
 """What a look-up reads at once: an index interval with some room."""
 
@@ -54,7 +65,9 @@ class Segment:
     __slots__ = (
         "_appended",
         "_classic_bytes",
+        "_created_ms",
         "_files",
+        "_first_timestamp_ms",
         "_found",
         "_index",
         "_index_path",
@@ -66,14 +79,27 @@ class Segment:
     )
 
     def __init__(
-        self, files: Files, file: File, index_path: str, time_index_path: str, base_offset: int
+        self,
+        files: Files,
+        file: File,
+        index_path: str,
+        time_index_path: str,
+        base_offset: int,
+        *,
+        empty: bool = False,
+        created_ms: int | None = None,
     ) -> None:
+        """``empty``: it is a new one, its file may be preallocated. ``created_ms``: when it was made, where
+        that is known.
+        """
         self._files = files
         self._index_path = index_path
         self._time_index_path = time_index_path
         self.file = file
         self.base_offset = base_offset
-        self.size = file.size()
+        self.size = 0 if empty else file.size()
+        self._created_ms = created_ms
+        self._first_timestamp_ms: int | None = None
         # The largest timestamp with an offset as in the time index, in two fields, each with its own writer:
         # a scan may not have seen what is appended meanwhile.
         self._found: Newest = (-1, base_offset)
@@ -102,15 +128,19 @@ class Segment:
 
     def times(self, interval_bytes: int = 4096) -> TimeIndex:
         """The time index: loaded at first use, rebuilt from the segment when its file cannot be right."""
-        times = self._times
+        if self._times is None and not self.load_times():
+            self.rebuild_indexes(interval_bytes)
+        assert self._times is not None
+        return self._times
+
+    def load_times(self) -> bool:
+        """Load the time index from its file; whether that can be right."""
+        times = TimeIndex.load(self._files, self._time_index_path, self.base_offset)
         if times is None:
-            times = TimeIndex.load(self._files, self._time_index_path, self.base_offset)
-            if times is None:
-                self.rebuild_indexes(interval_bytes)
-                return self.times(interval_bytes)
-            self.note_newest(times.last())
-            self._times = times
-        return times
+            return False
+        self.note_newest(times.last())
+        self._times = times
+        return True
 
     def index(self, interval_bytes: int = 4096) -> OffsetIndex:
         """The offset index: loaded at first use, rebuilt from the segment when its file cannot be right."""
@@ -123,15 +153,14 @@ class Segment:
         return index
 
     def rebuild_indexes(self, interval_bytes: int = 4096) -> OffsetIndex:
-        """Build both indexes anew from the segment, without computing checksums, and write them."""
+        """Build both indexes anew from the segment, without computing checksums."""
         size, base = self.size, self.base_offset
-        index = self.adopt(
-            scan_file(self.file, 0, size, base, interval_bytes=interval_bytes, check_crc=False)
-        )
-        # Where they cannot be written, memory has them, and the next open will build them again.
-        with contextlib.suppress(StorageError, FileNotFoundError):
-            self._write_out(sync=False)
-        return index
+        return self.adopt(scan_file(self.file, 0, size, base, interval_bytes=interval_bytes, check_crc=False))
+
+    def load_indexes(self) -> None:
+        """Have both indexes in memory: what takes long, for who is about to need them in a hurry."""
+        self.index()
+        self.times()
 
     def adopt(self, found: FileScan) -> OffsetIndex:
         """Take the indexes and the largest timestamp from a scan of the whole segment."""
@@ -148,6 +177,41 @@ class Segment:
     def fits(self, last_offset: int) -> bool:
         """Whether an entry of this offset can be indexed here."""
         return last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
+
+    def waited_ms(self, newest_ms: int, now_ms: int) -> int:
+        """How long the segment has grown when a message of ``newest_ms`` comes at ``now_ms``.
+
+        By the messages' own time, from the first one's; from when the file was made where it has none.
+        (``LogSegment.timeWaitedForRoll`` of 0.10.1.) Not to be asked of an empty one.
+        """
+        if self._first_timestamp_ms is None:
+            self._first_timestamp_ms = self._read_first_timestamp()
+        if self._first_timestamp_ms >= 0:
+            return newest_ms - self._first_timestamp_ms
+        if self._created_ms is None:
+            # How long it grew before the broker was started: at least since it was last written to.
+            self._created_ms = self.modified_ms()
+        return now_ms - self._created_ms
+
+    def _read_first_timestamp(self) -> int:
+        head = self.file.read_at(0, _BATCH_MAX_TIMESTAMP_AT + _TIMESTAMP.size)
+        magic = head[MAGIC_AT] if len(head) > MAGIC_AT else 0
+        at = {1: TIMESTAMP_AT, batch.MAGIC: _BATCH_MAX_TIMESTAMP_AT}.get(magic)
+        if at is None or len(head) < at + _TIMESTAMP.size:
+            return NO_TIMESTAMP
+        return int(_TIMESTAMP.unpack_from(head, at)[0])
+
+    def modified_ms(self) -> int:
+        """When the file was last written to, ms since the epoch."""
+        try:
+            return self._files.modified_ms(self.path)
+        except FileNotFoundError as error:
+            raise StorageError(f"{self.path} is gone: it was deleted, or moved while in use") from error
+
+    def last_time_ms(self) -> int:
+        """The largest timestamp; where messages have none, when the file was last written to."""
+        newest_ms = self.newest()[0]
+        return newest_ms if newest_ms >= 0 else self.modified_ms()
 
     def append(
         self,
@@ -224,8 +288,30 @@ class Segment:
                 ) from None
 
     def _walk_to(self, offset: int) -> Entry | None:
-        end, unpack = self.size, _HEADER.unpack_from
         least, position = self.index().lookup(offset)
+        for entry in self._entries_from(position, least):
+            if entry[1] >= offset:
+                return Entry(*entry)
+        return None
+
+    def whole_within(self, position: int, length: int) -> int:
+        """How many of ``length`` bytes from ``position``, where an entry lies, are whole entries."""
+        end = position + length
+        if end >= self.size:
+            return self.size - position
+        begin = max(position, self.index().position_within(end))
+        last = begin
+        for at, _, size in self._entries_from(begin, None):
+            if at + size > end:
+                break
+            last = at + size
+        return last - position
+
+    def _entries_from(self, position: int, least: int | None) -> Iterator[tuple[int, int, int]]:
+        """Position, last offset and size with header of each entry from one on, whose offset is at least
+        ``least`` where that is known.
+        """
+        end, unpack = self.size, _HEADER.unpack_from
         window, window_at = b"", position
         while position < end:
             at = position - window_at
@@ -238,13 +324,13 @@ class Segment:
             first, size, magic, more = unpack(window, at)
             last = first + more if magic == batch.MAGIC else first
             # The index may say the entry's last offset, or its first.
-            if last < least or size < MIN_SIZE or position + ENTRY_HEADER_BYTES + size > end:
+            if (least is not None and last < least) or size < MIN_SIZE:
                 raise _Nonsense(position)
-            if last >= offset:
-                return Entry(position, last, ENTRY_HEADER_BYTES + size)
+            if position + ENTRY_HEADER_BYTES + size > end:
+                raise _Nonsense(position)
+            yield position, last, ENTRY_HEADER_BYTES + size
             least = last + 1
             position += ENTRY_HEADER_BYTES + size
-        return None
 
     def is_classic(self, position: int, end: int) -> bool:
         """Whether every whole entry between two positions, the first of an entry, is of magic 0 or 1.
@@ -279,16 +365,29 @@ class Segment:
         self._classic_bytes = min(self._classic_bytes, size)
         # How new the rest is, and from where on, is looked up again when somebody asks.
         self._found = self._appended = (-1, self.base_offset)
+        self._first_timestamp_ms = self._first_timestamp_ms if size else None
+        self._remove_times()
         self._times = None if size else TimeIndex(self._time_index_path, self.base_offset)
-        self._remove(self._time_index_path)
         self.file.truncate(size)
         self.file.sync()
 
+    def trim(self) -> None:
+        """Give back what was preallocated behind ``size``."""
+        if self.file.size() != self.size:
+            self.file.truncate(self.size)
+
+    def move(self, path: str) -> None:
+        """Rename the segment file."""
+        self._files.rename(self.path, path)
+        self.file.path = path
+
     def write_indexes(self, *, sync: bool) -> bool:
-        """Bring the index files up to date; whether a name is new, or gone.
+        """Bring the index files up to date, where the indexes are known; whether a name is new, or gone.
 
         Those that cannot be written are removed: memory has them, and the next open builds them again.
         """
+        if self._index is None and self._times is None:
+            return False
         try:
             self.times().append(*self.newest())
             return self._write_out(sync=sync)
@@ -304,13 +403,12 @@ class Segment:
         return self.times().write_out(self._files, sync=sync) or new
 
     def remove_indexes(self) -> None:
-        """Remove the index files."""
-        self._remove(self._index_path)
-        self._remove(self._time_index_path)
+        """Remove the index files; what is known of the indexes stays."""
+        (self._index or OffsetIndex(self._index_path, self.base_offset)).remove_file(self._files)
+        self._remove_times()
 
-    def _remove(self, path: str) -> None:
-        if self._files.exists(path):
-            self._files.remove(path)
+    def _remove_times(self) -> None:
+        (self._times or TimeIndex(self._time_index_path, self.base_offset)).remove_file(self._files)
 
 
 class UnusableSegment(StorageError):

@@ -14,7 +14,7 @@ absent or out of order is never trusted. See ``index_file``.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 
 import numpy as np
 
@@ -52,21 +52,21 @@ class TimeIndex(IndexFile):
         """An offset that no message of this time or a later one lies before."""
         times, offsets = self._entries
         number = bisect_right(times, timestamp_ms) - 1
-        return self._base_offset + (offsets[number] if number >= 0 else 0)
+        return self._base_offset + (int(offsets[number]) if number >= 0 else 0)
 
     def last(self) -> tuple[int, int]:
         """(timestamp, offset) of the last entry; NO_TIMESTAMP and the base offset when there is none."""
         times, offsets = self._entries
-        if not times:
+        if not len(times):
             return NO_TIMESTAMP, self._base_offset
-        return times[-1], self._base_offset + offsets[-1]
+        return int(times[-1]), self._base_offset + int(offsets[-1])
 
     def append(self, timestamp_ms: int, offset: int) -> None:
         """Add an entry behind the last one, where the timestamp is larger."""
         last_ms, last_offset = self.last()
         relative = max(offset, last_offset) - self._base_offset
         if timestamp_ms > last_ms and relative <= RELATIVE_OFFSET_MAX:
-            times, offsets = self._entries
+            times, offsets = self._own()
             offsets.append(relative)
             times.append(timestamp_ms)
 
@@ -75,10 +75,6 @@ class TimeIndex(IndexFile):
         last_ms, last_offset = self.last()
         larger = entries[:, 0] > np.concatenate(([last_ms], np.maximum(entries[:-1, 0], last_ms)))
         larger &= entries[:, 1] >= last_offset
-        times, offsets = self._entries
+        times, offsets = self._own()
         offsets.frombytes((entries[larger, 1] - self._base_offset).astype(np.int32).tobytes())
         times.frombytes(entries[larger, 0].astype(np.int64).tobytes())
-
-    def cut(self, offset: int) -> None:
-        """Drop the entries of ``offset`` and of what lies behind it."""
-        self._keep(bisect_left(self._entries[1], offset - self._base_offset))

@@ -58,20 +58,21 @@ class Partition:
         if known is None or leadership.leader_epoch >= known.leader_epoch:
             self._leadership = leadership
 
-    def append(self, valid: ValidatedSet, *, all_in_sync: bool = False) -> Appended:
-        """Give the messages the next offsets and write them.
+    def append(self, valid: ValidatedSet, *, all_in_sync: bool = False, now_ms: int = 0) -> Appended:
+        """Give the messages the next offsets and write them. ``now_ms``: wall-clock time.
 
         ``all_in_sync``: the producer asked for acks=all: ``min.insync.replicas`` counts. Raises BrokerError
         NOT_LEADER_FOR_PARTITION, NOT_ENOUGH_REPLICAS or RECORD_LIST_TOO_LARGE, and StorageError.
         """
-        in_sync = len(self.check_leader().isr)
+        leadership = self.check_leader()
+        in_sync = len(leadership.isr)
         if all_in_sync and in_sync < self.log.config.min_insync_replicas:
             raise BrokerError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.topic_partition} has {in_sync} in-sync replicas, "
                 f"min.insync.replicas is {self.log.config.min_insync_replicas}",
             )
-        assigned = self.log.append(valid)
+        assigned = self.log.append(valid, now_ms=now_ms, leader_epoch=leadership.leader_epoch)
         must_flush = self.log.needs_flush()
         if not must_flush:
             self._high_watermark = assigned.last_offset + 1

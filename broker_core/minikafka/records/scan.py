@@ -122,8 +122,9 @@ def find_position(data: Buffer, target_offset: int, *, position: int = 0) -> int
     return _find(read_only(data), position, target_offset, INT64_MIN)
 
 
-def first_at_or_after(data: Buffer, timestamp_ms: int) -> tuple[int, int] | None:
-    """``(offset, timestamp in ms)`` of the first message that is not older than ``timestamp_ms``, or None.
+def first_at_or_after(data: Buffer, timestamp_ms: int, least_offset: int = 0) -> tuple[int, int] | None:
+    """``(offset, timestamp in ms)`` of the first message from ``least_offset`` on that is not older than
+    ``timestamp_ms``, or None.
 
     Magic 0 messages have the timestamp -1. CORRUPT_MESSAGE when the way there is damaged.
     """
@@ -133,7 +134,7 @@ def first_at_or_after(data: Buffer, timestamp_ms: int) -> tuple[int, int] | None
     while at is not None:
         end = at + ENTRY_HEADER_BYTES + int.from_bytes(view[at + 8 : at + 12], "big")
         for record in iterate(view[at:end]):
-            if record.timestamp_ms >= timestamp_ms:
+            if record.timestamp_ms >= timestamp_ms and record.offset >= least_offset:
                 return record.offset, record.timestamp_ms
         at = _find(array, end, INT64_MIN, timestamp_ms)
     return None

@@ -18,13 +18,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
 from minikafka.base.clock import SystemClock
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.files import RealFiles
+from minikafka.log.manager import Jobs
 from minikafka.net.probe import wait_for_zookeeper
 from minikafka.net.server import RequestHandler, Server, SocketServer
 from minikafka.records import kernels
@@ -186,11 +187,18 @@ def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
             connect_store=lambda: ending.or_result(connect),
             listen=listen,
             random_bytes=os.urandom,
+            run_all=lambda jobs: _in_parallel(jobs, config.recovery_threads),
         ),
         ending.fatal,
     )
     running.housekeeper.start()
     return running
+
+
+def _in_parallel(jobs: Jobs, threads: int) -> None:
+    with ThreadPoolExecutor(threads, thread_name_prefix="opening") as pool:
+        for future in [pool.submit(job) for job in jobs]:
+            future.result()
 
 
 def _raise_file_limit() -> None:

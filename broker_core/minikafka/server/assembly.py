@@ -14,14 +14,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import ConfigError
 from minikafka.base.files import Files
 from minikafka.base.ids import BrokerAddress
-from minikafka.log.manager import LogManager
+from minikafka.log.manager import Jobs, LogManager, one_after_another
 from minikafka.log.meta import claim_directories
 from minikafka.net.server import RequestHandler, Server
 from minikafka.registry.store import Store
@@ -46,6 +46,8 @@ class Ports:
     connect_store: Callable[[], Store]
     listen: Callable[[BrokerConfig, RequestHandler], Server]
     random_bytes: Callable[[int], bytes]
+    run_all: Callable[[Jobs], None] = one_after_another
+    """How logs are opened: in parallel, where there are threads."""
 
 
 class RunningBroker:
@@ -76,6 +78,7 @@ class RunningBroker:
             ports.clock,
             # The registrar's worker and the housekeeper write checkpoints; they and processors flush logs.
             new_mutex=threading.Lock,
+            run_all=ports.run_all,
         )
         self._stops.callback(logs.close)
         store = ports.connect_store()
@@ -83,7 +86,8 @@ class RunningBroker:
         registrar = Registrar(store, ports.clock, ports.worker, random_bytes=ports.random_bytes)
         self._stops.callback(ports.worker.stop)
         logs.open_all(registrar.topic_configs())
-        broker_id = self._agree_on_broker_id(config, ports.files, registrar)
+        directories = logs.paths
+        broker_id = self._agree_on_broker_id(config, directories, ports.files, registrar)
         self.broker = Broker(
             config,
             broker_id=broker_id,
@@ -100,7 +104,7 @@ class RunningBroker:
         self.address = BrokerAddress(broker_id, config.advertised_host, config.advertised_port or server.port)
 
         def keep_ticket() -> None:
-            registrar.end_predecessor(ports.files, config.log_dirs[0])
+            registrar.end_predecessor(ports.files, directories[0])
 
         keep_ticket()
         registrar.start(self.address, control, keep_ticket)
@@ -113,14 +117,16 @@ class RunningBroker:
         self._stops.close()
 
     @staticmethod
-    def _agree_on_broker_id(config: BrokerConfig, files: Files, registrar: Registrar) -> int:
-        meta = claim_directories(files, config.log_dirs, config.broker_id if config.broker_id >= 0 else None)
+    def _agree_on_broker_id(
+        config: BrokerConfig, directories: Sequence[str], files: Files, registrar: Registrar
+    ) -> int:
+        meta = claim_directories(files, directories, config.broker_id if config.broker_id >= 0 else None)
         if meta is None:
             if not config.generate_broker_id:
                 raise ConfigError(
                     "broker.id", config.broker_id, "must be given when broker.id.generation.enable=false"
                 )
             broker_id = registrar.generate_broker_id(config.reserved_broker_max_id)
-            meta = claim_directories(files, config.log_dirs, broker_id)
+            meta = claim_directories(files, directories, broker_id)
         assert meta is not None
         return meta.broker_id

@@ -20,6 +20,7 @@ from minikafka.base.clock import Clock
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.controller.controller import Controller
+from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
 from minikafka.partition.partition import Partition
 from minikafka.partition.waiting import Waiting
@@ -90,6 +91,11 @@ class Broker:
                 str(topic_partition),
             )
         return partition
+
+    def readable_up_to(self, topic_partition: TopicPartition, log: Log) -> int:
+        """The high watermark of a log; the log's start where this broker does not serve it."""
+        partition = self.partitions.get(topic_partition)
+        return log.start_offset if partition is None else partition.high_watermark
 
     # --- the core -------------------------------------------------------------------------------------------
 

@@ -2,11 +2,13 @@
 
 A ``.properties`` file is Java's: ``key=value`` or ``key: value``, ``#`` and ``!`` start comments, a backslash
 at the end of a line continues it. Differences from 0.10.1's defaults: ``delete.topic.enable`` is true (text
-003), and ``log.layout`` is ours.
+003), ``num.recovery.threads.per.data.dir`` is as many as there are processors, for all directories together
+(0.10.1: one for each), and ``log.layout`` is ours.
 """
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -72,6 +74,8 @@ _KEYS: dict[str, tuple[Callable[[str, str], Any], str | None]] = {
     "default.replication.factor": (_integer(1), "1"),
     "log.flush.scheduler.interval.ms": (_integer(1), "1000"),
     "log.flush.offset.checkpoint.interval.ms": (_integer(1), "60000"),
+    "log.retention.check.interval.ms": (_integer(1), "300000"),
+    "num.recovery.threads.per.data.dir": (_integer(1), None),
 }
 
 
@@ -103,6 +107,9 @@ class BrokerConfig:
     default_replication_factor: int
     flush_scheduler_interval_ms: int
     flush_checkpoint_interval_ms: int
+    retention_check_interval_ms: int
+    recovery_threads: int
+    """For all data directories together."""
     log: LogConfig
     """What a topic without settings of its own gets."""
     unknown: tuple[str, ...] = field(default=())
@@ -130,6 +137,8 @@ class BrokerConfig:
         )
         if advertised_host in {"", "0.0.0.0", "::"}:
             advertised_host = platform.node() or "localhost"
+        log_dirs = _directories(values["log.dirs"] or values["log.dir"])
+        threads = values["num.recovery.threads.per.data.dir"]
         session_ms = values["zookeeper.session.timeout.ms"]
         return cls(
             broker_id=values["broker.id"],
@@ -139,7 +148,7 @@ class BrokerConfig:
             bind_port=bind_port,
             advertised_host=advertised_host,
             advertised_port=advertised_port,
-            log_dirs=_directories(values["log.dirs"] or values["log.dir"]),
+            log_dirs=log_dirs,
             layout=Layout.parse(values["log.layout"]),
             zookeeper_connect=values["zookeeper.connect"],
             zookeeper_session_timeout_ms=session_ms,
@@ -153,6 +162,8 @@ class BrokerConfig:
             default_replication_factor=values["default.replication.factor"],
             flush_scheduler_interval_ms=values["log.flush.scheduler.interval.ms"],
             flush_checkpoint_interval_ms=values["log.flush.offset.checkpoint.interval.ms"],
+            retention_check_interval_ms=values["log.retention.check.interval.ms"],
+            recovery_threads=threads * len(log_dirs) if threads else os.cpu_count() or 1,
             log=LogConfig.from_properties(log_properties),
             unknown=unknown,
         )

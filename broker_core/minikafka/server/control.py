@@ -35,6 +35,8 @@ class ControlPath:
         self._open_at_ms = 0
         self._open_pause_ms = 0
         """Between tries to open: recovery may read gigabytes."""
+        self._new: set[TopicPartition] = set()
+        """Partitions that were made just now: they cannot lie in a directory that is left out."""
         self._not_deleted: set[TopicPartition] = set()
         self._unreadable_going: set[str] = set()
         """Topics that cannot be read, whose deletion has begun."""
@@ -108,6 +110,8 @@ class ControlPath:
         match effect:
             case events.WriteLeaderships(leaderships, create):
                 written = registrar.write_leaderships(leaderships, create=create)
+                if create:
+                    self._new |= written.keys()
                 self.post(events.LeadershipsWritten(written))
             case events.SendLeaderAndIsr(broker_id, leaderships):
                 self._check_own(broker_id)
@@ -164,7 +168,7 @@ class ControlPath:
     ) -> Log | None:
         logs, served = self._broker.logs, topic_partition in self._broker.partitions
         try:
-            log = logs.create(topic_partition, overrides)
+            log = logs.create(topic_partition, overrides, new=topic_partition in self._new)
             if not served and log.needs_flush():
                 # What recovery found may not be durable, and is about to be readable.
                 try:
@@ -172,12 +176,15 @@ class ControlPath:
                 except StorageError:
                     logs.give_up(topic_partition)
                     raise
+            if leadership.leader == self._broker.broker_id:
+                log.epochs.begin(leadership.leader_epoch, log.end_offset)
         except (MinikafkaError, FileNotFoundError) as error:
             if topic_partition not in self._not_opened:
                 _log.error("%s has no leader, it is tried again: %s", topic_partition, error)
             self._not_opened[topic_partition] = leadership
             return None
         self._not_opened.pop(topic_partition, None)
+        self._new.discard(topic_partition)
         return log
 
     def _update_metadata(

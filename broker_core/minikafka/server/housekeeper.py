@@ -1,4 +1,5 @@
-"""What time brings: requests whose wait is over, logs to be flushed, recovery points to be written.
+"""What time brings: requests whose wait is over, logs to be flushed, recovery points to be written, segments
+that nobody needs any more.
 
 Two threads: a slow disk must not delay the answers of requests that wait.
 """
@@ -16,6 +17,8 @@ _log = logging.getLogger(__name__)
 _FAR_MS = 1 << 62
 _RETRY_MS = 1_000
 """Between tries of what failed. Flushes may be scheduled for never, which is the release's default."""
+_FIRST_RETENTION_MS = 30_000
+"""The first look for old segments comes that soon, as 0.10.1's."""
 
 
 class Housekeeper:
@@ -29,6 +32,7 @@ class Housekeeper:
         self._flush_at_ms = now_ms + broker.config.flush_scheduler_interval_ms
         self._checkpoint_at_ms = now_ms + broker.config.flush_checkpoint_interval_ms
         self._retry_at_ms = now_ms + _RETRY_MS
+        self._retention_at_ms = now_ms + min(_FIRST_RETENTION_MS, broker.config.retention_check_interval_ms)
         self._wake = threading.Condition()
         self._wakes_at_ms = 0
         self._stopping = threading.Event()
@@ -67,12 +71,16 @@ class Housekeeper:
             if now_ms >= self._retry_at_ms:
                 self._retry_at_ms = now_ms + _RETRY_MS
                 self._control.retry()
+                broker.logs.remove_doomed()
+            if now_ms >= self._retention_at_ms:
+                self._retention_at_ms = now_ms + broker.config.retention_check_interval_ms
+                broker.logs.delete_old(broker.readable_up_to)
             if now_ms >= self._checkpoint_at_ms:
                 self._checkpoint_at_ms = now_ms + broker.config.flush_checkpoint_interval_ms
-                broker.logs.checkpoint_recovery_points()
+                broker.logs.checkpoint_offsets()
         except Exception:  # noqa: BLE001 - one failure must not end the thread
             _log.exception("housekeeping failed; it is tried again")
-        return min(self._flush_at_ms, self._retry_at_ms, self._checkpoint_at_ms)
+        return min(self._flush_at_ms, self._retry_at_ms, self._retention_at_ms, self._checkpoint_at_ms)
 
     def _watch_logs(self) -> None:
         while True:

@@ -14,6 +14,7 @@ from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
+from minikafka.log.opening import Known
 from minikafka.records.message_set import Codec, Record, StoredRecord, build_message_set, iterate
 from minikafka.records.validation import Limits, ValidatedSet, validate
 
@@ -47,10 +48,12 @@ def open_log(
     directory: str = HOME,
     clean: bool = False,
     recovery_point: int = 0,
+    start_offset: int = 0,
     layout: Layout = Layout.CLASSIC,
 ) -> Log:
     """A log in ``directory``."""
-    return Log.open(files, directory, config, layout, clean=clean, recovery_point=recovery_point)
+    known = Known(clean=clean, recovery_point=recovery_point, start_offset=start_offset)
+    return Log.open(files, directory, config, layout, known)
 
 
 def manager_of(

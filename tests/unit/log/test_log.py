@@ -473,7 +473,7 @@ class Growing(Log):
 
 
 def test_a_read_beside_a_roll_finds_all_below_the_end_that_it_saw(files: MemoryFiles) -> None:
-    log = Growing.open(files, HOME, SMALL, Layout.CLASSIC, clean=False, recovery_point=0)
+    log = Growing.open(files, HOME, SMALL, Layout.CLASSIC)
     assert isinstance(log, Growing)
     log.armed = True
     assert offsets_of(log.read(99, 100).slice) == [99]

@@ -184,7 +184,7 @@ def test_recovery_points_are_written_down_and_limit_what_is_checked(files: Memor
     log = manager.create(ONE)
     fill(log, 40)
     log.flush()
-    manager.checkpoint_recovery_points()
+    manager.checkpoint_offsets()
     assert read_file(files, f"d1/{CHECKPOINT}") == b"0\n1\nmy_topic 0 40\n"
     fill(log, 40)
     files.kill_process()
@@ -213,7 +213,7 @@ def test_what_recovery_cut_is_logged_and_the_checkpoint_follows(
     log = manager.create(ONE)
     fill(log, 10)
     log.flush()
-    manager.checkpoint_recovery_points()
+    manager.checkpoint_offsets()
     files.kill_process()
     path = "d1/my_topic_0/00000000000.kafka"
     file = files.open(path)
@@ -233,7 +233,7 @@ def test_a_deleted_partition_is_gone_with_its_files_and_its_checkpoint(files: Me
     fill(manager.create(TWO), 40)
     for log in manager.logs().values():
         log.flush()
-    manager.checkpoint_recovery_points()
+    manager.checkpoint_offsets()
     assert manager.delete(ONE)
     assert not manager.delete(ONE)
     assert manager.get(ONE) is None
@@ -271,7 +271,7 @@ def test_a_partition_whose_directory_was_removed_by_hand_is_deleted_all_the_same
     manager = manager_of(files, home)
     fill(manager.create(ONE), 40)
     log_of(manager, ONE).flush()
-    manager.checkpoint_recovery_points()
+    manager.checkpoint_offsets()
     files.remove_tree(f"{home}/my_topic_0")
     assert manager.delete(ONE)
     assert not manager.delete(ONE)
@@ -295,7 +295,7 @@ def test_a_data_directory_that_is_gone_is_a_storage_error_and_the_others_are_ser
     files.remove_tree(homes[0])
     clock.advance(10)
     assert manager.flush_due() == [TWO]
-    manager.checkpoint_recovery_points()
+    manager.checkpoint_offsets()
     assert read_file(files, f"{homes[1]}/{CHECKPOINT}") == b"0\n1\nmy_topic 1 5\n"
     with pytest.raises(StorageError, match="is gone"):
         manager.delete(ONE)
@@ -321,7 +321,7 @@ def test_a_truncation_takes_the_checkpoint_with_it(files: MemoryFiles) -> None:
     manager = manager_of(files)
     fill(manager.create(ONE), 40)
     log_of(manager, ONE).flush()
-    manager.checkpoint_recovery_points()
+    manager.checkpoint_offsets()
     manager.truncate(ONE, 7)
     assert read_file(files, f"d1/{CHECKPOINT}") == b"0\n1\nmy_topic 0 7\n"
 
@@ -429,7 +429,7 @@ def test_checkpoints_from_two_threads_take_turns(tmp_path: Path) -> None:
     def checkpoint() -> None:
         while not stop.is_set():
             try:
-                manager.checkpoint_recovery_points()
+                manager.checkpoint_offsets()
                 manager.flush_due()
             except Exception as problem:  # noqa: BLE001
                 problems.append(problem)

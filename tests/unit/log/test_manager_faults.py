@@ -41,7 +41,7 @@ def cut_short(monkeypatch: pytest.MonkeyPatch, files: MemoryFiles, fault: str) -
     for partition in (ONE, TWO):
         fill(manager.create(partition), 40)
         log_of(manager, partition).flush()
-    manager.checkpoint_recovery_points()
+    manager.checkpoint_offsets()
     fail_once(monkeypatch, files, fault)
     with pytest.raises(StorageError):
         manager.delete(ONE)
@@ -111,7 +111,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_no_point_past_a_logs_end(
     log = manager.create(ONE)
     fill(log, 40)
     log.flush()
-    manager.checkpoint_recovery_points()
+    manager.checkpoint_offsets()
     fail_checkpoint(monkeypatch, files, fault)
     if doing == "delete":
         assert manager.delete(ONE)
@@ -133,7 +133,7 @@ def test_a_point_that_failed_to_be_written_counts_as_written(
     fill(log, 40)
     log.flush()
     fail_checkpoint(monkeypatch, files, fault)
-    manager.checkpoint_recovery_points()
+    manager.checkpoint_offsets()
     files.fail_next_write(match=CHECKPOINT)
     manager.truncate(ONE, 5)
     points = read_checkpoint(files, f"d1/{CHECKPOINT}")
@@ -149,11 +149,11 @@ def test_a_checkpoint_that_cannot_be_written_is_told_once_and_the_others_are_wri
         log_of(manager, partition).flush()
     for _ in range(2):
         files.fail_next_write(match=f"d1/{CHECKPOINT}")
-        manager.checkpoint_recovery_points()
+        manager.checkpoint_offsets()
     assert read_checkpoint(files, f"d2/{CHECKPOINT}") == {TWO: 5}
     (record,) = caplog.records
     assert f"cannot write d1/{CHECKPOINT}.tmp" in record.message
-    manager.checkpoint_recovery_points()
+    manager.checkpoint_offsets()
     assert read_checkpoint(files, f"d1/{CHECKPOINT}") == {ONE: 5}
 
 
@@ -184,14 +184,14 @@ def test_a_log_that_cannot_be_opened_leaves_the_others_and_is_opened_later_where
     for partition in (ONE, TWO):
         fill(manager.create(partition), 40)
         log_of(manager, partition).flush()
-    manager.checkpoint_recovery_points()
+    manager.checkpoint_offsets()
     files.kill_process()
     files.fail_next_read(match="d1/my_topic_0")
     manager = manager_of(files, "d1", "d2")
     assert set(manager.logs()) == {TWO}
     assert "d1/my_topic_0 cannot be opened, it is tried again: cannot read" in caplog.text
     manager.delete(TWO)  # d2 has the fewest now
-    manager.checkpoint_recovery_points()
+    manager.checkpoint_offsets()
     assert read_checkpoint(files, f"d1/{CHECKPOINT}") == {ONE: 40}
     files.fail_next_read(match="d1/my_topic_0")
     with pytest.raises(StorageError, match="cannot read"):
@@ -226,19 +226,31 @@ def test_a_log_that_cannot_be_opened_can_be_deleted(files: MemoryFiles) -> None:
 
 
 @pytest.mark.parametrize("fault", ["open", "sync"])
-def test_a_partition_that_could_not_be_made_is_made_in_the_same_directory(
+def test_a_partition_that_cannot_be_made_in_one_directory_is_made_in_the_next(
     files: MemoryFiles, fault: str
 ) -> None:
     manager = manager_of(files, "d1", "d2")
     getattr(files, f"fail_next_{fault}")(match="d1/my_topic_0")
+    assert manager.create(ONE).directory == "d2/my_topic_0"
+    assert manager.create(TWO).directory == "d1/my_topic_1"
+    manager.close()
+    assert set(manager_of(files, "d1", "d2").logs()) == {ONE, TWO}
+
+
+@pytest.mark.parametrize("fault", ["open", "sync"])
+def test_a_partition_that_can_be_neither_made_nor_removed_is_made_in_the_same_directory_later(
+    files: MemoryFiles, fault: str
+) -> None:
+    manager = manager_of(files, "d1", "d2")
+    getattr(files, f"fail_next_{fault}")(match="d1/my_topic_0")
+    files.fail_next_rename(match="d1/my_topic_0")
     with pytest.raises(StorageError):
         manager.create(ONE)
     assert manager.get(ONE) is None
     assert manager.create(TWO).directory == "d2/my_topic_1"
-    manager.delete(TWO)
     assert manager.create(ONE).directory == "d1/my_topic_0"
     manager.close()
-    assert set(manager_of(files, "d1", "d2").logs()) == {ONE}
+    assert set(manager_of(files, "d1", "d2").logs()) == {ONE, TWO}
 
 
 def test_a_log_that_is_given_up_is_recovered_anew(files: MemoryFiles) -> None:

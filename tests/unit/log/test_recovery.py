@@ -332,7 +332,6 @@ def test_what_lies_beyond_the_recovery_point_is_written_back_and_hardly_more(
 def test_nothing_is_written_back_where_all_was_flushed() -> None:
     files = MemoryFiles()
     log = several(files)
-    log.close()
     del files.operations[:]
     open_log(files, recovery_point=log.end_offset)
     assert not [one for one in files.operations if one.kind == "write"]
@@ -382,12 +381,11 @@ def test_an_index_without_its_segment_is_removed() -> None:
 def test_files_that_are_none_of_ours_are_left_alone() -> None:
     files = MemoryFiles()
     several(files)
-    for name in ("notes.txt", "00000000000.timeindex", "000.kafka", "00000000000.kafka.swap"):
+    for name in ("notes.txt", "00000000000.timeindex", "000.kafka"):
         files.open(f"{HOME}/{name}", create=True).write_at(0, b"x")
     log = open_log(files)
     assert log.end_offset == 60
     assert files.exists(f"{HOME}/notes.txt")
-    assert files.exists(f"{HOME}/00000000000.kafka.swap")
 
 
 def test_a_crash_during_recovery_loses_nothing_more() -> None:

@@ -81,13 +81,6 @@ def test_an_index_without_entries_has_a_file_so_that_nobody_looks_again() -> Non
     assert again.last() == (-1, BASE)
 
 
-def test_entries_at_and_behind_an_offset_can_be_cut() -> None:
-    index = loaded(pairs((50, 7), (60, 300), (70, 301)))
-    assert index is not None
-    index.cut(BASE + 300)
-    assert index.last() == (50, BASE + 7)
-
-
 def test_room_that_kafka_took_beforehand_is_passed_over() -> None:
     index = loaded(pairs((50, 7)) + bytes(12 * 50))
     assert index is not None

@@ -31,7 +31,7 @@ def partition(*, leader: int = 1, flush_messages: int | None = None) -> Partitio
     files = MemoryFiles()
     files.make_dirs("/d")
     config = LogConfig(flush_messages=flush_messages)
-    log = Log.open(files, "/d/t_0", config, Layout.CLASSIC, clean=False, recovery_point=0)
+    log = Log.open(files, "/d/t_0", config, Layout.CLASSIC)
     made = Partition(TopicPartition("t", 0), log, broker_id=1)
     made.lead(Leadership(leader, 0, (leader,), (leader,), 1))
     return made

@@ -40,7 +40,8 @@ _Answers = dict[TopicPartition, ProducePartitionResponse]
 def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> None:
     """Serve one produce request."""
     answers: _Answers = {}
-    valid = _validated(broker, request, answers)
+    now_ms = broker.clock.now_ms()
+    valid = _validated(broker, request, answers, now_ms)
     appended: dict[TopicPartition, tuple[Partition, Appended]] = {}
 
     def append() -> None:
@@ -49,7 +50,7 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
                 partition = broker.partition(topic_partition)
                 appended[topic_partition] = (
                     partition,
-                    partition.append(message_set, all_in_sync=request.acks == ALL_IN_SYNC),
+                    partition.append(message_set, all_in_sync=request.acks == ALL_IN_SYNC, now_ms=now_ms),
                 )
                 broker.touch(topic_partition)
             except (BrokerError, StorageError) as error:
@@ -62,10 +63,9 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
 
 
 def _validated(
-    broker: Broker, request: ProduceRequest, answers: _Answers
+    broker: Broker, request: ProduceRequest, answers: _Answers, now_ms: int
 ) -> dict[TopicPartition, ValidatedSet]:
     valid: dict[TopicPartition, ValidatedSet] = {}
-    now_ms = broker.clock.now_ms()
     for topic in request.topics:
         for part in topic.partitions:
             topic_partition = TopicPartition(topic.name, part.index)

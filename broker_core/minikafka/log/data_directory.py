@@ -1,0 +1,180 @@
+"""One data directory: its lock, its clean-shutdown marker and its checkpoint files.
+
+    .lock                              held while the directory is used; a second process is refused
+    .kafka_cleanshutdown               from a clean close to the next open: no recovery
+    recovery-point-offset-checkpoint   below which offset each log is flushed (``checkpoint``)
+    log-start-offset-checkpoint        below which messages were deleted, where their segment is still there
+    NAME.N-delete                      a deleted partition that is being removed, at open if a crash left it
+
+What a checkpoint file may hold is always known: one offset that is too high would do harm (damage not looked
+for, messages hidden), so such a file is replaced, or removed where a full disk has no room for another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+
+from minikafka.base.errors import StorageError
+from minikafka.base.files import Files, Lock, make_dirs_durably
+from minikafka.base.ids import TopicPartition
+from minikafka.log.checkpoint import read_checkpoint, write_checkpoint
+from minikafka.log.layout import (
+    CLEAN_SHUTDOWN_FILE,
+    DELETED_SUFFIX,
+    LOCK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    Layout,
+)
+
+_logger = logging.getLogger(__name__)
+
+
+class OffsetFile:
+    """A checkpoint file of one directory, and what it may hold."""
+
+    def __init__(self, files: Files, path: str, mutex: AbstractContextManager[object]) -> None:
+        self.path = path
+        self.held: dict[TopicPartition, int] = {}
+        self._files = files
+        self._mutex = mutex
+        self._problem: str | None = None
+
+    def read(self) -> dict[TopicPartition, int]:
+        """The offsets in it; empty when it is absent. StorageError when it makes no sense."""
+        self.held = read_checkpoint(self._files, self.path)
+        return self.held
+
+    def holds_too_much(self, offsets: Mapping[TopicPartition, int]) -> bool:
+        """Whether it may hold an offset above the one given, or of a partition that is not given."""
+        return any(offset > offsets.get(partition, 0) for partition, offset in self.held.items())
+
+    def write(self, offsets: Mapping[TopicPartition, int]) -> bool:
+        """Replace the file; whether that was possible. A warning says so when not, once until it is again.
+
+        StorageError when an old one that holds too much can be neither replaced nor removed.
+        """
+        with self._mutex:
+            try:
+                write_checkpoint(self._files, self.path, offsets)
+            except StorageError as error:
+                if self.holds_too_much(offsets):
+                    with contextlib.suppress(FileNotFoundError):
+                        self._files.remove(self.path)
+                        self._files.sync_dir(os.path.dirname(self.path))
+                    self.held = {}
+                else:
+                    # The new ones may be there: the failure can have come behind the renaming.
+                    self.held = self.held | dict(offsets)
+                if str(error) != self._problem:
+                    _logger.warning(
+                        "%s; until it can be, the next start may have more to check: make room, or mend "
+                        "the disk",
+                        error,
+                    )
+                self._problem = str(error)
+                return False
+            self.held, self._problem = dict(offsets), None
+            return True
+
+
+class DataDirectory:
+    """A data directory in use. ``partitions``: those that lie in it."""
+
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        layout: Layout,
+        lock: Lock,
+        mutex: AbstractContextManager[object],
+    ) -> None:
+        self.path = path
+        self.layout = layout
+        self.partitions: set[TopicPartition] = set()
+        self.points = OffsetFile(files, self.file(RECOVERY_POINT_FILE), mutex)
+        self.starts = OffsetFile(files, self.file(LOG_START_FILE), mutex)
+        self._files = files
+        self._lock = lock
+
+    @classmethod
+    def enter(
+        cls, files: Files, path: str, layout: Layout, mutex: AbstractContextManager[object]
+    ) -> DataDirectory:
+        """Lock the directory, made when absent, and remove what deletions have left.
+
+        ``layout`` is that of one that holds nothing yet. DirectoryLocked when another process holds it,
+        StorageError when it cannot be used.
+        """
+        make_dirs_durably(files, path)
+        lock = files.lock(os.path.join(path, LOCK_FILE))
+        try:
+            for name in files.list_dir(path):
+                if name.endswith(DELETED_SUFFIX) and files.is_dir(os.path.join(path, name)):
+                    files.remove_tree(os.path.join(path, name))
+            return cls(files, path, Layout.recognise(files, path) or layout, lock, mutex)
+        except BaseException:
+            lock.release()
+            raise
+
+    def leave(self) -> None:
+        """Give the lock back."""
+        self._lock.release()
+
+    def file(self, name: str) -> str:
+        """The path of something in it."""
+        return os.path.join(self.path, name)
+
+    def home_of(self, partition: TopicPartition) -> str:
+        """The directory of a partition."""
+        return self.file(self.layout.directory_name(partition))
+
+    def found(self) -> Iterator[tuple[TopicPartition, str]]:
+        """The partitions that lie in it, with their directories."""
+        for name in self._files.list_dir(self.path):
+            partition = self.layout.partition_of(name)
+            path = self.file(name)
+            if partition is None or not self._files.is_dir(path):
+                continue
+            if self.layout.fits(self._files, path):
+                yield partition, path
+
+    def is_clean(self) -> bool:
+        """Whether the marker is there."""
+        return self._files.exists(self.file(CLEAN_SHUTDOWN_FILE))
+
+    def mark_clean(self) -> None:
+        """Make the marker, where that is possible."""
+        try:
+            marker = self._files.open(self.file(CLEAN_SHUTDOWN_FILE), create=True)
+            try:
+                marker.sync()
+            finally:
+                marker.close()
+            self._files.sync_dir(self.path)
+        except StorageError as error:
+            _logger.warning("%s; all messages are flushed, but the next start checks the logs", error)
+
+    def unmark(self) -> None:
+        """Remove the marker: from now on logs may grow."""
+        if self.is_clean():
+            self._files.remove(self.file(CLEAN_SHUTDOWN_FILE))
+            self._files.sync_dir(self.path)
+
+    def rubbish_of(self, partition: TopicPartition) -> list[str]:
+        """Directories of the deleted partition that are still there."""
+        name = re.escape(self.layout.directory_name(partition))
+        pattern = re.compile(rf"{name}\.\d+{re.escape(DELETED_SUFFIX)}")
+        return [self.file(found) for found in self._files.list_dir(self.path) if pattern.fullmatch(found)]
+
+    def free_rubbish_name(self, path: str) -> str:
+        """What the directory of a partition is renamed to before it is removed."""
+        number = 0
+        while self._files.exists(f"{path}.{number}{DELETED_SUFFIX}"):
+            number += 1
+        return f"{path}.{number}{DELETED_SUFFIX}"

@@ -1,0 +1,157 @@
+"""Leader epochs of one log: at which offset each leader began to write.
+
+``leader-epoch-checkpoint`` in the partition's directory, Kafka's text form (0.11 and later)::
+
+    0            version
+    2            number of lines that follow
+    0 0          epoch, and the first offset written under it
+    3 4711
+
+Epochs and offsets rise from line to line. A follower that comes back asks the leader where its own last epoch
+ended, and cuts its log there: the high watermark alone would let two logs differ for ever (KIP-101).
+
+The file is written, and flushed, with every change; changes are as rare as elections. Where that fails (a
+full disk must not stop reads) ``save`` tries again. One that makes no sense counts as absent: then no
+question can be answered, and followers fall back to the high watermark.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import AbstractContextManager, nullcontext
+
+from minikafka.base.errors import StorageError
+from minikafka.base.files import Files, read_file, replace_file
+from minikafka.log.layout import EPOCHS_FILE
+
+VERSION = 0
+UNKNOWN = -1
+
+_log = logging.getLogger(__name__)
+
+
+class LeaderEpochs:
+    """The epochs of one log. Any thread may change them, when ``mutex`` is a lock."""
+
+    __slots__ = ("_complaint", "_entries", "_files", "_saved", "mutex", "path")
+
+    def __init__(self, files: Files, directory: str, entries: tuple[tuple[int, int], ...] = ()) -> None:
+        self.path = os.path.join(directory, EPOCHS_FILE)
+        self._files = files
+        self._entries = entries
+        self._saved = True
+        self._complaint: str | None = None
+        self.mutex: AbstractContextManager[object] = nullcontext()
+
+    @classmethod
+    def load(cls, files: Files, directory: str) -> LeaderEpochs:
+        """Read the file; empty when it is absent, and with a warning when it makes no sense."""
+        epochs = cls(files, directory)
+        try:
+            data = read_file(files, epochs.path)
+        except FileNotFoundError:
+            return epochs
+        except StorageError as error:
+            _log.warning("%s; the leader epochs are not known", error)
+            return epochs
+        try:
+            epochs._entries = _parse(data.decode("ascii").splitlines()) if data else ()
+        except (ValueError, IndexError) as error:
+            _log.warning(
+                "%s is not a file of leader epochs of version %d: %s; the epochs are not known",
+                epochs.path,
+                VERSION,
+                error,
+            )
+        return epochs
+
+    @property
+    def entries(self) -> tuple[tuple[int, int], ...]:
+        """(epoch, first offset), rising."""
+        return self._entries
+
+    @property
+    def latest(self) -> int:
+        """The newest epoch; -1 when none is known."""
+        return self._entries[-1][0] if self._entries else UNKNOWN
+
+    def begin(self, epoch: int, first_offset: int) -> None:
+        """A leader of ``epoch`` writes from ``first_offset`` on. Older epochs change nothing.
+
+        Entries of epochs that began at or behind that offset go: nothing of them was kept.
+        """
+        with self.mutex:
+            if epoch > self.latest:
+                kept = tuple(entry for entry in self._entries if entry[1] < first_offset)
+                self._replace((*kept, (epoch, first_offset)))
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(epoch, offset): the largest known epoch not above ``epoch``, and where the next one begins.
+
+        That is the log end offset for the newest one; (-1, -1) when ``epoch`` is newer than all, or nothing
+        is known. (OffsetForLeaderEpoch.)
+        """
+        if epoch < 0 or not self._entries or epoch > self.latest:
+            return UNKNOWN, UNKNOWN
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        later = next(number for number, entry in enumerate(self._entries) if entry[0] > epoch)
+        known = self._entries[later - 1][0] if later else epoch
+        return known, self._entries[later][1]
+
+    def cut_end(self, end_offset: int) -> None:
+        """The log ends at ``end_offset`` now: epochs that began there or later are forgotten."""
+        with self.mutex:
+            self._replace(tuple(entry for entry in self._entries if entry[1] < end_offset))
+
+    def cut_start(self, start_offset: int) -> None:
+        """The log begins at ``start_offset`` now: only the last epoch that began before is kept, from there
+        on.
+        """
+        with self.mutex:
+            before = [entry for entry in self._entries if entry[1] <= start_offset]
+            kept = tuple(entry for entry in self._entries if entry[1] > start_offset)
+            if before:
+                kept = ((before[-1][0], start_offset), *kept)
+            self._replace(kept)
+
+    def _replace(self, entries: tuple[tuple[int, int], ...]) -> None:
+        if entries == self._entries:
+            return
+        self._entries = entries
+        self._saved = False
+        self._save()
+
+    def save(self) -> None:
+        """Write the file where that failed; a failure is told once, and left to the next call."""
+        with self.mutex:
+            if not self._saved:
+                self._save()
+
+    def _save(self) -> None:
+        lines = [str(VERSION), str(len(self._entries))]
+        lines += [f"{epoch} {offset}" for epoch, offset in self._entries]
+        try:
+            replace_file(self._files, self.path, "".join(f"{line}\n" for line in lines).encode())
+        except (StorageError, FileNotFoundError) as error:
+            if self._complaint != str(error):
+                _log.warning("%s; it is tried again", error)
+            self._complaint = str(error)
+        else:
+            self._saved, self._complaint = True, None
+
+
+def _parse(lines: list[str]) -> tuple[tuple[int, int], ...]:
+    if int(lines[0]) != VERSION:
+        raise ValueError(f"version {lines[0]}")
+    count, texts = int(lines[1]), [line for line in lines[2:] if line.strip()]
+    if count != len(texts):
+        raise ValueError(f"{count} lines are announced, {len(texts)} follow")
+    entries: list[tuple[int, int]] = []
+    for text in texts:
+        epoch, offset = (int(part) for part in text.split())
+        if epoch < 0 or offset < 0 or (entries and (epoch <= entries[-1][0] or offset < entries[-1][1])):
+            raise ValueError(f"{text!r} does not follow the line before")
+        entries.append((epoch, offset))
+    return tuple(entries)

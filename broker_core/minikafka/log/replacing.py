@@ -1,0 +1,86 @@
+"""Taking segments away, and putting others in their place, so that a crash leaves the one or the other.
+
+Each step is a rename (``layout`` has the suffixes)::
+
+    deleting     00.kafka -> 00.kafka.deleted, oldest first; removed for good later
+    replacing    00.kafka.cleaned, written and flushed
+                 00.kafka.cleaned -> 00.kafka.swap; the directory is flushed: from here on it counts
+                 the old segments -> .deleted, oldest first, then 00.kafka.swap -> 00.kafka
+
+At open ``settle`` finishes what a crash interrupted: what is ``.deleted`` or ``.cleaned`` goes, a ``.swap``
+takes the place of the segments whose offsets it covers. Segments behind its last offset may stay, though
+they were to be replaced too: what compaction dropped of them comes back, and nothing else, as a key's later
+value or its tombstone always lies behind the dropped one. (``Log.replaceSegments`` of 0.10.1, whose names
+these are; it flushes no directory.)
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+
+from minikafka.base.files import Files
+from minikafka.log.layout import CLEANED_SUFFIX, GONE_SUFFIX, SWAP_SUFFIX, Layout
+from minikafka.log.recovery import free_path, scan_file
+from minikafka.log.segment import Segment
+
+_log = logging.getLogger(__name__)
+
+
+def retire(files: Files, directory: str, layout: Layout, segments: Iterable[Segment]) -> list[str]:
+    """Rename the files of segments, which must be in order; gives what is to be removed later.
+
+    At the first failure it ends: StorageError. No later segment is gone then, so there is no hole.
+    """
+    gone = []
+    for segment in segments:
+        segment.move(segment.path + GONE_SUFFIX)
+        gone.append(segment.path)
+        for name in layout.companions(segment.base_offset):
+            path = os.path.join(directory, name)
+            if files.exists(path):
+                files.rename(path, path + GONE_SUFFIX)
+                gone.append(path + GONE_SUFFIX)
+    return gone
+
+
+def settle(files: Files, directory: str, layout: Layout) -> bool:
+    """Finish what a crash interrupted; whether names have changed. StorageError when the disk fails."""
+    swaps, changed = [], False
+    for name in files.list_dir(directory):
+        path = os.path.join(directory, name)
+        base = layout.segment_base(name.removesuffix(SWAP_SUFFIX)) if name.endswith(SWAP_SUFFIX) else None
+        if base is not None:
+            swaps.append((base, path))
+        elif name.endswith((GONE_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) and not files.is_dir(path):
+            files.remove(path)
+            changed = True
+    for base, path in sorted(swaps):
+        _finish(files, directory, layout, base, path)
+    return changed or bool(swaps)
+
+
+def _finish(files: Files, directory: str, layout: Layout, base: int, swap: str) -> None:
+    file = files.open(swap)
+    try:
+        size = file.size()
+        found = scan_file(file, 0, size, base)
+    finally:
+        file.close()
+    if found.problem is not None:
+        # It was flushed before it got this name: the disk has lost some of it, and the old ones may be there.
+        saved = free_path(files, swap)
+        files.rename(swap, saved)
+        _log.warning("%s is damaged and replaces nothing: %s; it is kept in %s", swap, found.problem, saved)
+        return
+    behind = max(found.next_offset, base + 1)
+    others = (layout.segment_base(name) for name in files.list_dir(directory))
+    for old in sorted(other for other in others if other is not None and base <= other < behind):
+        for name in (layout.segment_name(old), *layout.companions(old)):
+            path = os.path.join(directory, name)
+            if files.exists(path):
+                files.remove(path)
+    # Their removal must not be lost while the new name is kept.
+    files.sync_dir(directory)
+    files.rename(swap, os.path.join(directory, layout.segment_name(base)))

@@ -1,0 +1,101 @@
+"""Which segments a log no longer needs: whole ones, from the oldest on.
+
+A policy is pure: it sees what each segment is, the log's settings and the time, and says how many of the
+oldest go. ``cleanup.policy`` names it: ``delete`` is ``ByAgeAndSize`` below; a class path,
+``package.module:Class``, is one of the operator's own, made without arguments. Only the broker's own
+properties may bring in a class path, as importing it runs code: a topic can choose it once the broker's
+``log.cleanup.policy`` names it. (The texts' "pluggable log deletion policy"; ``Log.deleteOldSegments`` of
+0.10.1.)
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Protocol
+
+from minikafka.base.errors import ConfigError
+
+if TYPE_CHECKING:
+    from minikafka.log.config import LogConfig
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFacts:
+    """One segment as a policy sees it. Times are ms since the epoch, sizes bytes."""
+
+    base_offset: int
+    next_offset: int
+    """The base of the following segment, or the log end offset."""
+    size: int
+    last_time_ms: int
+    """The largest timestamp of its messages; the file's last modification where none has one (magic 0)."""
+
+
+class RetentionPolicy(Protocol):
+    """Decides what goes. Called with one log at a time, which takes no messages meanwhile: be quick."""
+
+    def expired(self, segments: Sequence[SegmentFacts], config: LogConfig, now_ms: int) -> int:
+        """How many of the oldest segments are not needed any more, 0 to all of them."""
+
+
+class ByAgeAndSize:
+    """``retention.ms`` and ``retention.bytes``.
+
+    A segment goes when its newest message is older than the first, and when the log would still have at least
+    the second without it. As 0.10.1: the first segment that stays keeps all behind it.
+    """
+
+    def expired(self, segments: Sequence[SegmentFacts], config: LogConfig, now_ms: int) -> int:
+        return max(self._by_age(segments, config, now_ms), self._by_size(segments, config))
+
+    @staticmethod
+    def _by_age(segments: Sequence[SegmentFacts], config: LogConfig, now_ms: int) -> int:
+        limit = config.retention_ms
+        if limit is None:
+            return 0
+        return _leading(now_ms - segment.last_time_ms > limit for segment in segments)
+
+    @staticmethod
+    def _by_size(segments: Sequence[SegmentFacts], config: LogConfig) -> int:
+        if config.retention_bytes is None:
+            return 0
+        excess = sum(segment.size for segment in segments) - config.retention_bytes
+        count = 0
+        for segment in segments:
+            excess -= segment.size
+            if excess < 0:
+                break
+            count += 1
+        return count
+
+
+def _leading(answers: Iterable[bool]) -> int:
+    """How many answers are true before the first that is not."""
+    count = 0
+    for answer in answers:
+        if not answer:
+            break
+        count += 1
+    return count
+
+
+@cache
+def policy_of(name: str) -> RetentionPolicy:
+    """The policy that a part of ``cleanup.policy`` names: ``delete``, or ``package.module:Class``.
+
+    ConfigError when there is no such class, or it cannot be made.
+    """
+    if name == "delete":
+        return ByAgeAndSize()
+    try:
+        policy = pkgutil.resolve_name(name)()
+    except Exception as error:
+        raise ConfigError(
+            "log.cleanup.policy", name, f"is no class that can be made without arguments: {error!r}"
+        ) from error
+    if not callable(getattr(policy, "expired", None)):
+        raise ConfigError("log.cleanup.policy", name, "has no method expired(segments, config, now_ms)")
+    return policy  # type: ignore[no-any-return]
