@@ -9,11 +9,13 @@ name, those that a command meets itself as ``Type: message``. Times are since th
 from __future__ import annotations
 
 import errno
+import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, NoNode
 from minikafka.records.message_set import Codec, Record, StoredRecord, build_message_set, iterate
+from minikafka.registry.paths import EntityConfig
 from minikafka.server.config import BrokerConfig
 from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
 from minikafka.wire.apis.list_offsets import (
@@ -378,11 +380,27 @@ def set_znode(world: World, path: str, data: str) -> None:
 
 
 @VOCABULARY.command
-def make_znode(world: World, path: str, data: str = "") -> None:
+def make_znode(world: World, path: str, data: str = "", *, sequential: bool = False) -> None:
     """Make a znode, past all brokers."""
     observer = world.zookeeper.connect()
-    observer.create(path, data.encode())
+    observer.create(path, data.encode(), sequential=sequential)
     observer.close()
+
+
+@VOCABULARY.command
+def remove_znode(world: World, path: str) -> None:
+    """Remove a znode and all below it, past all brokers."""
+    observer = world.zookeeper.connect()
+    observer.delete(path, recursive=True)
+    observer.close()
+
+
+@VOCABULARY.command
+def alter(world: World, topic: str, **settings: str) -> None:
+    """These are the topic's settings from now on, as Kafka's own tool writes it into ZooKeeper."""
+    set_znode(world, f"/config/topics/{topic}", EntityConfig(_settings(settings)).to_json().decode())
+    news = json.dumps({"version": 2, "entity_path": f"topics/{topic}"})
+    make_znode(world, "/config/changes/config_change_", news, sequential=True)
 
 
 # --- the disk -----------------------------------------------------------------------------------------------

@@ -1,15 +1,18 @@
 """Kafka's znodes: their paths and their JSON, as Kafka 0.10.1 writes them.
 
-Every value class has ``to_json`` (bytes for the znode) and ``from_json(data, path)``, which raises
-CoordinationError with the path when the data is not what it should be. Keys that we do not know are accepted,
-as later releases add some. Mind the types: ``version`` is a string in the cluster id and a number elsewhere,
-timestamps are strings.
+Every value class has ``to_json`` (bytes for the znode), unless nobody writes it here, and
+``from_json(data, path)``, which raises CoordinationError with the path when the data is not what it should
+be. Keys that we do not know are accepted, as later releases add some. Mind the types: ``version`` is a string
+in the cluster id and a number elsewhere, timestamps are strings.
 
-    /brokers/ids/N                   ephemeral  BrokerRegistration /brokers/topics/T
-    TopicAssignment /brokers/topics/T/partitions/P/state        PartitionState, written under the condition of
-    the znode's version /controller                      ephemeral  ControllerRegistration /controller_epoch
-    ControllerEpoch, a bare number /cluster/id                                 ClusterId /config/topics/T
-    EntityConfig
+    /brokers/ids/N                       BrokerRegistration, ephemeral
+    /brokers/topics/T                    TopicAssignment
+    /brokers/topics/T/partitions/P/state PartitionState, written under the condition of the znode's version
+    /controller                          ControllerRegistration, ephemeral
+    /controller_epoch                    ControllerEpoch, a bare number
+    /cluster/id                          ClusterId
+    /config/topics/T                     EntityConfig
+    /config/changes/config_change_N      ConfigChange, sequential
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 CLUSTER_ID = "/cluster/id"
 TOPIC_CONFIGS = "/config/topics"
+CONFIG_CHANGES = "/config/changes"
+CONFIG_CHANGE_PREFIX = "config_change_"
 DELETE_TOPICS = "/admin/delete_topics"
 BROKER_SEQUENCE = "/brokers/seqid"
 
@@ -36,13 +41,17 @@ PERSISTENT_PATHS = (
     BROKER_IDS,
     BROKER_SEQUENCE,
     BROKER_TOPICS,
-    "/config/changes",
+    CONFIG_CHANGES,
     "/config/clients",
     TOPIC_CONFIGS,
     "/consumers",
     "/isr_change_notification",
 )
 """What a 0.10.1 broker makes at its start, empty, for others to watch and to write below."""
+
+TOPICS = "topics"
+ENTITY_TYPES = (TOPICS, "clients", "users", "brokers")
+"""What has settings, in 0.10.1."""
 
 
 def broker_path(broker_id: int) -> str:
@@ -256,12 +265,40 @@ class EntityConfig:
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> EntityConfig:
-        """The settings in ``data``."""
+        """The settings in ``data``: none where there is no data."""
+        if not data:
+            return cls()
         node = _Node(data, path)
         config = node.mapping("config")
         if not all(isinstance(value, str) for value in config.values()):
             raise node.error("config", "texts as values")
         return cls(config)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """The news that an entity has other settings: versions 1 and 2 of the JSON."""
+
+    entity_type: str
+    """One of ``ENTITY_TYPES``."""
+    entity_name: str
+    """A topic; of users and clients it may have more parts, ``alice/clients/app``."""
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str) -> ConfigChange:
+        """The news in ``data``."""
+        node = _Node(data, path)
+        match node.integer("version"):
+            case 1:
+                key, change = "entity_type", cls(node.text("entity_type"), node.text("entity_name"))
+            case 2:
+                key, (entity_type, _, name) = "entity_path", node.text("entity_path").partition("/")
+                change = cls(entity_type, name)
+            case _:
+                raise node.error("version", "1 or 2")
+        if change.entity_type not in ENTITY_TYPES or not change.entity_name:
+            raise node.error(key, f"of {', '.join(ENTITY_TYPES)}, with a name")
+        return change
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,10 +315,7 @@ class ClusterId:
     def from_json(cls, data: bytes, path: str = CLUSTER_ID) -> ClusterId:
         """The id in ``data``."""
         node = _Node(data, path)
-        cluster_id = node.value("id")
-        if not isinstance(cluster_id, str) or not cluster_id:
-            raise node.error("id", "a text")
-        return cls(cluster_id)
+        return cls(node.text("id"))
 
 
 def _dump(fields: dict[str, object]) -> bytes:
@@ -324,6 +358,12 @@ class _Node:
             return int(value)
         if type(value) is not int:
             raise self.error(key, "a number, written as a text")
+        return value
+
+    def text(self, key: str) -> str:
+        value = self._fields.get(key)
+        if not isinstance(value, str) or not value:
+            raise self.error(key, "a text")
         return value
 
     def optional_text(self, key: str) -> str | None:

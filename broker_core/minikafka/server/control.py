@@ -85,6 +85,12 @@ class ControlPath:
         _log.info("topic %s is deleted", topic)
         self.post(events.TopicRemoved(topic))
 
+    def topic_config_changed(self, topic: str) -> None:
+        """Give the logs that lie here of a topic its settings."""
+        broker = self._broker
+        if broker.logs.partitions_of(topic):
+            broker.logs.set_overrides(topic, broker.registrar.topic_config(topic))
+
     def _delete_unreadable_going(self) -> None:
         for topic in sorted(self._unreadable_going):
             self.delete_unreadable(topic)

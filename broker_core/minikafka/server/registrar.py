@@ -35,6 +35,7 @@ from minikafka.registry.paths import (
     TopicAssignment,
 )
 from minikafka.registry.store import SessionState, SessionTicket, Store
+from minikafka.server.config_changes import ConfigChanges, tell_changes
 from minikafka.server.worker import Job, Worker
 
 _log = logging.getLogger(__name__)
@@ -64,6 +65,9 @@ class Listener(Protocol):
     def delete_unreadable(self, topic: str) -> None:
         """Somebody wants a topic deleted that cannot be read."""
 
+    def topic_config_changed(self, topic: str) -> None:
+        """A topic, which need not exist, has other settings."""
+
     @property
     def fatal(self) -> Callable[[str], None]:
         """To be called when this broker cannot stay in the cluster, with the reason."""
@@ -80,6 +84,9 @@ class Registrar:
         self._worker = worker
         self._assignments: dict[str, Assignment] = {}
         self._versions: dict[TopicPartition, int] = {}
+        self._configs: dict[str, Mapping[str, str]] = {}
+        """The settings of topics as they were last read."""
+        self._config_changes = ConfigChanges(store, clock)
         self._unreadable: frozenset[str] = frozenset()
         self._complaints: dict[str, str] = {}
         """What was last said about a znode that cannot be understood."""
@@ -140,6 +147,7 @@ class Registrar:
             (paths.BROKER_IDS, self._see_brokers),
             (paths.BROKER_TOPICS, self._see_topics),
             (paths.DELETE_TOPICS, self._see_deletions),
+            (paths.CONFIG_CHANGES, self._see_config_changes),
         ):
             self._store.watch_children(path, partial(self._submit, see))
 
@@ -163,9 +171,20 @@ class Registrar:
         self._store.create(paths.topic_path(topic), TopicAssignment(assignment).to_json())
 
     def topic_config(self, topic: str) -> Mapping[str, str]:
-        """The topic's own settings; empty when there is no such znode (text 003: it may be left out)."""
-        config = self._read(paths.topic_config_path(topic), EntityConfig.from_json)
-        return {} if config is None else config.config
+        """The topic's own settings; empty when there is no such znode (text 003: it may be left out).
+
+        Where it holds nonsense the last ones stay, as the defaults may let retention delete what should be
+        kept. What is other than the last time is logged: who reads settings gives them to the logs.
+        """
+        path, last = paths.topic_config_path(topic), self._configs.get(topic)
+        config = self._read(path, EntityConfig.from_json, "; the topic keeps the settings that it has")
+        if path in self._complaints:
+            return last or {}
+        settings = {} if config is None else config.config
+        if last is not None:
+            tell_changes(topic, last, settings)
+        self._configs[topic] = settings
+        return settings
 
     def topic_configs(self) -> dict[str, Mapping[str, str]]:
         """The own settings of every topic."""
@@ -185,6 +204,7 @@ class Registrar:
         self._remove(paths.topic_config_path(topic))
         self._remove(f"{paths.DELETE_TOPICS}/{topic}")
         self._assignments.pop(topic, None)
+        self._configs.pop(topic, None)
         self._complaints.pop(paths.topic_path(topic), None)
         for topic_partition in [key for key in self._versions if key.topic == topic]:
             del self._versions[topic_partition]
@@ -366,6 +386,9 @@ class Registrar:
             del self._assignments[vanished]
         self._read_assignments(names)
         self._listener.post(events.TopicsChanged(dict(self._assignments)))
+
+    def _see_config_changes(self) -> None:
+        self._config_changes.follow(self._listener.topic_config_changed)
 
     def _read_brokers(self, names: list[str]) -> dict[int, BrokerAddress]:
         brokers = {}

@@ -15,6 +15,7 @@ from minikafka.registry import paths
 from minikafka.registry.paths import (
     BrokerRegistration,
     ClusterId,
+    ConfigChange,
     ControllerEpoch,
     ControllerRegistration,
     EntityConfig,
@@ -29,9 +30,7 @@ class Value(Protocol):
     def to_json(self) -> bytes: ...
 
 
-Parse = Callable[[bytes, str], Value]
-
-KINDS: dict[str, Parse] = {
+KINDS: dict[str, Callable[[bytes, str], Value]] = {
     "broker": BrokerRegistration.from_json,
     "assignment": TopicAssignment.from_json,
     "state": PartitionState.from_json,
@@ -90,11 +89,20 @@ def test_unknown_keys_are_accepted(kind: str, path: str, data: str) -> None:
     assert KINDS[kind](more, path) == KINDS[kind](data.encode(), path)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("data", [b"", b"{", b"nonsense", b"[]", b'"text"', b"null", b"\xff\xfe", b"1.5"])
+REFUSED: dict[str, Callable[[bytes, str], object]] = {**KINDS, "change": ConfigChange.from_json}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+@pytest.mark.parametrize("data", [b"{", b"nonsense", b"[]", b'"text"', b"null", b"\xff\xfe", b"1.5"])
 def test_data_that_is_no_such_json_is_refused_with_its_path(kind: str, data: bytes) -> None:
     with pytest.raises(CoordinationError, match="/some/path/7"):
-        KINDS[kind](data, "/some/path/7")
+        REFUSED[kind](data, "/some/path/7")
+
+
+@pytest.mark.parametrize("kind", sorted(REFUSED.keys() - {"config"}))
+def test_a_znode_without_data_is_refused_with_its_path(kind: str) -> None:
+    with pytest.raises(CoordinationError, match="/some/path/7"):
+        REFUSED[kind](b"", "/some/path/7")
 
 
 @pytest.mark.parametrize(
@@ -120,13 +128,21 @@ def test_data_that_is_no_such_json_is_refused_with_its_path(kind: str, data: byt
         ("controller", {"version": 1}, "brokerid"),
         ("config", {"version": 1}, "config"),
         ("config", {"version": 1, "config": {"a": 1}}, "config"),
+        ("change", {"entity_path": "topics/t"}, "version"),
+        ("change", {"version": 3, "entity_path": "topics/t"}, "version"),
+        ("change", {"version": 2, "entity_type": "topics", "entity_name": "t"}, "entity_path"),
+        ("change", {"version": 2, "entity_path": "topics"}, "entity_path"),
+        ("change", {"version": 2, "entity_path": "topics/"}, "entity_path"),
+        ("change", {"version": 2, "entity_path": "planets/t"}, "entity_path"),
+        ("change", {"version": 1, "entity_type": "planets", "entity_name": "t"}, "entity_type"),
+        ("change", {"version": 1, "entity_type": "topics"}, "entity_name"),
         ("cluster", {"version": "1"}, "id"),
         ("cluster", {"version": "1", "id": ""}, "id"),
     ],
 )
 def test_a_wrong_field_is_named(kind: str, data: object, named: str) -> None:
     with pytest.raises(CoordinationError, match=f"/some/path/7: '{named}'"):
-        KINDS[kind](json.dumps(data).encode(), "/some/path/7")
+        REFUSED[kind](json.dumps(data).encode(), "/some/path/7")
 
 
 def test_a_broker_registers_below_a_number() -> None:
@@ -159,6 +175,30 @@ def test_the_rack_stands_in_the_json_only_where_there_is_one() -> None:
     with_rack = BrokerRegistration.of(BrokerAddress(0, "h", 1, "r1"), 5).to_json()
     assert "rack" not in json.loads(without)
     assert json.loads(with_rack)["rack"] == "r1"
+
+
+@pytest.mark.parametrize(
+    ("number", "change"),
+    [
+        (0, ConfigChange("topics", "orders")),
+        (1, ConfigChange("clients", "client-a")),
+        (2, ConfigChange("users", "user1/clients/<default>")),
+        (3, ConfigChange("brokers", "0")),
+    ],
+)
+def test_a_recorded_notification_of_changed_settings_is_read(number: int, change: ConfigChange) -> None:
+    path = f"{paths.CONFIG_CHANGES}/{paths.CONFIG_CHANGE_PREFIX}{number:010d}"
+    node = json.loads((GOLDEN / "05-configs-changed.json").read_text(encoding="utf-8"))[path]
+    assert ConfigChange.from_json(node["data"].encode(), path) == change
+
+
+def test_a_notification_of_an_earlier_release_is_read() -> None:
+    data = b'{"version":1,"entity_type":"topics","entity_name":"t"}'
+    assert ConfigChange.from_json(data, "/p") == ConfigChange("topics", "t")
+
+
+def test_no_data_are_no_settings() -> None:
+    assert EntityConfig.from_json(b"", "/p") == EntityConfig({})
 
 
 def test_a_registration_of_a_later_release_is_read() -> None:

@@ -39,6 +39,7 @@ class World:
         self.tickets_kept = 0
         self.unreadable: frozenset[str] = frozenset()
         self.deleted: list[str] = []
+        self.changed: list[str] = []
 
     def start(self) -> World:
         def keep_ticket() -> None:
@@ -59,6 +60,9 @@ class World:
 
     def delete_unreadable(self, topic: str) -> None:
         self.deleted.append(topic)
+
+    def topic_config_changed(self, topic: str) -> None:
+        self.changed.append(topic)
 
     def fatal(self, reason: str) -> None:
         self.reasons.append(reason)
@@ -113,6 +117,43 @@ def test_a_topic_whose_znode_is_nonsense_is_left_out_and_named(caplog: pytest.Lo
     assert isinstance(changed, events.TopicsChanged)
     assert list(changed.assignments) == ["good"]
     assert "topics/bad is left out" in caplog.text
+
+
+def test_who_changes_settings_is_heard() -> None:
+    world = World().start()
+    world.store.create(
+        "/config/changes/config_change_", b'{"version":2,"entity_path":"topics/t"}', sequential=True
+    )
+    world.settle()
+    assert world.changed == ["t"]
+
+
+def test_settings_that_are_other_than_the_last_time_are_told_by_whoever_reads_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "minikafka.server.config_changes")
+    world = World().start()
+    world.registrar.create_topic("t", {0: (1,)}, {"flush.ms": "1"})
+    assert world.registrar.topic_configs() == {"t": {"flush.ms": "1"}}
+    world.store.write("/config/topics/t", b'{"version":1,"config":{"flush.ms":"2"}}')
+    for _ in range(2):
+        assert world.registrar.topic_config("t") == {"flush.ms": "2"}
+    world.registrar.remove_topic("t")
+    world.registrar.create_topic("t", {0: (1,)}, {"flush.ms": "3"})
+    assert world.registrar.topic_config("t") == {"flush.ms": "3"}
+    assert caplog.messages == ["topic t has other settings: flush.ms 1 -> 2"]
+
+
+def test_settings_that_have_become_nonsense_are_the_last_ones_still(caplog: pytest.LogCaptureFixture) -> None:
+    world = World().start()
+    world.registrar.create_topic("t", {0: (1,)}, {"retention.ms": "-1"})
+    world.registrar.topic_config("t")
+    world.store.write("/config/topics/t", b"{")
+    for _ in range(2):
+        assert world.registrar.topic_config("t") == {"retention.ms": "-1"}
+    world.store.delete("/config/topics/t")
+    assert world.registrar.topic_config("t") == {}
+    assert caplog.text.count("config/topics/t is left out") == 1
 
 
 def test_a_topic_that_exists_is_not_created_again_and_keeps_its_settings() -> None:
