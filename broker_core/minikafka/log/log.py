@@ -103,8 +103,10 @@ class Log:
         self._names_synced = 0
         self._mutex = new_mutex()
         """Held by whoever appends or changes the list of segments."""
+        self._reshaping = new_mutex()
+        """Held by whoever takes segments away or replaces them, over all its steps; taken first."""
         self._flushing = new_mutex()
-        """Held by whoever flushes; taken before the other."""
+        """Held by whoever flushes."""
         self._failure: str | None = None
         self._closed = False
 
@@ -286,21 +288,23 @@ class Log:
         When all go, the log has an empty segment at its end then. A StorageError leaves no hole: what could
         not be renamed comes back at the next open.
         """
-        for segment in self._segments:
-            # What may take long is done before the mutex is held; and readers in progress need the indexes.
-            segment.load_indexes()
-        with self._mutex:
-            gone = self._expired(expired, up_to)
-            if not gone:
-                return []
-            if len(gone) == len(self._segments):
-                self._roll(now_ms)
-            rest = self._segments[len(gone) :]
-            # The start first: who finds the new list must find it too.
-            self._start_offset = max(self._start_offset, rest[0].base_offset)
-            self._segments = rest
-        self.epochs.cut_start(self._start_offset)
-        return replacing.retire(self._files, self.directory, self.layout, gone)
+        with self._reshaping:
+            for segment in self._segments:
+                # What may take long is done before the mutex is held; and readers in progress need the
+                # indexes.
+                segment.load_indexes()
+            with self._mutex:
+                gone = self._expired(expired, up_to)
+                if not gone:
+                    return []
+                if len(gone) == len(self._segments):
+                    self._roll(now_ms)
+                rest = self._segments[len(gone) :]
+                # The start first: who finds the new list must find it too.
+                self._start_offset = max(self._start_offset, rest[0].base_offset)
+                self._segments = rest
+            self.epochs.cut_start(self._start_offset)
+            return replacing.retire(self._files, self.directory, self.layout, gone)
 
     def _expired(self, expired: Callable[[Sequence[SegmentFacts]], int], up_to: int) -> Sequence[Segment]:
         segments = self._segments
@@ -322,26 +326,30 @@ class Log:
         All of the old ones must have been flushed. See ``replacing`` for what a crash leaves; StorageError
         when the disk fails, or the log was closed meanwhile.
         """
-        files, directory = self._files, self.directory
-        final = new.path.removesuffix(CLEANED_SUFFIX)
-        new.trim()
-        new.file.sync()
-        for segment in old:
-            segment.load_indexes()  # for readers that are at it: the files' names will be another segment's
-        new.move(final + SWAP_SUFFIX)
-        files.sync_dir(directory)
-        with self._mutex:
-            first = self._segments.index(old[0])
-            behind = first + len(old)
-            if self._closed or self._segments[first:behind] != tuple(old) or behind == len(self._segments):
-                raise StorageError(f"{directory} has changed: {new.path} takes no segment's place")
-            self._segments = (*self._segments[:first], new, *self._segments[behind:])
-        gone = replacing.retire(files, directory, self.layout, old)
-        files.sync_dir(directory)
-        new.move(final)
-        new.write_indexes(sync=True)
-        files.sync_dir(directory)
-        return gone
+        with self._reshaping:
+            new.trim()
+            new.file.sync()
+            for segment in old:
+                segment.load_indexes()  # readers may need them, whose files will be another segment's
+            final = new.path.removesuffix(CLEANED_SUFFIX)
+            with self._mutex:
+                self._put_in_place(new, old, final + SWAP_SUFFIX)
+            self._files.sync_dir(self.directory)
+            gone = replacing.retire(self._files, self.directory, self.layout, old)
+            self._files.sync_dir(self.directory)
+            new.move(final)
+            new.write_indexes(sync=True)
+            self._files.sync_dir(self.directory)
+            return gone
+
+    def _put_in_place(self, new: Segment, old: Sequence[Segment], swap_path: str) -> None:
+        segments = self._segments
+        first = segments.index(old[0]) if old[0] in segments else len(segments)
+        behind = first + len(old)
+        if self._closed or segments[first:behind] != tuple(old) or behind >= len(segments):
+            raise StorageError(f"{self.directory} has changed: {new.path} takes no segment's place")
+        new.move(swap_path)
+        self._segments = (*segments[:first], new, *segments[behind:])
 
     def truncate_to(self, offset: int) -> None:
         """Drop all messages from ``offset`` on; the change is flushed. Does nothing at or past the end.
@@ -349,7 +357,7 @@ class Log:
         A compressed message that holds ``offset`` goes as a whole. Below ``start_offset`` nothing remains,
         and the log begins anew at ``offset``.
         """
-        with self._mutex:
+        with self._reshaping, self._mutex:
             self._truncate_to(offset)
 
     def _truncate_to(self, offset: int) -> None:

@@ -303,7 +303,7 @@ class LogManager:
                 before, size = log.start_offset, log.size_bytes
                 gone = log.delete_old(partial(_expired, log.config, now_ms), readable(partition, log), now_ms)
             except Exception as error:  # noqa: BLE001 - a policy of the operator's own can raise anything
-                _logger.error("old segments of %s are not deleted, it is tried again: %s", partition, error)
+                _logger.error("old segments of %s are not deleted: %s", partition, error)
                 continue
             if gone:
                 _logger.info(

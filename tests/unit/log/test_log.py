@@ -212,6 +212,23 @@ def test_without_at_least_one_the_limit_is_kept_and_cuts_a_message(files: Memory
     assert log.read(0, 0, at_least_one=False).slice is None
 
 
+@pytest.mark.parametrize("max_bytes", [0, 53, 54, 55, 107, 108, 500, 809, 810, 5000])
+@pytest.mark.parametrize("offset", [0, 7, 14, 15])
+def test_a_read_can_be_had_without_a_cut_off_message(files: MemoryFiles, offset: int, max_bytes: int) -> None:
+    log = open_log(files)
+    fill(log, 40)
+    cut = log.read(offset, max_bytes, at_least_one=False)
+    whole = log.read(offset, max_bytes, at_least_one=False, partial=False)
+    assert whole.size_bytes == cut.size_bytes // 54 * 54
+    assert len(offsets_of(whole.slice) if whole.slice else []) == whole.size_bytes // 54
+
+
+def test_the_first_message_is_whole_all_the_same(files: MemoryFiles) -> None:
+    log = open_log(files)
+    fill(log, 40)
+    assert offsets_of(log.read(3, 1, partial=False).slice) == [3]
+
+
 def test_the_high_watermark_bounds_what_is_read(files: MemoryFiles) -> None:
     log = open_log(files, LogConfig())
     fill(log, 20)

@@ -1,0 +1,190 @@
+"""Segments that take the place of others, as compaction makes them, and what a crash leaves of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from minikafka.base.errors import StorageError
+from minikafka.base.memory_files import MemoryFiles
+from minikafka.log import opening
+from minikafka.log.config import LogConfig
+from minikafka.log.layout import Layout
+from minikafka.log.log import Log
+from minikafka.log.segment import Segment
+from minikafka.records.message_set import iterate
+from minikafka.records.validation import assign
+from tests.unit.log.support import HOME, NOW_MS, SMALL, fill, numbered, open_log, read_all, valid_set
+
+COMPACTED = LogConfig(segment_bytes=1000, index_interval_bytes=100, compacted=True)
+LAYOUTS = pytest.mark.parametrize("layout", list(Layout))
+
+
+@pytest.fixture
+def files() -> MemoryFiles:
+    files = MemoryFiles()
+    files.make_dirs(HOME)
+    for directory in ("", "data", HOME):
+        files.sync_dir(directory)
+    return files
+
+
+def of_40(files: MemoryFiles, layout: Layout) -> Log:
+    """40 messages in segments of 15: 0, 15, 30, all flushed."""
+    log = open_log(files, COMPACTED, layout=layout)
+    fill(log, 40)
+    log.flush()
+    return log
+
+
+def cleaned(files: MemoryFiles, log: Log, keep: range) -> Segment:
+    """A segment in place of the first two that has only some of their messages."""
+    new = opening.create_cleaned(files, log.directory, log.layout, 0)
+    for offset in keep:
+        one = assign(valid_set(numbered(offset, 1), timestamp_ms=NOW_MS + offset), offset)
+        new.append(one.data, offset, offset, (NOW_MS + offset, offset), 100)
+    return new
+
+
+def offsets(log: Log) -> list[int]:
+    return [record.offset for record in read_all(log)]
+
+
+@LAYOUTS
+def test_the_new_segment_is_read_in_place_of_the_old_ones(files: MemoryFiles, layout: Layout) -> None:
+    log = of_40(files, layout)
+    gone = log.replace_segments(cleaned(files, log, range(0, 30, 7)), log.segments[:2])
+    expected = [0, 7, 14, 21, 28, *range(30, 40)]
+    assert offsets(log) == expected
+    assert log.read(8, 50).first_offset == 14
+    assert log.offset_for_timestamp(NOW_MS + 15) == (21, NOW_MS + 21)
+    assert sorted(gone) == sorted(
+        f"{HOME}/{name}.deleted"
+        for base in (0, 15)
+        for name in (layout.segment_name(base), layout.index_name(base), layout.time_index_name(base))
+    )
+    files.kill_process()
+    assert offsets(open_log(files, COMPACTED, layout=layout)) == expected
+
+
+@LAYOUTS
+def test_nothing_may_be_left_of_a_segment(files: MemoryFiles, layout: Layout) -> None:
+    log = of_40(files, layout)
+    log.replace_segments(cleaned(files, log, range(0)), log.segments[:2])
+    assert (log.start_offset, log.end_offset) == (0, 40)
+    assert log.read(3, 1000).first_offset == 30
+    log.close()
+    again = open_log(files, COMPACTED, layout=layout, clean=True)
+    assert (again.start_offset, offsets(again)) == (0, list(range(30, 40)))
+
+
+def test_a_reader_goes_on_with_the_old_segments(files: MemoryFiles) -> None:
+    log = of_40(files, Layout.CLASSIC)
+    log.close()
+    log = open_log(files, COMPACTED, clean=True)
+    old = log.segments
+    for path in log.replace_segments(cleaned(files, log, range(0, 30, 7)), old[:2]):
+        files.remove(path)
+    entry = old[0].locate(9)
+    assert entry is not None
+    assert [one.offset for one in iterate(old[0].slice(entry.position, entry.size).read())] == [9]
+
+
+def test_the_newest_segment_cannot_be_replaced(files: MemoryFiles) -> None:
+    log = of_40(files, Layout.CLASSIC)
+    with pytest.raises(StorageError, match="has changed"):
+        log.replace_segments(cleaned(files, log, range(3)), log.segments)
+    assert offsets(log) == list(range(40))
+
+
+def test_segments_that_went_meanwhile_are_not_replaced(files: MemoryFiles) -> None:
+    log = of_40(files, Layout.CLASSIC)
+    new, old = cleaned(files, log, range(3)), log.segments[:2]
+    log.delete_old(lambda segments: 1, 40)
+    with pytest.raises(StorageError, match="has changed"):
+        log.replace_segments(new, old)
+    files.kill_process()
+    assert offsets(open_log(files, COMPACTED)) == list(range(15, 40))
+
+
+@LAYOUTS
+def test_a_swap_that_a_crash_cut_short_is_whole_or_did_not_happen(layout: Layout) -> None:
+    kept, before = [0, 7, 14, 21, 28, *range(30, 40)], list(range(40))
+    seen = set()
+    for step in range(100):
+        for dice in (None, random.Random(step), random.Random(step + 1000)):
+            stopped, outcome = outcome_of_a_cut_at(step, dice, layout)
+            seen.add(tuple(outcome))
+            assert outcome in (kept, before), f"cut at step {step}"
+        if not stopped:
+            break
+    assert seen == {tuple(kept), tuple(before)}
+    assert step > 15
+
+
+def outcome_of_a_cut_at(step: int, dice: random.Random | None, layout: Layout) -> tuple[bool, list[int]]:
+    """Cut the power at the operation of this number, counted from the swap's first; what is there then."""
+    files = MemoryFiles()
+    files.make_dirs(HOME)
+    for directory in ("", "data", HOME):
+        files.sync_dir(directory)
+    log = of_40(files, layout)
+    new = cleaned(files, log, range(0, 30, 7))
+    stopped = run_until(files, step, lambda: log.replace_segments(new, log.segments[:2]))
+    files.power_cut(dice)
+    again = open_log(files, COMPACTED, layout=layout, recovery_point=40)
+    left = [name for name in files.list_dir(HOME) if name.endswith((".swap", ".cleaned", ".deleted"))]
+    assert left == []
+    return stopped, offsets(again)
+
+
+def run_until(files: MemoryFiles, step: int, action: Callable[[], object]) -> bool:
+    """Whether the machine stopped before ``action`` came to its end."""
+
+    class Stop(Exception):
+        pass
+
+    note, count = files.note, [0]
+
+    def counted(kind: str, path: str = "", position: int = 0, length: int = 0) -> None:
+        note(kind, path, position, length)
+        if count[0] == step:
+            raise Stop
+        count[0] += 1
+
+    files.note = counted  # type: ignore[method-assign]
+    try:
+        action()
+    except Stop:
+        return True
+    finally:
+        files.note = note  # type: ignore[method-assign]
+    return False
+
+
+def test_a_damaged_swap_replaces_nothing_and_is_kept(
+    files: MemoryFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = of_40(files, Layout.CLASSIC)
+    log.close()
+    files.open(f"{HOME}/00000000000.kafka.swap", create=True).write_at(0, b"nonsense that is no message")
+    again = open_log(files, COMPACTED, clean=True)
+    assert offsets(again) == list(range(40))
+    assert "00000000000.kafka.swap is damaged and replaces nothing" in caplog.text
+    assert files.exists(f"{HOME}/00000000000.kafka.swap.corrupt")
+
+
+@LAYOUTS
+def test_what_was_being_written_or_deleted_is_removed_at_open(files: MemoryFiles, layout: Layout) -> None:
+    of_40(files, layout).close()
+    names = [layout.segment_name(15), layout.index_name(15), layout.time_index_name(15)]
+    for name in names:
+        for suffix in (".cleaned", ".deleted"):
+            files.open(f"{HOME}/{name}{suffix}", create=True).write_at(0, b"x")
+    for name in names[1:]:
+        files.open(f"{HOME}/{name}.swap", create=True).write_at(0, b"x")
+    again = open_log(files, SMALL, layout=layout, clean=True)
+    assert offsets(again) == list(range(40))
+    assert not [name for name in files.list_dir(HOME) if name.endswith((".swap", ".cleaned", ".deleted"))]
