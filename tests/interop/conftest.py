@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from minikafka.embedded.cluster import Cluster
+from tests.interop.releases import KAFKA_0_10
 
 Pair = tuple[bytes | None, bytes | None]
 
@@ -32,10 +32,7 @@ def pairs() -> list[Pair]:
 @pytest.fixture
 def kafka_libs() -> Path:
     """The folder with the jars of Apache Kafka 0.10.1.1; the test is skipped where nobody gave one."""
-    folder = os.environ.get("MINIKAFKA_KAFKA_LIBS")
-    if not folder or not list(Path(folder).glob("kafka-clients-0.10.1.1.jar")):
-        pytest.skip("MINIKAFKA_KAFKA_LIBS does not name a folder with the jars of Apache Kafka 0.10.1.1")
-    return Path(folder)
+    return KAFKA_0_10.libs()
 
 
 @pytest.fixture(scope="session")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,10 +14,8 @@ from minikafka.clients.admin import EARLIEST, LATEST, Admin, NewTopic
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.fetcher import RangeFetcher, prefetching
 from minikafka.clients.producer import Producer, ProducerConfig
-from minikafka.embedded.java import find_java
-from minikafka.embedded.process import ChildProcess, wait_until
+from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
-from minikafka.net.probe import can_connect, free_port
 from minikafka.records.message_set import (
     CLASSIC_CODECS,
     Codec,
@@ -28,89 +24,19 @@ from minikafka.records.message_set import (
     build_message_set,
     iterate,
 )
-from minikafka.registry.zookeeper import ZooKeeperStore
 from minikafka.wire.keys import ApiKey
+from tests.interop.kafka_broker import KafkaBroker
+from tests.interop.releases import KAFKA_0_10
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
-START_TIMEOUT_S = 60.0
-
-
-class RealKafka:
-    """One broker of 0.10.1.1 over a ZooKeeper of ours."""
-
-    def __init__(self, libs: Path, directory: Path, zookeeper: str) -> None:
-        self.port = free_port()
-        self.bootstrap = f"127.0.0.1:{self.port}"
-        self._libs = libs
-        self._zookeeper = f"{zookeeper}/kafka"
-        self._directory = directory
-        self._process: ChildProcess | None = None
-        directory.mkdir(parents=True)
-        (directory / "log4j.properties").write_text(
-            "log4j.rootLogger=WARN, stdout\nlog4j.appender.stdout=org.apache.log4j.ConsoleAppender\n"
-            "log4j.appender.stdout.layout=org.apache.log4j.SimpleLayout\n"
-        )
-        settings = {
-            "broker.id": 0,
-            "listeners": f"PLAINTEXT://{self.bootstrap}",
-            "log.dirs": directory / "data",
-            "zookeeper.connect": self._zookeeper,
-            "zookeeper.session.timeout.ms": 2000,
-            "num.network.threads": 2,
-            "num.io.threads": 2,
-            "log.index.size.max.bytes": 10240,
-            "log.retention.ms": -1,
-            "log.cleaner.dedupe.buffer.size": 4194304,
-            "delete.topic.enable": "true",
-            "auto.create.topics.enable": "false",
-        }
-        text = "".join(f"{name}={value}\n" for name, value in settings.items())
-        (directory / "server.properties").write_text(text)
-
-    def start(self) -> None:
-        if self._process is not None and self._process.exit_code is None:
-            return
-        # A killed broker's registration outlives it, and its successor ends when it finds it.
-        store = ZooKeeperStore(self._zookeeper)
-        try:
-            if not wait_until(lambda: store.exists("/brokers/ids/0") is None, START_TIMEOUT_S):
-                raise AssertionError("the registration of the killed broker stays")
-        finally:
-            store.close()
-        command = [
-            find_java().path,
-            *("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-            f"-Dlog4j.configuration=file:{self._directory / 'log4j.properties'}",
-            *("-cp", f"{self._libs}/*", "kafka.Kafka", str(self._directory / "server.properties")),
-        ]
-        log = str(self._directory / "broker.log")
-        self._process = process = ChildProcess(command, name="kafka", log=log)
-
-        def settled() -> bool:
-            return process.exit_code is not None or can_connect("127.0.0.1", self.port)
-
-        if not wait_until(settled, START_TIMEOUT_S) or process.exit_code is not None:
-            raise process.failure("does not accept connections")
-        # It accepts connections before it knows of any broker, itself included.
-        with Cluster(self.bootstrap) as cluster:
-            if not wait_until(lambda: bool(Admin(cluster).describe_cluster().brokers), START_TIMEOUT_S):
-                raise process.failure("does not know itself")
-
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process = None
-
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
-    folder = os.environ.get("MINIKAFKA_KAFKA_LIBS")
-    if not folder or not list(Path(folder).glob("kafka-clients-0.10.1.1.jar")):
-        pytest.skip("MINIKAFKA_KAFKA_LIBS does not name a folder with the jars of Apache Kafka 0.10.1.1")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    KAFKA_0_10.libs()
     directory = tmp_path_factory.mktemp("real-kafka")
     with EmbeddedZooKeeper(str(directory)) as zookeeper:
-        broker = RealKafka(Path(folder), directory / "broker", zookeeper.connect)
+        broker = KafkaBroker(KAFKA_0_10, directory / "broker", f"{zookeeper.connect}/kafka")
         try:
             broker.start()
             yield broker
@@ -119,7 +45,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
 
 
 @pytest.fixture
-def cluster(kafka: RealKafka) -> Iterator[Cluster]:
+def cluster(kafka: KafkaBroker) -> Iterator[Cluster]:
     kafka.start()
     with Cluster(kafka.bootstrap) as cluster:
         yield cluster
@@ -208,7 +134,7 @@ def test_encoded_sets_arrive_as_they_are(cluster: Cluster, topic: str, codec: Co
 @pytest.mark.parametrize("fetch_version", [0, 1, 2, 3])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
 def test_every_fetch_version_reads_the_same_range(
-    kafka: RealKafka, topic: str, fetch_version: int, codec: Codec
+    kafka: KafkaBroker, topic: str, fetch_version: int, codec: Codec
 ) -> None:
     records = hard_records(200, seed=fetch_version)
     tp = TopicPartition(topic, 0)
@@ -224,7 +150,7 @@ def test_every_fetch_version_reads_the_same_range(
 
 
 @pytest.mark.parametrize("produce_version", [0, 1])
-def test_old_produce_versions_carry_magic_0(kafka: RealKafka, topic: str, produce_version: int) -> None:
+def test_old_produce_versions_carry_magic_0(kafka: KafkaBroker, topic: str, produce_version: int) -> None:
     tp = TopicPartition(topic, 0)
     with Cluster(kafka.bootstrap, newest_versions={ApiKey.PRODUCE: produce_version}) as cluster:
         with Producer(cluster, ProducerConfig(compression=Codec.GZIP)) as producer:
@@ -237,7 +163,7 @@ def test_old_produce_versions_carry_magic_0(kafka: RealKafka, topic: str, produc
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_offsets_are_listed_in_both_versions(kafka: RealKafka, topic: str, version: int) -> None:
+def test_offsets_are_listed_in_both_versions(kafka: KafkaBroker, topic: str, version: int) -> None:
     partitions = [TopicPartition(topic, n) for n in range(3)]
     with Cluster(kafka.bootstrap, newest_versions={ApiKey.LIST_OFFSETS: version}) as cluster:
         with Producer(cluster) as producer:
@@ -308,7 +234,7 @@ def test_topics_are_made_described_and_removed_with_one_result_each(cluster: Clu
     assert names[0] not in admin.list_topics()
 
 
-def test_the_cluster_describes_itself(cluster: Cluster, kafka: RealKafka) -> None:
+def test_the_cluster_describes_itself(cluster: Cluster, kafka: KafkaBroker) -> None:
     described = Admin(cluster).describe_cluster()
     assert [str(b) for b in described.brokers.values()] == [f"broker 0 at {kafka.bootstrap}"]
     assert described.controller_id == 0
@@ -337,7 +263,7 @@ def test_records_without_acknowledgement_arrive(cluster: Cluster, topic: str) ->
 
 
 def test_every_acknowledged_record_outlives_a_killed_and_restarted_broker(
-    kafka: RealKafka, cluster: Cluster, topic: str
+    kafka: KafkaBroker, cluster: Cluster, topic: str
 ) -> None:
     config = ProducerConfig(acks=1, batch_bytes=2_000, request_timeout_ms=10_000)
     acknowledged = []

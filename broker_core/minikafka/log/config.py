@@ -195,10 +195,8 @@ def _other_than(nothing: Any) -> Callable[[Any], bool]:
 
 
 _NOT_DONE_YET: dict[str, Callable[[Any], bool]] = {
-    "compression.type": _other_than("producer"),
     "follower.replication.throttled.replicas": _other_than(""),
     "leader.replication.throttled.replicas": _other_than(""),
-    "message.format.version": lambda version: not version.startswith("0.10."),
     "unclean.leader.election.enable": _other_than(False),
 }
 """Topic property -> whether its parsed value asks for anything."""
@@ -230,6 +228,8 @@ class LogConfig:
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     compression_type: str = "producer"
+    message_magic: int = 1
+    """Of what is stored: 0 for ``message.format.version`` 0.8 and 0.9."""
     min_insync_replicas: int = 1
 
     @property
@@ -313,6 +313,10 @@ _STORED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "flush.ms": ("flush_ms", _unless_endless),
     "index.interval.bytes": ("index_interval_bytes", int),
     "max.message.bytes": ("max_message_bytes", int),
+    "message.format.version": (
+        "message_magic",
+        lambda version: 0 if version.startswith(("0.8.", "0.9.")) else 1,
+    ),
     "message.timestamp.difference.max.ms": ("message_timestamp_difference_max_ms", _unless_endless),
     "message.timestamp.type": (
         "message_timestamp_type",

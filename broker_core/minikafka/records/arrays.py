@@ -11,6 +11,11 @@ INT64_MAX = (1 << 63) - 1
 INT64_MIN = -(1 << 63)
 
 
+def as_int64(number: int) -> int:
+    """``number`` modulo 2^64, as the kernels (and Java) add offsets and timestamps."""
+    return (number - INT64_MIN) % (1 << 64) + INT64_MIN
+
+
 def read_only(data: Buffer) -> NDArray[np.uint8]:
     """``data`` as uint8[n] that numpy will not write to."""
     array = np.frombuffer(data, dtype=np.uint8)

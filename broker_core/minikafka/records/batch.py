@@ -47,6 +47,7 @@ from enum import IntEnum
 from minikafka.base.errors import BrokerError
 from minikafka.base.files import Buffer
 from minikafka.records import stops
+from minikafka.records.arrays import as_int64
 from minikafka.records.checksums import crc32c
 from minikafka.records.compression import MAX_CONTENT_BYTES, Codec, compress, decompress
 from minikafka.records.record import (
@@ -377,7 +378,7 @@ class _Reader:
             raise self.error(stops.BAD_RECORD_LENGTH)
         self._end = self.at + length
         self.at += 1
-        timestamp_ms = (header.base_timestamp_ms + self._number(64) + (1 << 63)) % (1 << 64) - (1 << 63)
+        timestamp_ms = as_int64(header.base_timestamp_ms + self._number(64))
         if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
             timestamp_ms = header.max_timestamp_ms
         delta = self._number(32)
@@ -426,7 +427,7 @@ class _Reader:
 
 def _append_record(out: bytearray, delta: int, timestamp_delta: int, record: Record) -> None:
     body = bytearray(1)
-    _append_number(body, (timestamp_delta + (1 << 63)) % (1 << 64) - (1 << 63))
+    _append_number(body, as_int64(timestamp_delta))
     _append_number(body, delta)
     _append_field(body, record.key)
     _append_field(body, record.value)

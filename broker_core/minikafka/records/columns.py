@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import Buffer
 from minikafka.records import kernels, stops
-from minikafka.records.arrays import INT64_MAX, INT64_MIN, read_only
+from minikafka.records.arrays import INT64_MAX, as_int64, read_only
 from minikafka.records.arrow import grown
 from minikafka.records.batch import BATCH_HEADER_BYTES, read_header, records_of
 from minikafka.records.checksums import CRC32_TABLES, CRC_TABLES
@@ -318,9 +318,7 @@ class Decoder:
         state[read.INNER] = content.timestamp_type is TimestampType.LOG_APPEND_TIME
         state[read.WRAPPER_MAGIC] = content.magic
         state[read.WRAPPER_TIMESTAMP] = content.timestamp_ms
-        # Taken modulo 2^64, as the kernel adds it.
-        shift = content.offset - int(measured[1]) if content.magic else 0
-        state[read.OFFSET_SHIFT] = (shift - INT64_MIN) % (1 << 64) + INT64_MIN
+        state[read.OFFSET_SHIFT] = as_int64(content.offset - int(measured[1])) if content.magic else 0
         try:
             self._reserve(len(content.data))
             stop = self._run(array, 0, content.position)

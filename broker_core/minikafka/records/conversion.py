@@ -1,21 +1,26 @@
-"""Newer formats as older ones, for fetchers that know no other: Fetch versions 0 and 1 take magic 0, versions
-2 and 3 also magic 1.
+"""One format as another: newer ones down for old fetchers (Fetch versions 0 and 1 take magic 0, versions 2
+and 3 also magic 1), and what a producer sent as its topic stores it.
 
-Offsets stay. To magic 0 timestamps are dropped; of magic 2 headers, producers, control batches and batches
-without records are left out, which can leave nothing. A wrapper or batch is opened, converted and compressed
-again with the same codec; zstd, which old fetchers do not know, is UNSUPPORTED_COMPRESSION_TYPE, as with
-Kafka 2.1 (``RecordsUtil.java``).
+Down, offsets stay. To magic 0 timestamps are dropped; of magic 2 headers, producers, control batches and
+batches without records are left out, which can leave nothing. A wrapper or batch is opened, converted and
+compressed again with the same codec; zstd, which old fetchers do not know, is UNSUPPORTED_COMPRESSION_TYPE,
+as with Kafka 2.1 (``RecordsUtil.java``).
+
+Up is for what is produced, and for nothing else: what is stored never gets a newer format.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
+from numpy.typing import NDArray
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import Buffer
 from minikafka.records import kernels, stops
-from minikafka.records.arrays import read_only
-from minikafka.records.batch import read_header, records_of
+from minikafka.records.arrays import INT64_MAX, as_int64, read_only, writable
+from minikafka.records.batch import assemble, read_header, records_of
 from minikafka.records.checksums import CRC32_TABLES
 from minikafka.records.compression import MAX_CONTENT_BYTES, Codec
 from minikafka.records.message_set import (
@@ -29,6 +34,10 @@ from minikafka.records.message_set import (
     wrap,
 )
 
+_TIMESTAMP_BYTES = 8
+"""What a message of magic 1 has more than one of magic 0."""
+_NO_WRAPPERS = np.zeros(0, dtype=np.int64)
+_NO_WRAPPERS.flags.writeable = False
 _GROWTH_BYTES = 27
 """What stands around a key and a value takes 7 bytes at least in a batch, and 34 in a message of magic 1."""
 
@@ -46,7 +55,7 @@ def down_convert(data: Buffer, max_magic: int = 0, max_content_bytes: int = MAX_
         if max_magic:
             stop, converted, position = _pass(view, position)
         else:
-            stop, converted, position = _convert(view, position, 0, None)
+            stop, converted, position = _convert(view, position, _run_state(0))
         parts.append(converted)
         if stop in {stops.END, stops.PARTIAL}:
             return b"".join(parts)
@@ -67,7 +76,9 @@ def _convert_wrapper(view: memoryview, position: int, max_content_bytes: int) ->
     kernels.read.measure(read_only(content.data), measured)
     if not measured[0]:
         raise stops.corrupt("the compressed message holds no message", position)
-    _, inner, _ = _convert(content.data, 0, content.offset - int(measured[1]), position)
+    state = _run_state(0)
+    state[kernels.write.CONVERT_SHIFT] = as_int64(content.offset - int(measured[1]))
+    _, inner, _ = _convert(content.data, 0, state, position)
     entry = wrap(inner, offset=content.offset, magic=0, codec=content.codec, timestamp_ms=NO_TIMESTAMP)
     return entry, content.size_bytes
 
@@ -135,19 +146,122 @@ def _pass(view: memoryview, position: int) -> tuple[int, bytes, int]:
         at += ENTRY_HEADER_BYTES + size
 
 
-def _convert(view: memoryview, position: int, shift: int, inside: int | None) -> tuple[int, bytes, int]:
-    """One run of messages that are not compressed: why it ended, its bytes, and where."""
+def _run_state(magic: int, max_message_bytes: int = INT64_MAX) -> NDArray[np.int64]:
     write = kernels.write
     state = np.zeros(write.CONVERT_STATE_SIZE, dtype=np.int64)
+    state[write.CONVERT_MAGIC] = magic
+    state[write.CONVERT_MAX_MESSAGE_BYTES] = max_message_bytes
+    state[write.CONVERT_MAX_TIMESTAMP] = NO_TIMESTAMP
+    return state
+
+
+def _convert(
+    view: memoryview, position: int, state: NDArray[np.int64], inside: int | None = None
+) -> tuple[int, bytes, int]:
+    """One run of messages that are not compressed: why it ended, its bytes, and where."""
+    write = kernels.write
     state[write.CONVERT_POSITION] = position
-    state[write.CONVERT_SHIFT] = shift
-    out = np.empty(len(view) - position, dtype=np.uint8)
-    stop = write.convert_down(read_only(view), CRC32_TABLES, out, state)
+    state[write.CONVERT_BYTES] = 0
+    room = len(view) - position
+    if state[write.CONVERT_MAGIC]:
+        room += _TIMESTAMP_BYTES * (room // (ENTRY_HEADER_BYTES + MIN_SIZE))
+    out = np.empty(room, dtype=np.uint8)
+    stop = write.convert_run(read_only(view), CRC32_TABLES, out, state)
     at = int(state[write.CONVERT_POSITION])
     if inside is not None and stop == stops.WRAPPER:
         stop = stops.NESTED
     if inside is not None and stop == stops.BATCH:
         stop = stops.INNER_MAGIC
     if stop >= stops.FIRST_PROBLEM or (inside is not None and stop != stops.END):
-        raise stops.error(stop, at, inside)
+        error = stops.error(stop, at, inside)
+        limit = f", which is {state[write.CONVERT_MAX_MESSAGE_BYTES]}" if stop == stops.TOO_LARGE else ""
+        raise BrokerError(error.code, error.detail + limit)
     return stop, out[: int(state[write.CONVERT_BYTES])].tobytes(), at
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """Messages as they are to be stored, with the offsets 0, 1, 2 … and create times.
+
+    ``max_timestamp_at`` counts the messages before the first that has the largest timestamp.
+    """
+
+    data: memoryview
+    max_timestamp_ms: int
+    max_timestamp_at: int
+
+
+def rewrite(
+    data: Buffer, magic: int, codec: Codec, max_message_bytes: int, max_content_bytes: int
+) -> Rewritten:
+    """A valid set of magic 0 and 1 in ``magic``, 0 or 1, and ``codec``: one wrapper, or messages alone.
+
+    Messages that become magic 1 get the timestamp -1; whoever sets append times writes them over it.
+    MESSAGE_TOO_LARGE when a message is larger then than ``max_message_bytes``; RECORD_LIST_TOO_LARGE when all
+    wrappers together hold more than ``max_content_bytes``. Source: ``validateMessagesAndAssignOffsets`` of
+    0.10.1, which makes one wrapper of a set, too.
+    """
+    write = kernels.write
+    view = memoryview(data)
+    state = _run_state(magic, max_message_bytes if codec is Codec.NONE else INT64_MAX)
+    parts: list[bytes] = []
+    position = content_bytes = 0
+    while True:
+        stop, part, position = _convert(view, position, state)
+        parts.append(part)
+        if stop != stops.WRAPPER:
+            break
+        content = open_wrapper(view, position, max_content_bytes)
+        content_bytes += len(content.data)
+        _check_content(content_bytes, max_content_bytes)
+        _, part, _ = _convert(content.data, 0, state, position)
+        parts.append(part)
+        position += content.size_bytes
+    messages = bytearray().join(parts)
+    write.assign_offsets(writable(messages), 0, _NO_WRAPPERS, -1)
+    max_timestamp_ms, max_timestamp_at = (
+        int(state[place]) for place in (write.CONVERT_MAX_TIMESTAMP, write.CONVERT_MAX_AT)
+    )
+    if codec is Codec.NONE:
+        return Rewritten(memoryview(messages), max_timestamp_ms, max_timestamp_at)
+    last = int(state[write.CONVERT_COUNT]) - 1
+    entry = wrap(messages, offset=last, magic=magic, codec=codec, timestamp_ms=max_timestamp_ms)
+    _check_size(len(entry), codec, max_message_bytes)
+    return Rewritten(memoryview(bytearray(entry)), max_timestamp_ms, last if max_timestamp_ms >= 0 else 0)
+
+
+def rewrite_batches(data: Buffer, codec: Codec, max_message_bytes: int, max_content_bytes: int) -> bytearray:
+    """A valid set of magic 2 with every batch in ``codec``. Raises as ``rewrite`` does."""
+    view = memoryview(data)
+    out = bytearray()
+    position = content_bytes = 0
+    while position < len(view):
+        header = read_header(view, position, check_crc=False)
+        content = records_of(view, position, header, max_content_bytes)
+        content_bytes += len(content)
+        _check_content(content_bytes, max_content_bytes)
+        entry = assemble(content, replace(header, codec=codec))
+        _check_size(len(entry), codec, max_message_bytes)
+        out += entry
+        position += header.size_bytes
+    return out
+
+
+def _check_content(content_bytes: int, max_content_bytes: int) -> None:
+    """RECORD_LIST_TOO_LARGE when a set that is to be written anew holds more than this, decompressed."""
+    if content_bytes > max_content_bytes:
+        raise BrokerError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"the set holds {content_bytes} bytes once it is decompressed, at most {max_content_bytes} can "
+            "be written anew for its topic: send it in parts",
+        )
+
+
+def _check_size(size_bytes: int, codec: Codec, max_message_bytes: int) -> None:
+    """MESSAGE_TOO_LARGE when what was compressed again is larger than the topic allows."""
+    if size_bytes > max_message_bytes:
+        raise BrokerError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the set has {size_bytes} bytes as the topic stores it (codec {codec.name.lower()}), "
+            f"max.message.bytes is {max_message_bytes}: send it in parts",
+        )

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from minikafka.base.errors import BrokerError
 from minikafka.base.files import Buffer
 from minikafka.records import stops
+from minikafka.records.arrays import as_int64
 from minikafka.records.batch import build_batch, iterate_batch
 from minikafka.records.compression import CLASSIC_CODECS, MAX_CONTENT_BYTES, Codec, compress, decompress
 from minikafka.records.record import NO_TIMESTAMP, Record, StoredRecord, TimestampType
@@ -185,7 +186,7 @@ def _read_message(
     shift = content.offset - records[-1].offset if content.magic else 0
     for inner in records:
         yield StoredRecord(
-            inner.offset + shift,
+            as_int64(inner.offset + shift),
             inner.timestamp_ms,
             inner.timestamp_type,
             inner.key,

@@ -8,10 +8,13 @@ only the offset of the wrapper changes. ``prepare`` does that before for an offs
 
 As 0.10.1 (``Log.append``, ``ByteBufferMessageSet.validateMessagesAndAssignOffsets``): a cut-off last message
 of the set is dropped, the limit of size holds for each message or wrapper with its 12 bytes of offset and
-size. Otherwise than 0.10.1: the format stays as it was sent, each wrapper of a set stays a wrapper of its
-own, and the checksum of every inner message is looked at.
+size. A set in which anything is not of the format or codec that ``Limits`` ask for is written anew, as one
+wrapper or as messages alone. Otherwise than 0.10.1: a set that need not be written anew keeps its wrappers,
+the checksum of every inner message is looked at, append times are also written into what was taken out of a
+wrapper, and messages of magic 0, which have no time, are never too old.
 
-Batches of magic 2 stay as they are but for their largest timestamp, when it was not that of their records.
+Batches of magic 2 stay as they are but for their largest timestamp, when it was not that of their records,
+and for a codec that ``Limits`` ask for.
 
 Content is let go once it was checked, and opened again where a wrapper has to be built anew: a kilobyte of it
 may stand for a megabyte, and a request may hold a thousand wrappers.
@@ -33,6 +36,7 @@ from minikafka.records.arrays import INT64_MAX, INT64_MIN, read_only, writable
 from minikafka.records.batch import BatchHeader, read_header, records_of, set_max_timestamp
 from minikafka.records.checksums import CRC32_TABLES, CRC_TABLES
 from minikafka.records.compression import MAX_CONTENT_BYTES
+from minikafka.records.conversion import down_convert, rewrite, rewrite_batches
 from minikafka.records.message_set import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -58,6 +62,9 @@ class Limits:
 
     ``max_timestamp_difference_ms`` None means any; it holds for create times only. ``max_content_bytes`` is
     for each wrapper or batch, decompressed. Formats above ``max_magic`` are refused.
+
+    ``magic`` and ``codec`` are those of what is stored, None for what was sent. ``magic`` 0 or 1 makes all
+    messages that; 2 is as None, since nothing is converted up to it.
     """
 
     max_message_bytes: int = 1000012
@@ -66,6 +73,8 @@ class Limits:
     compacted: bool = False
     max_content_bytes: int = MAX_CONTENT_BYTES
     max_magic: int = 1
+    magic: int | None = None
+    codec: Codec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +132,8 @@ def validate(data: Buffer, limits: Limits, now_ms: int) -> ValidatedSet:
     to).
 
     BrokerError CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or INVALID_TIMESTAMP with the position of the first fault.
+    Where a set has to be written anew also RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE (zstd in magic
+    0 and 1) and UNSUPPORTED_FOR_MESSAGE_FORMAT (idempotent records in these).
     """
     view = memoryview(data)
     if view.readonly:
@@ -132,6 +143,12 @@ def validate(data: Buffer, limits: Limits, now_ms: int) -> ValidatedSet:
     write = kernels.write
     count = int(state[write.COUNT])
     view = view[: int(state[write.POSITION])]
+    if batches and limits.magic in {0, 1}:
+        return validate(_without_batches(view, batches, limits), limits, now_ms)
+    if batches and limits.codec is not None and any(batch.codec is not limits.codec for batch in batches):
+        return validate(_batches_in_codec(view, limits), limits, now_ms)
+    if not batches and _must_rewrite(state, wrappers, limits):
+        view, wrappers = _rewritten(view, state, wrappers, limits)
     codec, magic = _first(view, batches) if count else (Codec.NONE, -1)
     view, wrappers = _finish_wrappers(view, wrappers, limits, now_ms)
     max_timestamp_ms, max_timestamp_at = int(state[write.MAX_TIMESTAMP]), int(state[write.MAX_AT])
@@ -150,6 +167,71 @@ def validate(data: Buffer, limits: Limits, now_ms: int) -> ValidatedSet:
         tuple(wrappers),
         batches=tuple(batches),
     )
+
+
+def _must_rewrite(state: NDArray[np.int64], wrappers: list[_Wrapper], limits: Limits) -> bool:
+    """Whether a message of magic 0 or 1 is not of the format or codec that is stored."""
+    write = kernels.write
+    plain = int(state[write.COUNT]) - sum(wrapper.count for wrapper in wrappers)
+    plain_magic_1 = int(state[write.STAMPED]) - sum(wrapper.content.magic for wrapper in wrappers)
+    if limits.magic in {0, 1} and (
+        plain_magic_1 != plain * limits.magic
+        or any(wrapper.content.magic != limits.magic for wrapper in wrappers)
+    ):
+        return True
+    if limits.codec is None:
+        return False
+    return any(wrapper.content.codec is not limits.codec for wrapper in wrappers) or (
+        plain > 0 and limits.codec is not Codec.NONE
+    )
+
+
+def _rewritten(
+    view: memoryview, state: NDArray[np.int64], wrappers: list[_Wrapper], limits: Limits
+) -> tuple[memoryview, list[_Wrapper]]:
+    """The set as it is stored; the state is as if it had been sent so."""
+    write = kernels.write
+    codec = limits.codec
+    if codec is None:
+        codec = wrappers[-1].content.codec if wrappers else Codec.NONE
+    magic = limits.magic
+    if magic not in {0, 1}:
+        magic = int(state[write.STAMPED] > 0)
+    new = rewrite(view, magic, codec, limits.max_message_bytes, limits.max_content_bytes)
+    count = int(state[write.COUNT])
+    state[write.MAX_TIMESTAMP], state[write.MAX_AT] = new.max_timestamp_ms, new.max_timestamp_at
+    if codec is Codec.NONE:
+        state[write.STAMPED] = count * magic
+        return new.data, []
+    state[write.STAMPED] = magic
+    content = Content(
+        position=0,
+        size_bytes=len(new.data),
+        offset=count - 1,
+        magic=magic,
+        codec=codec,
+        timestamp_type=TimestampType.CREATE_TIME if magic else TimestampType.NO_TIMESTAMP_TYPE,
+        timestamp_ms=new.max_timestamp_ms,
+        data=_NOT_KEPT,
+    )
+    return new.data, [_Wrapper(content, count, new.max_timestamp_ms, consecutive=True)]
+
+
+def _without_batches(view: memoryview, batches: list[BatchHeader], limits: Limits) -> bytes:
+    """Good batches as messages of an older format."""
+    if any(batch.producer_id >= 0 for batch in batches):
+        raise BrokerError(
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            f"the topic stores messages of magic {limits.magic}, which cannot hold an idempotent producer's "
+            "id: raise its message.format.version, or produce without idempotence",
+        )
+    return down_convert(view, limits.magic or 0, limits.max_content_bytes)
+
+
+def _batches_in_codec(view: memoryview, limits: Limits) -> bytearray:
+    """Good batches in the codec that is stored."""
+    codec = limits.codec or Codec.NONE
+    return rewrite_batches(view, codec, limits.max_message_bytes, limits.max_content_bytes)
 
 
 def _first_entry_count(codec: Codec, wrappers: list[_Wrapper], batches: list[BatchHeader]) -> int:

@@ -262,18 +262,27 @@ def encode_run(
     return code
 
 
-# Places in the ``state`` of convert_down.
+# Places in the ``state`` of convert_run.
 CONVERT_POSITION = 0  # of the next entry; in and out
 CONVERT_BYTES = 1  # bytes of ``out`` in use; in and out
 CONVERT_SHIFT = 2  # added to every offset
-CONVERT_STATE_SIZE = 3
+CONVERT_MAGIC = 3  # of what is written, 0 or 1
+CONVERT_MAX_MESSAGE_BYTES = 4  # of an entry that is written
+CONVERT_COUNT = 5  # messages written; in and out
+CONVERT_MAX_TIMESTAMP = 6  # of those, when they have one; in and out
+CONVERT_MAX_AT = 7  # how many messages came before the first with that; in and out
+CONVERT_STATE_SIZE = 8
 
 
 @kernel(BYTES, TABLES, BYTES_OUT, I64S_OUT)
-def convert_down(data: Bytes, tables: Tables, out: Bytes, state: Longs) -> Number:
-    """Copy entries to ``out``, no smaller than ``data``, with magic 1 made magic 0; stops at a wrapper."""
+def convert_run(data: Bytes, tables: Tables, out: Bytes, state: Longs) -> Number:
+    """Copy messages to ``out`` as messages of one magic, all attributes 0; stops at a wrapper or batch.
+
+    What has no timestamp gets -1. ``out`` has room for 8 bytes more a message than ``data`` has.
+    """
     position = state[CONVERT_POSITION]
     at = state[CONVERT_BYTES]
+    magic = state[CONVERT_MAGIC]
     code = WHOLE
     while code == WHOLE:
         code, end = entry_end(data, position)
@@ -289,16 +298,27 @@ def convert_down(data: Bytes, tables: Tables, out: Bytes, state: Longs) -> Numbe
         if data[position + 17] & 7:
             code = WRAPPER if data[position + 17] & 7 <= 3 else BAD_CODEC
             break
-        if end - position > out.size - at:
+        body = end - key_at + 4
+        size = 18 + 8 * magic + body
+        if size > state[CONVERT_MAX_MESSAGE_BYTES]:
+            code = TOO_LARGE
+            break
+        if size > out.size - at:
             code = VALUES_FULL
             break
+        timestamp = np.int64(-1)
+        if data[position + 16] == 1:
+            timestamp = np.int64(load_u64(data, position + 18))
         offset = np.int64(load_u64(data, position)) + state[CONVERT_SHIFT]
         store_u64(out, at, np.uint64(offset))
-        body = end - key_at + 4
-        write_head(out, at, body + 6, 0, data[position + 17] & 7, np.int64(0))
-        copy_bytes(out, at + 18, data, key_at - 4, body)
-        store_u32(out, at + 12, crc32(tables, out, at + 16, at + 18 + body))
-        at += 18 + body
+        after = write_head(out, at, size - 12, magic, np.int64(0), timestamp)
+        copy_bytes(out, after, data, key_at - 4, body)
+        store_u32(out, at + 12, crc32(tables, out, at + 16, after + body))
+        if magic == 1 and timestamp > state[CONVERT_MAX_TIMESTAMP]:
+            state[CONVERT_MAX_TIMESTAMP] = timestamp
+            state[CONVERT_MAX_AT] = state[CONVERT_COUNT]
+        state[CONVERT_COUNT] += 1
+        at += size
         position = end
     state[CONVERT_POSITION] = position
     state[CONVERT_BYTES] = at

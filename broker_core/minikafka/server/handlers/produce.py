@@ -2,10 +2,11 @@
 
 Versions: 1 adds throttle_time_ms, 2 the log-append time (and means magic 1).
 Behaviour
-    Validation (CRC, sizes, decompression) runs before the core's lock is taken, the append under it, a flush
-    after it. A partition's error is its own: the others are appended. Nothing of a refused message set is
-    written. acks=0 has no response; an error then closes the connection, which is the only way to tell (as
-    Kafka does). acks=1 and acks=-1 are answered once the messages are as safe as ``flush.messages`` asks.
+    Validation (CRC, sizes, decompression, another format or codec where the topic asks for it) runs before
+    the core's lock is taken, the append under it, a flush after it. A partition's error is its own: the
+    others are appended. Nothing of a refused message set is written. acks=0 has no response; an error then
+    closes the connection, which is the only way to tell (as Kafka does). acks=1 and acks=-1 are answered once
+    the messages are as safe as ``flush.messages`` asks.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.ids import TopicPartition
 from minikafka.log.config import LogConfig
 from minikafka.partition.partition import Appended, Partition
-from minikafka.records.message_set import NO_TIMESTAMP, TimestampType
+from minikafka.records.message_set import NO_TIMESTAMP, Codec, TimestampType
 from minikafka.records.validation import Limits, ValidatedSet, prepare, validate
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
@@ -33,6 +34,15 @@ _log = logging.getLogger(__name__)
 NO_OFFSET = -1
 ALL_IN_SYNC = -1
 """``acks`` that waits for every in-sync replica."""
+
+_CODECS = {
+    "producer": None,
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+}
+"""``compression.type`` of a topic -> what its messages are stored in."""
 
 _Answers = dict[TopicPartition, ProducePartitionResponse]
 
@@ -91,6 +101,8 @@ def _limits(config: LogConfig) -> Limits:
         timestamp_type=config.message_timestamp_type,
         max_timestamp_difference_ms=config.message_timestamp_difference_max_ms,
         compacted=config.compacted,
+        magic=config.message_magic,
+        codec=_CODECS[config.compression_type],
     )
 
 

@@ -1,0 +1,114 @@
+"""A broker of Apache Kafka over a data directory and a ZooKeeper of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from minikafka.clients.admin import Admin
+from minikafka.clients.cluster import Cluster
+from minikafka.embedded.java import find_java
+from minikafka.embedded.process import ChildProcess, wait_until
+from minikafka.net.probe import can_connect, free_port
+from minikafka.registry.zookeeper import ZooKeeperStore
+from tests.interop.releases import JVM, KAFKA_3_9, QUIET, Release, java_environment
+
+START_TIMEOUT_S = 60.0
+
+_OF_3_9 = {
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.num.partitions": 1,
+}
+
+
+class KafkaBroker:
+    """Broker 0 of a release. ``directory`` gets its properties and output; ``data`` is its data directory."""
+
+    def __init__(
+        self,
+        release: Release,
+        directory: Path,
+        zookeeper: str,
+        *,
+        data: Path | None = None,
+        config: Mapping[str, object] | None = None,
+    ) -> None:
+        self.port = free_port()
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        self.log = directory / "broker.log"
+        self._release = release
+        self._zookeeper = zookeeper
+        self._directory = directory
+        self._process: ChildProcess | None = None
+        directory.mkdir(parents=True)
+        (directory / "log4j.properties").write_text(QUIET)
+        settings = {
+            "broker.id": 0,
+            "listeners": f"PLAINTEXT://{self.bootstrap}",
+            "log.dirs": data or directory / "data",
+            "zookeeper.connect": zookeeper,
+            "zookeeper.session.timeout.ms": 2000,
+            "num.network.threads": 2,
+            "num.io.threads": 2,
+            "log.index.size.max.bytes": 10240,
+            "log.retention.ms": -1,
+            "log.cleaner.dedupe.buffer.size": 4194304,
+            "delete.topic.enable": "true",
+            "auto.create.topics.enable": "false",
+            **(_OF_3_9 if release is KAFKA_3_9 else {}),
+            **(config or {}),
+        }
+        text = "".join(f"{name}={value}\n" for name, value in settings.items())
+        (directory / "server.properties").write_text(text)
+
+    def start(self) -> None:
+        """Return when it serves; does nothing while it runs."""
+        if self._process is not None and self._process.exit_code is None:
+            return
+        await_free_id(self._zookeeper)
+        command = [
+            find_java().path,
+            *JVM,
+            f"-Dlog4j.configuration=file:{self._directory / 'log4j.properties'}",
+            *("-cp", f"{self._release.libs()}/*", "kafka.Kafka", str(self._directory / "server.properties")),
+        ]
+        self._process = process = ChildProcess(
+            command, name="kafka", log=str(self.log), environment=java_environment(), grace_s=30.0
+        )
+
+        def settled() -> bool:
+            return process.exit_code is not None or can_connect("127.0.0.1", self.port)
+
+        if not wait_until(settled, START_TIMEOUT_S) or process.exit_code is not None:
+            raise process.failure("does not accept connections")
+        # It accepts connections before it knows of any broker, itself included.
+        with Cluster(self.bootstrap) as cluster:
+            if not wait_until(lambda: bool(Admin(cluster).describe_cluster().brokers), START_TIMEOUT_S):
+                raise process.failure("does not know itself")
+
+    def stop(self) -> None:
+        """Stop it cleanly."""
+        process, self._process = self._process, None
+        if process is not None and process.stop() not in {0, 143}:
+            raise process.failure("does not stop")
+
+    def kill(self) -> None:
+        """SIGKILL, as in a crash."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+
+
+def await_free_id(zookeeper: str) -> None:
+    """Wait until no broker 0 is registered: a killed broker's registration outlives it for two seconds.
+
+    Its successor of another kind ends when it finds it.
+    """
+    store = ZooKeeperStore(zookeeper)
+    try:
+        if not wait_until(lambda: store.exists("/brokers/ids/0") is None, START_TIMEOUT_S):
+            raise AssertionError("the registration of the killed broker stays")
+    finally:
+        store.close()
