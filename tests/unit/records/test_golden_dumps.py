@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator
 
 import pytest
 
 from minikafka.records.batch import read_header
 from minikafka.records.message_set import CRC_AT, MAGIC_AT, TimestampType
+from minikafka.records.scan import scan
 from minikafka.records.stream import MessageSet
-from tests.unit.records.samples import SEGMENTS, segment
+from tests.unit.records.samples import BATCH_CASES, SEGMENTS, segment
 
+INDEXES = SEGMENTS.parent / "log-index"
 DUMPS = sorted(path.name.removesuffix(".dump.txt") for path in SEGMENTS.glob("*.dump.txt"))
 TYPES = {
     TimestampType.NO_TIMESTAMP_TYPE: "NoTimestampType",
@@ -89,6 +92,21 @@ def batches(data: bytes) -> Iterator[Facts]:
 def test_every_entry_is_what_kafkas_dump_says(name: str) -> None:
     facts = batches if name.startswith("magic2") else classic
     assert list(facts(segment(name))) == dumped(name)
+
+
+@pytest.mark.parametrize("name", BATCH_CASES)
+def test_a_scan_of_magic_2_makes_kafkas_own_indexes(name: str) -> None:
+    result = scan(segment(name), base_offset=0, index_interval_bytes=1024)
+    offsets = b"".join(struct.pack(">ii", *entry) for entry in result.index_entries.tolist())
+    assert offsets == (INDEXES / f"{name}.index").read_bytes()
+    times: list[tuple[int, int]] = []
+    for time, offset in [*result.time_entries.tolist(), (result.max_timestamp_ms, result.max_timestamp_at)]:
+        if not times or time > times[-1][0]:
+            times.append((time, offset))
+    assert (
+        b"".join(struct.pack(">qi", *entry) for entry in times)
+        == (INDEXES / f"{name}.timeindex").read_bytes()
+    )
 
 
 def test_all_formats_and_codecs_have_a_dump() -> None:
