@@ -29,6 +29,7 @@ from pathlib import Path
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.files import FileSlice
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.dump import Damage, dump_records
 from minikafka.log.offset_index import OffsetIndex
@@ -40,6 +41,7 @@ from minikafka.records.conversion import down_convert
 from minikafka.records.message_set import StoredRecord, iterate
 from minikafka.records.record import TimestampType
 from minikafka.records.scan import find_position, first_at_or_after, scan
+from minikafka.records.stream import MessageSet
 from minikafka.records.validation import Limits, assign, prepare, validate
 from tests.faults import decoder_inputs
 from tests.oracles.batches import crc32c
@@ -150,7 +152,7 @@ class Outcomes:
         self.accepted = False
         for limits in (LIMITS[0], LIMITS[1 + number % (len(LIMITS) - 1)]):
             self.accepted |= self.try_broker(data, limits, records)
-        self.try_dump(data)
+        self.try_file(data, records)
 
     def try_columns(self, data: bytes, records: list[StoredRecord]) -> None:
         """The columns hold what the iterator gave."""
@@ -219,12 +221,16 @@ class Outcomes:
             assert record.headers == (sent.headers if record.magic == 2 else ())
         return bool(found)
 
-    def try_dump(self, data: bytes) -> None:
-        """What is shown to people."""
+    def try_file(self, data: bytes, records: list[StoredRecord]) -> None:
+        """What is read in windows, and what is shown to people."""
         files = MemoryFiles()
         files.make_dirs("/d")
-        with_data = files.open("/d/f", create=True)
-        with_data.write_at(0, data)
+        file = files.open("/d/f", create=True)
+        file.write_at(0, data)
+        found: list[StoredRecord] = []
+        streamed = MessageSet(FileSlice(file, 0, len(data)), window_bytes=64)
+        self.refused(lambda: found.extend(streamed.records(max_content_bytes=self.content_bytes)), CORRUPT)
+        assert found == records
         damage = [item for item in dump_records(files, "/d/f") if isinstance(item, Damage)]
         assert sum(item.length for item in damage) <= len(data)
 

@@ -5,7 +5,8 @@
     batch         the same for magic 2
     validation    what a broker does with a produced set: validate, then assign offsets
     scan          recovery of a segment, search by offset or timestamp
-    conversion    newer formats to older ones for old fetchers
+    stream        a set in memory or in a file: an iterator with bulk reading and writing to a channel
+    conversion    newer formats to older ones for old fetchers, and what is produced to what its topic stores
     columns       bytes to Arrow, Arrow to bytes (with encoding and headers all that imports pyarrow)
     compression   gzip, snappy, lz4 and zstd as Kafka frames them
     checksums     CRC-32 and CRC-32C;  hashes: Java's murmur2
