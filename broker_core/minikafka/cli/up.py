@@ -79,7 +79,7 @@ def up(
     ready = False
     with ends_cleanly_when_stopped() as stop, contextlib.closing(cluster):
         with patience(f"starting in {cluster.data_dir}"):
-            cluster.start()
+            cluster.start(on_progress=lambda state: note(f"minikafka: {state}"))
         with local.announce(
             str(cluster.data_dir), cluster.bootstrap_servers, cluster.zookeeper_connect, cluster.cluster_id
         ):

@@ -10,13 +10,19 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from minikafka.embedded.process import ChildProcess, ProcessFailed, tail
 
 READY_TIMEOUT_S = 60.0
-"""From start to ready: a broker that was killed checks its newest segments first."""
+"""From start to ready. It begins anew with each sign of life of a broker that has gigabytes to check."""
+
+OPENING = "opening logs: "
+"""What the broker's log says then, every few seconds (``log.opening_progress``)."""
+
+_LOOK_S = 1.0
 
 STOP_GRACE_S = 20.0
 """From SIGTERM to SIGKILL: long enough to flush and close many logs."""
@@ -60,6 +66,14 @@ def properties_text(properties: Mapping[str, str]) -> str:
     return "".join(f"{name}={value}\n" for name, value in escaped.items())
 
 
+def opening_state(log: str) -> str | None:
+    """How far the opening of logs is, by the last lines of a broker's log; None when they do not say."""
+    for line in reversed(tail(log, 5).splitlines()):
+        if OPENING in line:
+            return OPENING + line.partition(OPENING)[2].partition(" (")[0]
+    return None
+
+
 class BrokerProcess:
     """One broker process, running from construction on.
 
@@ -101,22 +115,38 @@ class BrokerProcess:
         """None while it runs; -N when signal N killed it."""
         return self._child.exit_code
 
-    def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> Ready:
-        """Where it serves. Raises BrokerFailed with its last words when it does not come up."""
-        try:
-            line = self._child.wait_for_line(timeout_s)
-        except ProcessFailed as failure:
-            code = self._child.exit_code
-            words = tail(self._child.log, 1).removeprefix("minikafka: ")  # whoever prints it says so again
-            if code is None or not words:
-                raise BrokerFailed(str(failure), code) from None
-            raise BrokerFailed(
-                f"broker {self.broker_id}: {words} (more in {self._child.log})", code
-            ) from None
+    def wait_ready(
+        self, timeout_s: float = READY_TIMEOUT_S, on_progress: Callable[[str], None] = lambda state: None
+    ) -> Ready:
+        """Where it serves. Raises BrokerFailed with its last words when it does not come up.
+
+        ``on_progress`` is told how far a long recovery is, whenever that has changed; ``timeout_s`` begins
+        anew then.
+        """
+        state, deadline = None, time.monotonic() + timeout_s
+        line: str | None = None
+        while line is None:
+            left_s = deadline - time.monotonic()
+            try:
+                line = self._child.wait_for_line(min(_LOOK_S, max(0.0, left_s)))
+            except ProcessFailed as failure:
+                now = opening_state(self._child.log)
+                if self._child.exit_code is not None or (left_s <= 0 and now == state):
+                    raise self._failed(failure) from None
+                if now != state:
+                    state, deadline = now, time.monotonic() + timeout_s
+                    on_progress(state or "")
         ready = parse_ready(line)
         if ready is None:
             raise BrokerFailed(f"broker {self.broker_id} said {line!r}, which is no ready line", None)
         return ready
+
+    def _failed(self, failure: ProcessFailed) -> BrokerFailed:
+        code = self._child.exit_code
+        words = tail(self._child.log, 1).removeprefix("minikafka: ")  # whoever prints it says so again
+        if code is None or not words:
+            return BrokerFailed(str(failure), code)
+        return BrokerFailed(f"broker {self.broker_id}: {words} (more in {self._child.log})", code)
 
     def stop(self) -> int:
         """Stop it cleanly and return its exit code, 0 when all went well."""

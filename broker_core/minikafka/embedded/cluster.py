@@ -117,8 +117,8 @@ class Cluster:
         """What ``minikafka up`` says once it serves; scripts read it."""
         return f"ready {self.bootstrap_servers} zookeeper {self.zookeeper_connect} cluster {self.cluster_id}"
 
-    def start(self) -> Cluster:
-        """Return when every broker serves.
+    def start(self, on_progress: Callable[[str], None] = lambda state: None) -> Cluster:
+        """Return when every broker serves. ``on_progress`` is told how far a long recovery is.
 
         ZooKeeper and the brokers start at the same time: a broker has its imports to do while the JVM comes
         up, and then asks for ZooKeeper until it answers. Raises DirectoryLocked when another cluster uses
@@ -131,7 +131,7 @@ class Cluster:
         else:
             self._start_with_zookeeper(EmbeddedZooKeeper(str(self.data_dir)))
         for number, broker in self._brokers.items():
-            self._ready[number] = broker.wait_ready()
+            self._ready[number] = broker.wait_ready(on_progress=on_progress)
         return self
 
     def _start_with_zookeeper(self, zookeeper: EmbeddedZooKeeper) -> None:

@@ -47,6 +47,7 @@ from typing import TYPE_CHECKING
 
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.files import RealFiles, replace_file
+from minikafka.embedded.broker import opening_state
 from minikafka.embedded.owners import Owner, find_owner, host_boot_id, is_alive, owner_of
 from minikafka.embedded.process import tail, wait_until
 
@@ -123,6 +124,10 @@ class _Directory:
         """Hold the starting lock; False when it was not free in time."""
         with _held(os.path.join(self.own, "starting.lock"), timeout_s) as descriptor:
             yield descriptor is not None
+
+    def opening(self) -> str:
+        """How far the broker is with its logs, as it last said; "" when it does not."""
+        return opening_state(os.path.join(self.data_dir, "logs", "broker-0.log")) or ""
 
     def serving(self) -> bool:
         """Whether a daemon lives."""
@@ -337,9 +342,13 @@ def _start(directory: _Directory) -> LocalCluster:
             check=False,
         )
     # From here on the daemon holds the serving lock or is dead.
-    settled = launcher.returncode == 0 and wait_until(
-        lambda: directory.cluster() is not None or not directory.serving(), START_TIMEOUT_S, every_s=0.02
-    )
+    settled, state = False, "not asked"
+    while launcher.returncode == 0 and not settled and state != (now := directory.opening()):
+        # Again and again, while the broker has gigabytes to check and gets on with it.
+        state = now
+        settled = wait_until(
+            lambda: directory.cluster() is not None or not directory.serving(), START_TIMEOUT_S, every_s=0.02
+        )
     cluster = directory.cluster()
     if cluster is not None:
         return cluster
