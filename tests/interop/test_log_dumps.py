@@ -99,7 +99,7 @@ def written_set(records: list[Record], magic: int, codec: Codec, *, by_columns: 
 
 def write_log(directory: Path, magic: int, codec: Codec) -> list[Row]:
     """A log of several segments, closed; what it holds."""
-    log = Log.open(RealFiles(), str(directory), CONFIG, Layout.APACHE, clean=False, recovery_point=0)
+    log = Log.open(RealFiles(), str(directory), CONFIG, Layout.APACHE)
     records, chance, at = texts(300, magic), random.Random(codec), 0
     while at < len(records):
         taken = records[at : at + chance.randrange(1, 12)]
@@ -142,8 +142,7 @@ class Written:
         for form in FORMATS:
             for path in self.files(form, "index"):
                 path.unlink()
-            options = {"clean": False, "recovery_point": 0}
-            Log.open(RealFiles(), str(self.path(form)), CONFIG, Layout.APACHE, **options).close()
+            Log.open(RealFiles(), str(self.path(form)), CONFIG, Layout.APACHE).close()
 
     def _dumped(self, release: Release) -> Printed:
         files = [path for form in FORMATS if form[0] in release.magics for path in self.files(form, ".log")]
