@@ -125,9 +125,9 @@ def lz4_frame(data: bytes, *, right_checksum: bool) -> bytes:
 
 
 def unlz4(data: bytes) -> bytes:
-    """A frame as Kafka writes it: no content size, no dictionary, no checksum of blocks."""
+    """A frame as Kafka writes it: independent blocks, no content size, no dictionary, no checksums."""
     assert struct.unpack_from("<I", data)[0] == LZ4_MAGIC
-    assert data[4] & 0x19 == 0
+    assert data[4] == 0x60
     assert data[6] in {xxhash.xxh32_intdigest(covered) >> 8 & 0xFF for covered in (data[4:6], data[:6])}
     at = 7
     out = bytearray()

@@ -7,7 +7,9 @@
              block with no frame; both are read, the frame is written
     lz4      an lz4 frame of independent 64 KiB blocks without content checksum. Kafka's first writer computed
              the header checksum over the frame's magic as well; readers of magic 0 insist on that mistake,
-             those of magic 1 and 2 on the right one. Both are read; each magic is written with its own
+             those of magic 1 and 2 on the right one. Both are read; each magic is written with its own.
+             As with Kafka, blocks that depend on one another are refused, and what lies behind a frame is
+             passed over. Checksums of content and blocks, and the content's size, must be right where they are
     zstd     one or more zstd frames, in magic 2 only
 
 Nothing here trusts a length. Content larger than a bound (``MAX_CONTENT_BYTES``, 128 MiB, where the caller
@@ -39,6 +41,9 @@ _LZ4_BLOCK_BYTES = 64 << 10
 # Version 1, independent blocks, no checksums, no content size; blocks of 64 KiB.
 _LZ4_DESCRIPTOR = b"\x60\x40"
 _LZ4_STORED = 0x80000000
+
+_GZIP_PART_BYTES = 512
+"""The first part of a gzip member that is not the first."""
 
 _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_SKIPPABLE = 0x184D2A50
@@ -115,20 +120,23 @@ def _check_bound(codec: Codec, size: int, max_bytes: int) -> None:
 
 
 def _decompress_gzip(data: Buffer, max_bytes: int) -> memoryview:
-    pieces = []
-    size = 0
-    rest: bytes | memoryview = memoryview(data)
-    while rest:
+    view = memoryview(data)
+    pieces: list[bytes] = []
+    at = size = 0
+    while at < len(view) or not pieces:
+        # Nearly always there is one member. zlib copies what lies behind each, so further ones are given in
+        # growing parts: else a thousand small ones would copy all of it a thousand times.
+        part_bytes = _GZIP_PART_BYTES if pieces else len(view)
         member = zlib.decompressobj(wbits=31)
-        piece = member.decompress(rest, max_bytes - size + 1)
-        size += len(piece)
-        _check_bound(Codec.GZIP, size, max_bytes)
-        if not member.eof:
-            raise _damaged(Codec.GZIP, "it ends too early")
-        pieces.append(piece)
-        rest = member.unused_data
-    if not pieces:
-        raise _damaged(Codec.GZIP, "it is empty")
+        while not member.eof:
+            part = view[at : at + part_bytes]
+            if not part:
+                raise _damaged(Codec.GZIP, "it ends too early" if view else "it is empty")
+            pieces.append(member.decompress(part, max_bytes - size + 1))
+            size += len(pieces[-1])
+            _check_bound(Codec.GZIP, size, max_bytes)
+            at += len(part) - len(member.unused_data)
+            part_bytes *= 4
     return memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
 
@@ -200,11 +208,16 @@ def _decompress_lz4(data: memoryview, max_bytes: int) -> memoryview:
     if len(data) < 7 or bytes(data[:4]) != _LZ4_MAGIC:
         raise _damaged(Codec.LZ4, "it does not start as an lz4 frame")
     flags = data[4]
-    # Content size (8 bytes) and dictionary id (4 bytes) are optional parts of the descriptor.
-    checksum_at = 6 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+    if flags & 0xC3 != 0x40:
+        raise _damaged(Codec.LZ4, f"the flags {flags:#x} ask for another version, or a dictionary")
+    if not flags & 0x20:
+        raise _damaged(Codec.LZ4, "its blocks depend on one another, which Kafka's consumers cannot read")
+    checksum_at = 14 if flags & 0x08 else 6  # behind the size of the content, which is optional
     if len(data) <= checksum_at:
         raise _damaged(Codec.LZ4, "its header is cut off")
     descriptor = data[4:checksum_at]
+    bound, end = _lz4_blocks(data, checksum_at + 1)
+    data = data[:end]
     right = _lz4_header_checksum(descriptor, 1)
     if data[checksum_at] != right:
         if data[checksum_at] != _lz4_header_checksum(descriptor, 0):
@@ -212,7 +225,6 @@ def _decompress_lz4(data: memoryview, max_bytes: int) -> memoryview:
         repaired = bytearray(data)
         repaired[checksum_at] = right
         data = memoryview(repaired)
-    bound = _lz4_bound(data, checksum_at + 1, flags, max_bytes)
     return _decompress_into(Codec.LZ4, cramjam.lz4.decompress_into, data, bound, max_bytes)
 
 
@@ -232,22 +244,25 @@ def _decompress_into(
     return memoryview(out)[:size]
 
 
-def _lz4_bound(data: memoryview, at: int, flags: int, max_bytes: int) -> int:
-    """The most that a frame can hold by its block headers, as far as that is at most ``max_bytes``."""
-    block_bytes = 1 << (8 + 2 * (data[5] >> 4 & 7))
+def _lz4_blocks(data: memoryview, at: int) -> tuple[int, int]:
+    """The most that a frame can hold by its block headers, the first of which is at ``at``; where it ends."""
+    flags, block_bytes = data[4], 1 << (8 + 2 * (data[5] >> 4 & 7))
     bound = 0
-    while bound <= max_bytes:
+    while True:
         (word,) = _UINT32_LITTLE.unpack_from(data, at)
         at += 4
         if word == 0:
-            return bound
+            break
         length = word & ~_LZ4_STORED
         if length > len(data) - at:
             raise _damaged(Codec.LZ4, f"a block of {length} bytes does not fit")
         # A byte of lz4 stands for at most 255.
         bound += length if word & _LZ4_STORED else min(block_bytes, 255 * length)
         at += length + (4 if flags & 0x10 else 0)
-    return bound
+    end = at + (4 if flags & 0x04 else 0)
+    if end > len(data):
+        raise _damaged(Codec.LZ4, "it ends too early")
+    return bound, end
 
 
 def _decompress_zstd(data: memoryview, max_bytes: int) -> memoryview:

@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import gzip
 import random
+import struct
 import tracemalloc
+import zlib
 
 import cramjam
 import pytest
 import xxhash
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
+from minikafka.records import compression
 from minikafka.records.compression import CLASSIC_CODECS, Codec, compress, decompress
 from tests.oracles import codecs as oracle
 
@@ -82,9 +85,95 @@ def test_the_header_checksum_of_lz4_is_wrong_for_magic_0_as_kafkas_and_right_aft
     assert compress(Codec.LZ4, TEXT, 0)[4:7] == descriptor + bytes([wrong])
 
 
-def test_an_lz4_frame_of_another_writer_is_read() -> None:
-    """Linked blocks, a content checksum: not what Kafka writes, but a frame nevertheless."""
-    assert decompress(Codec.LZ4, bytes(cramjam.lz4.compress(TEXT))) == TEXT
+def lz4_frame(*blocks: bytes, flags: int = 0x60, sizes: int = 0x40, content_size: int = 0) -> bytes:
+    """A frame of stored blocks with any flags, and the checksums that they ask for."""
+    descriptor = bytes([flags, sizes]) + (struct.pack("<Q", content_size) if flags & 8 else b"")
+    out = b"\x04\x22\x4d\x18" + descriptor + bytes([xxhash.xxh32_intdigest(descriptor) >> 8 & 255])
+    for block in blocks:
+        out += struct.pack("<I", len(block) | 1 << 31) + block
+        out += struct.pack("<I", xxhash.xxh32_intdigest(block)) if flags & 16 else b""
+    checksum = struct.pack("<I", xxhash.xxh32_intdigest(b"".join(blocks)))
+    return out + bytes(4) + (checksum if flags & 4 else b"")
+
+
+@pytest.mark.parametrize("flags", [0x60, 0x64, 0x68, 0x70, 0x7C])
+@pytest.mark.parametrize("sizes", [0x40, 0x50, 0x60, 0x70])
+def test_lz4_frames_with_checksums_sizes_and_larger_blocks_are_read(flags: int, sizes: int) -> None:
+    assert (
+        decompress(Codec.LZ4, lz4_frame(b"one ", b"two", flags=flags, sizes=sizes, content_size=7))
+        == b"one two"
+    )
+
+
+def test_what_lies_behind_an_lz4_frame_is_passed_over_as_kafkas_consumers_do() -> None:
+    compressed = compress(Codec.LZ4, TEXT, 1)
+    for behind in (compressed, b"\x50\x2a\x4d\x18\x02\0\0\0ab", b"x"):
+        assert decompress(Codec.LZ4, compressed + behind) == TEXT
+
+
+@pytest.mark.parametrize(
+    ("packed", "text"),
+    [
+        (lz4_frame(b"one ", b"two", flags=0x40), "depend on one another"),
+        (bytes(cramjam.lz4.compress(TEXT)), "depend on one another"),
+        (lz4_frame(b"x", flags=0x61), "version, or a dictionary"),
+        (lz4_frame(b"x", flags=0x62), "version, or a dictionary"),
+        (lz4_frame(b"x", flags=0xA0), "version, or a dictionary"),
+        (lz4_frame(b"x", flags=0x20), "version, or a dictionary"),
+        (lz4_frame(b"x", sizes=0x30), "BlockSize"),
+        (lz4_frame(b"x", sizes=0x41), "reserved"),
+        (lz4_frame(b"x", sizes=0xC0), "reserved"),
+        (lz4_frame(bytes(65_537)), "BlockSize"),
+        (lz4_frame(b"x", flags=0x68, content_size=2), "frameSize"),
+        (lz4_frame(b"x", flags=0x68, content_size=1 << 60), "frameSize"),
+        (lz4_frame(b"x", flags=0x64)[:-1] + b"?", "contentChecksum"),
+        (lz4_frame(b"x", flags=0x70)[:-5] + b"?" + bytes(4), "blockChecksum"),
+        (lz4_frame(b"x", flags=0x64)[:-4], "too early"),
+        (b"\x50\x2a\x4d\x18\x02\0\0\0ab" + lz4_frame(b"x"), "does not start"),
+    ],
+)
+def test_lz4_that_kafka_would_refuse_or_that_contradicts_itself_is_refused(packed: bytes, text: str) -> None:
+    with pytest.raises(BrokerError, match=f"CORRUPT_MESSAGE.*{text}"):
+        decompress(Codec.LZ4, packed)
+
+
+class CountingZlib:
+    """zlib, with the number of bytes that were given to it."""
+
+    def __init__(self) -> None:
+        self.given_bytes = 0
+        self.error = zlib.error
+
+    def decompressobj(self, wbits: int) -> CountingZlib:
+        self._member = zlib.decompressobj(wbits)
+        return self
+
+    def decompress(self, data: memoryview, max_bytes: int) -> bytes:
+        self.given_bytes += len(data)
+        return self._member.decompress(data, max_bytes)
+
+    @property
+    def eof(self) -> bool:
+        return self._member.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._member.unused_data
+
+
+def test_many_small_gzip_members_do_not_copy_the_rest_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    members = gzip.compress(b"", mtime=0) * 2_000 + gzip.compress(b"end")
+    counting = CountingZlib()
+    monkeypatch.setattr(compression, "zlib", counting)
+    assert decompress(Codec.GZIP, members) == b"end"
+    assert counting.given_bytes < 50 * len(members)
+
+
+def test_gzip_members_end_anywhere() -> None:
+    source = random.Random(3)
+    for _ in range(30):
+        parts = [source.randbytes(source.randrange(9_000)) for _ in range(source.randrange(1, 9))]
+        assert decompress(Codec.GZIP, b"".join(map(gzip.compress, parts))) == b"".join(parts)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +194,7 @@ def test_an_lz4_frame_of_another_writer_is_read() -> None:
         (Codec.LZ4, b"\x04\x22\x4d\x18\x60\x40"),
         (Codec.LZ4, b"\x04\x22\x4d\x18\x60\x40\x00\x00\x00\x00\x00"),
         (Codec.LZ4, compress(Codec.LZ4, TEXT, 1)[:-4]),
+        (Codec.LZ4, compress(Codec.LZ4, TEXT, 1)[:-3]),
         (Codec.LZ4, compress(Codec.LZ4, TEXT, 1)[:300]),
         (Codec.LZ4, compress(Codec.LZ4, TEXT, 1)[:7] + b"\xff\xff\xff\x7f"),
         (Codec.ZSTD, b""),
