@@ -9,7 +9,7 @@
              the header checksum over the frame's magic as well; readers of magic 0 insist on that mistake,
              those of magic 1 and 2 on the right one. Both are read; each magic is written with its own.
              As with Kafka, blocks that depend on one another are refused, and what lies behind a frame is
-             passed over. Checksums of content and blocks, and the content's size, must be right where they are
+             passed over. Checksums of content and blocks, and the content's size, must be right if given
     zstd     one or more zstd frames, in magic 2 only
 
 Nothing here trusts a length. Content larger than a bound (``MAX_CONTENT_BYTES``, 128 MiB, where the caller
