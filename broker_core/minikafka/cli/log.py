@@ -1,22 +1,29 @@
-"""``minikafka log``: look into the files of a log."""
+"""``minikafka log``: look into the files of a log, and check them."""
 
 from __future__ import annotations
 
+import binascii
+import contextlib
+import fcntl
+import json
+import os
 import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from minikafka.cli.options import Format, OutputFormat
+
 if TYPE_CHECKING:
+    from minikafka.log.verify import Finding, PartitionReport
     from minikafka.records.message_set import StoredRecord
 
-app = typer.Typer(help="Look into the files of a log.", no_args_is_help=True)
+app = typer.Typer(help="Look into the files of a log, and check them.", no_args_is_help=True)
 
-
-@app.callback()
-def log() -> None:
-    """Look into the files of a log."""
+MEGABYTE = 1_000_000
+COLUMNS = ("topic", "partition", "start_offset", "end_offset", "segments", "records", "bytes", "problems")
 
 
 @app.command()
@@ -26,40 +33,175 @@ def dump(
         typer.Argument(metavar="FILE…", exists=True, dir_okay=False, readable=True, show_default=False),
     ],
     text: Annotated[bool, typer.Option("--text", help="Keys and values as text, not as base64.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check everything, and print a line a file in place of its rows.")
+    ] = False,
 ) -> int:
-    """Print one JSON record a line; say on stderr where a file is damaged, and end with 1 then."""
+    """Print one JSON record a line: of segments, indexes, snapshots and checkpoints, told by their names.
+
+    Says on stderr where a file is damaged, and ends with 1 then.
+    """
+    from minikafka.base.errors import StorageError
+    from minikafka.cli.output import note
+
+    damaged = False
+    for path in files:
+        try:
+            damaged |= _verified(str(path)) if verify else _dumped(str(path), text)
+        except StorageError as error:
+            note(f"minikafka: {error}")
+            damaged = True
+    return 1 if damaged else 0
+
+
+def _dumped(path: str, text: bool) -> bool:
+    """Print what a file holds; whether it is damaged."""
     from minikafka.base.files import RealFiles
     from minikafka.cli.output import note, print_json
     from minikafka.cli.progress import Progress
     from minikafka.log.dump import Damage, dump_records
+    from minikafka.log.dump_files import Kind, file_rows, kind_of
 
+    files = RealFiles()
+    rows = dump_records(files, path) if kind_of(path)[0] is Kind.SEGMENT else file_rows(files, path)
     damaged = False
     with Progress("dumping", hidden=sys.stdout.isatty()) as progress:
-        for path in files:
-            for one in dump_records(RealFiles(), str(path)):
-                if isinstance(one, Damage):
-                    damaged = True
-                    note(f"minikafka: {one}")
-                else:
-                    print_json(as_row(one, text))
-                    progress.advance()
-    return 1 if damaged else 0
+        for row in rows:
+            if isinstance(row, Damage):
+                damaged = True
+                note(f"minikafka: {row}")
+            elif isinstance(row, Mapping):
+                print_json(row)
+            else:
+                sys.stdout.buffer.write(line_of(row, _text if text else _base64))
+                progress.advance()
+    return damaged
 
 
-def as_row(record: StoredRecord, text: bool) -> dict[str, object]:
-    """What stands in a line: bytes are base64, or text when asked for. Control records say that they are."""
-    from minikafka.cli.output import base64_or_none, text_or_none
+def _base64(data: bytes | None) -> str:
+    return "null" if data is None else f'"{binascii.b2a_base64(data, newline=False).decode("ascii")}"'
 
-    show = text_or_none if text else base64_or_none
-    row: dict[str, object] = {
-        "offset": record.offset,
-        "timestamp": record.timestamp_ms if record.timestamp_ms >= 0 else None,
-        "key": show(record.key),
-        "value": show(record.value),
-        "headers": [[name, show(value)] for name, value in record.headers],
-        "codec": record.codec.name.lower(),
-        "magic": record.magic,
+
+def _text(data: bytes | None) -> str:
+    return "null" if data is None else _quoted(data.decode("utf-8", "backslashreplace"))
+
+
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def line_of(record: StoredRecord, show: Callable[[bytes | None], str]) -> bytes:
+    """The line of JSON that stands for a record; ``show`` gives bytes as JSON.
+
+    Put together by hand: a general encoder takes as long as all the rest.
+    """
+    timestamp = record.timestamp_ms if record.timestamp_ms >= 0 else "null"
+    headers = ",".join(f"[{_quoted(name)},{show(value)}]" for name, value in record.headers)
+    control = ',"control":true' if record.control else ""
+    line = (
+        f'{{"offset":{record.offset},"timestamp":{timestamp},"key":{show(record.key)},'
+        f'"value":{show(record.value)},"headers":[{headers}],"codec":"{record.codec.name.lower()}",'
+        f'"magic":{record.magic}{control}}}\n'
+    )
+    return line.encode("utf-8", "surrogatepass")
+
+
+def _verified(path: str) -> bool:
+    """Check a file and print its summary; whether anything is wrong."""
+    from minikafka.base.files import RealFiles
+    from minikafka.cli.output import print_json
+    from minikafka.log.verify import verify_file
+
+    with _checking(os.path.getsize(path)) as more:
+        report = verify_file(RealFiles(), path, more)
+    print_json(report.summary)
+    return _tell(report.findings)
+
+
+def _tell(findings: Iterable[Finding]) -> bool:
+    """Say on stderr what was found; whether there is a problem among it."""
+    from minikafka.cli.output import note
+
+    problems = False
+    for one in findings:
+        problems |= not one.note
+        note(f"minikafka: {'note: ' if one.note else ''}{one.text}")
+    return problems
+
+
+@contextlib.contextmanager
+def _checking(total_bytes: int) -> Iterator[Callable[[int], None]]:
+    """Show how much is checked, in MB; gives what is to be told of each piece."""
+    from minikafka.cli.progress import Progress
+
+    done = 0
+    with Progress("MB checked", total_bytes // MEGABYTE, lines=True) as progress:
+
+        def more(count: int) -> None:
+            nonlocal done
+            done += count
+            if done // MEGABYTE > progress.done:
+                progress.advance(done // MEGABYTE - progress.done)
+
+        yield more
+
+
+@app.command()
+def verify(
+    data_dir: Annotated[Path, typer.Argument(metavar="DATA_DIR", show_default=False)],
+    style: OutputFormat = Format.TABLE,
+) -> int:
+    """Check all logs of a data directory, of minikafka or of Kafka; a line a partition. Nothing is changed.
+
+    What is wrong or unusual stands on stderr. Ends with 1 when anything is wrong.
+    """
+    from minikafka.base.files import RealFiles
+    from minikafka.cli.output import note, print_rows
+    from minikafka.log.verify import data_directories, survey, verify_checkpoints, verify_partitions
+
+    files, rows, problems = RealFiles(), [], False
+    found = [(survey(files, path), is_in_use(path)) for path in data_directories(files, str(data_dir))]
+    with _checking(sum(one.total_bytes for one, _ in found)) as more:
+        for one, in_use in found:
+            if in_use:
+                note(f"minikafka: note: {one.path} is in use: a broker may be writing to it")
+            problems |= _tell(one.findings)
+            reports = []
+            for report in verify_partitions(files, one, in_use=in_use, on_bytes=more):
+                problems |= _tell(report.findings)
+                reports.append(report)
+                rows.append(_row(report))
+            problems |= _tell(verify_checkpoints(one, reports, in_use=in_use))
+    print_rows(rows, COLUMNS, style)
+    return 1 if problems else 0
+
+
+def _row(report: PartitionReport) -> dict[str, object]:
+    return {
+        "topic": report.partition.topic,
+        "partition": report.partition.partition,
+        "start_offset": report.start_offset,
+        "end_offset": report.end_offset,
+        "segments": report.segments,
+        "records": report.records,
+        "bytes": report.size_bytes,
+        "problems": sum(not one.note for one in report.findings),
     }
-    if record.control:
-        row["control"] = True
-    return row
+
+
+def is_in_use(directory: str) -> bool:
+    """Whether a broker holds the lock of a data directory, in minikafka's way or in Kafka's. Leaves no trace.
+
+    A lock that this user may not look at tells nothing.
+    """
+    from minikafka.log.layout import LOCK_FILE
+
+    try:
+        with open(os.path.join(directory, LOCK_FILE), "rb") as file:
+            # Shared, and given back at once. Java's locks are those of POSIX, which flock does not see.
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -1,4 +1,4 @@
-"""The records of a segment file, one by one, for people: ``minikafka log dump``.
+"""The records of a segment file, one by one, for people: ``minikafka log dump``. Other files: ``dump_files``.
 
 Reads the file in windows and never as a whole; each entry is opened by itself, so that its file position is
 known. A damaged entry whose size makes sense is reported and passed over when a plausible entry follows;
@@ -22,7 +22,10 @@ _HEADER = struct.Struct(">qi")
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes that are no record: where in the file, how many, why. The last of a file reaches to its end."""
+    """Bytes that are not what they should be: where in the file, how many, why. None, when some are missing.
+
+    In a segment, what follows no more makes sense belongs to it: it reaches to the end then.
+    """
 
     path: str
     position: int
@@ -30,6 +33,8 @@ class Damage:
     reason: str
 
     def __str__(self) -> str:
+        if not self.length:
+            return f"{self.path}: {self.reason}"
         return f"{self.path}: {self.length} bytes from position {self.position} are damaged: {self.reason}"
 
 
@@ -47,25 +52,31 @@ def dump_records(files: Files, path: str, *, deep: bool = True) -> Iterator[Stor
 
 def _records(file: File, deep: bool) -> Iterator[StoredRecord | Damage]:
     end = file.size()
-    window = _Window(file, end)
+    window = Window(file, end)
     position = 0
     while position < end:
-        size, reason = _entry_size(window, position, end)
+        size, reason = entry_size(window, position, end)
         if reason is not None:
             yield Damage(file.path, position, end - position, reason)
             return
         try:
             yield from list(iterate(window.take(position, size), deep=deep))
         except BrokerError as error:
-            behind = position + size
-            if behind < end and _entry_size(window, behind, end)[1] is not None:
-                yield Damage(file.path, position, end - position, f"{error.detail} of the entry")
-                return
-            yield Damage(file.path, position, size, f"{error.detail} of the entry")
+            damage = damaged_entry(window, position, end, f"{error.detail} of the entry")
+            yield damage
+            size = damage.length
         position += size
 
 
-def _entry_size(window: _Window, position: int, end: int) -> tuple[int, str | None]:
+def damaged_entry(window: Window, position: int, end: int, reason: str) -> Damage:
+    """The damage of an entry whose size makes sense: its own bytes, or all when nothing plausible follows."""
+    behind = position + entry_size(window, position, end)[0]
+    if behind < end and entry_size(window, behind, end)[1] is not None:
+        behind = end
+    return Damage(window.path, position, behind - position, reason)
+
+
+def entry_size(window: Window, position: int, end: int) -> tuple[int, str | None]:
     """Size with header of the entry at ``position``, and why it cannot be one (None when it can)."""
     if end - position < ENTRY_HEADER_BYTES:
         return 0, f"{end - position} bytes are less than an entry's header"
@@ -80,10 +91,11 @@ def _entry_size(window: _Window, position: int, end: int) -> tuple[int, str | No
     return ENTRY_HEADER_BYTES + size, None
 
 
-class _Window:
+class Window:
     """The part of a file that was read last."""
 
     def __init__(self, file: File, end: int) -> None:
+        self.path = file.path
         self._file = file
         self._end = end
         self._at = 0

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import base64
 import json
+import struct
 from pathlib import Path
 
 import pytest
@@ -26,7 +28,7 @@ def file(tmp_path: Path) -> Path:
 def dump(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[dict[str, object]], str]:
     status = run(["log", "dump", *arguments])
     out, err = capfd.readouterr()
-    return status, [json.loads(line) for line in out.splitlines()], err
+    return status, [json.loads(line) for line in out.split("\n") if line], err
 
 
 def test_a_line_has_all_that_the_contract_names(capfd: pytest.CaptureFixture[str], file: Path) -> None:
@@ -117,4 +119,66 @@ def test_a_changed_byte_is_told_and_the_rest_is_printed(
 def test_what_is_no_file_is_bad_input(capfd: pytest.CaptureFixture[str], tmp_path: Path, name: str) -> None:
     status, _, err = dump(capfd, str(tmp_path / name))
     assert status == 2
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", [True, False])
+def test_a_line_is_json_whatever_the_bytes_are(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, text: bool
+) -> None:
+    strange = bytes(range(256)) + '"\\\u2028\U0001f600\ud800'.encode("utf-8", "surrogatepass")
+    name = '"\\\n\t\x00\u2028'
+    sent = [Record(strange, strange, 5, ((name, strange), ("", None))), Record(None, b"")]
+    path = tmp_path / "0.kafka"
+    path.write_bytes(build_message_set(sent, magic=2))
+    status, rows, _ = dump(capfd, *(["--text"] if text else []), str(path))
+    shown = strange.decode("utf-8", "backslashreplace") if text else base64.b64encode(strange).decode()
+    assert status == 0
+    assert (rows[0]["key"], rows[0]["value"]) == (shown, shown)
+    assert rows[0]["headers"] == [[name, shown], ["", None]]
+    assert (rows[1]["key"], rows[1]["value"], rows[1]["headers"]) == (None, "", [])
+
+
+def test_an_index_gives_a_line_an_entry(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "00000000100.index"
+    path.write_bytes(struct.pack(">iiii", 5, 700, 9, 1400) + bytes(800))
+    assert dump(capfd, str(path)) == (
+        0,
+        [
+            {"offset": 105, "relative_offset": 5, "position": 700},
+            {"offset": 109, "relative_offset": 9, "position": 1400},
+        ],
+        "",
+    )
+
+
+def test_a_file_that_is_not_what_its_name_says_is_told_and_the_next_is_printed(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    wrong, right = tmp_path / "0.snapshot", tmp_path / "leader-epoch-checkpoint"
+    wrong.write_bytes(b"nonsense")
+    right.write_bytes(b"0\n1\n3 7\n")
+    status, rows, err = dump(capfd, str(wrong), str(right))
+    assert (status, rows) == (1, [{"epoch": 3, "start_offset": 7}])
+    assert err.startswith(f"minikafka: {wrong} is no producer snapshot")
+    assert err.count("\n") == 1
+
+
+def test_verify_prints_a_summary_in_place_of_records(capfd: pytest.CaptureFixture[str], file: Path) -> None:
+    status, rows, err = dump(capfd, "--verify", str(file), str(file))
+    assert (status, err) == (0, "")
+    assert [(row["kind"], row["records"], row["codecs"]) for row in rows] == [("segment", 3, ["gzip"])] * 2
+    assert (rows[0]["first_offset"], rows[0]["last_offset"]) == (7, 9)
+
+
+def test_verify_tells_damage_with_file_position_and_reason(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    data = bytearray(build_message_set(RECORDS))
+    data[20] ^= 1
+    path = tmp_path / "0.kafka"
+    path.write_bytes(data)
+    status, rows, err = dump(capfd, "--verify", str(path))
+    assert (status, [row["problems"] for row in rows]) == (1, [1])
+    assert err.startswith(f"minikafka: {path}: 34 bytes from position 0 are damaged: the checksum")
     assert err.count("\n") == 1
