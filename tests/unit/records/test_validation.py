@@ -299,3 +299,62 @@ def test_a_refused_set_was_not_changed_up_to_the_fault() -> None:
     with pytest.raises(BrokerError):
         validate(data, APPEND_TIME, NOW_MS)
     assert bytes(data) == before
+
+
+@every_codec
+def test_a_message_that_is_too_large_is_refused_before_it_is_opened(
+    codec: Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(validation, "open_wrapper", lambda *_: pytest.fail("it was opened"))
+    monkeypatch.setattr(validation, "records_of", lambda *_: pytest.fail("it was opened"))
+    limits = Limits(max_message_bytes=60, max_magic=2)
+    for magic in (0, 1, 2):
+        data = build_message_set([Record(None, bytes(range(100)))], magic=magic, codec=codec)
+        with pytest.raises(BrokerError, match="MESSAGE_TOO_LARGE"):
+            validate(data, limits, NOW_MS)
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+@pytest.mark.parametrize("codec", list(Codec)[1:])
+def test_a_message_that_holds_more_than_the_bound_is_refused(magic: int, codec: Codec) -> None:
+    if magic < 2 and codec is Codec.ZSTD:
+        return
+    data = build_message_set([Record(None, bytes(1 << 20))], magic=magic, codec=codec)
+    assert validate(data, Limits(max_magic=2), NOW_MS).count == 1
+    with pytest.raises(BrokerError, match=r"CORRUPT_MESSAGE.*at most 65536 are allowed.*position 0"):
+        validate(data, Limits(max_magic=2, max_content_bytes=1 << 16), NOW_MS)
+
+
+@every_magic
+@compressed
+def test_a_wrapper_inside_of_a_wrapper_is_refused(magic: int, codec: Codec) -> None:
+    inner = build_message_set(some_records(2), magic=magic, codec=codec)
+    data = wrap(inner, offset=1, magic=magic, codec=codec, timestamp_ms=1)
+    with pytest.raises(BrokerError, match=r"CORRUPT_MESSAGE.*is compressed itself"):
+        validate(data, Limits(), NOW_MS)
+
+
+@every_magic
+@pytest.mark.parametrize("other", [0, 1, 2])
+def test_a_message_of_another_magic_inside_of_a_wrapper_is_refused(magic: int, other: int) -> None:
+    data = wrap(
+        build_message_set(some_records(1), magic=other),
+        offset=0,
+        magic=magic,
+        codec=Codec.GZIP,
+        timestamp_ms=1,
+    )
+    if other == magic:
+        assert validate(data, Limits(), NOW_MS).count == 1
+        return
+    with pytest.raises(BrokerError, match=r"CORRUPT_MESSAGE.*another magic byte"):
+        validate(data, Limits(), NOW_MS)
+
+
+@pytest.mark.parametrize(("magic", "largest"), [(0, 3), (1, 3), (2, 4)])
+def test_a_codec_that_the_format_does_not_have_is_refused(magic: int, largest: int) -> None:
+    for bits in range(largest + 1, 8):
+        data = bytearray(build_message_set(some_records(1), magic=magic))
+        data[22 if magic == 2 else 17] |= bits
+        with pytest.raises(BrokerError, match=r"CORRUPT_MESSAGE.*attributes name no codec"):
+            validate(oracle.repaired(bytes(data)), Limits(max_magic=2), NOW_MS)
