@@ -69,7 +69,7 @@ class LogManager:
     ) -> None:
         """``config`` has the broker's defaults; ``layout`` is that of directories that hold nothing yet.
 
-        ``run_all`` runs jobs to their end, in any order, at once where it can: recovery of several logs.
+        ``run_all`` runs jobs to their end, in any order, at once where it can: opening and closing of logs.
         """
         self._new_mutex = new_mutex
         self._run_all = run_all
@@ -487,15 +487,18 @@ class LogManager:
         return directory.points.write(self._points_of(directory)) and written
 
     def _close_directory(self, directory: DataDirectory) -> None:
-        first: StorageError | None = None
-        for _, log in self._in(directory):
+        errors: list[StorageError] = []
+
+        def close(log: Log) -> None:
             try:
                 log.close()
             except StorageError as error:
-                first = first or error
+                errors.append(error)
+
+        self._run_all([partial(close, log) for _, log in self._in(directory)])
         written = self._checkpoint(directory)
-        if first is not None:
-            raise first
+        if errors:
+            raise errors[0]
         if written and directory.partitions.isdisjoint(self._unopened):
             directory.mark_clean()
 

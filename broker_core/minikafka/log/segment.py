@@ -388,6 +388,8 @@ class Segment:
         """
         if self._index is None and self._times is None:
             return False
+        if not self.size and not self._has_index_files():
+            return False  # nothing to say; of 2,000 idle partitions each would cost a flush
         try:
             self.times().append(*self.newest())
             return self._write_out(sync=sync)
@@ -401,6 +403,9 @@ class Segment:
     def _write_out(self, *, sync: bool) -> bool:
         new = self.index().write_out(self._files, sync=sync)
         return self.times().write_out(self._files, sync=sync) or new
+
+    def _has_index_files(self) -> bool:
+        return self._files.exists(self._index_path) or self._files.exists(self._time_index_path)
 
     def remove_indexes(self) -> None:
         """Remove the index files; what is known of the indexes stays."""

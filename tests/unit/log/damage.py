@@ -1,7 +1,7 @@
-"""The kinds of damage whose recovery by Apache Kafka 0.10.1.1 is recorded in ``tests/data/log-corrupt``.
+"""The kinds of damage whose recovery by Apache Kafka is recorded in ``tests/data/log-corrupt``.
 
-Every kind is made of one good, uncompressed segment with magic 1; ``sha256`` in the recorded file tells
-whether the bytes are the ones that the release was given.
+Every kind is made of one good, uncompressed segment with magic 1 (0.10.1.1) or magic 2 (3.9.1); ``sha256`` in
+the recorded file tells whether the bytes are the ones that the release was given.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ def entries_of(segment: bytes) -> list[tuple[int, int]]:
 def damaged(good: bytes) -> Iterator[tuple[str, bytes]]:
     """(kind, bytes), in the recorded order."""
     entries = entries_of(good)
+    classic = good[16] < 2
     noise = random.Random(NOISE_SEED).randbytes
     half = entries[len(entries) // 2 :]
-    middle, middle_size = next((entry for entry in half if entry[1] > 60), half[0])
+    middle, middle_size = next((entry for entry in half if entry[1] > (60 if classic else 300)), half[0])
     last, last_size = entries[-1]
     first_again = good[: entries[2][0]]
 
@@ -67,7 +68,7 @@ def damaged(good: bytes) -> Iterator[tuple[str, bytes]]:
     yield "bitflip-payload-middle", flip(middle + middle_size - 3)
     yield "bitflip-payload-last", flip(last + last_size - 2)
     yield "bitflip-payload-first", flip(sum(entries[1]) - 1)
-    yield "bitflip-crc-middle", flip(middle + HEADER_BYTES)
+    yield "bitflip-crc-middle", flip(middle + (HEADER_BYTES if classic else 17))
     yield "bitflip-offset-middle", flip(middle + 7, bit=0)
     yield "size-negative-middle", resize(middle, -1)
     yield "size-zero-middle", resize(middle, 0)
@@ -77,7 +78,8 @@ def damaged(good: bytes) -> Iterator[tuple[str, bytes]]:
     yield "size-beyond-end-last", resize(last, last_size - HEADER_BYTES + 100)
     strange = bytearray(good)
     strange[middle + 16] = 9
-    body = bytes(strange[middle + 16 : middle + middle_size])
-    struct.pack_into(">I", strange, middle + 12, zlib.crc32(body))
+    if classic:  # where the checksum covers the magic byte
+        body = bytes(strange[middle + 16 : middle + middle_size])
+        struct.pack_into(">I", strange, middle + 12, zlib.crc32(body))
     yield "magic-9-middle", bytes(strange)
     yield "first-entries-again-at-end", good + first_again

@@ -25,6 +25,8 @@ GOOD = (DATA / "segments" / "magic1-none.log").read_bytes()
 GOOD_INDEX = (DATA / "log-index" / "magic1-none.index").read_bytes()
 RECORDED = json.loads((DATA / "log-corrupt" / "expected-0.10.1.1.json").read_text())
 KINDS = dict(damaged(GOOD))
+LATER = json.loads((DATA / "log-corrupt" / "expected-3.9.1.json").read_text())
+LATER_KINDS = dict(damaged((DATA / "segments" / "magic2-none.log").read_bytes()))
 LIKE_RECORDED = LogConfig(index_interval_bytes=1024)
 
 OURS = {
@@ -35,6 +37,14 @@ OURS = {
     "magic-9-middle": {"valid_bytes": 26015, "next_offset": 101, "records_readable": 101},
 }
 """Where we do better on purpose: cut at the first offset that does not rise, and at an unknown format."""
+
+OURS_LATER = {
+    # 3.9.1 serves an offset twice, ends the log at offset 3, and keeps what no client can read.
+    "bitflip-offset-middle": {"valid_bytes": 2475, "next_offset": 54, "records_readable": 53},
+    "first-entries-again-at-end": {"valid_bytes": 29499, "next_offset": 200, "records_readable": 200},
+    "magic-9-middle": {"valid_bytes": 1633, "next_offset": 32, "records_readable": 32},
+}
+"""The same for format 2 and 3.9.1."""
 
 
 def place(files: Files, segment: bytes, index: bytes | None = GOOD_INDEX, directory: str = HOME) -> str:
@@ -73,6 +83,28 @@ def test_recovery_keeps_what_the_release_keeps(
     if kind not in OURS:
         log.close()
         assert read_file(files, path.replace(".log", ".index")).hex() == expected["index_hex"]
+
+
+def test_the_damage_of_format_2_is_the_recorded_one() -> None:
+    assert {kind: hashlib.sha256(data).hexdigest() for kind, data in LATER_KINDS.items()} == {
+        kind: entry["sha256"] for kind, entry in LATER.items()
+    }
+
+
+@pytest.mark.parametrize("kind", LATER_KINDS)
+def test_recovery_of_format_2_keeps_what_the_later_release_keeps(kind: str) -> None:
+    expected = LATER[kind] | OURS_LATER.get(kind, {})
+    files = MemoryFiles()
+    path = place(files, LATER_KINDS[kind], (DATA / "log-index" / "magic2-none.index").read_bytes())
+    log = open_recorded(files)
+    assert log.size_bytes == len(read_file(files, path)) == expected["valid_bytes"]
+    assert log.end_offset == expected["next_offset"]
+    assert len(read_all(log, max_bytes=100_000)) == expected["records_readable"]
+    if kind not in OURS_LATER:
+        log.close()
+        assert read_file(files, path.replace(".log", ".index")).hex() == expected["index_hex"]
+        times = path.replace(".log", ".timeindex")
+        assert (read_file(files, times).hex() if files.exists(times) else "") == expected["timeindex_hex"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
