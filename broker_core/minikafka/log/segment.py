@@ -252,8 +252,12 @@ class Segment:
     ) -> None:
         index = self.index(interval_bytes)
         indexed = index.last()[1]
-        if last_offset > first_offset and len(data) > interval_bytes:
-            # A large plain set gets entries inside, or look-ups in it would walk through all of it.
+        if first_offset == last_offset:
+            if position - indexed > interval_bytes:
+                index.append(last_offset, position)
+        elif position + len(data) - indexed > interval_bytes:
+            # A large plain set gets entries inside, or look-ups in it would walk through all of it. An entry
+            # names the last offset of a wrapper or batch, as in an index that is built anew, and as 3.9 does.
             found = scan(
                 data,
                 base_offset=self.base_offset,
@@ -264,8 +268,6 @@ class Segment:
                 check_crc=False,
             )
             index.extend(found.index_entries)
-        elif position - indexed > interval_bytes:
-            index.append(first_offset, position)
         if index.last()[1] > indexed:
             self.times(interval_bytes).append(*self.newest())
 

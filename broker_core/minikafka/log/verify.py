@@ -374,26 +374,36 @@ class _PartitionCheck:
         self._in_use = in_use
         self._on_bytes = on_bytes
         self._findings: list[Finding] = []
-        self._bytes = self._records = 0
+        self._segments = self._bytes = self._records = 0
 
     def run(self) -> PartitionReport:
         found = self._found
         epochs = self._epochs()
-        start = end = found.bases[0] if found.bases else 0
-        for number, base in enumerate(found.bases):
-            newest = number == len(found.bases) - 1
+        start, end = None, 0
+        for base in found.bases:
+            behind = self._segment(base, newest=base == found.bases[-1])
+            if behind is None:
+                continue
+            if start is None:
+                start = end = base
             if base > end:
                 self._note(self._path(base), f"offsets {end} to {base - 1} are not there")
             elif base < end:
                 self._problem(self._path(base), f"the segment before it reaches to offset {end - 1}")
-            end = max(end, self._segment(base, newest))
+            end = max(end, behind)
         for path, epoch, offset in epochs:
             if offset > end:
                 self._problem(path, f"epoch {epoch} begins at offset {offset}, the log ends at offset {end}")
         for name in found.names:
             self._other(name)
         return PartitionReport(
-            found.partition, start, end, len(found.bases), self._bytes, self._records, tuple(self._findings)
+            found.partition,
+            start or 0,
+            end,
+            self._segments,
+            self._bytes,
+            self._records,
+            tuple(self._findings),
         )
 
     def _path(self, base: int) -> str:
@@ -405,28 +415,30 @@ class _PartitionCheck:
     def _note(self, path: str, text: str) -> None:
         self._findings.append(Finding(f"{path}: {text}", note=True))
 
-    def _segment(self, base: int, newest: bool) -> int:
-        """Check a segment with its indexes; gives the offset behind it."""
+    def _segment(self, base: int, *, newest: bool) -> int | None:
+        """Check a segment with its indexes; gives the offset behind it, None when it was removed."""
         layout, path = self._found.layout, self._path(base)
         index_paths = {
             Kind.OFFSET_INDEX: os.path.join(self._found.path, layout.index_name(base)),
             Kind.TIME_INDEX: os.path.join(self._found.path, layout.time_index_name(base)),
         }
         growing = newest and self._in_use
-        try:
-            checked = _with_indexes(
-                self._files,
-                path,
-                base,
-                index_paths,
-                closed=not newest,
-                growing=growing,
-                on_bytes=self._on_bytes,
+
+        def check(on_bytes: OnBytes) -> _Checked:
+            return _with_indexes(
+                self._files, path, base, index_paths, closed=not newest, growing=growing, on_bytes=on_bytes
             )
+
+        try:
+            checked = check(self._on_bytes)
+            if self._in_use and any(checked.damage.values()):
+                # Compaction may have replaced the segment behind the indexes that were read.
+                checked = check(lambda count: None)
         except FileNotFoundError:
             self._note(path, "it was removed meanwhile")
-            return base
+            return None
         segment = checked.segment
+        self._segments += 1
         self._bytes += segment.size_bytes
         self._records += segment.records
         for damage in segment.damage:

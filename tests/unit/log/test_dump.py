@@ -41,6 +41,17 @@ def test_every_recorded_segment_gives_its_records(
     assert len(marks) == (5 if name == "magic2-transactions" else 0)
 
 
+@pytest.mark.parametrize("partition", ["alpha-0", "alpha-1", "beta-0", "beta-1"])
+def test_the_segments_of_a_real_partition_give_its_records(partition: str) -> None:
+    folder = DATA / "log-dir"
+    found: list[StoredRecord | Damage] = []
+    for path in sorted((folder / "data" / partition).glob("*.log")):
+        found += dump_records(RealFiles(), str(path))
+    records = [one for one in found if isinstance(one, StoredRecord)]
+    assert len(records) == len(found)
+    assert plain(records) == expected_records(folder / f"{partition}.jsonl")
+
+
 def test_compressed_sets_can_be_left_closed() -> None:
     records = dumped((SEGMENTS / "magic1-gzip.log").read_bytes(), deep=False)
     assert len(records) == 12

@@ -94,15 +94,13 @@ def test_a_real_brokers_index_loads_and_finds_what_a_rebuilt_one_finds(name: str
 
 def first_from(data: bytes, position: int, offset: int) -> int:
     """Position of the first entry from ``position`` on with an offset at or above ``offset``."""
-    while last_offset(data, position) < offset:
+    while True:
+        last = int.from_bytes(data[position : position + 8], "big")
+        if data[position + 16] == 2:  # a batch names its first offset, and how many more it has
+            last += int.from_bytes(data[position + 23 : position + 27], "big")
+        if last >= offset:
+            return position
         position += 12 + int.from_bytes(data[position + 8 : position + 12], "big")
-    return position
-
-
-def last_offset(data: bytes, position: int) -> int:
-    """Of a message or wrapper its own; of a batch that of its last record."""
-    more = int.from_bytes(data[position + 23 : position + 27], "big") if data[position + 16] == 2 else 0
-    return int.from_bytes(data[position : position + 8], "big") + more
 
 
 def test_a_real_brokers_time_indexes_say_how_new_its_segments_are(data_dir: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 
 import numpy as np
@@ -10,7 +11,11 @@ import pytest
 from minikafka.base.errors import StorageError
 from minikafka.base.files import read_file
 from minikafka.base.memory_files import MemoryFiles
+from minikafka.log.config import LogConfig
 from minikafka.log.offset_index import OffsetIndex
+from minikafka.records.message_set import Codec, Record, build_message_set
+from minikafka.records.validation import Limits, validate
+from tests.unit.log.support import open_log
 
 BASE = 1000
 
@@ -130,3 +135,19 @@ def test_what_a_scan_found_is_added_where_it_rises() -> None:
     index.extend(np.array([[BASE + 4, 400], [BASE + 5, 500], [BASE + 9, 900], [BASE + 12, 1200]]))
     assert len(index) == 3
     assert index.lookup(BASE + 10) == (BASE + 9, 900)
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_an_index_that_grew_with_its_segment_is_the_one_that_would_be_built_anew(
+    magic: int, codec: Codec
+) -> None:
+    log = open_log(MemoryFiles(), LogConfig(index_interval_bytes=300))
+    for first in range(0, 300, 5):
+        records = [Record(None, random.Random(first + n).randbytes(40), first) for n in range(first % 7 + 1)]
+        log.append(validate(build_message_set(records, magic=magic, codec=codec), Limits(max_magic=2), 0))
+    (segment,) = log.segments
+    grown = [segment.index().lookup(offset) for offset in range(log.end_offset)]
+    segment.rebuild_indexes(300)
+    assert [segment.index().lookup(offset) for offset in range(log.end_offset)] == grown
+    assert len(segment.index()) > 5

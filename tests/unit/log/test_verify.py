@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from minikafka.base.errors import ConfigError
-from minikafka.base.files import Files, RealFiles, read_file
+from minikafka.base.files import File, Files, RealFiles, read_file
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.layout import Layout
@@ -21,8 +21,8 @@ from minikafka.log.verify import (
     verify_file,
     verify_partitions,
 )
-from minikafka.records.message_set import Codec
-from tests.unit.log.support import DATA, ONE, OTHER, TWO, fill, manager_of
+from minikafka.records.message_set import Codec, Record, build_message_set
+from tests.unit.log.support import DATA, NOW_MS, ONE, OTHER, TWO, fill, manager_of
 
 LOG_DIR = str(DATA / "log-dir" / "data")
 CLASSIC, APACHE = Layout.CLASSIC, Layout.APACHE
@@ -283,16 +283,46 @@ def test_a_wrong_checksum_is_damage_also_while_a_broker_writes() -> None:
     assert len(verified(files, in_use=True)[1]) == 1
 
 
-def test_a_segment_that_is_removed_meanwhile_is_a_note() -> None:
+def test_segments_that_are_removed_meanwhile_are_notes_and_the_log_begins_behind_them() -> None:
     files = made()
     found = survey(files, "d1")
-    oldest = segments(files, CLASSIC)[0]
+    oldest, second, *rest = segments(files, CLASSIC)
     files.remove(oldest)
-    findings: list[Finding] = []
-    for report in verify_partitions(files, found, in_use=True):
-        findings += report.findings
-    assert Finding(f"{oldest}: it was removed meanwhile", note=True) in findings
-    assert not [one for one in findings if not one.note]
+    reports = {one.partition: one for one in verify_partitions(files, found, in_use=True)}
+    assert reports[ONE].findings == (Finding(f"{oldest}: it was removed meanwhile", note=True),)
+    base = CLASSIC.segment_base(second.rpartition("/")[2])
+    assert (reports[ONE].start_offset, reports[ONE].segments) == (base, 1 + len(rest))
+
+
+class Replacing(MemoryFiles):
+    """A compaction that puts a segment and its index in place while they are looked at."""
+
+    segment = index = ""
+    first_read = True
+
+    def open(
+        self, path: str, *, create: bool = False, read_only: bool = False, private: bool = False
+    ) -> File:
+        file = super().open(path, create=create, read_only=read_only, private=private)
+        if read_only and path == self.index and self.first_read:
+            self.first_read = False
+            self.rename(self.segment + ".new", self.segment)
+            self.rename(self.index + ".new", self.index)
+        return file
+
+
+def test_a_segment_that_is_replaced_meanwhile_is_looked_at_again() -> None:
+    old, new = ([Record(None, b"x" * size, NOW_MS)] * 9 for size in (10, 20))
+    files = Replacing()
+    files.make_dirs("d1/t_0")
+    files.segment, files.index = "d1/t_0/00000000000.kafka", "d1/t_0/00000000000.index"
+    for suffix, records in (("", old), (".new", new)):
+        data = build_message_set(records)
+        overwrite(files, files.segment + suffix, data)
+        overwrite(files, files.index + suffix, struct.pack(">ii", 3, len(data) // 3))
+    (report,) = verify_partitions(files, survey(files, "d1"), in_use=True)
+    assert report.findings == ()
+    assert not files.first_read
 
 
 def test_partitions_of_both_layouts_in_one_directory_are_told() -> None:
