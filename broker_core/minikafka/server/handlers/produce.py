@@ -12,6 +12,7 @@ Behaviour
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.ids import TopicPartition
@@ -47,35 +48,43 @@ _CODECS = {
 _Answers = dict[TopicPartition, ProducePartitionResponse]
 
 
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A message set, and whether it got append times: the topic's settings may change before it is answered."""
+
+    message_set: ValidatedSet
+    append_time: bool
+
+
 def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> None:
     """Serve one produce request."""
     answers: _Answers = {}
     now_ms = broker.clock.now_ms()
     valid = _validated(broker, request, answers, now_ms)
     appended: dict[TopicPartition, tuple[Partition, Appended]] = {}
+    all_in_sync = request.acks == ALL_IN_SYNC
 
     def append() -> None:
-        for topic_partition, message_set in valid.items():
+        for topic_partition, checked in valid.items():
             try:
                 partition = broker.partition(topic_partition)
-                appended[topic_partition] = (
-                    partition,
-                    partition.append(message_set, all_in_sync=request.acks == ALL_IN_SYNC, now_ms=now_ms),
-                )
+                done = partition.append(checked.message_set, all_in_sync=all_in_sync, now_ms=now_ms)
+                appended[topic_partition] = partition, done
                 broker.touch(topic_partition)
             except (BrokerError, StorageError) as error:
                 answers[topic_partition] = _refusal(topic_partition, error)
 
     broker.run(append)
     for topic_partition, (partition, done) in appended.items():
-        answers[topic_partition] = _accepted(broker, partition, done)
+        append_time = valid[topic_partition].append_time
+        answers[topic_partition] = _accepted(broker, partition, done, append_time=append_time)
     _answer(context, request, answers)
 
 
 def _validated(
     broker: Broker, request: ProduceRequest, answers: _Answers, now_ms: int
-) -> dict[TopicPartition, ValidatedSet]:
-    valid: dict[TopicPartition, ValidatedSet] = {}
+) -> dict[TopicPartition, _Checked]:
+    valid: dict[TopicPartition, _Checked] = {}
     for topic in request.topics:
         for part in topic.partitions:
             topic_partition = TopicPartition(topic.name, part.index)
@@ -88,8 +97,10 @@ def _validated(
                         ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}"
                     )
                 log = broker.partition(topic_partition).log
-                checked = validate(buffer_of(part.records), _limits(log.config), now_ms)
-                valid[topic_partition] = prepare(checked, log.end_offset)
+                limits = _limits(log.config)
+                checked = prepare(validate(buffer_of(part.records), limits, now_ms), log.end_offset)
+                append_time = limits.timestamp_type is TimestampType.LOG_APPEND_TIME
+                valid[topic_partition] = _Checked(checked, append_time)
             except BrokerError as error:
                 answers[topic_partition] = _refusal(topic_partition, error)
     return valid
@@ -106,7 +117,9 @@ def _limits(config: LogConfig) -> Limits:
     )
 
 
-def _accepted(broker: Broker, partition: Partition, done: Appended) -> ProducePartitionResponse:
+def _accepted(
+    broker: Broker, partition: Partition, done: Appended, *, append_time: bool
+) -> ProducePartitionResponse:
     topic_partition = partition.topic_partition
     if done.must_flush:
         try:
@@ -119,12 +132,11 @@ def _accepted(broker: Broker, partition: Partition, done: Appended) -> ProducePa
                 broker.touch(topic_partition)
 
         broker.run(flushed)
-    by_append_time = partition.log.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
     return ProducePartitionResponse(
         index=topic_partition.partition,
         error_code=ErrorCode.NONE,
         base_offset=done.assigned.first_offset if done.assigned.count else NO_OFFSET,
-        log_append_time_ms=done.assigned.max_timestamp_ms if by_append_time else NO_TIMESTAMP,
+        log_append_time_ms=done.assigned.max_timestamp_ms if append_time else NO_TIMESTAMP,
     )
 
 
