@@ -50,7 +50,7 @@ _Answers = dict[TopicPartition, ProducePartitionResponse]
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """A message set, and whether it got append times: the topic's settings may change before it is answered."""
+    """A message set, and whether it got append times: the settings may change before the answer."""
 
     message_set: ValidatedSet
     append_time: bool
