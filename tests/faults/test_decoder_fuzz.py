@@ -1,9 +1,10 @@
 """Everything that takes bytes from outside, fed with damaged ones, and with such as are wrong on purpose.
 
-A child does it, with little more address space than it has at the start, and with a limit of processor time
-for each input: so what crashes, hangs or takes memory ends it, and the parent knows at which input. The only
-error that may come out is BrokerError; no record may come out of an entry whose checksum is wrong; and what a
-broker accepts must be whole and numbered in a row.
+A child does it, with little more address space than it has at the start, with a limit of processor time for
+each input, and with the input in front of a page that nobody may touch: so what crashes, hangs, takes memory
+or reads a byte too far ends it, and the parent knows at which input. The only error that may come out is
+BrokerError; no record may come out of an entry whose checksum is wrong; and what a broker accepts must be
+whole and numbered in a row.
 
 ``MINIKAFKA_FUZZ`` is how many inputs are tried by chance (3,000). One input again, by itself::
 
@@ -13,6 +14,7 @@ broker accepts must be whole and numbered in a row.
 from __future__ import annotations
 
 import base64
+import ctypes
 import json
 import mmap
 import os
@@ -36,7 +38,7 @@ from minikafka.log.offset_index import OffsetIndex
 from minikafka.log.time_index import TimeIndex
 from minikafka.records import kernels
 from minikafka.records.columns import SCHEMA_WITH_HEADERS, Decoder
-from minikafka.records.compression import Codec, compress
+from minikafka.records.compression import Codec
 from minikafka.records.conversion import down_convert
 from minikafka.records.message_set import StoredRecord, iterate
 from minikafka.records.record import TimestampType
@@ -109,10 +111,33 @@ def good_bytes(data: bytes) -> int:
     return at
 
 
+class Guard:
+    """Memory whose last byte is the last one that may be touched: one further, and the process dies."""
+
+    def __init__(self, size_bytes: int = 2 << 20) -> None:
+        self._area = mmap.mmap(-1, size_bytes + mmap.PAGESIZE)
+        self._view = memoryview(self._area)[:size_bytes]
+        last_page = ctypes.addressof(ctypes.c_char.from_buffer(self._area)) + size_bytes
+        protect = ctypes.CDLL(None, use_errno=True).mprotect
+        if protect(ctypes.c_void_p(last_page), ctypes.c_size_t(mmap.PAGESIZE), 0):
+            raise OSError(ctypes.get_errno(), "cannot protect a page")
+
+    def before(self, data: bytes) -> memoryview:
+        """``data``, writable, as the last bytes."""
+        place = self._view[len(self._view) - len(data) :]
+        place[:] = data
+        return place
+
+    def step_over(self) -> int:
+        """Touch what must not be touched."""
+        return self._area[len(self._view)]
+
+
 class Outcomes:
     """What came of one input, entry point by entry point."""
 
-    def __init__(self, content_bytes: int = CONTENT_BYTES) -> None:
+    def __init__(self, guard: Guard, content_bytes: int = CONTENT_BYTES) -> None:
+        self.guarded = guard.before
         self.content_bytes = content_bytes
         self.texts: list[str] = []
         self.accepted = False
@@ -133,7 +158,10 @@ class Outcomes:
         """What the iterator gives before it ends or raises."""
         found: list[StoredRecord] = []
         self.refused(
-            lambda: found.extend(iterate(data, deep=deep, max_content_bytes=self.content_bytes)), CORRUPT
+            lambda: found.extend(
+                iterate(self.guarded(data), deep=deep, max_content_bytes=self.content_bytes)
+            ),
+            CORRUPT,
         )
         return found
 
@@ -141,12 +169,13 @@ class Outcomes:
         """Every entry point that takes a message set."""
         records = self.records(data)
         good = good_bytes(data)
-        assert records == self.records(data[:good]), "a record of an entry whose checksum is wrong"
+        if good < len(data):
+            assert records == self.records(data[:good]), "a record of an entry whose checksum is wrong"
         self.records(data, deep=False)
         for base in (None, 0):
-            assert scan(data, base_offset=base).valid_bytes <= good
-        self.refused(lambda: find_position(data, number % 50), CORRUPT)
-        self.refused(lambda: first_at_or_after(data[:good], number % 2000), CORRUPT)
+            assert scan(self.guarded(data), base_offset=base).valid_bytes <= good
+        self.refused(lambda: find_position(self.guarded(data), number % 50), CORRUPT)
+        self.refused(lambda: first_at_or_after(self.guarded(data[:good]), number % 2000), CORRUPT)
         self.try_columns(data, records)
         self.try_conversion(data, good)
         self.accepted = False
@@ -157,7 +186,7 @@ class Outcomes:
     def try_columns(self, data: bytes, records: list[StoredRecord]) -> None:
         """The columns hold what the iterator gave."""
         decoder = Decoder(-EVER - 1, EVER, headers=True, max_content_bytes=self.content_bytes)
-        self.refused(lambda: decoder.add(data), CORRUPT)
+        self.refused(lambda: decoder.add(self.guarded(data)), CORRUPT)
         columns = decoder.columns()
         rows: list[Row] = list(
             zip(
@@ -188,7 +217,7 @@ class Outcomes:
             converted: list[bytes] = []
 
             def convert(magic: int = magic, converted: list[bytes] = converted) -> None:
-                converted.append(down_convert(data, magic, self.content_bytes))
+                converted.append(down_convert(self.guarded(data), magic, self.content_bytes))
 
             if not self.refused(convert, UNCONVERTIBLE) and good == len(data):
                 assert good_bytes(converted[0]) == len(converted[0])
@@ -199,7 +228,7 @@ class Outcomes:
         stored: list[bytes] = []
 
         def append() -> None:
-            valid = prepare(validate(data, limits, NOW_MS), 77)
+            valid = prepare(validate(self.guarded(data), limits, NOW_MS), 77)
             assigned = assign(valid, 77)
             assert assigned.last_offset - assigned.first_offset + 1 == assigned.count == valid.count
             stored.append(bytes(assigned.data))
@@ -260,14 +289,17 @@ class Outcomes:
         return self
 
 
-def limit_memory() -> None:
+def limit_memory() -> Guard:
     """Let this process have little more than it has. (Systems without /proc have no such limit either.)"""
     kernels.warm_up()
-    Outcomes().try_set(compress(Codec.NONE, decoder_inputs.GOLDEN[0][0], 0), 0)
+    guard = Guard()
+    Outcomes(guard).try_set(decoder_inputs.GOLDEN[0][0], 0)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     statistics = Path("/proc/self/statm")
     if statistics.exists():
         size = int(statistics.read_text().split()[0]) * resource.getpagesize() + MORE_MEMORY_BYTES
         resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    return guard
 
 
 def run_child(inputs: Iterable[tuple[str, bytes]], first: int, progress: Path | None) -> None:
@@ -277,7 +309,7 @@ def run_child(inputs: Iterable[tuple[str, bytes]], first: int, progress: Path | 
     if progress is not None:
         with progress.open("r+b") as file:
             at = mmap.mmap(file.fileno(), 8)
-    limit_memory()
+    guard = limit_memory()
     tried: Counter[str] = Counter()
     accepted: Counter[str] = Counter()
     for number, (name, data) in enumerate(inputs, first):
@@ -285,7 +317,7 @@ def run_child(inputs: Iterable[tuple[str, bytes]], first: int, progress: Path | 
             struct.pack_into("<q", at, 0, number)
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
         try:
-            outcomes = Outcomes().tried(name, data, number)
+            outcomes = Outcomes(guard).tried(name, data, number)
         except Exception:
             sys.stderr.write(f"input {number} ({name}), {len(data)} bytes: {data[:400].hex()}\n")
             raise
@@ -318,11 +350,11 @@ def read_worst() -> list[tuple[str, bytes]]:
 
 def collect(seed: int, count: int) -> None:
     """Keep the smallest input of each class for everything that an entry point says."""
-    limit_memory()
+    guard = limit_memory()
     best: dict[tuple[str, int, str], bytes] = {}
     for number in range(count):
         name, data = decoder_inputs.made(seed, number)
-        for place, text in enumerate(Outcomes().tried(name, data, number).texts):
+        for place, text in enumerate(Outcomes(guard).tried(name, data, number).texts):
             key = (name, place, text)
             if key not in best or len(data) < len(best[key]):
                 best[key] = data
@@ -367,7 +399,7 @@ def test_an_input_follows_from_its_seed_and_number() -> None:
     [
         ("memory", "(?s)status 1.*MemoryError"),
         ("time", f"status -{int(signal.SIGPROF)}"),
-        ("crash", f"status -{int(signal.SIGSEGV)}"),
+        ("beyond", f"status -{int(signal.SIGSEGV)}"),
         ("error", "(?s)status 1.*RuntimeError"),
     ],
 )
@@ -385,8 +417,8 @@ def misbehave(what: str) -> Iterable[tuple[str, bytes]]:
         signal.setitimer(signal.ITIMER_PROF, 0.1)
         while True:
             pass
-    if what == "crash":
-        os.kill(os.getpid(), signal.SIGSEGV)
+    if what == "beyond":
+        Guard().step_over()
     raise RuntimeError(what)
 
 

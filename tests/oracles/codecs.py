@@ -32,6 +32,7 @@ def compress(codec: int, data: bytes, magic: int) -> bytes:
 
 def decompress(codec: int, data: bytes) -> bytes:
     if codec == GZIP:
+        assert data[3] & 0xE0 == 0  # flags that must not be set: the standard library passes over them
         return gzip.decompress(data)
     if codec == SNAPPY:
         return unsnappy(data)
