@@ -8,8 +8,9 @@ to who called ``deliver``.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -244,6 +245,24 @@ class MemoryStore:
         made = self._server._create(full, bytes(data), self.session_id if ephemeral else 0, sequential)
         self._answer(path)
         return made[len(self._chroot) :]
+
+    def create_all(self, nodes: Mapping[str, bytes]) -> frozenset[str]:
+        """See ``Store.create_all``."""
+        refused = set()
+        for path, data in nodes.items():
+            try:
+                self.create(path, data)
+            except (NodeExists, NoNode):
+                refused.add(path)
+        return frozenset(refused)
+
+    def read_all(self, paths: Iterable[str]) -> dict[str, tuple[bytes, Stat]]:
+        """See ``Store.read_all``."""
+        found = {}
+        for path in paths:
+            with contextlib.suppress(NoNode):
+                found[path] = self.read(path)
+        return found
 
     def read(self, path: str) -> tuple[bytes, Stat]:
         """See ``Store.read``."""

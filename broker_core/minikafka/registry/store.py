@@ -21,7 +21,7 @@ effect: read again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -128,8 +128,16 @@ class Store(Protocol):
         data.
         """
 
+    def create_all(self, nodes: Mapping[str, bytes]) -> frozenset[str]:
+        """Create persistent znodes, in their order, many under way at once; give those that were there before
+        or have no parent.
+        """
+
     def read(self, path: str) -> tuple[bytes, Stat]:
         """Data and stat. Raises NoNode."""
+
+    def read_all(self, paths: Iterable[str]) -> dict[str, tuple[bytes, Stat]]:
+        """Data and stat of those znodes that are there, many under way at once."""
 
     def write(self, path: str, data: bytes, version: int = -1) -> Stat:
         """Replace the data, only at ``version`` unless that is -1. Raises NoNode, BadVersion."""

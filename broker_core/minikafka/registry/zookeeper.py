@@ -28,8 +28,9 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from kazoo import exceptions as kazoo_errors
@@ -67,6 +68,9 @@ _log = logging.getLogger(__name__)
 _kazoo_log = logging.getLogger(__name__ + ".kazoo")
 if _kazoo_log.level == logging.NOTSET:
     _kazoo_log.setLevel(logging.ERROR)
+
+_UNDER_WAY_MAX = 256
+"""Requests that are sent before the first of them is answered: ZooKeeper flushes them together."""
 
 _ERRORS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[CoordinationError], str], ...] = (
     (kazoo_errors.NoNodeError, NoNode, "it, or what is above it, does not exist"),
@@ -207,6 +211,32 @@ class ZooKeeperStore:
             made = self._ask("create", path, send)
         return str(made)[len(self._chroot) :]
 
+    def create_all(self, nodes: Mapping[str, bytes]) -> frozenset[str]:
+        """See ``Store.create_all``."""
+        for path, data in nodes.items():
+            check_data(path, data)
+        refused = set()
+        for paths in _batches(nodes):
+            sent = [
+                self._send("create", path, self._client.create_async, bytes(nodes[path])) for path in paths
+            ]
+            for path, answer in zip(paths, sent, strict=True):
+                try:
+                    answer()
+                except (NodeExists, NoNode):
+                    refused.add(path)
+        return frozenset(refused)
+
+    def read_all(self, paths: Iterable[str]) -> dict[str, tuple[bytes, Stat]]:
+        """See ``Store.read_all``."""
+        found = {}
+        for batch in _batches(paths):
+            sent = [self._send("read", path, self._client.get_async) for path in batch]
+            for path, answer in zip(batch, sent, strict=True):
+                with contextlib.suppress(NoNode):
+                    found[path] = _state(answer())
+        return found
+
     def read(self, path: str) -> tuple[bytes, Stat]:
         """See ``Store.read``."""
         full = self._full(path)
@@ -322,6 +352,14 @@ class ZooKeeperStore:
 
     def _ask(self, doing: str, path: str, send: Callable[[], Any], *, patient: bool = True) -> Any:
         """Send one request and return its answer; without ``patient`` only if there is a connection now."""
+        return self._begin(doing, path, send, patient=patient)()
+
+    def _send(self, doing: str, path: str, send: Callable[..., Any], *more: object) -> Callable[[], Any]:
+        """Send one request about ``path``; the answer comes later, from what is returned."""
+        full = self._full(path)
+        return self._begin(doing, path, lambda: send(full, *more), patient=True)
+
+    def _begin(self, doing: str, path: str, send: Callable[[], Any], *, patient: bool) -> Callable[[], Any]:
         deadline = time.monotonic() + self._request_timeout_s
         # What is given to kazoo without a connection would be sent whenever there is one again, perhaps much
         # later.
@@ -329,7 +367,13 @@ class ZooKeeperStore:
             raise CoordinationLost(f"cannot {doing} {path}: no connection to ZooKeeper at {self._hosts}")
         self._check_open()
         with _translated(doing, path):
-            return send().get(timeout=max(0.1, deadline - time.monotonic()))
+            sent = send()
+
+        def answer() -> Any:
+            with _translated(doing, path):
+                return sent.get(timeout=max(0.1, deadline - time.monotonic()))
+
+        return answer
 
     def _make_parents(self, full: str) -> None:
         above = parent_of(full)
@@ -463,6 +507,12 @@ def _start(client: Any, hosts: str, timeout_ms: int, waited_ms: int = 0) -> None
 def _stop(client: Any) -> None:
     client.stop()
     client.close()
+
+
+def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
+    rest = iter(paths)
+    while batch := list(islice(rest, _UNDER_WAY_MAX)):
+        yield batch
 
 
 def _stat(theirs: Any) -> Stat:

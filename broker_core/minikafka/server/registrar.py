@@ -34,7 +34,7 @@ from minikafka.registry.paths import (
     PartitionState,
     TopicAssignment,
 )
-from minikafka.registry.store import SessionState, SessionTicket, Store
+from minikafka.registry.store import SessionState, SessionTicket, Stat, Store, parent_of
 from minikafka.server.config_changes import ConfigChanges, tell_changes
 from minikafka.server.worker import Job, Worker
 
@@ -216,33 +216,46 @@ class Registrar:
 
         Where somebody else wrote first, theirs stays, and is returned.
         """
+        if create:
+            return self._create_states(leaderships)
         written = {}
         for topic_partition, leadership in leaderships.items():
-            held = self._write_leadership(topic_partition, leadership, create=create)
+            held = self._write_state(topic_partition, leadership)
             if held is not None:
                 written[topic_partition] = held
         return written
 
-    def _write_leadership(
-        self, topic_partition: TopicPartition, leadership: Leadership, *, create: bool
-    ) -> Leadership | None:
-        path = paths.partition_state_path(topic_partition.topic, topic_partition.partition)
-        state = PartitionState(
-            leadership.leader, leadership.leader_epoch, leadership.isr, leadership.controller_epoch
-        )
-        try:
-            if create:
-                if self._store.exists(paths.topic_path(topic_partition.topic)) is None:
-                    return None
-                self._store.create(path, state.to_json(), make_parents=True)
-                self._versions[topic_partition] = 0
+    def _create_states(
+        self, leaderships: Mapping[TopicPartition, Leadership]
+    ) -> dict[TopicPartition, Leadership]:
+        topics = {topic_partition.topic for topic_partition in leaderships}
+        here = {topic for topic in topics if self._store.exists(paths.topic_path(topic)) is not None}
+        wanted = {key: value for key, value in leaderships.items() if key.topic in here}
+        states = {_state_path(key): _state_of(value).to_json() for key, value in wanted.items()}
+        above = {paths.partitions_path(topic): b"" for topic in sorted(here)}
+        above |= {parent_of(path): b"" for path in states}
+        self._store.create_all(above)
+        refused = self._store.create_all(states)
+        written = {}
+        for topic_partition, leadership in wanted.items():
+            held: Leadership | None = leadership
+            if _state_path(topic_partition) in refused:
+                held = self._read_leadership(topic_partition, leadership.replicas)
             else:
-                version = self._versions.get(topic_partition, -1)
-                self._versions[topic_partition] = self._store.write(path, state.to_json(), version).version
-        except (NodeExists, BadVersion):
+                self._versions[topic_partition] = 0
+            if held is not None:
+                written[topic_partition] = held
+        return written
+
+    def _write_state(self, topic_partition: TopicPartition, leadership: Leadership) -> Leadership | None:
+        version = self._versions.get(topic_partition, -1)
+        try:
+            stat = self._store.write(_state_path(topic_partition), _state_of(leadership).to_json(), version)
+        except BadVersion:
             return self._read_leadership(topic_partition, leadership.replicas)
         except NoNode:
             return None
+        self._versions[topic_partition] = stat.version
         return leadership
 
     # --- registration and election --------------------------------------------------------------------------
@@ -346,11 +359,17 @@ class Registrar:
     def _snapshot(self, epoch: int) -> events.Elected:
         self._assignments.clear()
         self._read_assignments(self._store.children(paths.BROKER_TOPICS))
+        replicas = {
+            TopicPartition(topic, partition): replicas
+            for topic, assignment in self._assignments.items()
+            for partition, replicas in assignment.items()
+        }
+        states = self._store.read_all(_state_path(key) for key in replicas)
         leaderships = {}
-        for topic, assignment in self._assignments.items():
-            for partition, replicas in assignment.items():
-                topic_partition = TopicPartition(topic, partition)
-                known = self._read_leadership(topic_partition, replicas)
+        for topic_partition, own in replicas.items():
+            state = states.get(_state_path(topic_partition))
+            if state is not None:
+                known = self._leadership_in(topic_partition, own, *state)
                 if known is not None:
                     leaderships[topic_partition] = known
         return events.Elected(
@@ -432,11 +451,16 @@ class Registrar:
     def _read_leadership(
         self, topic_partition: TopicPartition, replicas: tuple[int, ...]
     ) -> Leadership | None:
-        path = paths.partition_state_path(topic_partition.topic, topic_partition.partition)
         try:
-            data, stat = self._store.read(path)
+            data, stat = self._store.read(_state_path(topic_partition))
         except NoNode:
             return None
+        return self._leadership_in(topic_partition, replicas, data, stat)
+
+    def _leadership_in(
+        self, topic_partition: TopicPartition, replicas: tuple[int, ...], data: bytes, stat: Stat
+    ) -> Leadership | None:
+        path = _state_path(topic_partition)
         self._versions[topic_partition] = stat.version
         try:
             state = PartitionState.from_json(data, path)
@@ -462,3 +486,13 @@ class Registrar:
     def _remove(self, path: str) -> None:
         with contextlib.suppress(NoNode):
             self._store.delete(path, recursive=True)
+
+
+def _state_path(topic_partition: TopicPartition) -> str:
+    return paths.partition_state_path(topic_partition.topic, topic_partition.partition)
+
+
+def _state_of(leadership: Leadership) -> PartitionState:
+    return PartitionState(
+        leadership.leader, leadership.leader_epoch, leadership.isr, leadership.controller_epoch
+    )

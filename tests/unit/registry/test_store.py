@@ -72,6 +72,20 @@ def test_a_deleted_number_does_not_come_back(store: Store) -> None:
     assert store.create("/a/change_", sequential=True) > first
 
 
+def test_many_znodes_are_made_at_once_those_that_are_there_stay(store: Store) -> None:
+    store.create("/t", b"")
+    store.create("/t/3", b"before")
+    nodes = {f"/t/{number}": b"%d" % number for number in range(600)}
+    assert store.create_all(nodes) == {"/t/3"}
+    found = store.read_all([*nodes, "/t/none"])
+    assert {path: data for path, (data, _) in found.items()} == nodes | {"/t/3": b"before"}
+
+
+def test_parents_may_be_among_the_many(store: Store) -> None:
+    assert store.create_all({"/a": b"", "/a/b": b"1", "/x/y": b"2"}) == {"/x/y"}
+    assert store.read("/a/b")[0] == b"1"
+
+
 def test_reading_nothing_is_refused(store: Store) -> None:
     with pytest.raises(NoNode, match="/a"):
         store.read("/a")
