@@ -135,21 +135,24 @@ def read_file(files: Files, path: str) -> bytes:
         file.close()
 
 
-def replace_file(files: Files, path: str, data: bytes, *, private: bool = False) -> None:
+def replace_file(files: Files, path: str, data: bytes, *, private: bool = False, sync: bool = True) -> None:
     """Write ``path`` so that after a crash it holds the old bytes or the new ones, never a mixture.
 
-    ``private``: nobody but this user can read it (mode 0600), at no time.
+    ``private``: nobody but this user can read it (mode 0600), at no time. Without ``sync`` that holds for the
+    death of the process only, not of the machine.
     """
     temporary = path + ".tmp"
     file = files.open(temporary, create=True, private=private)
     try:
         file.truncate(0)
         file.write_at(0, data)
-        file.sync()
+        if sync:
+            file.sync()
     finally:
         file.close()
     files.rename(temporary, path)
-    files.sync_dir(os.path.dirname(path))
+    if sync:
+        files.sync_dir(os.path.dirname(path))
 
 
 def make_dirs_durably(files: Files, path: str) -> None:

@@ -10,9 +10,10 @@
 Epochs and offsets rise from line to line. A follower that comes back asks the leader where its own last epoch
 ended, and cuts its log there: the high watermark alone would let two logs differ for ever (KIP-101).
 
-The file is written, and flushed, with every change; changes are as rare as elections. Where that fails (a
-full disk must not stop reads) ``save`` tries again. One that makes no sense counts as absent: then no
-question can be answered, and followers fall back to the high watermark.
+The file is written with every change, and flushed; changes are as rare as elections. Only the first one is
+not: it becomes as durable as the first messages, by their flush (``make_durable``). Where a file cannot be
+written (a full disk must not stop reads) ``save`` tries again. One that makes no sense counts as absent: then
+no question can be answered, and followers fall back to the high watermark.
 """
 
 from __future__ import annotations
@@ -34,13 +35,14 @@ _log = logging.getLogger(__name__)
 class LeaderEpochs:
     """The epochs of one log. Any thread may change them, when ``mutex`` is a lock."""
 
-    __slots__ = ("_complaint", "_entries", "_files", "_saved", "mutex", "path")
+    __slots__ = ("_complaint", "_durable", "_entries", "_files", "_saved", "mutex", "path")
 
     def __init__(self, files: Files, directory: str, entries: tuple[tuple[int, int], ...] = ()) -> None:
         self.path = os.path.join(directory, EPOCHS_FILE)
         self._files = files
         self._entries = entries
         self._saved = True
+        self._durable = True
         self._complaint: str | None = None
         self.mutex: AbstractContextManager[object] = nullcontext()
 
@@ -57,6 +59,7 @@ class LeaderEpochs:
             return epochs
         try:
             epochs._entries = _parse(data.decode("ascii").splitlines()) if data else ()
+            epochs._durable = False  # nobody knows
         except (ValueError, IndexError) as error:
             _log.warning(
                 "%s is not a file of leader epochs of version %d: %s; the epochs are not known",
@@ -119,27 +122,41 @@ class LeaderEpochs:
     def _replace(self, entries: tuple[tuple[int, int], ...]) -> None:
         if entries == self._entries:
             return
+        first = not self._entries and not self._files.exists(self.path)
         self._entries = entries
         self._saved = False
-        self._save()
+        self._save(sync=not first)
 
     def save(self) -> None:
         """Write the file where that failed; a failure is told once, and left to the next call."""
         with self.mutex:
             if not self._saved:
-                self._save()
+                self._save(sync=True)
 
-    def _save(self) -> None:
+    def make_durable(self) -> bool:
+        """Flush the file where that may not have been done; whether its name has to be, too. StorageError."""
+        with self.mutex:
+            if self._durable or not self._entries:
+                return False
+            file = self._files.open(self.path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+            self._durable = True
+            return True
+
+    def _save(self, *, sync: bool) -> None:
         lines = [str(VERSION), str(len(self._entries))]
         lines += [f"{epoch} {offset}" for epoch, offset in self._entries]
         try:
-            replace_file(self._files, self.path, "".join(f"{line}\n" for line in lines).encode())
+            replace_file(self._files, self.path, "".join(f"{line}\n" for line in lines).encode(), sync=sync)
         except (StorageError, FileNotFoundError) as error:
             if self._complaint != str(error):
                 _log.warning("%s; it is tried again", error)
             self._complaint = str(error)
         else:
-            self._saved, self._complaint = True, None
+            self._saved, self._durable, self._complaint = True, sync, None
 
 
 def _parse(lines: list[str]) -> tuple[tuple[int, int], ...]:

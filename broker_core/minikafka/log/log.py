@@ -482,6 +482,8 @@ class Log:
                 segment.file.sync()
                 if not newest and segment.write_indexes(sync=True):
                     self._names_changed += 1
+            if self.epochs.make_durable():
+                self._names_changed += 1
             names = self._names_changed
             if self._names_synced < names:
                 self._files.sync_dir(self.directory)

@@ -145,19 +145,26 @@ class LogManager:
         return tuple(sorted(partition for partition in list(self._homes) if partition.topic == topic))
 
     def create(
-        self, partition: TopicPartition, overrides: Mapping[str, str] | None = None, *, new: bool = True
+        self,
+        partition: TopicPartition,
+        overrides: Mapping[str, str] | None = None,
+        *,
+        new: bool = True,
+        flush_name: bool = True,
     ) -> Log:
-        """The partition's log, made where the fewest are when there is none. Its name is flushed on return.
+        """The partition's log, made where the fewest are when there is none.
 
-        One that could not be opened is opened again, where it lies. ``new``: it was never made before, so it
-        cannot lie in a directory that is left out. INVALID_TOPIC for a wrong name, StorageError when no disk
-        takes it.
+        Its directory's name is flushed on return, or by ``flush_names``: what lies in it is with the first
+        messages, as an empty directory is an empty log. One that could not be opened is opened again, where
+        it lies. ``new``: it was never made before, so it cannot lie in a directory that is left out.
+        INVALID_TOPIC for a wrong name, StorageError when no disk takes it.
         """
         log = self._logs.get(partition)
         if log is not None and not log.closed:
             return log
         if partition in self._unopened:
-            return self._create_in(self._homes[partition], partition, overrides, self._unopened[partition])
+            home, known = self._homes[partition], self._unopened[partition]
+            return self._create_in(home, partition, overrides, known, flush_name=flush_name)
         if self._left_out and not new:
             path, reason = next(iter(self._left_out.items()))
             raise StorageError(
@@ -169,7 +176,7 @@ class LogManager:
         homes = sorted(self._directories, key=lambda home: len(home.partitions))
         for home in homes:
             try:
-                return self._create_in(home, partition, overrides, Known())
+                return self._create_in(home, partition, overrides, Known(), flush_name=flush_name)
             except StorageError as error:
                 if home is homes[-1]:
                     raise
@@ -188,15 +195,24 @@ class LogManager:
         partition: TopicPartition,
         overrides: Mapping[str, str] | None,
         known: Known,
+        *,
+        flush_name: bool,
     ) -> Log:
         log = self._open(partition, home, overrides or {}, known)
         try:
-            log.flush()
-            self._files.sync_dir(home.path)
+            if log.size_bytes:
+                log.flush()  # it was given up, perhaps because of what the disk has
+            if flush_name:
+                self._files.sync_dir(home.path)
         except (StorageError, FileNotFoundError):
             self.give_up(partition)
             raise
         return log
+
+    def flush_names(self) -> None:
+        """Flush the names of partitions that were made. StorageError when a disk fails."""
+        for directory in self._directories:
+            self._files.sync_dir(directory.path)
 
     def give_up(self, partition: TopicPartition) -> None:
         """Let go of a log that nobody serves yet, so that ``create`` opens and recovers it anew."""

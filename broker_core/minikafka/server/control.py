@@ -156,6 +156,7 @@ class ControlPath:
                     log = self._open(topic_partition, leadership, overrides)
                     if log is not None:
                         opened[topic_partition] = log
+        self._flush_names(opened, leaderships)
 
         def step() -> None:
             for topic_partition, log in opened.items():
@@ -169,12 +170,28 @@ class ControlPath:
 
         broker.run(step)
 
+    def _flush_names(
+        self, opened: dict[TopicPartition, Log], leaderships: Mapping[TopicPartition, Leadership]
+    ) -> None:
+        """One flush for all partitions that were made: of a thousand each would cost as much."""
+        made = [key for key in opened if key not in self._broker.partitions]
+        try:
+            if made:
+                self._broker.logs.flush_names()
+        except (MinikafkaError, FileNotFoundError) as error:
+            _log.error("%d partitions have no leader, it is tried again: %s", len(made), error)
+            for topic_partition in made:
+                self._broker.logs.give_up(topic_partition)
+                self._not_opened[topic_partition] = leaderships[topic_partition]
+                del opened[topic_partition]
+
     def _open(
         self, topic_partition: TopicPartition, leadership: Leadership, overrides: Mapping[str, str]
     ) -> Log | None:
         logs, served = self._broker.logs, topic_partition in self._broker.partitions
         try:
-            log = logs.create(topic_partition, overrides, new=topic_partition in self._new)
+            new = topic_partition in self._new
+            log = logs.create(topic_partition, overrides, new=new, flush_name=False)
             if not served and log.needs_flush():
                 # What recovery found may not be durable, and is about to be readable.
                 try:

@@ -32,12 +32,26 @@ def test_the_file_has_kafkas_form_and_is_read_again(files: MemoryFiles) -> None:
     assert LeaderEpochs.load(files, HOME).entries == ((0, 0), (3, 4711))
 
 
-def test_what_was_begun_survives_a_power_cut(files: MemoryFiles) -> None:
-    files.sync_dir("")
-    files.sync_dir("data")
-    epochs_of(files, (5, 0))
+def test_every_epoch_but_the_first_survives_a_power_cut_at_once(files: MemoryFiles) -> None:
+    for directory in ("", "data", HOME):
+        files.sync_dir(directory)
+    epochs = epochs_of(files, (5, 0))
     files.power_cut()
-    assert LeaderEpochs.load(files, HOME).latest == 5
+    assert LeaderEpochs.load(files, HOME).latest == -1
+    epochs = epochs_of(files, (5, 0), (6, 10))
+    files.power_cut()
+    assert LeaderEpochs.load(files, HOME).entries == epochs.entries == ((5, 0), (6, 10))
+
+
+def test_the_first_epoch_is_as_durable_as_the_first_messages(files: MemoryFiles) -> None:
+    for directory in ("", "data"):
+        files.sync_dir(directory)
+    log = open_log(files)
+    log.epochs.begin(5, 0)
+    fill(log, 5)
+    log.flush()
+    files.power_cut()
+    assert open_log(files, recovery_point=5).epochs.entries == ((5, 0),)
 
 
 def test_an_epoch_that_is_not_newer_changes_nothing(files: MemoryFiles) -> None:

@@ -225,24 +225,22 @@ def test_a_log_that_cannot_be_opened_can_be_deleted(files: MemoryFiles) -> None:
     assert manager.create(ONE).end_offset == 0
 
 
-@pytest.mark.parametrize("fault", ["open", "sync"])
 def test_a_partition_that_cannot_be_made_in_one_directory_is_made_in_the_next(
-    files: MemoryFiles, fault: str
+    files: MemoryFiles,
 ) -> None:
     manager = manager_of(files, "d1", "d2")
-    getattr(files, f"fail_next_{fault}")(match="d1/my_topic_0")
+    files.fail_next_open(match="d1/my_topic_0")
     assert manager.create(ONE).directory == "d2/my_topic_0"
     assert manager.create(TWO).directory == "d1/my_topic_1"
     manager.close()
     assert set(manager_of(files, "d1", "d2").logs()) == {ONE, TWO}
 
 
-@pytest.mark.parametrize("fault", ["open", "sync"])
 def test_a_partition_that_can_be_neither_made_nor_removed_is_made_in_the_same_directory_later(
-    files: MemoryFiles, fault: str
+    files: MemoryFiles,
 ) -> None:
     manager = manager_of(files, "d1", "d2")
-    getattr(files, f"fail_next_{fault}")(match="d1/my_topic_0")
+    files.fail_next_open(match="d1/my_topic_0")
     files.fail_next_rename(match="d1/my_topic_0")
     with pytest.raises(StorageError):
         manager.create(ONE)
