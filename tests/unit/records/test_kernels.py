@@ -420,7 +420,7 @@ GUARDED = '''
 import ctypes, mmap, random, struct, sys
 import numpy as np
 from minikafka.base.errors import BrokerError
-from minikafka.records import columns, compaction, conversion, scan, validation
+from minikafka.records import columns, compaction, compression, conversion, scan, validation
 from tests.oracles import batches, messages as oracle
 
 page = mmap.PAGESIZE
@@ -450,6 +450,7 @@ good += b"".join(
                   batches.Batch(codec=k % 2, control=k == 2, transactional=k > 2, producer_id=k - 1))
     for k in range(4))
 newest = validation.Limits(max_magic=2)
+older = [validation.Limits(max_magic=2, magic=magic, codec=compression.Codec.NONE) for magic in (0, 1)]
 offsets = compaction.OffsetMap(9 * compaction.SLOT_BYTES)
 transactions = compaction.Transactions(3)
 
@@ -475,6 +476,8 @@ calls = [
     lambda d: columns.decode(d, 0, 1 << 40, check_crc=False, headers=True).record_batch(
         "t", 0, columns.SCHEMA_WITH_HEADERS),
     lambda d: validation.assign(validation.validate(d, newest, 0), 3),
+    lambda d: validation.assign(validation.validate(d, older[0], 0), 3),
+    lambda d: validation.assign(validation.validate(d, older[1], 0), 3),
     lambda d: scan.scan(d, base_offset=0, check_crc=False, index_interval_bytes=1, max_magic=2),
     map_keys,
     sift,
