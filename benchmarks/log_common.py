@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -226,16 +227,9 @@ class Peer:
 
 
 def peer_libs() -> Path | None:
-    """The folder with the peer's jars; None, and a line on stderr, where nobody gave one."""
-    folder = os.environ.get(PEER_VARIABLE)
-    if folder and (Path(folder) / PEER_JAR).exists():
-        return Path(folder)
-    print(
-        f"without the peer: {PEER_VARIABLE} does not name a folder with the jars of Apache Kafka 0.10.1.1 "
-        f"({PEER_JAR} and what it needs)",
-        file=sys.stderr,
-    )
-    return None
+    """The folder with the peer's jars; None where nobody gave one."""
+    folder = Path(os.environ.get(PEER_VARIABLE) or os.devnull)
+    return folder if (folder / PEER_JAR).exists() else None
 
 
 # Measuring and reporting.
@@ -259,7 +253,14 @@ def megabytes(text: str) -> int:
 
 def compare(options: argparse.Namespace, figures: Iterable[Figure], sides: Sides) -> int:
     """Prepare, run both sides in turns (once more than asked for: the first round warms up), and report."""
+    # As Ctrl-C: what was made is removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     libs = peer_libs()
+    if libs is None:
+        progress(
+            f"without the peer: {PEER_VARIABLE} does not name a folder with the jars of Apache Kafka "
+            f"0.10.1.1 ({PEER_JAR} and what it needs)"
+        )
     found: dict[str, dict[str, list[float]]] = {"minikafka": {}, "peer": {}}
     with contextlib.ExitStack() as stack:
         made = tempfile.TemporaryDirectory(prefix="minikafka-bench-", dir=options.dir)
@@ -354,9 +355,7 @@ def machine() -> dict[str, str]:
         "system": platform.platform(),
         "minikafka": minikafka.__version__,
         "python": f"{platform.python_version()}, numba {version('numba')}, numpy {np.__version__}",
-        "peer": f"Apache Kafka 0.10.1.1 ({PEER_VARIABLE}), Java {java}, -Xmx1g"
-        if PEER_VARIABLE in os.environ
-        else "none",
+        "peer": f"Apache Kafka 0.10.1.1, Java {java}, -Xmx1g" if peer_libs() else "none",
     }
 
 

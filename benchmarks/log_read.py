@@ -30,6 +30,7 @@ import log_common as common
 
 from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
+from minikafka.log.opening import Known
 from minikafka.net.transfer import Outgoing
 
 CHECK, DROP = b"c", b"d"
@@ -67,6 +68,7 @@ def receiver() -> Iterator[int]:
     here, there = context.Pipe()
     process = context.Process(target=drain, args=(there,), daemon=True)
     process.start()
+    there.close()
     try:
         yield int(here.recv())
     finally:
@@ -128,7 +130,7 @@ def sides(bench: common.Bench) -> Iterator[tuple[common.Run, common.Run | None]]
     common.write_back()
     linked(path, copy)
     common.mark_clean(copy.parent)
-    log = common.open_log(path, log.config, common.Known(clean=True))
+    log = common.open_log(path, log.config, Known(clean=True))
     with receiver() as port:
         checked = send(log, options.slice_kb << 10, port, 1, CHECK)
         whole = zlib.crc32(b"".join(data for _, data in common.tree_of(path)))

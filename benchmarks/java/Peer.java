@@ -14,7 +14,8 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.BooleanSupplier;
 import kafka.common.TopicAndPartition;
 import kafka.log.Cleaner;
 import kafka.log.CleanerConfig;
@@ -58,7 +59,7 @@ public final class Peer {
         }
     }
 
-    private static String answer(String command, String[] words) throws Throwable {
+    private static String answer(String command, String[] words) throws Exception {
         switch (command) {
             case "append":
                 return append(words);
@@ -72,6 +73,8 @@ public final class Peer {
                 return find(words);
             case "clean":
                 return clean(words);
+            case "beside":
+                return beside(words);
             default:
                 throw new IllegalArgumentException(command);
         }
@@ -258,36 +261,76 @@ public final class Peer {
         return watch.read() + " positions=" + positions;
     }
 
-    /**
-     * DIRECTORY SEGMENT_BYTES DEDUPE_BYTES OTHER POOL SET_BYTES: clean all full segments, and append to OTHER meanwhile,
-     * as many sets a second as it takes; then as many for the same time with nothing beside it.
-     */
-    private static String clean(String[] words) throws Throwable {
+    /** DIRECTORY SEGMENT_BYTES DEDUPE_BYTES: clean all full segments. */
+    private static String clean(String[] words) throws Exception {
         Log log = log(words[0], "segment.bytes", words[1], "cleanup.policy", "compact");
-        byte[][] sets = pieces(words[4], Integer.parseInt(words[5]));
-        Function1<TopicAndPartition, BoxedUnit> always = new AbstractFunction1<TopicAndPartition, BoxedUnit>() {
+        Cleaner cleaner = cleaner(Integer.parseInt(words[2]));
+        Stopwatch watch = new Stopwatch();
+        long end = cleaner.clean(toClean(log));
+        String answer = watch.read() + " cleaned_to=" + end;
+        log.close();
+        log.removeLogMetrics();
+        return answer;
+    }
+
+    private static LogToClean toClean(Log log) {
+        return new LogToClean(log.topicAndPartition(), log, 0L, log.activeSegment().baseOffset());
+    }
+
+    /** As the release's LogCleaner makes it from its defaults, for one thread and without a bound on its rate. */
+    private static Cleaner cleaner(int dedupeBytes) {
+        Function1<TopicAndPartition, BoxedUnit> goOn = new AbstractFunction1<TopicAndPartition, BoxedUnit>() {
             @Override
             public BoxedUnit apply(TopicAndPartition partition) {
                 return BoxedUnit.UNIT;
             }
         };
         Throttler unbounded = new Throttler(Double.MAX_VALUE, 300, true, "cleaner", "bytes", SystemTime$.MODULE$);
-        Cleaner cleaner = new Cleaner(
-            0, new SkimpyOffsetMap(Integer.parseInt(words[2]), "MD5"), 1 << 18, 1_000_012, 0.9, unbounded,
-            SystemTime$.MODULE$, always);
-        TopicAndPartition partition = new TopicAndPartition("run", 0);
-        AtomicLong end = new AtomicLong();
-        String[] answer = new String[1];
-        Throwable[] failure = new Throwable[1];
-        Thread thread = new Thread(() -> {
+        SkimpyOffsetMap map = new SkimpyOffsetMap(dedupeBytes, "MD5");
+        return new Cleaner(0, map, 1 << 18, 1_000_012, 0.9, unbounded, SystemTime$.MODULE$, goOn);
+    }
+
+    /**
+     * DIRECTORY SEGMENT_BYTES DEDUPE_BYTES OTHER POOL SET_BYTES OTHER_BYTES SECONDS: append sets to another log for
+     * SECONDS, then until a cleaning in another thread has ended; sets a second of both.
+     */
+    private static String beside(String[] words) throws Exception {
+        Log log = log(words[0], "segment.bytes", words[1], "cleanup.policy", "compact");
+        Cleaner cleaner = cleaner(Integer.parseInt(words[2]));
+        byte[][] sets = pieces(words[4], Integer.parseInt(words[5]));
+        long most = Long.parseLong(words[6]) / sets[0].length;
+        long until = System.nanoTime() + (long) (Double.parseDouble(words[7]) * 1e9);
+        double alone = rate(words[3], sets, most, () -> System.nanoTime() < until);
+        AtomicReference<Exception> failure = new AtomicReference<>();
+        Thread cleaning = new Thread(() -> {
             try {
-                Stopwatch watch = new Stopwatch();
-                end.set(cleaner.clean(new LogToClean(partition, log, 0L, log.activeSegment().baseOffset())));
-                answer[0] = watch.read();
-            } catch (Throwable error) {
-                failure[0] = error;
+                cleaner.clean(toClean(log));
+            } catch (Exception error) {
+                failure.set(error);
             }
         });
-        return "";
+        cleaning.start();
+        double beside = rate(words[3], sets, most, cleaning::isAlive);
+        if (failure.get() != null) throw failure.get();
+        log.close();
+        log.removeLogMetrics();
+        return "alone=" + alone + " beside=" + beside;
+    }
+
+    /** Sets a second that a log takes while a condition holds; it is begun anew when it has most of them. */
+    private static double rate(String directory, byte[][] sets, long most, BooleanSupplier goOn) {
+        Log log = log(directory);
+        long begun = System.nanoTime();
+        long count = 0;
+        for (; count == 0 || goOn.getAsBoolean(); count++) {
+            if (count % most == most - 1) {
+                log.delete();
+                log = log(directory);
+            }
+            append(log, sets[(int) (count % sets.length)]);
+        }
+        double found = count / ((System.nanoTime() - begun) / 1e9);
+        log.delete();
+        return found;
     }
 }

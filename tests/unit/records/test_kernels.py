@@ -46,7 +46,7 @@ def installation(tmp_path: Path) -> Path:
     return target
 
 
-SHARES = '_SHARES = (("batches",), ("read", "write", "hashing"))'
+SHARES = '_SHARES = (("read", "write", "batches"), ("keys", "compact", "hashing"))'
 
 
 def start(installation: Path, **environment: str) -> subprocess.Popen[str]:
@@ -326,11 +326,18 @@ def test_there_are_few_kernels() -> None:
     kernels.warm_up()
     found = [
         value
-        for module in (kernels.read, kernels.write, kernels.batches, kernels.hashing)
+        for module in (
+            kernels.read,
+            kernels.write,
+            kernels.batches,
+            kernels.keys,
+            kernels.compact,
+            kernels.hashing,
+        )
         for value in vars(module).values()
         if isinstance(value, Kernel)
     ]
-    assert 8 <= len(found) <= 17
+    assert 8 <= len(found) <= 20
 
 
 @pytest.mark.process
@@ -413,7 +420,7 @@ GUARDED = '''
 import ctypes, mmap, random, struct, sys
 import numpy as np
 from minikafka.base.errors import BrokerError
-from minikafka.records import columns, conversion, scan, validation
+from minikafka.records import columns, compaction, compression, conversion, scan, validation
 from tests.oracles import batches, messages as oracle
 
 page = mmap.PAGESIZE
@@ -440,8 +447,22 @@ classic = len(good)
 good += b"".join(
     batches.batch([oracle.Message(40 + 5 * k + i, 9 + i, 0, b"k" * i or None, b"v" * (i * 9),
                                   [("h" * j, b"c" * j or None) for j in range(i)]) for i in range(4)],
-                  batches.Batch(codec=k % 2, control=k == 2)) for k in range(4))
+                  batches.Batch(codec=k % 2, control=k == 2, transactional=k > 2, producer_id=k - 1))
+    for k in range(4))
 newest = validation.Limits(max_magic=2)
+older = [validation.Limits(max_magic=2, magic=magic, codec=compression.Codec.NONE) for magic in (0, 1)]
+offsets = compaction.OffsetMap(9 * compaction.SLOT_BYTES)
+transactions = compaction.Transactions(3)
+
+def map_keys(d):
+    offsets.begin(3)
+    offsets.add(d, 44, lambda: transactions)
+
+def sift(d):
+    sieve = compaction.Sieve(offsets, now_ms=10, delete_retention_ms=5, transactions=transactions)
+    sieve.tombstones_stay = False
+    sieve.sift(d)
+
 calls = [
     lambda d: columns.decode(d, 0, 1 << 40, check_crc=False),
     lambda d: columns.decode(d, 2, 1 << 40),
@@ -455,7 +476,12 @@ calls = [
     lambda d: columns.decode(d, 0, 1 << 40, check_crc=False, headers=True).record_batch(
         "t", 0, columns.SCHEMA_WITH_HEADERS),
     lambda d: validation.assign(validation.validate(d, newest, 0), 3),
+    lambda d: validation.assign(validation.validate(d, older[0], 0), 3),
+    lambda d: validation.assign(validation.validate(d, older[1], 0), 3),
     lambda d: scan.scan(d, base_offset=0, check_crc=False, index_interval_bytes=1, max_magic=2),
+    map_keys,
+    sift,
+    transactions.add,
 ]
 ends = [0, -1, 1, 0x7FFFFFFF, -0x80000000, 13, 14, 26]
 for turn in range(600):

@@ -8,6 +8,7 @@ imported at their first use::
     read      chase positions, decode to columns, search, scan
     write     validate, assign offsets, stamp, encode from columns, convert down
     batches   all that walks through the records of magic 2
+    keys      the map of keys to their largest offsets     compact   what stays of a message set
     hashing   murmur2 over a column, CRC-32C
 
 Kernels never raise and never allocate: they take arrays and return a code of ``records.stops``. They read
@@ -24,7 +25,7 @@ import importlib
 from pathlib import Path
 from types import ModuleType
 
-_MODULES = ("read", "write", "batches", "hashing")
+_MODULES = ("read", "write", "batches", "keys", "compact", "hashing")
 
 
 def __getattr__(name: str) -> ModuleType:

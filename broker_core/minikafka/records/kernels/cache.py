@@ -8,9 +8,9 @@ old code.
     kernels-STATE/code.json    every kernel as a ``native.Code``, the object file in base64, and a checksum
     kernels-STATE/lock
 
-Compiling takes about ten seconds and 200 MB, so it is done in children that end afterwards, under a lock in
-the directory: of many processes that start at once, one has it done and the others wait. When a child fails,
-or no directory can be written, each process compiles for itself.
+Compiling takes about fifteen seconds and 200 MB, so it is done in children that end afterwards, under a
+lock in the directory: of many processes that start at once, one has it done and the others wait. When a
+child fails, or no directory can be written, each process compiles for itself.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _STATES_KEPT = 4
 _KEPT_SECONDS = 24 * 3600
 _CHILD_SECONDS_MAX = 300
 _CHILD_FLAG = "MINIKAFKA_COMPILING_KERNELS"
-_SHARES = (("batches",), ("read", "write", "hashing"))
+_SHARES = (("read", "write", "batches"), ("keys", "compact", "hashing"))
 """The modules that each child compiles: about as much work."""
 
 
@@ -166,7 +166,7 @@ def _compiled_once(directory: Path) -> dict[str, Code] | None:
 
 
 def _compile_in_children(directory: Path) -> None:
-    _say(f"compiling its kernels, once for this machine (about 10 s), into {directory}")
+    _say(f"compiling its kernels, once for this machine (about 15 s), into {directory}")
     try:
         with tempfile.TemporaryDirectory(dir=directory) as parts:
             codes = _compiled_in_children(Path(parts))

@@ -1,5 +1,5 @@
 """Kernels to machine code, by numba; and the few primitives that numba does not have: unaligned big-endian
-access, memcpy. Imported only where kernels are compiled: numba takes half a second and 60 MB.
+access, memcpy, prefetching. Imported only where kernels are compiled: numba takes half a second and 60 MB.
 
 The primitives do not check bounds and do not know negative positions: what calls them has proved the range.
 """
@@ -108,9 +108,24 @@ def _copy(typing_context: Any, target: Any, target_at: Any, source: Any, source_
     return types.void(target, types.intp, source, types.intp, types.intp), generate
 
 
+def _fetch(typing_context: Any, array: Any, position: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        pointer = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
+        word = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, word, word, word])
+        fetch = _CGUTILS.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        # To be read, kept as near as can be, data.
+        builder.call(fetch, [pointer, word(0), word(3), word(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), generate
+
+
 load_u32 = _load(32, swap=True)
 load_u64 = _load(64, swap=True)
 load_u64_little = _load(64, swap=False)
 store_u32 = _store(32)
 store_u64 = _store(64)
 copy_bytes: Any = intrinsic(_copy)
+fetch_early: Any = intrinsic(_fetch)

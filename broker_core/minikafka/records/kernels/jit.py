@@ -35,6 +35,8 @@ store_u32: Any = None
 store_u64: Any = None
 copy_bytes: Any = None
 """``copy_bytes(target, target_at, source, source_at, length)`` between arrays that do not overlap."""
+fetch_early: Any = None
+"""``fetch_early(array, position)``: have the processor bring the item near, if it is there."""
 folded: Any = None
 """See ``folding``; there is none where FOLDS is false."""
 FOLDS = False
@@ -45,6 +47,7 @@ if _kept is None:
     inner = compiler.inner
     load_u32, load_u64, load_u64_little = compiler.load_u32, compiler.load_u64, compiler.load_u64_little
     store_u32, store_u64, copy_bytes = compiler.store_u32, compiler.store_u64, compiler.copy_bytes
+    fetch_early = compiler.fetch_early
     folded, FOLDS = folding.folded, folding.AVAILABLE
 else:
 

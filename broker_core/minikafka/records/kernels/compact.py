@@ -1,0 +1,472 @@
+"""Kernels of compaction: what stays of a message set. The map that decides it: ``keys``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minikafka.records import stops
+from minikafka.records.kernels.crc import crc32c
+from minikafka.records.kernels.jit import copy_bytes, inner, kernel, load_u64, store_u32, store_u64
+from minikafka.records.kernels.keys import (
+    ADMITTED,
+    END,
+    INNER,
+    MESSAGES,
+    NEXT,
+    OPENED,
+    PASSED,
+    POSITION,
+    RECORD_AT,
+    SHIFT,
+    enter,
+    fetch_entries,
+    fetch_records,
+    offsets_of,
+    slot_of,
+)
+from minikafka.records.kernels.layout import BATCH, WHOLE, entry_end, fields, load_i32
+from minikafka.records.kernels.record import number_size, read_headers, read_number, read_record, write_number
+from minikafka.records.kernels.signatures import (
+    BYTES,
+    BYTES_OUT,
+    I64S,
+    I64S_OUT,
+    TABLES,
+    Bytes,
+    Longs,
+    Number,
+    Tables,
+)
+
+END_OF_DATA = stops.END
+WRAPPER = stops.WRAPPER
+VALUES_FULL = stops.VALUES_FULL
+BAD_CODEC = stops.BAD_CODEC
+NESTED = stops.NESTED
+INNER_MAGIC = stops.INNER_MAGIC
+BAD_HEADERS = stops.BAD_HEADERS
+BAD_COUNT = stops.BAD_COUNT
+BAD_DELTA = stops.BAD_DELTA
+
+PACK = -4  # the batch that was just written to ``out`` has to be compressed
+# What becomes of an entry.
+STAYS = -5
+GOES = -6
+REBUILT = -7
+
+# Places in the ``state`` of sift_run, behind those that it shares with ``keys.map_run``.
+OUT_BYTES = 9  # bytes of ``out`` in use; in and out
+RUN = 10  # where those entries begin that stay and are not copied yet; in and out
+WANTED = 11  # for VALUES_FULL: bytes that must be free in ``out``
+KEPT = 12  # messages; in and out
+KEYLESS = 13  # messages dropped because they have no key; in and out
+BATCHES = 14  # entries of magic 2 that stay; in and out
+FIRST_OFFSET = 15  # of what stays, -1 for nothing; in and out
+LAST_OFFSET = 16  # in and out
+MAX_TIMESTAMP = 17  # of what stays; in and out
+MAX_AT = 18  # last offset of the entry that has it; in and out
+TOMBSTONES_STAY = 19  # 0 or 1: in magic 0 and 1
+NOW = 20
+HORIZON = 21  # delete horizon of batches that get one
+ACTIVE_SINCE = 22  # producers without a row were active when their batch is not older
+FORCE = 23  # of the ADMITTED batch: 0 judge its records, or one of these
+FORCE_OUT = 1  # all of them go
+FORCE_IN = 2  # all of them stay
+FORCE_HORIZON = 24  # 1: the ADMITTED batch gets a delete horizon if it has none
+PACK_AT = 25  # for PACK: where the batch begins in ``out``; it ends at OUT_BYTES
+SIFT_STATE_SIZE = 26
+
+
+@inner
+def judged(
+    slots: Longs,
+    state: Longs,
+    data: Bytes,
+    key_at: Number,
+    key_length: Number,
+    value_length: Number,
+    offset: Number,
+    tombstones_stay: Number,
+) -> Number:
+    """Whether a message stays: STAYS or GOES."""
+    if offset >= state[END]:
+        return STAYS
+    if key_length < 0:
+        state[KEYLESS] += 1
+        return GOES
+    if value_length < 0 and not tombstones_stay:
+        return GOES
+    at, _, _ = slot_of(slots, data, key_at, key_length)
+    return STAYS if offset >= slots[at + 2] - 1 else GOES
+
+
+@inner
+def note_stay(state: Longs, first: Number, last: Number, timestamp: Number, count: Number) -> None:
+    """Of an entry: its offsets, largest timestamp and messages."""
+    if state[FIRST_OFFSET] < 0:
+        state[FIRST_OFFSET] = first
+    state[LAST_OFFSET] = last
+    if timestamp > state[MAX_TIMESTAMP]:
+        state[MAX_TIMESTAMP] = timestamp
+        state[MAX_AT] = last
+    state[KEPT] += count
+
+
+@inner
+def copy_run(data: Bytes, out: Bytes, state: Longs, position: Number) -> None:
+    """Copy the entries that stay and lie before ``position``. There is room for them."""
+    size = position - state[RUN]
+    if size > 0:
+        copy_bytes(out, state[OUT_BYTES], data, state[RUN], size)
+        state[OUT_BYTES] += size
+    state[RUN] = position
+
+
+@inner
+def sift_message(data: Bytes, slots: Longs, state: Longs, position: Number, end: Number) -> Number:
+    """STAYS or GOES for an entry of magic 0 or 1, or why the run ends here."""
+    offset = np.int64(load_u64(data, position)) + state[SHIFT]
+    codec = np.int64(data[position + 17]) & 7
+    if state[INNER] >= 0 and data[position + 16] != state[INNER]:
+        return INNER_MAGIC
+    code, key_at, key_length, _, value_length = fields(data, position, end)
+    if code != WHOLE:
+        return code
+    if codec and (codec > 3 or state[INNER] >= 0):
+        return BAD_CODEC if codec > 3 else NESTED
+    if codec and state[NEXT] < state[END]:
+        return WRAPPER
+    state[MESSAGES] += 1
+    code = judged(slots, state, data, key_at, key_length, value_length, offset, state[TOMBSTONES_STAY])
+    if code == STAYS:
+        timestamp = np.int64(-1) if data[position + 16] == 0 else np.int64(load_u64(data, position + 18))
+        note_stay(state, offset, offset, timestamp, 1)
+    state[NEXT] = offset + 1
+    return code
+
+
+@inner
+def judge_records(
+    data: Bytes,
+    content: Bytes,
+    slots: Longs,
+    marks: Bytes,
+    state: Longs,
+    position: Number,
+    at: Number,
+    stop: Number,
+) -> tuple[Number, Number, Number, Number]:
+    """``(code, how many records stay, whether with a tombstone, timestamp delta of the first that stays)``.
+
+    ``marks[i]`` gets whether record ``i`` stays; there is room for all. What stays whatever it is, as it lies
+    at END or behind, does not count as a tombstone.
+    """
+    base, last = offsets_of(data, position)
+    count = load_i32(data, position + 57)
+    horizon = np.int64(load_u64(data, position + 27))
+    tombstones_stay = data[position + 22] & 64 == 0 or state[NOW] < horizon
+    kept = np.int64(0)
+    tombstones = np.int64(0)
+    first_delta = np.int64(0)
+    before = np.int64(-1)
+    fetched = at
+    for i in range(count):
+        if at >= fetched and count > 1:
+            fetched = fetch_records(content, slots, at, stop)
+        state[RECORD_AT] = at
+        code, after, timestamp_delta, delta, key_at, key_length, _, value_length, headers_at = read_record(
+            content, at, stop
+        )
+        if code != WHOLE:
+            return code, kept, tombstones, first_delta
+        if delta <= before or delta > last - base:
+            return BAD_DELTA, kept, tombstones, first_delta
+        verdict = STAYS
+        if state[ADMITTED] != position or state[FORCE] == 0:
+            verdict = judged(
+                slots, state, content, key_at, key_length, value_length, base + delta, tombstones_stay
+            )
+        marks[i] = verdict == STAYS
+        if verdict == STAYS:
+            headers, _, _ = read_headers(content, headers_at, after)
+            if headers < 0:
+                return BAD_HEADERS, kept, tombstones, first_delta
+            if kept == 0:
+                first_delta = timestamp_delta
+            kept += 1
+            tombstones |= value_length < 0 and base + delta < state[END]
+        before = delta
+        at = after
+    return WHOLE if at == stop else BAD_COUNT, kept, tombstones, first_delta
+
+
+@inner
+def write_records(
+    data: Bytes,
+    content: Bytes,
+    marks: Bytes,
+    out: Bytes,
+    state: Longs,
+    position: Number,
+    at: Number,
+    stop: Number,
+    base_timestamp: Number,
+) -> tuple[Number, Number]:
+    """``(where they end in out, largest timestamp)`` of the marked records, whose deltas are from now on to
+    ``base_timestamp``.
+
+    They were judged before, and there is room.
+    """
+    append_time = data[position + 22] & 8
+    base_before = np.int64(load_u64(data, position + (35 if append_time else 27)))
+    largest = np.int64(-1)
+    to = state[OUT_BYTES] + 61
+    for i in range(load_i32(data, position + 57)):
+        length, body = read_number(content, at, stop, 32)
+        after = body + length
+        if marks[i]:
+            delta, rest = read_number(content, body + 1, after, 64)
+            timestamp = base_before + (0 if append_time else delta)
+            largest = max(largest, timestamp)
+            new_delta = timestamp - base_timestamp
+            to = write_number(out, to, 1 + number_size(new_delta) + after - rest)
+            out[to] = content[body]
+            to = write_number(out, to + 1, new_delta)
+            copy_bytes(out, to, content, rest, after - rest)
+            to += after - rest
+        at = after
+    return to, largest
+
+
+@inner
+def write_head(
+    data: Bytes,
+    tables: Tables,
+    out: Bytes,
+    state: Longs,
+    position: Number,
+    to: Number,
+    attributes: Number,
+    base_timestamp: Number,
+    max_timestamp: Number,
+    count: Number,
+) -> None:
+    """The header of the batch at ``position``, with these fields new, before the records that end at ``to``
+    in ``out``.
+    """
+    at = state[OUT_BYTES]
+    copy_bytes(out, at, data, position, 61)
+    store_u32(out, at + 8, np.uint32(to - at - 12))
+    out[at + 22] = np.uint8(attributes)
+    store_u64(out, at + 27, np.uint64(base_timestamp))
+    store_u64(out, at + 35, np.uint64(max_timestamp))
+    store_u32(out, at + 57, np.uint32(count))
+    store_u32(out, at + 17, crc32c(tables, out, at + 21, to))
+    state[OUT_BYTES] = to
+
+
+@inner
+def needed_empty(
+    data: Bytes, producers: Longs, lasts: Longs, state: Longs, position: Number, last: Number
+) -> Number:
+    """Whether the batch stays without records, as it may be its producer's last: it has the sequence."""
+    producer = np.int64(load_u64(data, position + 43))
+    if producer < 0:
+        return False
+    low = np.int64(0)
+    high = np.int64(producers.size)
+    while low < high:
+        middle = (low + high) // 2
+        if producers[middle] < producer:
+            low = middle + 1
+        else:
+            high = middle
+    if low < producers.size and producers[low] == producer:
+        return last >= lasts[low]
+    return np.int64(load_u64(data, position + 35)) >= state[ACTIVE_SINCE]
+
+
+@inner
+def emptied(
+    data: Bytes,
+    tables: Tables,
+    producers: Longs,
+    lasts: Longs,
+    out: Bytes,
+    state: Longs,
+    position: Number,
+    last: Number,
+) -> Number:
+    """What becomes of a batch of which no record stays: GOES; or REBUILT, or STAYS when it had none."""
+    if not needed_empty(data, producers, lasts, state, position, last):
+        return GOES
+    max_timestamp = np.int64(load_u64(data, position + 35))
+    state[BATCHES] += 1
+    note_stay(state, np.int64(load_u64(data, position)), last, max_timestamp, 0)
+    if load_i32(data, position + 57) == 0:
+        return STAYS
+    copy_run(data, out, state, position)
+    attributes = data[position + 22] & 0x38
+    write_head(
+        data, tables, out, state, position, state[OUT_BYTES] + 61, attributes, np.int64(-1), max_timestamp, 0
+    )
+    return REBUILT
+
+
+@inner
+def rebuilt(
+    data: Bytes,
+    content: Bytes,
+    tables: Tables,
+    marks: Bytes,
+    out: Bytes,
+    state: Longs,
+    position: Number,
+    at: Number,
+    stop: Number,
+    kept: Number,
+    first_delta: Number,
+    gets_horizon: Number,
+) -> Number:
+    """Write the marked records of a batch as one; REBUILT or, when they have to be compressed, PACK."""
+    base, last = offsets_of(data, position)
+    attributes = np.int64(data[position + 22])
+    base_timestamp = np.int64(load_u64(data, position + 27))
+    if gets_horizon:
+        base_timestamp = state[HORIZON]
+        attributes |= 64
+    elif attributes & 8 and not attributes & 64:
+        base_timestamp = np.int64(load_u64(data, position + 35))
+    elif not attributes & 64:
+        base_timestamp += first_delta
+    copy_run(data, out, state, position)
+    state[PACK_AT] = state[OUT_BYTES]
+    to, largest = write_records(data, content, marks, out, state, position, at, stop, base_timestamp)
+    write_head(data, tables, out, state, position, to, attributes, base_timestamp, largest, kept)
+    note_stay(state, base, last, largest, kept)
+    return PACK if attributes & 7 else REBUILT
+
+
+@inner
+def sift_batch(
+    data: Bytes,
+    content: Bytes,
+    tables: Tables,
+    slots: Longs,
+    producers: Longs,
+    lasts: Longs,
+    marks: Bytes,
+    out: Bytes,
+    state: Longs,
+    position: Number,
+    end: Number,
+) -> Number:
+    """STAYS, GOES, REBUILT or PACK for a batch (the last two are in ``out``), or why the run ends here."""
+    base, last = offsets_of(data, position)
+    count = load_i32(data, position + 57)
+    max_timestamp = np.int64(load_u64(data, position + 35))
+    if last >= 0 and base >= state[END] and count >= 0:
+        state[BATCHES] += 1
+        state[MESSAGES] += count
+        note_stay(state, base, last, max_timestamp, count)
+        return STAYS
+    code = enter(data, state, position, last)
+    if code != WHOLE:
+        return code
+    at = np.int64(0) if state[OPENED] else position + 61
+    stop = np.int64(content.size) if state[OPENED] else end
+    # A record takes seven bytes at least, and at most ten more with another timestamp delta.
+    if count > marks.size or count > (stop - at) // 7:
+        return BAD_COUNT
+    state[WANTED] = position - state[RUN] + 61 + (stop - at) + 10 * count
+    if state[WANTED] > out.size - state[OUT_BYTES]:
+        return VALUES_FULL
+    kept = tombstones = first_delta = np.int64(0)
+    admitted = state[ADMITTED] == position
+    if count > 0 and not (admitted and state[FORCE] == FORCE_OUT):
+        code, kept, tombstones, first_delta = judge_records(
+            data, content, slots, marks, state, position, at, stop
+        )
+        if code != WHOLE:
+            return code
+    state[MESSAGES] += count
+    state[NEXT] = last + 1
+    if kept == 0:
+        return emptied(data, tables, producers, lasts, out, state, position, last)
+    state[BATCHES] += 1
+    due = tombstones or (admitted and state[FORCE_HORIZON])
+    gets_horizon = due and data[position + 22] & 64 == 0
+    if kept == count and not gets_horizon:
+        note_stay(state, base, last, max_timestamp, count)
+        return STAYS
+    return rebuilt(
+        data, content, tables, marks, out, state, position, at, stop, kept, first_delta, gets_horizon
+    )
+
+
+@inner
+def make_relative(data: Bytes) -> None:
+    """Count the offsets of entries from the first one's."""
+    position = np.int64(0)
+    code, end = entry_end(data, position)
+    first = np.uint64(0)
+    if code == WHOLE:
+        first = load_u64(data, position)
+    while code == WHOLE:
+        store_u64(data, position, load_u64(data, position) - first)
+        position = end
+        code, end = entry_end(data, position)
+
+
+@kernel(BYTES, BYTES, TABLES, I64S, I64S, I64S, BYTES_OUT, BYTES_OUT, I64S_OUT)
+def sift_run(
+    data: Bytes,
+    content: Bytes,
+    tables: Tables,
+    slots: Longs,
+    producers: Longs,
+    lasts: Longs,
+    marks: Bytes,
+    out: Bytes,
+    state: Longs,
+) -> Number:
+    """Copy what stays to ``out``, from POSITION on, until the returned code says why not further.
+
+    Neighbours that stay as they are are copied as one, those behind the last one that does not at the end of
+    the run. ``producers`` rise; ``lasts`` are their last offsets. ``marks`` has room for the records of a
+    batch. VALUES_FULL: nothing was done with the entry at POSITION, which needs WANTED bytes of ``out``.
+    """
+    fetched = np.int64(0)
+    while True:
+        position = state[POSITION]
+        if position >= fetched:
+            fetched = fetch_entries(data, slots, position)
+        code, end = entry_end(data, position)
+        reached = end if code in (WHOLE, BATCH) else position
+        if reached - state[RUN] > out.size - state[OUT_BYTES]:
+            state[WANTED] = reached - state[RUN]
+            return VALUES_FULL
+        if code == WHOLE:
+            code = sift_message(data, slots, state, position, end)
+        elif code == BATCH:
+            code = INNER_MAGIC
+            if state[INNER] < 0:
+                code = sift_batch(
+                    data, content, tables, slots, producers, lasts, marks, out, state, position, end
+                )  # fmt: skip
+        if code == STAYS:
+            state[POSITION] = end
+        elif code in (GOES, REBUILT, PACK):
+            copy_run(data, out, state, position)
+            state[RUN] = end
+            state[POSITION] = end
+        if code in (STAYS, GOES, REBUILT):
+            if state[OPENED]:
+                state[OPENED] = 0
+                return PASSED
+            continue
+        if code not in (PACK, VALUES_FULL):
+            copy_run(data, out, state, position)
+        if code == END_OF_DATA and state[INNER] == 1:
+            make_relative(out[: state[OUT_BYTES]])
+        return code

@@ -1,0 +1,391 @@
+"""Kernels of compaction: the map of keys to their largest offsets, and which transactions there are.
+
+The map is one array of three numbers a slot: the key's hash (two of them) and its offset plus 1, 0 in an
+empty slot. A key that finds its slot taken goes on to the next one. The map is larger than the processor's
+caches, and every look-up goes to another place in it: so the places of the next keys are asked for before,
+some dozen at once.
+
+The hash is MurmurHash3's of 128 bits for 64-bit machines, seed 0: as good as MD5 (which Kafka takes) against
+collisions by chance, about 2^-89 for a million keys, and made of products of 64 bits, so a key takes some
+nanoseconds in place of hundreds. Collisions on purpose can be made in both; who could gain by one may as well
+write to the other key.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minikafka.records import stops
+from minikafka.records.kernels.jit import fetch_early, inner, kernel, load_u64, load_u64_little
+from minikafka.records.kernels.layout import BATCH, WHOLE, entry_end, fields, load_i32
+from minikafka.records.kernels.record import POSITIVE, read_record
+from minikafka.records.kernels.signatures import BYTES, I64S_OUT, Bytes, Longs, Number
+
+WRAPPER = stops.WRAPPER
+REACHED_END_OFFSET = stops.REACHED_END_OFFSET
+ROWS_FULL = stops.ROWS_FULL
+KEYS_FULL = stops.KEYS_FULL
+BAD_CODEC = stops.BAD_CODEC
+NESTED = stops.NESTED
+INNER_MAGIC = stops.INNER_MAGIC
+OFFSET_ORDER = stops.OFFSET_ORDER
+BAD_COUNT = stops.BAD_COUNT
+BAD_DELTA = stops.BAD_DELTA
+# Ends of a run that only compaction has.
+TRANSACTIONAL = -2  # the next entry is a batch of a transaction, or one that ends it
+PASSED = -3  # the batch that was OPENED is done: the next one has other content
+
+# Places in the ``state`` of map_run and ``compact.sift_run``.
+POSITION = 0  # of the next entry; in and out
+NEXT = 1  # one more than the last offset that was passed; in and out
+END = 2  # what is not below is not looked at, and stays
+INNER = 3  # magic of the wrapper whose content the data is, -1 outside of one
+SHIFT = 4  # added to every offset that is read
+ADMITTED = 5  # position of a batch at which the run does not stop as TRANSACTIONAL
+OPENED = 6  # 1 when ``content`` holds the decompressed records of the batch at POSITION, else it is the data
+RECORD_AT = 7  # of the record in ``content`` that was looked at last
+MESSAGES = 8  # passed; in and out
+# Of map_run.
+START = 9  # what is below is not looked at
+ENTRIES = 10  # keys in the map; in and out
+CAPACITY = 11  # how many there may be
+PRODUCERS = 12  # rows of ``producers``; in and out
+MAP_STATE_SIZE = 13
+
+AHEAD = 32
+"""Keys whose places are asked for at once."""
+PRODUCER_FIELDS = 4  # id, epoch, last offset, largest timestamp
+SURVEY_FIELDS = 6  # those four, base offset, and what it is
+SURVEY_DATA = -2
+SURVEY_UNKNOWN = -1  # a control record of another type; else the type: 0 abort, 1 commit
+
+C1 = np.uint64(0x87C37B91114253D5)
+C2 = np.uint64(0x4CF5AD432745937F)
+
+
+@inner
+def rotated(x: Number, bits: Number) -> Number:
+    return x << np.uint64(bits) | x >> np.uint64(64 - bits)
+
+
+@inner
+def finished(x: Number) -> Number:
+    x ^= x >> np.uint64(33)
+    x *= np.uint64(0xFF51AFD7ED558CCD)
+    x ^= x >> np.uint64(33)
+    x *= np.uint64(0xC4CEB9FE1A85EC53)
+    return x ^ x >> np.uint64(33)
+
+
+@inner
+def hashed(data: Bytes, at: Number, length: Number) -> tuple[Number, Number]:
+    """MurmurHash3_x64_128 of ``length`` bytes, which lie in ``data``, as two uint64."""
+    h1 = np.uint64(0)
+    h2 = np.uint64(0)
+    end = at + length
+    while end - at >= 16:
+        h1 ^= rotated(load_u64_little(data, at) * C1, 31) * C2
+        h1 = (rotated(h1, 27) + h2) * np.uint64(5) + np.uint64(0x52DCE729)
+        h2 ^= rotated(load_u64_little(data, at + 8) * C2, 33) * C1
+        h2 = (rotated(h2, 31) + h1) * np.uint64(5) + np.uint64(0x38495AB5)
+        at += 16
+    low = np.uint64(0)
+    high = np.uint64(0)
+    if end - at >= 8:
+        low = load_u64_little(data, at)
+        for i in range(8, end - at):
+            high |= np.uint64(data[at + i]) << np.uint64(8 * (i - 8))
+    else:
+        for i in range(end - at):
+            low |= np.uint64(data[at + i]) << np.uint64(8 * i)
+    h2 ^= rotated(high * C2, 33) * C1
+    h1 ^= rotated(low * C1, 31) * C2
+    h1 ^= np.uint64(length)
+    h2 ^= np.uint64(length)
+    h1 += h2
+    h2 += h1
+    h1 = finished(h1)
+    h2 = finished(h2)
+    h1 += h2
+    return h1, h2 + h1
+
+
+@inner
+def place_of(slots: Longs, hashed_first: Number) -> Number:
+    """Where a key is looked for first."""
+    return 3 * np.int64((hashed_first >> np.uint64(32)) * np.uint64(slots.size // 3) >> np.uint64(32))
+
+
+@inner
+def fetch_entries(data: Bytes, slots: Longs, position: Number) -> Number:
+    """Ask for the places of some keys from the entry at ``position`` on (of a batch, of its first record);
+    returns the position behind them.
+    """
+    for _ in range(AHEAD):
+        code, end = entry_end(data, position)
+        if code == WHOLE:
+            code, key_at, key_length, _, _ = fields(data, position, end)
+        elif code == BATCH and data[position + 22] & 7 == 0:
+            code, _, _, _, key_at, key_length, _, _, _ = read_record(data, position + 61, end)
+        else:
+            break
+        if code == WHOLE and key_length > 0:
+            first, _ = hashed(data, key_at, key_length)
+            fetch_early(slots, place_of(slots, first))
+        position = end
+    return position
+
+
+@inner
+def fetch_records(data: Bytes, slots: Longs, at: Number, stop: Number) -> Number:
+    """The same for records of a batch."""
+    for _ in range(AHEAD):
+        code, after, _, _, key_at, key_length, _, _, _ = read_record(data, at, stop)
+        if code != WHOLE:
+            break
+        if key_length > 0:
+            first, _ = hashed(data, key_at, key_length)
+            fetch_early(slots, place_of(slots, first))
+        at = after
+    return at
+
+
+@inner
+def slot_of(slots: Longs, data: Bytes, key_at: Number, key_length: Number) -> tuple[Number, Number, Number]:
+    """``(where, hash, hash)``: the slot that the key has, or the empty one that it would get.
+
+    There must be an empty slot.
+    """
+    first, second = hashed(data, key_at, key_length)
+    at = place_of(slots, first)
+    one = np.int64(first)
+    two = np.int64(second)
+    while slots[at + 2] != 0 and (slots[at] != one or slots[at + 1] != two):
+        at += 3
+        if at == slots.size:
+            at = 0
+    return at, one, two
+
+
+@inner
+def put(
+    slots: Longs, state: Longs, data: Bytes, key_at: Number, key_length: Number, offset: Number
+) -> Number:
+    """Note the offset of a key: WHOLE, or ROWS_FULL when it would be one key too many."""
+    if offset < 0 or offset == POSITIVE:
+        return OFFSET_ORDER
+    at, one, two = slot_of(slots, data, key_at, key_length)
+    if slots[at + 2] == 0:
+        if state[ENTRIES] >= state[CAPACITY]:
+            return ROWS_FULL
+        state[ENTRIES] += 1
+        slots[at] = one
+        slots[at + 1] = two
+    slots[at + 2] = max(slots[at + 2], offset + 1)
+    return WHOLE
+
+
+@inner
+def offsets_of(data: Bytes, position: Number) -> tuple[Number, Number]:
+    """Base and last offset of a batch; the last one is -1 when they cannot be right."""
+    base = np.int64(load_u64(data, position))
+    delta = load_i32(data, position + 23)
+    if base < 0 or delta < 0 or base >= POSITIVE - delta:
+        return base, np.int64(-1)
+    return base, base + delta
+
+
+@inner
+def map_message(data: Bytes, slots: Longs, state: Longs, position: Number, end: Number) -> Number:
+    """Note the key of an entry of magic 0 or 1: WHOLE, or why the run ends here."""
+    offset = np.int64(load_u64(data, position)) + state[SHIFT]
+    codec = np.int64(data[position + 17]) & 7
+    if state[INNER] >= 0 and data[position + 16] != state[INNER]:
+        return INNER_MAGIC
+    if offset < state[START]:
+        # The offset of a wrapper is that of its last message: all of it lies below.
+        return WHOLE
+    if codec:
+        return BAD_CODEC if codec > 3 else NESTED if state[INNER] >= 0 else WRAPPER
+    if offset >= state[END]:
+        return REACHED_END_OFFSET
+    code, key_at, key_length, _, _ = fields(data, position, end)
+    if code == WHOLE and key_length >= 0:
+        code = put(slots, state, data, key_at, key_length, offset)
+    if code == WHOLE:
+        state[MESSAGES] += 1
+        state[NEXT] = max(state[NEXT], offset + 1)
+    return code
+
+
+@inner
+def note_producer(producers: Longs, state: Longs, data: Bytes, position: Number, last: Number) -> None:
+    """The batch in a row of its own, or in that of the batch before when it is of the same producer."""
+    producer = np.int64(load_u64(data, position + 43))
+    at = PRODUCER_FIELDS * (state[PRODUCERS] - 1)
+    if at < 0 or producers[at] != producer:
+        at += PRODUCER_FIELDS
+        state[PRODUCERS] += 1
+    producers[at] = producer
+    producers[at + 1] = np.int64(data[position + 51]) << 8 | np.int64(data[position + 52])
+    producers[at + 2] = last
+    producers[at + 3] = np.int64(load_u64(data, position + 35))
+
+
+@inner
+def enter(data: Bytes, state: Longs, position: Number, last: Number) -> Number:
+    """WHOLE when the records of a batch can be gone through, or why the run ends here."""
+    attributes = np.int64(data[position + 22])
+    count = load_i32(data, position + 57)
+    if last < 0 or count < 0:
+        return BAD_DELTA if last < 0 else BAD_COUNT
+    if attributes & 0x30 and state[ADMITTED] != position:
+        return TRANSACTIONAL
+    if attributes & 7 > 4:
+        return BAD_CODEC
+    return WRAPPER if attributes & 7 and count > 0 and not state[OPENED] else WHOLE
+
+
+@inner
+def map_records(
+    content: Bytes,
+    slots: Longs,
+    state: Longs,
+    at: Number,
+    stop: Number,
+    base: Number,
+    last: Number,
+    left: Number,
+) -> Number:
+    """Note the keys of the records of a batch: WHOLE, or why the run ends here."""
+    before = np.int64(-1)
+    fetched = at
+    while left > 0:
+        if at >= fetched and left > 1:
+            fetched = fetch_records(content, slots, at, stop)
+        state[RECORD_AT] = at
+        code, at, _, delta, key_at, key_length, _, _, _ = read_record(content, at, stop)
+        if code != WHOLE:
+            return code
+        if delta <= before or delta > last - base:
+            return BAD_DELTA
+        offset = base + delta
+        if offset >= state[END]:
+            return REACHED_END_OFFSET
+        if offset >= state[START]:
+            if key_length >= 0:
+                code = put(slots, state, content, key_at, key_length, offset)
+                if code != WHOLE:
+                    return code
+            state[MESSAGES] += 1
+            state[NEXT] = max(state[NEXT], offset + 1)
+        before = delta
+        left -= 1
+    return WHOLE if at == stop or before < 0 else BAD_COUNT
+
+
+@inner
+def map_batch(
+    data: Bytes,
+    content: Bytes,
+    slots: Longs,
+    producers: Longs,
+    state: Longs,
+    position: Number,
+    end: Number,
+) -> Number:
+    """Note the keys of a batch: WHOLE, or why the run ends here."""
+    base, last = offsets_of(data, position)
+    if 0 <= last < state[START]:
+        return WHOLE
+    if last >= 0 and base >= state[END]:
+        return REACHED_END_OFFSET
+    code = enter(data, state, position, last)
+    if code != WHOLE:
+        return code
+    has_producer = np.int64(load_u64(data, position + 43)) >= 0
+    if has_producer and PRODUCER_FIELDS * (state[PRODUCERS] + 1) > producers.size:
+        return KEYS_FULL
+    at = np.int64(0) if state[OPENED] else position + 61
+    stop = np.int64(content.size) if state[OPENED] else end
+    code = map_records(content, slots, state, at, stop, base, last, load_i32(data, position + 57))
+    if code == WHOLE:
+        if has_producer:
+            note_producer(producers, state, data, position, last)
+        state[NEXT] = max(state[NEXT], last + 1)
+    return code
+
+
+@kernel(BYTES, BYTES, I64S_OUT, I64S_OUT, I64S_OUT)
+def map_run(data: Bytes, content: Bytes, slots: Longs, producers: Longs, state: Longs) -> Number:
+    """Note every key's largest offset from POSITION on, until the returned code says why not further.
+
+    ROWS_FULL: the map has no room for the key of the message at NEXT or behind it. KEYS_FULL: the rows in
+    ``producers`` have to be taken away. WRAPPER,
+    TRANSACTIONAL, PASSED: it is for the caller to go on.
+    """
+    fetched = np.int64(0)
+    while True:
+        position = state[POSITION]
+        if position >= fetched:
+            fetched = fetch_entries(data, slots, position)
+        code, end = entry_end(data, position)
+        if code == WHOLE:
+            code = map_message(data, slots, state, position, end)
+        elif code == BATCH:
+            code = INNER_MAGIC
+            if state[INNER] < 0:
+                code = map_batch(data, content, slots, producers, state, position, end)
+        if code != WHOLE:
+            return code
+        state[POSITION] = end
+        if state[OPENED]:
+            state[OPENED] = 0
+            return PASSED
+
+
+# Places in the ``state`` of survey, behind POSITION.
+SURVEYED = 1  # rows written; in and out
+SURVEY_STATE_SIZE = 2
+
+
+@inner
+def control_type(data: Bytes, position: Number, end: Number) -> Number:
+    """What the first record of a control batch says, SURVEY_UNKNOWN where it says nothing."""
+    if data[position + 22] & 7 or load_i32(data, position + 57) < 1:
+        return np.int64(SURVEY_UNKNOWN)
+    code, _, _, _, key_at, key_length, _, _, _ = read_record(data, position + 61, end)
+    if code != WHOLE or key_length < 4:
+        return np.int64(SURVEY_UNKNOWN)
+    kind = np.int64(data[key_at + 2]) << 8 | np.int64(data[key_at + 3])
+    return kind if kind < 2 else np.int64(SURVEY_UNKNOWN)
+
+
+@kernel(BYTES, I64S_OUT, I64S_OUT)
+def survey(data: Bytes, rows: Longs, state: Longs) -> Number:
+    """A row for every batch of a transaction and every one that ends it, from POSITION on.
+
+    ROWS_FULL, or why the entries end.
+    """
+    code, end = entry_end(data, state[POSITION])
+    while code in (WHOLE, BATCH):
+        position = state[POSITION]
+        if code == BATCH and data[position + 22] & 0x30:
+            at = SURVEY_FIELDS * state[SURVEYED]
+            if at + SURVEY_FIELDS > rows.size:
+                return ROWS_FULL
+            base, last = offsets_of(data, position)
+            if last < 0:
+                return BAD_DELTA
+            rows[at] = np.int64(load_u64(data, position + 43))
+            rows[at + 1] = np.int64(data[position + 51]) << 8 | np.int64(data[position + 52])
+            rows[at + 2] = last
+            rows[at + 3] = np.int64(load_u64(data, position + 35))
+            rows[at + 4] = base
+            rows[at + 5] = SURVEY_DATA
+            if data[position + 22] & 0x20:
+                rows[at + 5] = control_type(data, position, end)
+            state[SURVEYED] += 1
+        state[POSITION] = end
+        code, end = entry_end(data, end)
+    return code

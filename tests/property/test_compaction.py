@@ -1,0 +1,136 @@
+"""Compaction against the oracle: any formats, codecs, producers and transactions; pass after pass."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minikafka.records.compaction import SLOT_BYTES, OffsetMap, Sieve, Transactions
+from tests.oracles import batches, compaction
+from tests.oracles import messages as oracle
+
+NOW_MS = 1_700_000_000_000
+KEYS = [None, b"", *(b"k%d" % i for i in range(6)), b"a key of sixteen", b"and one that is longer than this"]
+keys = st.sampled_from(KEYS)
+values = st.one_of(st.none(), st.none(), st.binary(max_size=40), st.just(b"v" * 300))
+times = st.sampled_from([-1, 0, NOW_MS - 3 * compaction.DAY_MS, NOW_MS - 1000, NOW_MS, NOW_MS + 10**9])
+headers = st.sampled_from([(), (("h", b"1"),), (("", None), ("x", b""))])
+
+
+@st.composite
+def parts(draw: st.DrawFn, offset: int, open_transactions: set[int]) -> bytes:
+    """One set as a broker may have stored it: a batch, a mark, or messages of magic 0 and 1."""
+    magic = draw(st.sampled_from([0, 1, 2, 2]))
+    about = batches.Batch()
+    if magic == 2:
+        producer = draw(st.sampled_from([-1, 1, 2, 3]))
+        transactional = producer >= 2
+        control = transactional and producer in open_transactions and draw(st.booleans())
+        about = batches.Batch(
+            codec=0 if control else draw(st.integers(0, 4)),
+            append_time=draw(st.integers(0, 4)) == 0,
+            control=control,
+            transactional=transactional,
+            producer_id=producer,
+            producer_epoch=draw(st.integers(0, 1)) if producer >= 0 else -1,
+            base_sequence=-1 if control or producer < 0 else offset % 1000,
+            leader_epoch=draw(st.integers(-1, 3)),
+            more_offsets=0 if control else draw(st.integers(0, 2)),
+        )
+        if control:
+            open_transactions.discard(producer)
+            key = b"\0\0\0" + bytes([draw(st.integers(0, 1))])
+            return batches.batch([oracle.Message(offset, draw(times), 0, key, bytes(6))], about)
+        if transactional:
+            open_transactions.add(producer)
+    kind = -1 if magic == 0 else int(draw(st.integers(0, 4)) == 0)
+    made = []
+    for _ in range(draw(st.integers(1, 5))):
+        time = -1 if magic == 0 else draw(times)
+        extra = draw(headers) if magic == 2 else ()
+        made.append(oracle.Message(offset, time, kind, draw(keys), draw(values), extra))
+        offset += draw(st.integers(1, 3))
+    if magic == 2:
+        return batches.batch(made, about)
+    return oracle.message_set(made, magic=magic, codec=draw(st.integers(0, 3)))
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[bytes]:
+    offset, sets, open_transactions = draw(st.sampled_from([0, 7, 1 << 40])), [], set()
+    for _ in range(draw(st.integers(1, 9))):
+        sets.append(draw(parts(offset, open_transactions)))
+        offset = compaction.entries(sets[-1])[-1].offset + draw(st.integers(1, 4))
+    return sets
+
+
+def sifted(
+    entries: list[bytes], in_window: int, offsets: OffsetMap, *, start: int, end: int, **how: int
+) -> bytes:
+    """One pass over a log, ``in_window`` entries at a time."""
+    transactions = Transactions(start)
+    transactions.add(b"".join(raw for raw in entries if compaction.entries(raw)[0].offset < end))
+    windows = [b"".join(entries[at : at + in_window]) for at in range(0, len(entries), in_window)]
+    asked: list[Transactions] = []
+
+    def ask() -> Transactions:
+        asked.append(transactions)
+        return transactions
+
+    offsets.begin(start)
+    all(offsets.add(data, end, ask) for data in windows)
+    sieve = Sieve(
+        offsets,
+        now_ms=how["now"],
+        delete_retention_ms=how["retention"],
+        transactions=asked[0] if asked else None,
+    )
+    sieve.tombstones_stay = bool(how["tombstones_stay"])
+    left = b""
+    for data in windows:
+        kept = sieve.sift(data)
+        if kept is None:
+            continue
+        found = compaction.entries(bytes(kept.data))
+        newest = max(entry.time for entry in found)
+        assert kept.last_offset == found[-1].offset
+        assert kept.first_offset == (found[0].base if found[0].magic == 2 else found[0].offset)
+        assert kept.classic == all(entry.magic < 2 for entry in found)
+        assert kept.newest[0] == newest
+        if newest >= 0:
+            assert kept.newest[1] == next(entry.offset for entry in found if entry.time == newest)
+        left += bytes(kept.data)
+    return left
+
+
+@given(logs(), st.data())
+def test_what_stays_is_what_the_oracle_leaves_pass_after_pass(sets: list[bytes], data: st.DataObject) -> None:
+    offsets = OffsetMap(SLOT_BYTES * data.draw(st.sampled_from([3, 5, 9, 50])))
+    how = {
+        "tombstones_stay": data.draw(st.integers(0, 1)),
+        "retention": data.draw(st.sampled_from([0, 1000])),
+    }
+    in_window = data.draw(st.integers(1, 4))
+    log = compaction.entries(b"".join(sets))
+    raw = split(b"".join(sets))
+    ends = [entry.offset + 1 for entry in log]
+    start = 0
+    for now in range(NOW_MS, NOW_MS + 2400, 600):
+        end = data.draw(st.sampled_from([end for end in ends if end > start] or [start]))
+        log, reached = compaction.cleaned(
+            log, start=start, end=end, capacity=offsets.capacity, now=now, **how
+        )
+        left = sifted(raw, in_window, offsets, start=start, end=end, now=now, **how)
+        assert compaction.entries(left) == log
+        assert offsets.end_offset == reached
+        raw, start = split(left), reached
+
+
+def split(data: bytes) -> list[bytes]:
+    """Each entry."""
+    found = []
+    while data:
+        size = 12 + int.from_bytes(data[8:12], "big")
+        found.append(data[:size])
+        data = data[size:]
+    return found
