@@ -34,6 +34,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from operator import attrgetter
 
 from minikafka.base.errors import BrokerError, ErrorCode, OffsetOutOfRange, StorageError
 from minikafka.base.files import Files, FileSlice
@@ -46,6 +47,8 @@ from minikafka.log.recovery import RecoveryReport
 from minikafka.log.retention import SegmentFacts
 from minikafka.log.segment import Segment, UnusableSegment
 from minikafka.records.validation import AssignedSet, ValidatedSet, assign
+
+_BASE_OFFSET = attrgetter("base_offset")
 
 EARLIEST = -2
 LATEST = -1
@@ -420,7 +423,7 @@ class Log:
         nothing = LogRead(None, offset)
         if offset >= bound:
             return nothing
-        number = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
+        number = bisect_right(segments, offset, key=_BASE_OFFSET) - 1
         for segment in segments[number:]:
             size = segment.size
             entry = segment.locate(offset)

@@ -19,7 +19,6 @@ deleted segment must not put files beside the one that took its name.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from minikafka.base.errors import StorageError
@@ -29,6 +28,7 @@ from minikafka.log.offset_index import OffsetIndex
 from minikafka.log.recovery import FileScan, scan_file
 from minikafka.log.time_index import TimeIndex
 from minikafka.records import batch
+from minikafka.records.arrays import INT64_MAX
 from minikafka.records.message_set import (
     ENTRY_HEADER_BYTES,
     MAGIC_AT,
@@ -42,7 +42,7 @@ _HEADER = struct.Struct(">qi4xB6xi")
 """Offset, size, magic and, in a batch, the last offset's distance from the first."""
 _TIMESTAMP = struct.Struct(">q")
 _BATCH_MAX_TIMESTAMP_AT = 35
-_LOOK_BYTES = 8192
+_LOOK_BYTES = 5120
 """What a look-up reads at once: an index interval with some room."""
 
 
@@ -291,48 +291,45 @@ class Segment:
 
     def _walk_to(self, offset: int) -> Entry | None:
         least, position = self.index().lookup(offset)
-        for entry in self._entries_from(position, least):
-            if entry[1] >= offset:
-                return Entry(*entry)
-        return None
+        return self._walk(position, least, offset, self.size)
 
     def whole_within(self, position: int, length: int) -> int:
         """How many of ``length`` bytes from ``position``, where an entry lies, are whole entries."""
         end = position + length
         if end >= self.size:
             return self.size - position
-        begin = max(position, self.index().position_within(end))
-        last = begin
-        for at, _, size in self._entries_from(begin, None):
-            if at + size > end:
-                break
-            last = at + size
-        return last - position
+        crossing = self._walk(max(position, self.index().position_within(end)), 0, INT64_MAX, end)
+        return end - position if crossing is None else crossing.position - position
 
-    def _entries_from(self, position: int, least: int | None) -> Iterator[tuple[int, int, int]]:
-        """Position, last offset and size with header of each entry from one on, whose offset is at least
-        ``least`` where that is known.
+    def _walk(self, position: int, least: int, offset: int, end: int) -> Entry | None:
+        """The first entry from ``position`` on that is at or above ``offset``, or reaches beyond ``end``.
+
+        ``least``: no entry there has a smaller offset.
         """
-        end, unpack = self.size, _HEADER.unpack_from
-        window, window_at = b"", position
+        size_now, unpack, batch_magic = self.size, _HEADER.unpack_from, batch.MAGIC
+        window, window_at, window_last = b"", position, -1
         while position < end:
             at = position - window_at
-            if at + _HEADER.size > len(window):
+            if at > window_last:
                 # The smallest message is a byte shorter than what is looked at.
-                window = self.file.read_at(position, min(_LOOK_BYTES, end - position)) + b"\0"
-                window_at, at = position, 0
-                if len(window) < _HEADER.size:
-                    raise _Nonsense(position)
+                window = self.file.read_at(position, min(_LOOK_BYTES, size_now - position) + 1)
+                window_at, at, window_last = position, 0, len(window) - _HEADER.size
+                if window_last < 0:
+                    window += b"\0"
+                    window_last += 1
+                    if window_last < 0:
+                        raise _Nonsense(position)
             first, size, magic, more = unpack(window, at)
-            last = first + more if magic == batch.MAGIC else first
+            last = first + more if magic == batch_magic else first
+            behind = position + ENTRY_HEADER_BYTES + size
             # The index may say the entry's last offset, or its first.
-            if (least is not None and last < least) or size < MIN_SIZE:
+            if last < least or size < MIN_SIZE or behind > size_now:
                 raise _Nonsense(position)
-            if position + ENTRY_HEADER_BYTES + size > end:
-                raise _Nonsense(position)
-            yield position, last, ENTRY_HEADER_BYTES + size
+            if last >= offset or behind > end:
+                return Entry(position, last, behind - position)
             least = last + 1
-            position += ENTRY_HEADER_BYTES + size
+            position = behind
+        return None
 
     def is_classic(self, position: int, end: int) -> bool:
         """Whether every whole entry between two positions, the first of an entry, is of magic 0 or 1.
