@@ -1,13 +1,27 @@
-"""Compaction against the oracle: any formats, codecs, producers and transactions; pass after pass."""
+"""Compaction against the oracle: any formats, codecs, producers and transactions; pass after pass.
+
+And of whole logs against a dict.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minikafka.base.clock import ManualClock
+from minikafka.base.ids import TopicPartition
+from minikafka.base.memory_files import MemoryFiles
+from minikafka.log.cleaner import Cleaner
+from minikafka.log.cleaning import Cleaning
+from minikafka.log.config import LogConfig
 from minikafka.records.compaction import SLOT_BYTES, OffsetMap, Sieve, Transactions
+from minikafka.records.message_set import CLASSIC_CODECS, Codec, Record, build_message_set
+from minikafka.records.validation import Limits, validate
 from tests.oracles import batches, compaction
 from tests.oracles import messages as oracle
+from tests.unit.log.support import open_log
 
 NOW_MS = 1_700_000_000_000
 KEYS = [None, b"", *(b"k%d" % i for i in range(6)), b"a key of sixteen", b"and one that is longer than this"]
@@ -134,3 +148,53 @@ def split(data: bytes) -> list[bytes]:
         found.append(data[:size])
         data = data[size:]
     return found
+
+
+formats = st.tuples(st.integers(0, 2), st.sampled_from(Codec)).filter(
+    lambda one: one[0] == 2 or one[1] in CLASSIC_CODECS
+)
+sets = st.tuples(formats, st.lists(st.tuples(keys, values), min_size=1, max_size=8), st.integers(0, 3))
+PARTITION = TopicPartition("t", 0)
+
+
+@given(st.lists(sets, max_size=25), st.sampled_from([3, 6, 100]), st.sampled_from([3000, 10_000]))
+def test_a_cleaned_log_has_the_last_message_of_every_key(
+    appended: list[tuple[tuple[int, Codec], list[tuple[bytes | None, bytes | None]], int]],
+    slots: int,
+    segment_bytes: int,
+) -> None:
+    """However many passes it takes, and cleaned again and again while it grows."""
+    files = MemoryFiles(clock=ManualClock(NOW_MS))
+    config = LogConfig(segment_bytes, 100, compacted=True, min_cleanable_dirty_ratio=0.0)
+    log = open_log(files, config, directory="d/t_0")
+    cleaner = Cleaner(files, files.clock, OffsetMap(slots * SLOT_BYTES), lambda cleaned, paths: None)
+    cleaning = Cleaning(files, lambda: {PARTITION: log}, cleaner)
+    written: list[oracle.Message] = []
+    for (magic, codec), pairs, chance in appended:
+        made = [Record(key, value, NOW_MS + number) for number, (key, value) in enumerate(pairs)]
+        data = bytearray(build_message_set(made, magic=magic, codec=codec))
+        log.append(validate(data, Limits(max_magic=2), NOW_MS))
+        written += [
+            oracle.Message(
+                len(written) + number, -1 if magic == 0 else one.timestamp_ms, 0, one.key, one.value
+            )
+            for number, one in enumerate(made)
+        ]
+        if chance == 0:
+            cleaning.run_once(NOW_MS)
+        if chance < 2:
+            log.roll()
+    while cleaning.run_once(NOW_MS) is not None:
+        pass
+    active = log.segments[-1].base_offset
+    last = {message.key: message.offset for message in written if message.offset < active}
+    last.pop(None, None)
+    wanted = [message for message in written if message.offset >= active or message.offset in last.values()]
+    for found in (log, open_log(files, config, directory="d/t_0")):
+        data = b"".join(segment.file.read_at(0, segment.size) for segment in found.segments)
+        left = [replace(message, timestamp_type=0) for message in oracle.decode(data)]
+        assert left == wanted
+    for message in wanted:
+        found_slice = log.read(message.offset, 1).slice
+        assert found_slice is not None
+        assert message.offset in {one.offset for one in oracle.decode(found_slice.read())}
