@@ -174,8 +174,10 @@ def cluster(world: World) -> Asked:
 # --- messages -----------------------------------------------------------------------------------------------
 
 
-def _value(text: str) -> bytes:
-    """The text, ``part*times`` multiplied."""
+def _value(text: str) -> bytes | None:
+    """The text, ``part*times`` multiplied; no value at all for ``null``."""
+    if text == "null":
+        return None
     part, star, times = text.rpartition("*")
     return (part * int(times) if star and times.isdigit() else text).encode()
 
@@ -193,7 +195,7 @@ def produce(
     damaged: bool = False,
 ) -> Asked:
     """Send one message set of VALUE or KEY:VALUE, of magic 0 up to version 1, with the time ``at`` or now's;
-    ``damaged`` spoils its last bit. VALUE may be like ``x*5000``.
+    ``damaged`` spoils its last bit. VALUE may be like ``x*5000``, or ``null``.
     """
     timestamp_ms = world.clock.now_ms() if at < 0 else at
     records = []

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
+from typing import Protocol
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import DirectoryLocked, StorageError
@@ -38,6 +39,20 @@ Overrides = Mapping[str, Mapping[str, str]]
 """Topic -> its own properties."""
 
 Jobs = Sequence[Callable[[], None]]
+
+
+class Guard(Protocol):
+    """Who works on logs in the background and must keep off one that is to change (``cleaning``)."""
+
+    def pause(self, partition: TopicPartition) -> None:
+        """Keep off; on return nothing is under way."""
+
+    def resume(self, partition: TopicPartition) -> None:
+        """Go on with the log as it is now."""
+
+    def forget(self, partition: TopicPartition) -> None:
+        """The partition is gone."""
+
 
 _logger = logging.getLogger(__name__)
 
@@ -89,6 +104,8 @@ class LogManager:
         self._doomed: list[tuple[int, list[str]]] = []
         """Files to remove, and when (the clock's monotonic scale)."""
         self._warned: dict[str, list[str]] = {}
+        self.guard: Guard | None = None
+        """Told before a log is truncated or deleted, and after it."""
 
     def open_all(self, overrides: Overrides | None = None) -> None:
         """Lock the directories, made when absent, and open and recover every log in them.
@@ -236,6 +253,16 @@ class LogManager:
         home = self._homes.get(partition)
         if home is None:
             return False
+        if self.guard is not None:
+            self.guard.pause(partition)
+        try:
+            self._delete(partition, home)
+        finally:
+            if self.guard is not None:
+                self.guard.forget(partition)
+        return True
+
+    def _delete(self, partition: TopicPartition, home: DataDirectory) -> None:
         log = self._logs.get(partition)
         if log is not None:
             log.abandon()
@@ -256,12 +283,17 @@ class LogManager:
         except FileNotFoundError as error:
             raise StorageError(f"{partition} is not removed whole: {error.filename} is gone") from error
         self._forget(partition)
-        return True
 
     def truncate(self, partition: TopicPartition, offset: int) -> None:
         """``Log.truncate_to`` and the checkpoint that belongs to it."""
-        self._logs[partition].truncate_to(offset)
-        self._checkpoint(self._homes[partition])
+        if self.guard is not None:
+            self.guard.pause(partition)
+        try:
+            self._logs[partition].truncate_to(offset)
+            self._checkpoint(self._homes[partition])
+        finally:
+            if self.guard is not None:
+                self.guard.resume(partition)
 
     def advance_start(self, partition: TopicPartition, offset: int) -> None:
         """``Log.advance_start``, so that it holds over restarts."""

@@ -21,9 +21,12 @@ from minikafka.base.clock import Clock
 from minikafka.base.errors import ConfigError
 from minikafka.base.files import Files
 from minikafka.base.ids import BrokerAddress
+from minikafka.log.cleaner import Cleaner
+from minikafka.log.cleaning import Cleaning
 from minikafka.log.manager import Jobs, LogManager, one_after_another
 from minikafka.log.meta import claim_directories
 from minikafka.net.server import RequestHandler, Server
+from minikafka.records.compaction import OffsetMap
 from minikafka.registry.store import Store
 from minikafka.server.broker import Broker
 from minikafka.server.config import BrokerConfig
@@ -97,7 +100,7 @@ class RunningBroker:
             registrar=registrar,
         )
         control = ControlPath(self.broker, serving=self.serving.set, fatal=fatal)
-        self.housekeeper = Housekeeper(self.broker, control)
+        self.housekeeper = Housekeeper(self.broker, control, self._cleaning(config, ports, logs))
         server = ports.listen(config, Dispatcher(self.broker))
         self._stops.callback(server.stop)
         self._stops.callback(self.broker.stop_waiting)
@@ -115,6 +118,22 @@ class RunningBroker:
         Everything is stopped; then the last error is raised. StorageError: messages may not be on the disk.
         """
         self._stops.close()
+
+    def _cleaning(self, config: BrokerConfig, ports: Ports, logs: LogManager) -> Cleaning | None:
+        if not config.cleaner.enabled:
+            return None
+        stopping = threading.Event()
+        self._stops.callback(stopping.set)
+        cleaner = Cleaner(
+            ports.files,
+            ports.clock,
+            OffsetMap(config.cleaner.map_bytes, config.cleaner.map_load_factor),
+            logs.doom,
+            bytes_per_second=config.cleaner.bytes_per_second,
+            wait=stopping.wait,
+        )
+        logs.guard = cleaning = Cleaning(ports.files, logs.logs, cleaner, new_mutex=threading.Lock)
+        return cleaning
 
     @staticmethod
     def _agree_on_broker_id(

@@ -42,6 +42,28 @@ def _boolean(name: str, text: str) -> bool:
     return text.strip().lower() == "true"
 
 
+def _number(name: str, text: str, allowed: str) -> float:
+    try:
+        value = float(text.strip())
+    except ValueError:
+        raise ConfigError(name, text, allowed) from None
+    if not value > 0:
+        raise ConfigError(name, text, allowed)
+    return value
+
+
+def _load_factor(name: str, text: str) -> float:
+    allowed = "a number above 0 and at most 1"
+    value = _number(name, text, allowed)
+    if value > 1:
+        raise ConfigError(name, text, allowed)
+    return value
+
+
+def _rate(name: str, text: str) -> float:
+    return _number(name, text, "a number of bytes above 0")
+
+
 def _text(name: str, text: str) -> str:
     if not text.strip():
         raise ConfigError(name, text, "must not be empty")
@@ -75,8 +97,26 @@ _KEYS: dict[str, tuple[Callable[[str, str], Any], str | None]] = {
     "log.flush.scheduler.interval.ms": (_integer(1), "1000"),
     "log.flush.offset.checkpoint.interval.ms": (_integer(1), "60000"),
     "log.retention.check.interval.ms": (_integer(1), "300000"),
+    "log.cleaner.enable": (_boolean, "true"),
+    "log.cleaner.dedupe.buffer.size": (_integer(1024, 1 << 34), "134217728"),
+    "log.cleaner.io.buffer.load.factor": (_load_factor, "0.9"),
+    "log.cleaner.io.max.bytes.per.second": (_rate, "1.7976931348623157E308"),
+    "log.cleaner.backoff.ms": (_integer(0), "15000"),
     "num.recovery.threads.per.data.dir": (_integer(1), None),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerConfig:
+    """How logs are compacted. ``enabled`` is False when they are not."""
+
+    enabled: bool
+    map_bytes: int
+    map_load_factor: float
+    bytes_per_second: float
+    """Read and written together."""
+    backoff_ms: int
+    """Between looks when there was nothing to clean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +150,7 @@ class BrokerConfig:
     retention_check_interval_ms: int
     recovery_threads: int
     """For all data directories together."""
+    cleaner: CleanerConfig
     log: LogConfig
     """What a topic without settings of its own gets."""
     unknown: tuple[str, ...] = field(default=())
@@ -164,6 +205,13 @@ class BrokerConfig:
             flush_checkpoint_interval_ms=values["log.flush.offset.checkpoint.interval.ms"],
             retention_check_interval_ms=values["log.retention.check.interval.ms"],
             recovery_threads=threads * len(log_dirs) if threads else os.cpu_count() or 1,
+            cleaner=CleanerConfig(
+                enabled=values["log.cleaner.enable"],
+                map_bytes=values["log.cleaner.dedupe.buffer.size"],
+                map_load_factor=values["log.cleaner.io.buffer.load.factor"],
+                bytes_per_second=values["log.cleaner.io.max.bytes.per.second"],
+                backoff_ms=values["log.cleaner.backoff.ms"],
+            ),
             log=LogConfig.from_properties(log_properties),
             unknown=unknown,
         )

@@ -1,7 +1,7 @@
 """What time brings: requests whose wait is over, logs to be flushed, recovery points to be written, segments
 that nobody needs any more.
 
-Two threads: a slow disk must not delay the answers of requests that wait.
+Three threads: a slow disk must not delay the answers of requests that wait, nor compaction the flushes.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 
+from minikafka.log.cleaning import Cleaning
 from minikafka.server.broker import Broker
 from minikafka.server.control import ControlPath
 
@@ -24,14 +25,17 @@ _FIRST_RETENTION_MS = 30_000
 class Housekeeper:
     """The periodic work of one broker. ``tick`` does what is due; ``start`` lets threads do it in time."""
 
-    def __init__(self, broker: Broker, control: ControlPath) -> None:
+    def __init__(self, broker: Broker, control: ControlPath, cleaning: Cleaning | None) -> None:
+        """``cleaning`` compacts logs; None where none are to be."""
         self._broker = broker
+        self._cleaning = cleaning
         self._control = control
         self._clock = broker.clock
         now_ms = self._clock.monotonic_ms()
         self._flush_at_ms = now_ms + broker.config.flush_scheduler_interval_ms
         self._checkpoint_at_ms = now_ms + broker.config.flush_checkpoint_interval_ms
         self._retry_at_ms = now_ms + _RETRY_MS
+        self._clean_at_ms = now_ms + broker.config.cleaner.backoff_ms
         self._retention_at_ms = now_ms + min(_FIRST_RETENTION_MS, broker.config.retention_check_interval_ms)
         self._wake = threading.Condition()
         self._wakes_at_ms = 0
@@ -42,6 +46,9 @@ class Housekeeper:
         """Do all that is due: the simulation's way."""
         self._broker.expire()
         self._look_after_logs()
+        if self._clock.monotonic_ms() >= self._clean_at_ms:
+            self._clean_at_ms = self._clock.monotonic_ms() + self._broker.config.cleaner.backoff_ms
+            self._clean()
 
     def start(self) -> None:
         """Work on threads until ``stop``."""
@@ -49,6 +56,7 @@ class Housekeeper:
         self._threads = [
             threading.Thread(target=self._watch_deadlines, name="deadlines", daemon=True),
             threading.Thread(target=self._watch_logs, name="housekeeper", daemon=True),
+            threading.Thread(target=self._keep_clean, name="cleaner", daemon=True),
         ]
         for thread in self._threads:
             thread.start()
@@ -56,6 +64,8 @@ class Housekeeper:
     def stop(self) -> None:
         """Stop the threads; nothing is flushed by this."""
         self._stopping.set()
+        if self._cleaning is not None:
+            self._cleaning.stop()
         with self._wake:
             self._wake.notify()
         for thread in self._threads:
@@ -87,6 +97,18 @@ class Housekeeper:
             left_ms = self._look_after_logs() - self._clock.monotonic_ms()
             if self._stopping.wait(max(0, left_ms) / 1000):
                 return
+
+    def _keep_clean(self) -> None:
+        while not self._stopping.wait(self._broker.config.cleaner.backoff_ms / 1000):
+            self._clean()
+
+    def _clean(self) -> None:
+        """Compact logs until none needs it."""
+        try:
+            while self._cleaning is not None and self._cleaning.run_once(self._clock.now_ms()) is not None:
+                pass
+        except Exception:  # noqa: BLE001 - one failure must not end the thread
+            _log.exception("compaction failed; it is tried again")
 
     def _wake_by(self, deadline_ms: int) -> None:
         # Most deadlines are later than the next waking, and cost nothing here.
