@@ -146,7 +146,9 @@ class Cleaning:
         """What ``run_once`` would clean: the dirtiest of the logs whose turn it can be; None for none."""
         best: tuple[TopicPartition, Log, Dirt] | None = None
         for partition, log in sorted(self._logs().items()):
-            if not log.config.compacted or log.closed or not self._may_clean(partition, now_ms):
+            if not log.config.compacted or log.closed or log.failure is not None:
+                continue  # one that failed cannot be flushed, so nothing of it may be replaced
+            if not self._may_clean(partition, now_ms):
                 continue
             try:
                 dirt = dirt_of(log, self.first_dirty(partition, log), now_ms)
@@ -166,7 +168,7 @@ class Cleaning:
             and self._later_ms.get(partition, now_ms) <= now_ms
         )
 
-    def _put_off(self, partition: TopicPartition, now_ms: int, error: StorageError) -> None:
+    def _put_off(self, partition: TopicPartition, now_ms: int, error: Exception) -> None:
         _logger.warning("%s is not cleaned now, and tried again in a minute: %s", partition, error)
         self._later_ms[partition] = now_ms + RETRY_MS
 
@@ -189,7 +191,8 @@ class Cleaning:
                 error,
             )
             return None
-        except StorageError as error:
+        except (StorageError, FileNotFoundError) as error:
+            # Deleted or closed meanwhile, it is not there to be cleaned.
             if not log.closed:
                 self._put_off(partition, now_ms, error)
             return None

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from minikafka.base.clock import ManualClock
+from minikafka.base.errors import StorageError
 from minikafka.base.files import read_file
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
@@ -225,6 +226,24 @@ def test_a_log_whose_disk_failed_is_tried_again_after_a_while(
     assert broker.run() is None
     broker.files.clock.advance(RETRY_MS)
     assert broker.run() == ONE
+
+
+def test_a_log_that_takes_no_more_messages_is_not_cleaned(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = broker.add(ONE, segments=2)
+    broker.files.fail_next_sync(match="my_topic_0")
+    with pytest.raises(StorageError):
+        log.flush()
+    assert broker.run() is None
+    assert caplog.text == ""
+
+
+def test_a_log_whose_directory_was_removed_by_hand_does_not_stop_the_others(broker: Broker) -> None:
+    broker.add(ONE, segments=2)
+    broker.add(OTHER, segments=2)
+    broker.files.remove_tree("data/my_topic_0")
+    assert [broker.run(), broker.run()] == [OTHER, None]
 
 
 def test_a_log_that_an_open_transaction_holds_up_does_not_hold_up_the_others(broker: Broker) -> None:
