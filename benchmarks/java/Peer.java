@@ -80,14 +80,21 @@ public final class Peer {
         }
     }
 
-    /** Seconds of processor and wall from its making, as words of an answer. */
+    /** Seconds of processor and wall from its making; read gives them as words of an answer. */
     private static final class Stopwatch {
         private final long wall = System.nanoTime();
         private final long cpu = ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime();
 
+        double cpu() {
+            return (ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime() - cpu) / 1e9;
+        }
+
+        double wall() {
+            return (System.nanoTime() - wall) / 1e9;
+        }
+
         String read() {
-            long used = ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime() - cpu;
-            return "cpu_s=" + used / 1e9 + " wall_s=" + (System.nanoTime() - wall) / 1e9;
+            return "cpu_s=" + cpu() + " wall_s=" + wall();
         }
     }
 
@@ -300,7 +307,7 @@ public final class Peer {
         byte[][] sets = pieces(words[4], Integer.parseInt(words[5]));
         long most = Long.parseLong(words[6]) / sets[0].length;
         long until = System.nanoTime() + (long) (Double.parseDouble(words[7]) * 1e9);
-        double alone = rate(words[3], sets, most, () -> System.nanoTime() < until);
+        double[] alone = rate(words[3], sets, most, () -> System.nanoTime() < until);
         AtomicReference<Exception> failure = new AtomicReference<>();
         Thread cleaning = new Thread(() -> {
             try {
@@ -310,17 +317,20 @@ public final class Peer {
             }
         });
         cleaning.start();
-        double beside = rate(words[3], sets, most, cleaning::isAlive);
+        double[] beside = rate(words[3], sets, most, cleaning::isAlive);
         if (failure.get() != null) throw failure.get();
         log.close();
         log.removeLogMetrics();
-        return "alone=" + alone + " beside=" + beside;
+        return "alone=" + alone[0] + " beside=" + beside[0] + " alone_cpu=" + alone[1] + " beside_cpu=" + beside[1];
     }
 
-    /** Sets a second that a log takes while a condition holds; it is begun anew when it has most of them. */
-    private static double rate(String directory, byte[][] sets, long most, BooleanSupplier goOn) {
+    /**
+     * Sets a second, of the wall and of the processor, that a log takes while a condition holds; it is begun anew when
+     * it has most of them.
+     */
+    private static double[] rate(String directory, byte[][] sets, long most, BooleanSupplier goOn) {
         Log log = log(directory);
-        long begun = System.nanoTime();
+        Stopwatch watch = new Stopwatch();
         long count = 0;
         for (; count == 0 || goOn.getAsBoolean(); count++) {
             if (count % most == most - 1) {
@@ -329,7 +339,7 @@ public final class Peer {
             }
             append(log, sets[(int) (count % sets.length)]);
         }
-        double found = count / ((System.nanoTime() - begun) / 1e9);
+        double[] found = {count / watch.wall(), count / watch.cpu()};
         log.delete();
         return found;
     }
