@@ -161,10 +161,12 @@ class DataDirectory:
             _logger.warning("%s; all messages are flushed, but the next start checks the logs", error)
 
     def unmark(self) -> None:
-        """Remove the marker: from now on logs may grow."""
+        """Remove the marker: from now on logs may grow. Also flush the names of partitions: whoever made the
+        last ones may have been killed before.
+        """
         if self.is_clean():
             self._files.remove(self.file(CLEAN_SHUTDOWN_FILE))
-            self._files.sync_dir(self.path)
+        self._files.sync_dir(self.path)
 
     def rubbish_of(self, partition: TopicPartition) -> list[str]:
         """Directories of the deleted partition that are still there."""

@@ -58,7 +58,7 @@ class LeaderEpochs:
             _log.warning("%s; the leader epochs are not known", error)
             return epochs
         try:
-            epochs._entries = _parse(data.decode("ascii").splitlines()) if data else ()
+            epochs._entries = _parse(data.decode("ascii")) if data else ()
             epochs._durable = False  # nobody knows
         except (ValueError, IndexError) as error:
             _log.warning(
@@ -159,7 +159,10 @@ class LeaderEpochs:
             self._saved, self._durable, self._complaint = True, sync, None
 
 
-def _parse(lines: list[str]) -> tuple[tuple[int, int], ...]:
+def _parse(content: str) -> tuple[tuple[int, int], ...]:
+    if not content.endswith("\n"):
+        raise ValueError("its last line has no end")  # half an offset is one too
+    lines = content.splitlines()
     if int(lines[0]) != VERSION:
         raise ValueError(f"version {lines[0]}")
     count, texts = int(lines[1]), [line for line in lines[2:] if line.strip()]

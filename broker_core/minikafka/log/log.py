@@ -14,12 +14,12 @@ Any thread may call anything: what changes the list of segments holds a mutex of
 as memory and renames take; ``read``, the look-ups and ``flush`` run beside it. Who truncates or closes sees
 to it that nobody replaces segments meanwhile.
 
-Crash behaviour, at open. With a clean-shutdown marker only the entries behind the newest segment's last
-index entry are checked. Without it every segment at or past the recovery point, and always the newest one,
-is gone through: sizes, offset order, CRC; their indexes are built anew, and what lies past the recovery point
-is written back, as an earlier process may have failed to flush it. At the first damage, or where a
-segment ends before the next one begins (not in a compacted log, which has holes), the log ends: what
-follows is kept in ``.corrupt`` files and cut. ``recovery`` tells of it.
+Crash behaviour, at open. With a clean-shutdown marker only the entries behind the newest segment's last index
+entry are checked. Without it every segment at or past the recovery point, and always the newest one, is gone
+through: sizes, offset order, CRC; their indexes are built anew, and what lies past the recovery point is
+written back, as an earlier process may have failed to flush it. The newest one and the names are flushed. At
+the first damage, or where a segment ends before the next one begins (not in a compacted log, which has
+holes), the log ends: what follows is kept in ``.corrupt`` files and cut. ``recovery`` tells of it.
 
 Disk failures while running. A failed append is cut off again and the log goes on. When even that fails, or
 an fsync does (after which nobody knows what the disk has), the log takes no more appends until it is opened
@@ -95,6 +95,7 @@ class Log:
         self._files = files
         self._segments: tuple[Segment, ...] = found.segments
         self._start_offset = found.start_offset
+        self._start_by_names = found.segments[0].base_offset
         self._end_offset = found.end_offset
         self.epochs = found.epochs
         """Where each leader began."""
@@ -139,6 +140,11 @@ class Log:
     def start_offset(self) -> int:
         """The first offset that the log may hold."""
         return self._start_offset
+
+    @property
+    def start_by_names(self) -> int:
+        """The start that the names of segments tell, also after a power cut."""
+        return self._start_by_names
 
     @property
     def end_offset(self) -> int:
@@ -256,7 +262,11 @@ class Log:
         if newest.base_offset == self._end_offset:
             return newest
         newest.trim()
-        newest.write_indexes(sync=False)
+        # No later flush looks at a segment that ends at the recovery point, and neither does recovery.
+        flushed = self._durable.value >= self._end_offset
+        if flushed:
+            self._sync_full(newest)
+        newest.write_indexes(sync=flushed)
         segment = opening.create_segment(
             self._files,
             self.directory,
@@ -269,6 +279,13 @@ class Log:
         self._names_changed += 1
         return segment
 
+    def _sync_full(self, segment: Segment) -> None:
+        try:
+            segment.file.sync()
+        except StorageError as error:
+            self._failure = f"a flush failed: {error}"
+            raise
+
     # Taking away.
 
     def advance_start(self, offset: int) -> None:
@@ -280,7 +297,6 @@ class Log:
             if offset > self._end_offset:
                 raise OffsetOutOfRange(offset, self._start_offset, self._end_offset)
             self._start_offset = max(self._start_offset, offset)
-        self.epochs.cut_start(self._start_offset)
 
     def delete_old(
         self, expired: Callable[[Sequence[SegmentFacts]], int], up_to: int, now_ms: int = 0
@@ -306,8 +322,12 @@ class Log:
                 # The start first: who finds the new list must find it too.
                 self._start_offset = max(self._start_offset, rest[0].base_offset)
                 self._segments = rest
-            self.epochs.cut_start(self._start_offset)
-            return replacing.retire(self._files, self.directory, self.layout, gone)
+            paths = replacing.retire(self._files, self.directory, self.layout, gone)
+            self._files.sync_dir(self.directory)
+            # Not before: what a power cut can bring back keeps its epochs, and is below a start that is kept.
+            self._start_by_names = rest[0].base_offset
+            self.epochs.cut_start(self._start_by_names)
+            return paths
 
     def _expired(self, expired: Callable[[Sequence[SegmentFacts]], int], up_to: int) -> Sequence[Segment]:
         segments = self._segments
@@ -340,8 +360,9 @@ class Log:
             self._files.sync_dir(self.directory)
             gone = replacing.retire(self._files, self.directory, self.layout, old)
             self._files.sync_dir(self.directory)
-            new.move(final)
+            # Before the name that recovery passes over with its indexes.
             new.write_indexes(sync=True)
+            new.move(final)
             self._files.sync_dir(self.directory)
             return gone
 
@@ -395,6 +416,7 @@ class Log:
             newest.cut(entry.position)
         self._end_offset = newest.next_offset()
         self._start_offset = min(self._start_offset, self._end_offset)
+        self._start_by_names = min(self._start_by_names, keep[0].base_offset)
         self.epochs.cut_end(self._end_offset)
 
     # Reading.
@@ -473,34 +495,41 @@ class Log:
     def _flush(self, up_to: int | None) -> int:
         durable = self._durable
         target = self._end_offset if up_to is None else min(up_to, self._end_offset)
-        segments = self._segments
         if self._closed or (target <= durable.value and self._names_synced == self._names_changed):
             return self._durable.value
-        try:
-            for number, segment in enumerate(segments):
-                newest = number == len(segments) - 1
-                behind = not newest and segments[number + 1].base_offset <= durable.value
-                if behind or segment.base_offset >= max(target, 1):
-                    continue
-                segment.file.sync()
-                if not newest and segment.write_indexes(sync=True):
-                    self._names_changed += 1
-            if self.epochs.make_durable():
+        while True:
+            segments = self._segments
+            try:
+                self._sync(segments, target, durable.value)
+            except (StorageError, FileNotFoundError) as error:
+                if self.closed:
+                    return self._durable.value  # deleted or closed meanwhile: nothing is left to flush
+                self._failure = f"a flush failed: {error}"
+                raise StorageError(f"{self.directory}: {self._failure}") from error
+            if self._failure is not None:
+                # Another thread's flush failed: its pages are lost, and this one's success says nothing.
+                raise StorageError(f"{self.directory}: {self._failure}")
+            with self._mutex:
+                # Once more when the newest one has become full meanwhile: its indexes have to be flushed too.
+                if self._segments[-1] is segments[-1]:
+                    durable.raise_to(target)
+                    return self._durable.value
+
+    def _sync(self, segments: Sequence[Segment], target: int, durable: int) -> None:
+        for number, segment in enumerate(segments):
+            newest = number == len(segments) - 1
+            behind = not newest and segments[number + 1].base_offset <= durable
+            if behind or segment.base_offset >= max(target, 1):
+                continue
+            segment.file.sync()
+            if not newest and segment.write_indexes(sync=True):
                 self._names_changed += 1
-            names = self._names_changed
-            if self._names_synced < names:
-                self._files.sync_dir(self.directory)
-                self._names_synced = max(self._names_synced, names)
-        except (StorageError, FileNotFoundError) as error:
-            if self.closed:
-                return self._durable.value  # deleted or closed meanwhile: nothing is left to flush
-            self._failure = f"a flush failed: {error}"
-            raise StorageError(f"{self.directory}: {self._failure}") from error
-        if self._failure is not None:
-            # Another thread's flush failed: its pages are lost, and this one's success says nothing.
-            raise StorageError(f"{self.directory}: {self._failure}")
-        durable.raise_to(target)
-        return self._durable.value
+        if self.epochs.make_durable():
+            self._names_changed += 1
+        names = self._names_changed
+        if self._names_synced < names:
+            self._files.sync_dir(self.directory)
+            self._names_synced = max(self._names_synced, names)
 
     def close(self) -> None:
         """Flush everything, index files too, and close the files; once. Raises StorageError."""
@@ -511,7 +540,8 @@ class Log:
                 raise StorageError(f"{self.directory} is not closed cleanly: {self._failure}")
             self.flush()
             self._segments[-1].trim()
-            if any([segment.write_indexes(sync=True) for segment in self._segments]):  # noqa: C419 - all
+            new = [segment.write_indexes(sync=True) for segment in self._segments]
+            if self.epochs.make_durable() or any(new):
                 self._files.sync_dir(self.directory)
         finally:
             self._closed = True

@@ -54,6 +54,8 @@ class Guard(Protocol):
         """The partition is gone."""
 
 
+_LONG_AGO_MS = -(1 << 62)
+
 _logger = logging.getLogger(__name__)
 
 
@@ -485,7 +487,8 @@ class LogManager:
         )
         if log.recovery is not None:
             _logger.warning("%s", log.recovery)
-        self._flushed_ms[partition] = self._clock.monotonic_ms()
+        # What recovery found may be of any age: the first look flushes it.
+        self._flushed_ms[partition] = _LONG_AGO_MS if log.unflushed_messages else self._clock.monotonic_ms()
         self._logs[partition] = log
         del self._unopened[partition]
         return log
@@ -517,11 +520,11 @@ class LogManager:
         return points
 
     def _starts_of(self, directory: DataDirectory) -> dict[TopicPartition, int]:
-        """Only those that the names of segments do not tell."""
+        """Only those that the names of segments do not tell, or might not after a power cut."""
         starts = {
             partition: log.start_offset
             for partition, log in self._in(directory)
-            if log.start_offset > log.segments[0].base_offset
+            if log.start_offset > log.start_by_names
         }
         for partition, known in dict(self._unopened).items():
             if partition in directory.partitions and known.start_offset:

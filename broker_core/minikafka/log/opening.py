@@ -131,8 +131,11 @@ def open_segments(
     epochs = LeaderEpochs.load(files, directory) if EPOCHS_FILE in names else LeaderEpochs(files, directory)
     if not bases:
         start = known.start_offset
+        segment = create_segment(files, directory, layout, start, now_ms)
+        if start:
+            files.sync_dir(directory)
         return Found(
-            (create_segment(files, directory, layout, start, now_ms),),
+            (segment,),
             start,
             start,
             start,
@@ -150,8 +153,10 @@ def open_segments(
         found.epochs.cut_end(found.end_offset)
     if found.start_offset > found.end_offset:
         # What recovery cut reaches below the start: nothing of the log is left.
-        remove_segments(files, found.segments)
+        # The new one first: a directory without segments would be no partition's.
         empty = create_segment(files, directory, layout, start_offset, now_ms)
+        remove_segments(files, found.segments)
+        files.sync_dir(directory)
         found = replace(found, segments=(empty,), end_offset=start_offset, names_changed=True)
     return found
 
@@ -199,7 +204,10 @@ class _Recovery:
                 end_offset = self._check(number)
             number += 1
         report = RecoveryReport(self._directory, tuple(self._cuts), end_offset) if self._cuts else None
-        # The newest name may never have been flushed: the crash can have come right behind its creation.
+        # A truncation may have been killed before it was flushed: a power cut must not undo it when other
+        # messages, of another epoch, stand there already.
+        segments[-1].file.sync()
+        self._files.sync_dir(self._directory)
         return Found(
             tuple(segments),
             max(self._known.start_offset, segments[0].base_offset),
@@ -207,7 +215,7 @@ class _Recovery:
             min(recovery_point, end_offset),
             epochs,
             report,
-            True,
+            False,
         )
 
     def _check(self, number: int) -> int:

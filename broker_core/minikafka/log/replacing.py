@@ -5,7 +5,8 @@ Each step is a rename (``layout`` has the suffixes)::
     deleting     00.kafka -> 00.kafka.deleted, oldest first; removed for good later
     replacing    00.kafka.cleaned, written and flushed
                  00.kafka.cleaned -> 00.kafka.swap; the directory is flushed: from here on it counts
-                 the old segments -> .deleted, oldest first, then 00.kafka.swap -> 00.kafka
+                 the old segments -> .deleted, oldest first; the directory is flushed, the indexes written
+                 and flushed, then 00.kafka.swap -> 00.kafka
 
 At open ``settle`` finishes what a crash interrupted: what is ``.deleted`` or ``.cleaned`` goes, a ``.swap``
 takes the place of the segments whose offsets it covers. Segments behind its last offset may stay, though
@@ -46,7 +47,9 @@ def retire(files: Files, directory: str, layout: Layout, segments: Iterable[Segm
 
 
 def settle(files: Files, directory: str, layout: Layout) -> bool:
-    """Finish what a crash interrupted; whether names have changed. StorageError when the disk fails."""
+    """Finish what a crash interrupted, and flush that; whether names have changed. StorageError when the disk
+    fails.
+    """
     swaps, changed = [], False
     for name in files.list_dir(directory):
         path = os.path.join(directory, name)
@@ -58,6 +61,9 @@ def settle(files: Files, directory: str, layout: Layout) -> bool:
             changed = True
     for base, path in sorted(swaps):
         _finish(files, directory, layout, base, path)
+    if changed or swaps:
+        # A killed process may have left all these names unflushed, and where the log starts is told by them.
+        files.sync_dir(directory)
     return changed or bool(swaps)
 
 
@@ -76,7 +82,8 @@ def _finish(files: Files, directory: str, layout: Layout, base: int, swap: str) 
         return
     behind = max(found.next_offset, base + 1)
     others = (layout.segment_base(name) for name in files.list_dir(directory))
-    for old in sorted(other for other in others if other is not None and base <= other < behind):
+    # Its own base too: what lies there may be half an index.
+    for old in sorted({base, *(other for other in others if other is not None and base <= other < behind)}):
         for name in (layout.segment_name(old), *layout.companions(old)):
             path = os.path.join(directory, name)
             if files.exists(path):

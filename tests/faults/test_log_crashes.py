@@ -1,0 +1,233 @@
+"""Crashes that once took what they must not, each as the short story that a simulation had found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from minikafka.base.clock import ManualClock
+from minikafka.base.files import read_file
+from minikafka.base.memory_files import MemoryFiles
+from minikafka.log import opening
+from minikafka.log.config import LogConfig
+from minikafka.log.epochs import LeaderEpochs
+from minikafka.log.layout import EPOCHS_FILE
+from tests.unit.log.support import (
+    HOME,
+    NOW_MS,
+    ONE,
+    SMALL,
+    fill,
+    log_of,
+    manager_of,
+    numbered,
+    open_log,
+    read_all,
+    valid_set,
+)
+
+
+class Killed(BaseException):
+    """Ends a process in the middle of something."""
+
+
+class KillingFiles(MemoryFiles):
+    """A disk whose program dies right after a change: its kind, and how its path ends."""
+
+    deadly = ("", "")
+
+    def note(self, kind: str, path: str = "", position: int = 0, length: int = 0) -> None:
+        super().note(kind, path, position, length)
+        if kind == self.deadly[0] and path.endswith(self.deadly[1]):
+            self.deadly = ("", "")
+            raise Killed
+
+
+@pytest.fixture
+def files() -> KillingFiles:
+    files = KillingFiles(clock=ManualClock(NOW_MS))
+    files.make_dirs(HOME)
+    for directory in ("", "data", HOME):
+        files.sync_dir(directory)
+    return files
+
+
+def test_a_full_segment_whose_messages_were_flushed_before_ends_with_them_after_a_power_cut(
+    files: MemoryFiles,
+) -> None:
+    config = replace(SMALL, preallocate=True)
+    log = open_log(files, config)
+    fill(log, 10)
+    log.flush()
+    log.roll()
+    log.flush()
+    files.power_cut()
+    log = open_log(files, config, recovery_point=10)
+    assert [segment.base_offset for segment in log.segments] == [0, 10]
+    assert [record.value for record in read_all(log, max_bytes=2000)] == numbered(0, 10)
+
+
+def test_its_time_index_is_whole_too(files: MemoryFiles) -> None:
+    log = open_log(files)
+    fill(log, 10)
+    log.flush()
+    log.roll()
+    fill(log, 1, in_set=1)
+    log.flush()
+    files.power_cut()
+    assert files.exists(f"{HOME}/00000000000.timeindex")
+    assert open_log(files, recovery_point=11).offset_for_timestamp(NOW_MS + 9) == (9, NOW_MS + 9)
+
+
+def test_a_new_segment_that_was_flushed_with_all_before_it_costs_no_second_look(files: MemoryFiles) -> None:
+    log = open_log(files)
+    fill(log, 10)
+    log.flush()
+    log.roll()
+    log.flush()
+    del files.operations[:]
+    log.flush()
+    assert files.operations == []
+
+
+def test_a_start_that_was_written_down_holds_when_the_deletion_of_its_segments_is_lost(
+    files: MemoryFiles,
+) -> None:
+    manager = manager_of(files)
+    log = manager.create(ONE)
+    fill(log, 40)
+    log.flush()
+    manager.advance_start(ONE, 17)
+    manager.advance_start(ONE, 30)
+    manager.delete_old(lambda partition, log: log.end_offset, NOW_MS)
+    manager.checkpoint_offsets()
+    files.power_cut()
+    assert log_of(manager_of(files), ONE).start_offset == 30
+
+
+def test_a_start_holds_when_the_process_is_killed_within_the_deletion_and_the_power_cut_later(
+    files: KillingFiles,
+) -> None:
+    manager = manager_of(files)
+    log = manager.create(ONE)
+    fill(log, 40)
+    log.flush()
+    manager.advance_start(ONE, 30)
+    files.deadly = ("rename", "15.timeindex.deleted")
+    with pytest.raises(Killed):
+        manager.delete_old(lambda partition, log: log.end_offset, NOW_MS)
+    files.kill_process()
+    assert log_of(manager_of(files), ONE).start_offset == 30
+    files.power_cut()
+    assert log_of(manager_of(files), ONE).start_offset == 30
+
+
+def test_epochs_of_messages_whose_deletion_a_power_cut_undoes_are_known(files: KillingFiles) -> None:
+    manager = manager_of(files)
+    log = manager.create(ONE)
+    log.epochs.begin(1, 0)
+    fill(log, 20)
+    log.epochs.begin(2, 20)
+    fill(log, 20)
+    log.flush()
+    manager.checkpoint_offsets()
+    log.advance_start(30)
+    files.deadly = ("rename", "15.timeindex.deleted")
+    with pytest.raises(Killed):
+        manager.delete_old(lambda partition, log: log.end_offset, NOW_MS)
+    files.power_cut()
+    log = log_of(manager_of(files), ONE)
+    assert (log.start_offset, log.epochs.end_offset_for(1, 40)) == (0, (1, 20))
+
+
+def test_a_partition_that_a_killed_process_made_keeps_its_name(files: KillingFiles) -> None:
+    files.deadly = ("create", "00000000000.kafka")
+    with pytest.raises(Killed):
+        manager_of(files).create(ONE)
+    files.kill_process()
+    log = log_of(manager_of(files), ONE)
+    fill(log, 5)
+    log.flush()
+    files.power_cut()
+    assert log_of(manager_of(files), ONE).end_offset == 5
+
+
+def test_flush_ms_counts_over_a_restart() -> None:
+    clock = ManualClock()
+    files = MemoryFiles(clock=clock)
+    config = LogConfig(flush_ms=1_000)
+    fill(manager_of(files, config=config, clock=clock).create(ONE), 5)
+    clock.advance(900)
+    files.kill_process()
+    manager = manager_of(files, config=config, clock=clock)
+    clock.advance(200)
+    assert manager.flush_due() == [ONE]
+    files.power_cut()
+    assert log_of(manager_of(files, config=config, clock=clock), ONE).end_offset == 5
+
+
+def test_a_truncation_that_was_killed_is_not_undone_by_a_power_cut(files: KillingFiles) -> None:
+    log = open_log(files)
+    fill(log, 10, in_set=1)
+    log.flush()
+    files.deadly = ("truncate", "00000000000.kafka")
+    with pytest.raises(Killed):
+        log.truncate_to(5)
+    files.kill_process()
+    assert open_log(files).end_offset == 5
+    files.power_cut()
+    assert open_log(files).end_offset == 5
+
+
+def test_a_replacing_segment_without_its_time_index_is_found_by_time(files: KillingFiles) -> None:
+    config = replace(SMALL, compacted=True)
+    log = open_log(files, config)
+    fill(log, 20, in_set=1)
+    log.flush()
+    new = opening.create_cleaned(files, HOME, log.layout, 0)
+    one = valid_set(numbered(0, 1))
+    new.append(one.data, 0, 0, (NOW_MS, 0), 100)
+    files.deadly = ("create", "00000000000.timeindex")
+    with pytest.raises(Killed):
+        log.replace_segments(new, log.segments[:1])
+    files.kill_process()
+    assert open_log(files, config, recovery_point=20).offset_for_timestamp(NOW_MS) == (0, NOW_MS)
+
+
+def test_a_log_that_begins_anew_is_there_after_each_step(files: KillingFiles) -> None:
+    manager = manager_of(files)
+    log = manager.create(ONE)
+    log.epochs.begin(0, 0)
+    fill(log, 15)
+    log.flush()
+    fill(log, 5)
+    manager.advance_start(ONE, 18)
+    for deadly in (("create", "18.kafka"), ("remove", ".kafka"), ("sync_dir", "")):
+        files.power_cut()
+        files.deadly = deadly
+        with pytest.raises(Killed):
+            manager_of(files)
+    files.power_cut()
+    log = log_of(manager_of(files), ONE)
+    assert (log.start_offset, log.end_offset) == (18, 18)
+
+
+@pytest.mark.parametrize("cut", range(1, 4))
+def test_half_an_offset_is_no_epoch(files: MemoryFiles, cut: int) -> None:
+    epochs = LeaderEpochs(files, HOME)
+    epochs.begin(3, 4711)
+    whole = read_file(files, f"{HOME}/{EPOCHS_FILE}")
+    files.open(f"{HOME}/{EPOCHS_FILE}").truncate(len(whole) - cut)
+    assert LeaderEpochs.load(files, HOME).entries == ()
+
+
+def test_a_clean_stop_leaves_the_first_epoch(files: MemoryFiles) -> None:
+    manager = manager_of(files)
+    log = manager.create(ONE)
+    fill(log, 5)
+    log.flush()
+    log.epochs.begin(1, 5)
+    manager.close()
+    files.power_cut()
+    assert log_of(manager_of(files), ONE).epochs.entries == ((1, 5),)
