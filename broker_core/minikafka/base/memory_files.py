@@ -9,9 +9,12 @@ Two things are modelled apart, as on a real machine:
 
 ``kill_process`` ends every open file and lock, and loses nothing: the page cache outlives a process.
 ``power_cut`` does the same and then leaves what was synced. With a source of chance it leaves more than
-that, as a disk may have written some of it already: each unsynced page is there, absent, torn at a 512-byte
+that, as a disk may have written some of it already: each unsynced page is there, absent, torn at a
 sector, or (where the file had grown) filled with nonsense; the length may be any between the synced and the
-newest one; of each directory a part of its changes, in their order, is there.
+newest one; of each directory a part of its changes, in their order, is there. ``losses`` counts what befell.
+
+Journals (ext4, XFS) keep one order of names over a whole filesystem, also with no ``sync_dir`` between. Here
+only those of one directory keep theirs: one may lose what is older than what another keeps.
 
 Every call that changes something is written down in ``operations``, in order, so that a test can say "the
 response came after the fsync": it notes its own events with ``note``.
@@ -21,6 +24,7 @@ from __future__ import annotations
 
 import errno as errno_module
 import os
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -31,6 +35,9 @@ from minikafka.base.files import Buffer, File, Lock
 
 PAGE_BYTES = 4096
 SECTOR_BYTES = 512
+
+Losses = Counter[str]
+"""How often each kind of loss befell something."""
 
 
 class Dice(Protocol):
@@ -64,6 +71,7 @@ class _Content:
     disk: bytearray = field(default_factory=bytearray)
     dirty: set[int] = field(default_factory=set)
     modified_ms: int = 0
+    page_bytes: int = PAGE_BYTES
 
     def write(self, position: int, data: Buffer) -> None:
         end = position + len(data)
@@ -71,50 +79,55 @@ class _Content:
             self.resize(position)
         self.seen[position:end] = data
         if end > position:
-            self.dirty.update(range(position // PAGE_BYTES, (end - 1) // PAGE_BYTES + 1))
+            self.dirty.update(range(position // self.page_bytes, (end - 1) // self.page_bytes + 1))
 
     def resize(self, size: int) -> None:
         old = len(self.seen)
         if size < old:
             del self.seen[size:]
-            self.dirty.add(size // PAGE_BYTES)
+            self.dirty.add(size // self.page_bytes)
         elif size > old:
             self.seen.extend(bytes(size - old))
-            self.dirty.update(range(old // PAGE_BYTES, (size - 1) // PAGE_BYTES + 1))
+            self.dirty.update(range(old // self.page_bytes, (size - 1) // self.page_bytes + 1))
 
     def sync(self) -> None:
         self._disk_size(len(self.seen))
         for page in self.dirty:
-            begin = page * PAGE_BYTES
-            self.disk[begin : begin + PAGE_BYTES] = self.seen[begin : begin + PAGE_BYTES]
+            begin = page * self.page_bytes
+            self.disk[begin : begin + self.page_bytes] = self.seen[begin : begin + self.page_bytes]
         self.dirty.clear()
 
-    def lose_unsynced(self, dice: Dice | None) -> None:
+    def lose_unsynced(self, dice: Dice | None, sector_bytes: int, losses: Losses) -> None:
         """A power cut: the disk's bytes are what is seen from now on."""
         if dice is not None:
-            self._write_some(dice)
+            self._write_some(dice, sector_bytes, losses)
         self.seen = bytearray(self.disk)
         self.dirty.clear()
 
-    def _write_some(self, dice: Dice) -> None:
+    def _write_some(self, dice: Dice, sector_bytes: int, losses: Losses) -> None:
         low, high = sorted((len(self.disk), len(self.seen)))
         old_size = len(self.disk)
         self._disk_size(dice.randrange(high - low + 1) + low)
+        losses["a length of neither"] += low < len(self.disk) < high
         for page in sorted(self.dirty):
-            begin = page * PAGE_BYTES
-            end = min(begin + PAGE_BYTES, len(self.disk), len(self.seen))
+            begin = page * self.page_bytes
+            end = min(begin + self.page_bytes, len(self.disk), len(self.seen))
             fate = dice.random()
             if begin >= end or fate < 0.4:
+                losses["a block not written"] += 1
                 continue
             if fate < 0.8:
                 self.disk[begin:end] = self.seen[begin:end]
+                losses["a block written before its sync"] += 1
             elif fate < 0.9 or end <= old_size:
-                torn = min(end, begin + SECTOR_BYTES * dice.randrange(PAGE_BYTES // SECTOR_BYTES))
+                torn = min(end, begin + sector_bytes * dice.randrange(self.page_bytes // sector_bytes))
                 self.disk[begin:torn] = self.seen[begin:torn]
+                losses["a block torn"] += 1
             else:
                 # The length grew before the block was written: what the disk had there before shows through.
                 begin = max(begin, old_size)
                 self.disk[begin:end] = dice.randbytes(end - begin)
+                losses["a block of nonsense"] += 1
 
     def _disk_size(self, size: int) -> None:
         if size < len(self.disk):
@@ -143,14 +156,16 @@ class _Directory:
         self.disk = dict(self.seen)
         self.steps.clear()
 
-    def lose_unsynced(self, dice: Dice | None) -> None:
-        if dice is not None:
-            for step in self.steps[: dice.randrange(len(self.steps) + 1)]:
-                self._apply(self.disk, step)
+    def lose_unsynced(self, dice: Dice | None, sector_bytes: int, losses: Losses) -> None:
+        kept = 0 if dice is None else dice.randrange(len(self.steps) + 1)
+        for step in self.steps[:kept]:
+            self._apply(self.disk, step)
+        losses["a name's change lost"] += len(self.steps) - kept
+        losses["a name's change kept before its sync"] += kept
         self.seen = dict(self.disk)
         self.steps.clear()
         for node in self.seen.values():
-            node.lose_unsynced(dice)
+            node.lose_unsynced(dice, sector_bytes, losses)
 
     @staticmethod
     def _apply(names: dict[str, _Node], changes: tuple[_Change, ...]) -> None:
@@ -253,12 +268,26 @@ class MemoryLock:
 
 
 class MemoryFiles:
-    """A filesystem in memory. ``capacity_bytes`` bounds what all files together hold (None: no bound)."""
+    """A filesystem in memory. ``capacity_bytes`` bounds what all files together hold (None: no bound).
 
-    def __init__(self, *, clock: Clock | None = None, capacity_bytes: int | None = None) -> None:
+    Small pages and sectors let a power cut tear small files too.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock | None = None,
+        capacity_bytes: int | None = None,
+        page_bytes: int = PAGE_BYTES,
+        sector_bytes: int = SECTOR_BYTES,
+    ) -> None:
         self.clock: Clock = clock or ManualClock()
         self.capacity_bytes = capacity_bytes
+        self.page_bytes = page_bytes
+        self.sector_bytes = sector_bytes
         self.operations: list[Operation] = []
+        self.losses: Losses = Counter()
+        """What the power cuts so far have done."""
         self.life = 0
         """Counts the ends of the process: a file opened in an earlier life cannot be used."""
         self._root = _Directory()
@@ -310,7 +339,8 @@ class MemoryFiles:
     def power_cut(self, dice: Dice | None = None) -> None:
         """Lose what was not synced: all of it without ``dice``, a part of it with them."""
         self.kill_process()
-        self._root.lose_unsynced(dice)
+        self.losses["all that was not synced"] += dice is None
+        self._root.lose_unsynced(dice, self.sector_bytes, self.losses)
 
     def used_bytes(self) -> int:
         """What all files together hold."""
@@ -329,7 +359,7 @@ class MemoryFiles:
         if node is None:
             if not create:
                 raise _missing(path)
-            node = _Content(modified_ms=self.clock.now_ms())
+            node = _Content(modified_ms=self.clock.now_ms(), page_bytes=self.page_bytes)
             parent.change((name, node))
             self.note("create", path)
         return MemoryFile(self, path, node, read_only)

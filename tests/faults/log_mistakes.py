@@ -1,0 +1,228 @@
+"""Mistakes that a simulation must find: each takes one care away from the product.
+
+``MISTAKES`` has them, in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from minikafka.base.files import Files
+from minikafka.base.ids import TopicPartition
+from minikafka.base.memory_files import MemoryFile, MemoryFiles
+from minikafka.log import opening, recovery, replacing
+from minikafka.log.data_directory import DataDirectory, OffsetFile
+from minikafka.log.epochs import LeaderEpochs
+from minikafka.log.layout import CLEANED_SUFFIX, SWAP_SUFFIX, Layout
+from minikafka.log.log import Log
+from minikafka.log.manager import LogManager
+from minikafka.log.offset_index import OffsetIndex
+from minikafka.log.segment import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """What stands where in place of the product's own: (owner, name, the wrong thing)."""
+
+    patches: Sequence[tuple[object, str, object]]
+    focus: str = ""
+    """The operation in which it tells most."""
+
+
+SEGMENTS = tuple(layout.segment_suffix for layout in Layout)
+
+sync_file, sync_directory, remove_file = MemoryFile.sync, MemoryFiles.sync_dir, MemoryFiles.remove
+roll, retire, load_index = Log._roll, replacing.retire, OffsetIndex.load
+adopt = Segment.adopt
+close_directory, delete = LogManager._close_directory, LogManager.delete
+
+
+def nothing(*_arguments: object, **_more: object) -> None:
+    """What was to be done is not done."""
+
+
+def no(*_arguments: object, **_more: object) -> bool:
+    return False
+
+
+def sync_no_segment(file: MemoryFile) -> None:
+    if not file.path.endswith(SEGMENTS):
+        sync_file(file)
+
+
+def sync_no_swap(file: MemoryFile) -> None:
+    if not file.path.endswith(CLEANED_SUFFIX):
+        sync_file(file)
+
+
+def sync_no_partition_directory(files: MemoryFiles, path: str) -> None:
+    if "/" not in path:
+        sync_directory(files, path)
+
+
+def sync_no_data_directory(files: MemoryFiles, path: str) -> None:
+    if "/" in path:
+        sync_directory(files, path)
+
+
+def check_nothing(found: opening._Recovery, number: int) -> int:
+    return found._segments[number].next_offset()
+
+
+def cut_nothing(segment: Segment, size: int) -> None:
+    segment.size = segment.file.size()
+
+
+def cut_without_sync(segment: Segment, size: int) -> None:
+    segment.size = size
+    segment.index().cut(size)
+    segment.file.truncate(size)
+
+
+def believe_index(files: Files, path: str, base_offset: int, segment_bytes: int) -> OffsetIndex | None:
+    """Whatever its file says."""
+    return load_index(files, path, base_offset, 1 << 40)
+
+
+def adopt_no_index(segment: Segment, found: recovery.FileScan) -> OffsetIndex:
+    """A scan's index is not taken where there is a file."""
+    index = adopt(segment, found)
+    segment._index = load_index(segment._files, segment._index_path, segment.base_offset, 1 << 40) or index
+    return index
+
+
+def ends(manager: LogManager, directory: DataDirectory) -> dict[TopicPartition, int]:
+    return {partition: log.end_offset for partition, log in manager._in(directory)}
+
+
+def roll_from_zero(log: Log, now_ms: int) -> Segment:
+    """The new segment's name is one too large."""
+    real, opening.create_segment = opening.create_segment, _one_further
+    try:
+        return roll(log, now_ms)
+    finally:
+        opening.create_segment = real
+
+
+def _one_further(
+    files: Files,
+    directory: str,
+    layout: Layout,
+    base_offset: int,
+    now_ms: int | None = None,
+    *,
+    room_bytes: int = 0,
+) -> Segment:
+    name = layout.segment_name(base_offset + 1)
+    return opening._create(files, directory, layout, base_offset, name, now_ms, room_bytes)
+
+
+def replace_in_the_wrong_order(log: Log, new: Segment, old: Sequence[Segment]) -> list[str]:
+    """The old segments go before the new one counts."""
+    new.file.sync()
+    for segment in old:
+        segment.load_indexes()
+    gone = replacing.retire(log._files, log.directory, log.layout, old)
+    log._files.sync_dir(log.directory)
+    final = new.path.removesuffix(CLEANED_SUFFIX)
+    log._put_in_place(new, old, final + SWAP_SUFFIX)
+    new.move(final)
+    log._files.sync_dir(log.directory)
+    return gone
+
+
+def drop_swap(files: Files, _directory: str, _layout: Layout, _base: int, swap: str) -> None:
+    files.remove(swap)
+
+
+def retire_newest_first(
+    files: Files, directory: str, layout: Layout, segments: Iterable[Segment]
+) -> list[str]:
+    return retire(files, directory, layout, list(segments)[::-1])
+
+
+def truncate_only(manager: LogManager, partition: TopicPartition, offset: int) -> None:
+    manager._logs[partition].truncate_to(offset)
+
+
+def advance_only(manager: LogManager, partition: TopicPartition, offset: int) -> None:
+    manager._logs[partition].advance_start(offset)
+
+
+def delete_without_checkpoints(manager: LogManager, partition: TopicPartition) -> bool:
+    real, LogManager._checkpoint = LogManager._checkpoint, nothing
+    try:
+        return delete(manager, partition)
+    finally:
+        LogManager._checkpoint = real
+
+
+def mark_before_closing(manager: LogManager, directory: DataDirectory) -> None:
+    directory.mark_clean()
+    close_directory(manager, directory)
+
+
+def flush_newest_only(log: Log, up_to: int | None = None) -> int:
+    log.segments[-1].file.sync()
+    log._files.sync_dir(log.directory)
+    log._durable.raise_to(log.end_offset)
+    return log.end_offset
+
+
+def flush_later(log: Log) -> bool:
+    """One set too late."""
+    limit = log.config.flush_messages
+    return limit is not None and log.unflushed_messages >= 2 * limit
+
+
+def roll_without_sync(log: Log, now_ms: int) -> Segment:
+    """A full segment whose messages are all flushed is not flushed with its end and its indexes."""
+    durable, log._durable = log._durable, type(log._durable)(-1)
+    try:
+        return roll(log, now_ms)
+    finally:
+        log._durable = durable
+
+
+MISTAKES: dict[str, Mistake] = {
+    "segments are not flushed": Mistake([(MemoryFile, "sync", sync_no_segment)]),
+    "names in a partition's directory are not flushed": Mistake(
+        [(MemoryFiles, "sync_dir", sync_no_partition_directory)]
+    ),
+    "names in a data directory are not flushed": Mistake([(MemoryFiles, "sync_dir", sync_no_data_directory)]),
+    "a flush leaves out full segments": Mistake([(Log, "flush", flush_newest_only)]),
+    "a full segment's end and indexes are not flushed": Mistake([(Log, "_roll", roll_without_sync)]),
+    "flush.messages comes late": Mistake([(Log, "needs_flush", flush_later)]),
+    "flush.ms is forgotten": Mistake([(LogManager, "flush_due", nothing)], "wait"),
+    "a recovery point is written down before the flush": Mistake([(LogManager, "_points_of", ends)]),
+    "the recovery point stays behind a truncation": Mistake([(LogManager, "truncate", truncate_only)]),
+    "the points of a deleted partition stay": Mistake(
+        [(LogManager, "delete", delete_without_checkpoints), (OffsetFile, "holds_too_much", no)], "delete"
+    ),
+    "a truncation is not flushed": Mistake([(Segment, "cut", cut_without_sync)]),
+    "a damaged end is not looked for": Mistake([(opening._Recovery, "_check", check_nothing)]),
+    "a damaged end is not cut": Mistake([(Segment, "cut", cut_nothing)]),
+    "a hole in the log is served": Mistake([(opening._Recovery, "_break_behind", nothing)]),
+    "recovery does not write back what was not flushed": Mistake(
+        [(recovery, "_rewrite", nothing)], "fail_a_flush"
+    ),
+    "an index ahead of its segment is believed": Mistake(
+        [(OffsetIndex, "load", believe_index), (Segment, "adopt", adopt_no_index)]
+    ),
+    "a new segment has the wrong base offset": Mistake([(Log, "_roll", roll_from_zero)]),
+    "the clean marker is made before the flush": Mistake(
+        [(LogManager, "_close_directory", mark_before_closing)], "close"
+    ),
+    "the clean marker stays": Mistake([(DataDirectory, "unmark", nothing)]),
+    "retention deletes the newest first": Mistake([(replacing, "retire", retire_newest_first)], "retain"),
+    "the start offset is not written down": Mistake([(LogManager, "advance_start", advance_only)]),
+    "epochs are not cut with the log": Mistake([(LeaderEpochs, "cut_end", nothing)]),
+    "a replacing segment is not flushed": Mistake([(MemoryFile, "sync", sync_no_swap)], "clean"),
+    "the old segments go before the new one counts": Mistake(
+        [(Log, "replace_segments", replace_in_the_wrong_order)], "clean"
+    ),
+    "a replacement is not finished at open": Mistake([(replacing, "_finish", drop_swap)], "clean"),
+    "what replaced segments left is not removed": Mistake([(opening, "settle", no)], "clean"),
+    "a deleted partition is kept": Mistake([(MemoryFiles, "remove_tree", nothing)]),
+}

@@ -1,0 +1,488 @@
+"""A broker's logs over several lives, each of which ends by chance: what ``test_log_simulation`` runs.
+
+One seed decides everything: the partitions and their settings, the layout, one data directory or two, what is
+done in which order, at which change of the disk a life ends, and what the disk then keeps. The disk is
+``base.memory_files``, with small blocks so that small files have many.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from struct import Struct
+
+from minikafka.base.clock import ManualClock
+from minikafka.base.errors import StorageError
+from minikafka.base.ids import TopicPartition
+from minikafka.base.memory_files import MemoryFiles
+from minikafka.log import opening
+from minikafka.log.checkpoint import read_checkpoint
+from minikafka.log.config import LogConfig
+from minikafka.log.layout import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    GONE_SUFFIX,
+    RECOVERY_POINT_FILE,
+    SWAP_SUFFIX,
+    Layout,
+)
+from minikafka.log.log import Log
+from minikafka.log.manager import LogManager
+from minikafka.log.segment import Segment
+from minikafka.records import batch
+from minikafka.records.message_set import (
+    ENTRY_HEADER_BYTES,
+    NO_TIMESTAMP,
+    Codec,
+    Record,
+    build_message_set,
+)
+from minikafka.records.validation import Limits, validate
+from tests.faults.log_model import Message, Partition
+from tests.unit.log.support import valid_set
+
+INTERVAL_MS = 200
+"""Between two looks for what has to be flushed by time (``log.flush.scheduler.interval.ms``)."""
+CONFIG = LogConfig(segment_bytes=420, index_interval_bytes=60, file_delete_delay_ms=300, retention_ms=None)
+LIMITS = Limits(max_magic=2)
+TOPICS: dict[str, dict[str, str]] = {
+    "counted": {"flush.messages": "4"},
+    "timed": {"flush.ms": "300", "retention.bytes": "900"},
+    "lazy": {"retention.ms": "700"},
+    "compacted": {"cleanup.policy": "compact", "flush.messages": "7"},
+}
+LONG = ("open", "close", "make", "delete", "retain", "advance", "truncate", "clean", "clean", "lead", "roll")
+"""Operations of many steps."""
+_ENTRY = Struct(">qi4xB6xi")
+
+
+class PowerIsOff(BaseException):
+    """Ends a life. Not an Exception, so that nothing on the way takes it for an error."""
+
+
+class SimulatedFiles(MemoryFiles):
+    """A disk that ends the life after a number of changes."""
+
+    changes_left = 1 << 60
+
+    def note(self, kind: str, path: str = "", position: int = 0, length: int = 0) -> None:
+        super().note(kind, path, position, length)
+        self.changes_left -= 1
+        if self.changes_left <= 0:
+            self.changes_left = 1 << 60
+            raise PowerIsOff(f"{kind} {path}")
+
+
+class Simulation:
+    """The lives of one seed. ``run`` raises AssertionError when a promise is broken."""
+
+    def __init__(self, seed: int, focus: str = "") -> None:
+        """``focus``: an operation that is done more often, and in the middle of which most lives end."""
+        self.seed = seed
+        self.focus = focus
+        self.weights = [weight * (5 if one.__name__ == focus else 1) for one, weight in OPERATIONS.items()]
+        self.dice = random.Random(seed)
+        self.clock = ManualClock()
+        self.files = SimulatedFiles(clock=self.clock, page_bytes=128, sector_bytes=32)
+        self.directories = ["d1", "d2"][: self.dice.choice([1, 1, 2])]
+        self.layout = self.dice.choice(list(Layout))
+        self.config = CONFIG
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.overrides = {
+            topic: {**own, "preallocate": self.dice.choice(["true", "false"])}
+            for topic, own in TOPICS.items()
+        }
+        self.names = [
+            TopicPartition(topic, 0)
+            for topic in self.dice.sample(list(TOPICS), self.dice.choice([1, 2, 2, 3]))
+        ]
+        if focus == "clean":
+            self.names = [TopicPartition("compacted", 0)]
+        self.happened: Counter[str] = Counter()
+        """Operations, ends of lives, and losses."""
+        self.journal: list[str] = []
+        """What was done in this life."""
+        self.whole = True
+        """No power cut since the logs were last opened."""
+        self.ends_within = ""
+        """In the middle of which operation this life is to end."""
+        self.serial = 0
+        for directory in self.directories:
+            self.files.make_dirs(directory)
+        self.files.sync_dir("")
+
+    # Lives.
+
+    def run(self, lives: int = 4) -> None:
+        """Go through some lives, and open once more at the end."""
+        try:
+            for _ in range(lives):
+                self.life()
+            self.open()
+        except PowerIsOff:
+            raise
+        except Exception as problem:
+            told = "\n  ".join(self.journal[-100:])
+            raise AssertionError(
+                f"seed {self.seed}: {problem or problem!r}\nits last life:\n  {told}"
+            ) from problem
+        finally:
+            self.happened.update(self.files.losses)
+
+    def life(self) -> None:
+        """Open, do this and that, and come to an end, perhaps in the middle of something."""
+        dice, files = self.dice, self.files
+        files.changes_left = 1 + dice.randrange(140) if dice.random() < 0.4 else 1 << 60
+        self.ends_within = (self.focus or dice.choice(LONG)) if dice.random() < 0.7 else ""
+        try:
+            self.open()
+            for _ in range(dice.randrange(4, 34)):
+                self.do_something()
+            if dice.random() < 0.4:
+                self.close()
+        except PowerIsOff as off:
+            self.journal.append(f"… ends right after {off}")
+        files.changes_left, self.ends_within = 1 << 60, ""
+        self.end()
+
+    def end(self) -> None:
+        """The process is killed, or the power cut."""
+        if self.dice.random() < 0.25:
+            self.journal.append("killed")
+            self.happened["a process killed"] += 1
+            self.files.kill_process()
+            return
+        self.whole = False
+        everything = self.dice.random() < 0.4
+        self.journal.append("power cut" + ", all that was not synced is lost" * everything)
+        self.happened["a power cut"] += 1
+        self.files.power_cut(None if everything else self.dice)
+
+    # Opening, and what must hold then.
+
+    def open(self) -> None:
+        """Open all logs and compare them with what they promised."""
+        self.manager = LogManager(self.files, self.directories, self.config, self.layout, self.clock)
+        self.tell("open")
+        self.manager.open_all(self.overrides)
+        self.check_names()
+        logs = self.manager.logs()
+        for name in self.names:
+            partition, log = self.partitions.get(name), logs.get(name)
+            if partition is None:
+                assert log is None, f"{name} is there, and was deleted, or never made"
+            elif log is None:
+                assert not self.manager.partitions_of(name.topic), f"{name} cannot be opened"
+                assert partition.making or partition.deleting, f"{name} is gone"
+                del self.partitions[name]
+            else:
+                self.check(partition, log)
+        self.whole = True
+        # What was before cannot be the cause any more.
+        self.journal = [f"{self.journal[-1]}, opened" if self.journal else "opened"]
+        for name, log in logs.items():
+            if log.needs_flush():
+                self.flush(self.partitions[name], log)
+
+    def check(self, partition: Partition, log: Log) -> None:
+        try:
+            partition.check(
+                log,
+                self.clock.monotonic_ms(),
+                INTERVAL_MS,
+                whole=self.whole,
+                step=self.dice.choice([1, 90, 400, 4000]),
+            )
+            partition.adopt(log, self.clock.monotonic_ms())
+            self.check_look_ups(partition, log)
+        except (AssertionError, StorageError) as problem:
+            raise AssertionError(f"{partition.id}: {problem}") from problem
+
+    def check_names(self) -> None:
+        """Nothing that is half done survives an open."""
+        for directory in self.directories:
+            for name in self.files.list_dir(directory):
+                assert not name.endswith(DELETED_SUFFIX), f"{directory}/{name} is still there"
+                path = f"{directory}/{name}"
+                for inner in self.files.list_dir(path) if self.files.is_dir(path) else []:
+                    assert not inner.endswith((CLEANED_SUFFIX, SWAP_SUFFIX, GONE_SUFFIX)), (
+                        f"{path}/{inner} is there"
+                    )
+
+    def check_look_ups(self, partition: Partition, log: Log) -> None:
+        """A few offsets and times, which go through the indexes."""
+        readable = [offset for offset in partition.messages if offset >= log.start_offset]
+        for offset in self.dice.sample(readable, min(4, len(readable))):
+            last = partition.messages[offset].entry[1]
+            found = log.read(offset, 1)
+            assert found.first_offset == last, (
+                f"offset {offset} is in the entry of {last}, not {found.first_offset}"
+            )
+            time_ms = partition.messages[offset].time_ms
+            if time_ms != NO_TIMESTAMP:
+                first = min(one for one in readable if partition.messages[one].time_ms >= time_ms)
+                expected = first, partition.messages[first].time_ms
+                answer = log.offset_for_timestamp(time_ms)
+                assert answer == expected, f"time {time_ms}: {answer} and not {expected}"
+
+    # Operations.
+
+    def do_something(self) -> None:
+        """One operation by chance on one partition by chance."""
+        name = self.dice.choice(self.names)
+        log, partition = self.manager.get(name), self.partitions.get(name)
+        if log is None or partition is None:
+            self.make(name)
+            return
+        (operation,) = self.dice.choices(list(OPERATIONS), self.weights)
+        if log.failure is not None and operation in FOR_WHOLE_LOGS:
+            return
+        operation(self, partition, log)
+        for name, log in self.manager.logs().items():
+            self.partitions[name].note(log)
+
+    def tell(self, what: str, partition: Partition | None = None) -> None:
+        self.journal.append(f"{partition.id if partition else ''} {what}".strip())
+        word = what.partition(" ")[0]
+        self.happened[word] += 1
+        if word == self.ends_within and self.dice.random() < 0.5:
+            self.ends_within = ""
+            self.files.changes_left = 1 + self.dice.randrange(self.dice.choice([8, 28]))
+
+    def make(self, name: TopicPartition) -> None:
+        overrides = self.overrides[name.topic]
+        self.partitions[name] = partition = Partition(name, overrides, making=True)
+        self.tell("make", partition)
+        self.manager.create(name, overrides)
+        partition.making = False
+
+    def delete(self, partition: Partition, _log: Log) -> None:
+        self.tell("delete", partition)
+        partition.deleting = True
+        self.manager.delete(partition.id)
+        del self.partitions[partition.id]
+        if self.dice.random() < 0.7:
+            self.make(partition.id)
+
+    def append(self, partition: Partition, log: Log) -> None:
+        dice = self.dice
+        magic = dice.choice([0, 1, 1, 1, 1, 2])
+        codec = dice.choice([Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP, Codec.LZ4])
+        values = [
+            b"%d.%d" % (self.serial, number) + b"x" * dice.choice([0, 5, 40])
+            for number in range(dice.randrange(1, 5))
+        ]
+        self.serial += 1
+        time_ms = self.clock.now_ms() + dice.randrange(-100, 100)
+        records = [Record(None, value, time_ms + number) for number, value in enumerate(values)]
+        valid = validate(bytearray(build_message_set(records, magic=magic, codec=codec)), LIMITS, time_ms)
+        if valid.size_bytes > self.config.segment_bytes:
+            return
+        first, epoch = partition.end, log.epochs.latest
+        together = (first, first + len(values) - 1) if codec or magic == 2 else None
+        self.tell(f"append {len(values)} at {first} (magic {magic}, {codec.name})", partition)
+        partition.appending(
+            [
+                Message(
+                    value, NO_TIMESTAMP if magic == 0 else time_ms + at, epoch, together or (first + at,) * 2
+                )
+                for at, value in enumerate(values)
+            ]
+        )
+        assigned = log.append(valid, now_ms=self.clock.now_ms(), leader_epoch=epoch)
+        assert assigned.first_offset == first, f"the next offset is {assigned.first_offset}, not {first}"
+        partition.sure = partition.end
+        partition.appended_ms.append((partition.end, self.clock.monotonic_ms()))
+        if log.needs_flush():
+            self.flush(partition, log)
+        partition.acknowledged = partition.end
+
+    def flush(self, partition: Partition, log: Log) -> None:
+        self.tell("flush", partition)
+        flushed = log.flush()
+        assert flushed == partition.end, f"flushed up to {flushed}, not {partition.end}"
+        partition.note(log)
+
+    def flush_in_part(self, partition: Partition, log: Log) -> None:
+        self.tell("flush_in_part", partition)
+        log.flush(log.segments[-1].base_offset)
+
+    def fail_a_flush(self, partition: Partition, log: Log) -> None:
+        self.tell("fail_a_flush", partition)
+        self.files.fail_next_sync(match=self.dice.choice(log.segments).path)
+        try:
+            log.flush()
+        except StorageError:
+            partition.failed = True
+            self.happened["an fsync that fails"] += 1
+        self.files.clear_faults()
+
+    def fail_an_append(self, partition: Partition, log: Log) -> None:
+        self.tell("fail_an_append", partition)
+        self.files.fail_next_write(after_bytes=self.dice.randrange(60), match=self.layout.segment_suffix)
+        first = partition.end
+        at_ms = self.clock.now_ms()
+        # A crash in the middle may leave it, or some of it.
+        partition.appending(
+            [Message(b"refused", at_ms + at, log.epochs.latest, (first + at,) * 2) for at in range(2)]
+        )
+        try:
+            log.append(valid_set([b"refused"] * 2, timestamp_ms=at_ms))
+            raise AssertionError("an append that must fail did not")
+        except StorageError:
+            self.happened["a disk that is full"] += 1
+        partition.refused(2)
+        self.files.clear_faults()
+
+    def wait(self, _partition: Partition, _log: Log) -> None:
+        """Time goes on, and the housekeeper looks round."""
+        self.tell("wait")
+        self.clock.advance(self.dice.choice([50, INTERVAL_MS]))
+        self.manager.flush_due()
+        self.manager.remove_doomed()
+
+    def roll(self, partition: Partition, log: Log) -> None:
+        self.tell("roll", partition)
+        log.roll(self.clock.now_ms())
+
+    def retain(self, _partition: Partition, _log: Log) -> None:
+        """Delete old segments of all logs."""
+        self.tell("retain")
+        for partition in self.partitions.values():
+            partition.highest_start = partition.end
+        # Now and then the wall clock is ahead, and much goes at once.
+        now_ms = self.clock.now_ms() + self.dice.choice([0, 0, 1_000])
+        self.manager.delete_old(lambda _, log: log.end_offset, now_ms)
+        for name, log in self.manager.logs().items():
+            partition = self.partitions[name]
+            assert log.start_offset >= partition.start
+            partition.start = partition.highest_start = log.start_offset
+
+    def advance(self, partition: Partition, log: Log) -> None:
+        offset = self.dice.randrange(partition.start, partition.end + 1)
+        self.tell(f"advance to {offset}", partition)
+        partition.highest_start = max(partition.highest_start, offset)
+        self.manager.advance_start(partition.id, offset)
+        partition.start = partition.durable_start = offset
+        assert log.start_offset == offset
+
+    def truncate(self, partition: Partition, log: Log) -> None:
+        offset = partition.end - min(self.dice.randrange(20), partition.end)
+        self.tell(f"truncate to {offset}", partition)
+        partition.truncating(offset)
+        sure = partition.sure
+        self.manager.truncate(partition.id, offset)
+        partition.truncated(log)
+        assert sure <= partition.end <= max(offset, sure), (
+            f"it ends at {partition.end} after a truncation to {offset}"
+        )
+
+    def lead(self, partition: Partition, log: Log) -> None:
+        epoch = log.epochs.latest + 1 + self.dice.randrange(3)
+        self.tell(f"lead {epoch} from {partition.end}", partition)
+        log.epochs.begin(epoch, log.end_offset)
+
+    def checkpoint(self, _partition: Partition, _log: Log) -> None:
+        self.tell("checkpoint")
+        self.manager.checkpoint_offsets()
+        for directory in self.directories:
+            for name, offset in read_checkpoint(self.files, f"{directory}/{RECOVERY_POINT_FILE}").items():
+                durable = self.partitions[name].durable
+                assert offset <= durable, (
+                    f"{name}: recovery point {offset} is written down, {durable} is durable"
+                )
+
+    def look(self, partition: Partition, log: Log) -> None:
+        """Read while it runs."""
+        self.tell("look", partition)
+        assert (log.start_offset, log.end_offset) == (partition.start, partition.end)
+        partition.check_content(log, step=self.dice.choice([1, 90, 400]))
+        self.check_look_ups(partition, log)
+
+    def clean(self, partition: Partition, log: Log) -> None:
+        """Drop some entries of neighbouring full segments, as compaction does."""
+        full = [
+            segment
+            for segment, following in zip(log.segments, log.segments[1:], strict=False)
+            if segment.base_offset >= partition.start and following.base_offset <= log.recovery_point
+        ]
+        if not log.config.compacted or not full:
+            return
+        first = self.dice.randrange(len(full))
+        old = full[first : first + self.dice.randrange(1, 4)]
+        self.tell(f"clean {[segment.base_offset for segment in old]}", partition)
+        new = opening.create_cleaned(self.files, log.directory, log.layout, old[0].base_offset)
+        dropped: set[int] = set()
+        share = self.dice.choice([0.2, 0.6, 1.0])
+        for segment in old:
+            for data, last, classic in _entries(segment):
+                begin = partition.messages[last].entry[0]
+                if self.dice.random() < share:
+                    dropped |= set(range(begin, last + 1))
+                    continue
+                newest_ms, offset = max(
+                    (partition.messages[offset].time_ms, -offset) for offset in range(begin, last + 1)
+                )
+                new.append(data, begin, last, (newest_ms, -offset), 60, classic=classic)
+        partition.leaving = dropped
+        self.manager.doom(log, log.replace_segments(new, old))
+        for offset in dropped:
+            partition.messages.pop(offset, None)
+        partition.leaving = set()
+
+    def close(self) -> None:
+        """Stop cleanly; another life begins as clean as this one ended."""
+        self.tell("close")
+        for partition in self.partitions.values():
+            partition.claimed = partition.end
+        try:
+            self.manager.close()
+        except StorageError:
+            assert any(partition.failed for partition in self.partitions.values())
+            return
+        for partition in self.partitions.values():
+            partition.durable = partition.end
+            partition.durable_start = partition.start
+
+
+def _entries(segment: Segment) -> list[tuple[bytes, int, bool]]:
+    """(bytes, last offset, whether of magic 0 or 1) of each entry."""
+    data, found, position = segment.file.read_at(0, segment.size), [], 0
+    while position < len(data):
+        offset, size, magic, more = _ENTRY.unpack_from(data + b"\0" * 8, position)
+        last = offset + more if magic == batch.MAGIC else offset
+        end = position + ENTRY_HEADER_BYTES + size
+        found.append((data[position:end], last, magic != batch.MAGIC))
+        position = end
+    return found
+
+
+OPERATIONS: dict[Callable[[Simulation, Partition, Log], None], int] = {
+    Simulation.append: 34,
+    Simulation.flush: 5,
+    Simulation.flush_in_part: 2,
+    Simulation.fail_a_flush: 1,
+    Simulation.fail_an_append: 1,
+    Simulation.wait: 14,
+    Simulation.roll: 4,
+    Simulation.retain: 5,
+    Simulation.advance: 2,
+    Simulation.truncate: 3,
+    Simulation.lead: 3,
+    Simulation.checkpoint: 5,
+    Simulation.look: 2,
+    Simulation.clean: 10,
+    Simulation.delete: 1,
+}
+"""With how often each is done."""
+FOR_WHOLE_LOGS = {
+    Simulation.append,
+    Simulation.flush,
+    Simulation.flush_in_part,
+    Simulation.fail_a_flush,
+    Simulation.fail_an_append,
+    Simulation.roll,
+    Simulation.truncate,
+}
+"""What a log refuses after a flush that failed."""
