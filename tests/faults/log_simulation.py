@@ -424,7 +424,7 @@ class Simulation:
                 newest_ms, offset = max(
                     (partition.messages[offset].time_ms, -offset) for offset in range(begin, last + 1)
                 )
-                new.append(data, begin, last, (newest_ms, -offset), 60, classic=classic)
+                new.append(data, (newest_ms, -offset), 60, classic=classic)
         partition.leaving = dropped
         self.manager.doom(log, log.replace_segments(new, old))
         for offset in dropped:

@@ -199,7 +199,8 @@ class Log:
 
     def _append(self, valid: ValidatedSet, now_ms: int, leader_epoch: int) -> AssignedSet:
         self._check_appendable()
-        assigned = assign(valid, self._end_offset, leader_epoch)
+        every = self.config.index_interval_bytes
+        assigned = assign(valid, self._end_offset, leader_epoch, mark_every=every)
         if assigned.count == 0:
             return assigned
         size = len(assigned.data)
@@ -214,11 +215,10 @@ class Log:
         try:
             segment.append(
                 assigned.data,
-                assigned.first_offset,
-                assigned.last_offset,
                 (assigned.max_timestamp_ms, assigned.max_timestamp_at),
-                self.config.index_interval_bytes,
+                every,
                 classic=not valid.batches,
+                marks=assigned.marks,
             )
         except UnusableSegment as error:
             self._failure = str(error)
