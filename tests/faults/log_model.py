@@ -186,8 +186,10 @@ class Partition:
             del self.messages[self.end + number]
 
     def cut_of(self, offset: int) -> int:
-        """Where the log may end after a truncation to ``offset``: entries go whole, and so do holes."""
-        below = [number for number in self.messages if number < offset]
+        """Where the log may end after a truncation to ``offset``: entries go whole, so do holes, and of what
+        lies below the start nobody knows.
+        """
+        below = [number for number in self.messages if self.start <= number < offset]
         while below and self.messages[max(below)].entry[1] >= offset:
             below = [number for number in below if number < self.messages[max(below)].entry[0]]
         return max(below) + 1 if below else 0
