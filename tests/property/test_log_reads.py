@@ -118,6 +118,8 @@ class LogMachine(RuleBasedStateMachine):
     def kill(self) -> None:
         self.files.kill_process()
         self.reopen(clean=False)
+        # Nothing was written under it.
+        self.epochs = [one for one in self.epochs if one[1] < self.end]
 
     @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
@@ -125,6 +127,8 @@ class LogMachine(RuleBasedStateMachine):
         while end - 1 in self.messages and self.messages[end - 1].entry[1] >= offset:
             end = self.messages[end - 1].entry[0]
         self.log.truncate_to(offset)
+        if offset == self.end:
+            return
         self.end = end
         self.messages = {at: message for at, message in self.messages.items() if at < self.end}
         self.start = min(self.start, self.end)
