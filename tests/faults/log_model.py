@@ -63,6 +63,8 @@ class Partition:
     """Offsets that a cleaner is about to drop, or may."""
     clean_to: int = 0
     """Below, each key is there once: where the last compaction ended."""
+    met_to: int = 0
+    """Below, a pass may have met every tombstone, also one that a crash ended."""
     making: bool = False
     deleting: bool = False
     failed: bool = False
@@ -221,7 +223,7 @@ class Partition:
         old = {
             at
             for at, message in durable.items()
-            if message.value is None and at < self.clean_to and message.written_ms + retention_ms <= now_ms
+            if message.value is None and at < self.met_to and message.written_ms + retention_ms <= now_ms
         }
         return old | {
             at for at, message in durable.items() if message.key is None or newest[message.key] > at

@@ -448,6 +448,7 @@ class Simulation:
         log.flush(log.segments[-1].base_offset)
         partition.note(log)
         partition.leaving = partition.superseded(self.clock.now_ms(), log.config.delete_retention_ms)
+        partition.met_to = log.segments[-1].base_offset
         cleaner = Cleaner(
             self.files, self.clock, OffsetMap(SLOT_BYTES * self.dice.choice([4, 50])), self.manager.doom
         )
