@@ -347,7 +347,7 @@ class Log:
         has the first one's base offset. Gives the files to remove later.
 
         All of the old ones must have been flushed. See ``replacing`` for what a crash leaves; StorageError
-        when the disk fails, or the log was closed meanwhile.
+        when the log has changed meanwhile, or the disk fails: then it may take no more appends.
         """
         with self._reshaping:
             new.trim()
@@ -357,14 +357,22 @@ class Log:
             final = new.path.removesuffix(CLEANED_SUFFIX)
             with self._mutex:
                 self._put_in_place(new, old, final + SWAP_SUFFIX)
-            self._files.sync_dir(self.directory)
-            gone = replacing.retire(self._files, self.directory, self.layout, old)
-            self._files.sync_dir(self.directory)
-            # Before the name that recovery passes over with its indexes.
-            new.write_indexes(sync=True)
-            new.move(final)
-            self._files.sync_dir(self.directory)
-            return gone
+            try:
+                return self._finish_replacing(new, old, final)
+            except (StorageError, FileNotFoundError) as error:
+                # Old files may lie beside the new one: the next open clears that up, and nothing may come first.
+                self._failure = f"replacing segments failed: {error}"
+                raise StorageError(f"{self.directory}: {self._failure}") from error
+
+    def _finish_replacing(self, new: Segment, old: Sequence[Segment], path: str) -> list[str]:
+        self._files.sync_dir(self.directory)
+        gone = replacing.retire(self._files, self.directory, self.layout, old)
+        self._files.sync_dir(self.directory)
+        # Before the name that recovery passes over with its indexes.
+        new.write_indexes(sync=True)
+        new.move(path)
+        self._files.sync_dir(self.directory)
+        return gone
 
     def _put_in_place(self, new: Segment, old: Sequence[Segment], swap_path: str) -> None:
         segments = self._segments

@@ -109,6 +109,20 @@ def test_segments_that_went_meanwhile_are_not_replaced(files: MemoryFiles) -> No
     assert offsets(open_log(files, COMPACTED)) == list(range(15, 40))
 
 
+def test_a_swap_that_the_disk_breaks_off_stops_appends_and_is_finished_at_the_next_open(
+    files: MemoryFiles,
+) -> None:
+    log = of_40(files, Layout.CLASSIC)
+    files.fail_next_rename(match="00000000015.kafka")
+    with pytest.raises(StorageError, match="replacing segments failed"):
+        log.replace_segments(cleaned(files, log, range(0, 30, 7)), log.segments[:2])
+    with pytest.raises(StorageError, match="takes no more messages"):
+        fill(log, 5)
+    assert offsets(log) == [0, 7, 14, 21, 28, *range(30, 40)]
+    files.kill_process()
+    assert offsets(open_log(files, COMPACTED)) == [0, 7, 14, 21, 28, *range(30, 40)]
+
+
 @LAYOUTS
 def test_a_swap_that_a_crash_cut_short_is_whole_or_did_not_happen(layout: Layout) -> None:
     kept, before = [0, 7, 14, 21, 28, *range(30, 40)], list(range(40))
