@@ -360,7 +360,7 @@ class Log:
             try:
                 return self._finish_replacing(new, old, final)
             except (StorageError, FileNotFoundError) as error:
-                # Old files may lie beside the new one: the next open clears that up, and nothing may come first.
+                # Old files may lie beside the new one, until the next open has cleared that up.
                 self._failure = f"replacing segments failed: {error}"
                 raise StorageError(f"{self.directory}: {self._failure}") from error
 
