@@ -303,26 +303,27 @@ class Segment:
         size_now, unpack, batch_magic = self.size, _HEADER.unpack_from, batch.MAGIC
         window, window_at, window_last = b"", position, -1
         while position < end:
-            at = position - window_at
-            if at > window_last:
+            if position - window_at > window_last:
                 # The smallest message is a byte shorter than what is looked at.
-                window = self.file.read_at(position, min(_LOOK_BYTES, size_now - position) + 1)
-                window_at, at, window_last = position, 0, len(window) - _HEADER.size
+                window = self.file.read_at(position, min(_LOOK_BYTES, size_now - position)) + b"\0"
+                window_at, window_last = position, len(window) - _HEADER.size
                 if window_last < 0:
-                    window += b"\0"
-                    window_last += 1
-                    if window_last < 0:
-                        raise _Nonsense(position)
-            first, size, magic, more = unpack(window, at)
-            last = first + more if magic == batch_magic else first
-            behind = position + ENTRY_HEADER_BYTES + size
+                    raise _Nonsense(position)
+            last, size, magic, more = unpack(window, position - window_at)
+            if magic == batch_magic:
+                last += more
             # The index may say the entry's last offset, or its first.
-            if last < least or size < MIN_SIZE or behind > size_now:
+            if last < least or size < MIN_SIZE:
                 raise _Nonsense(position)
+            behind = position + ENTRY_HEADER_BYTES + size
             if last >= offset or behind > end:
+                if behind > size_now:
+                    raise _Nonsense(position)
                 return Entry(position, last, behind - position)
             least = last + 1
             position = behind
+        if position > size_now:
+            raise _Nonsense(position)  # the last one claims more than there is
         return None
 
     def is_classic(self, position: int, end: int) -> bool:
