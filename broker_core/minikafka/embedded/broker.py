@@ -22,6 +22,10 @@ READY_TIMEOUT_S = 60.0
 OPENING = "opening logs: "
 """What the broker's log says then, every few seconds (``log.opening_progress``)."""
 
+COMPILING = "compiling its kernels"
+"""What it says before the first start on a machine goes on (``records.kernels.cache``)."""
+COMPILING_TIMEOUT_S = 300.0
+
 _LOOK_S = 1.0
 
 STOP_GRACE_S = 20.0
@@ -67,10 +71,11 @@ def properties_text(properties: Mapping[str, str]) -> str:
 
 
 def opening_state(log: str) -> str | None:
-    """How far the opening of logs is, by the last lines of a broker's log; None when they do not say."""
+    """What a broker that starts is busy with, by the last lines of its log; None when they do not say."""
     for line in reversed(tail(log, 5).splitlines()):
-        if OPENING in line:
-            return OPENING + line.partition(OPENING)[2].partition(" (")[0]
+        for busy in (OPENING, COMPILING):
+            if busy in line:
+                return busy + line.partition(busy)[2].partition(" (")[0]
     return None
 
 
@@ -131,10 +136,14 @@ class BrokerProcess:
                 line = self._child.wait_for_line(min(_LOOK_S, max(0.0, left_s)))
             except ProcessFailed as failure:
                 now = opening_state(self._child.log)
-                if self._child.exit_code is not None or (left_s <= 0 and now == state):
+                if self._child.exit_code is not None:
                     raise self._failed(failure) from None
+                if left_s <= 0 and now == state:
+                    raise self._failed(self._child.failure(f"was not ready within {timeout_s:g} s")) from None
                 if now != state:
-                    state, deadline = now, time.monotonic() + timeout_s
+                    compiling = now is not None and now.startswith(COMPILING)
+                    patience_s = COMPILING_TIMEOUT_S if compiling else timeout_s
+                    state, deadline = now, time.monotonic() + patience_s
                     on_progress(state or "")
         ready = parse_ready(line)
         if ready is None:

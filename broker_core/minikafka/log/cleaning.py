@@ -185,8 +185,8 @@ class Cleaning:
         except Uncleanable as error:
             self._uncleanable[partition] = str(error)
             _logger.error(
-                "%s cannot be cleaned and grows: %s; it is left alone until the broker starts again without "
-                "its clean-shutdown marker, which recovers the log",
+                "%s cannot be cleaned and grows: %s; until the next start it is left alone, and served as it "
+                "is; `minikafka log verify` shows what is damaged",
                 partition,
                 error,
             )

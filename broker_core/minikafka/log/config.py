@@ -282,8 +282,11 @@ class LogConfig:
         return config
 
     def with_known_overrides(self, overrides: Mapping[str, str]) -> tuple[LogConfig, list[str]]:
-        """As ``with_overrides``, without what cannot be used: that is described, by name and value."""
-        usable, problems = {}, []
+        """As ``with_overrides``, without what cannot be used: that is described, by name and value.
+
+        Where that may be what keeps messages, nothing is deleted: the default might delete them.
+        """
+        usable, problems, unsure = {}, [], False
         for name, text in sorted(overrides.items()):
             if name not in TOPIC_PROPERTIES:
                 problems.append(f"{name}={text!r}: unknown topic property")
@@ -292,9 +295,17 @@ class LogConfig:
                 self.with_overrides({name: text})
             except ConfigError as error:
                 problems.append(str(error))
+                unsure = unsure or name in _KEEPING
             else:
                 usable[name] = text
-        return self.with_overrides(usable), problems
+        config = self.with_overrides(usable)
+        if unsure:
+            config = replace(config, deletion_policies=())
+            problems.append("until this is put right, nothing of the topic is deleted for its age or size")
+        return config, problems
+
+
+_KEEPING = frozenset({"cleanup.policy", "retention.bytes", "retention.ms"})
 
 
 def _unless_endless(value: int) -> int | None:

@@ -131,7 +131,8 @@ def open_segments(
     epochs = LeaderEpochs.load(files, directory) if EPOCHS_FILE in names else LeaderEpochs(files, directory)
     if not bases:
         start = known.start_offset
-        segment = create_segment(files, directory, layout, start, now_ms)
+        room = config.segment_bytes if config.preallocate else 0
+        segment = create_segment(files, directory, layout, start, now_ms, room_bytes=room)
         if start:
             files.sync_dir(directory)
         return Found(

@@ -280,7 +280,7 @@ class Segment:
             except _Nonsense as nonsense:
                 raise StorageError(
                     f"{self.path} is damaged at position {nonsense.position}: no message lies there; "
-                    "restart the broker without its clean-shutdown marker to recover the log"
+                    "`minikafka log verify` shows what is damaged, and from which offset on it can be read"
                 ) from None
 
     def _walk_to(self, offset: int) -> Entry | None:

@@ -24,6 +24,9 @@ class SlowChild:
         self._gets_on = gets_on
         self.asked = 0
 
+    def failure(self, what: str) -> ProcessFailed:
+        return ProcessFailed(what)
+
     def wait_for_line(self, timeout_s: float) -> str:
         self.asked += 1
         if self.asked > self._looks:
@@ -48,7 +51,7 @@ def test_a_broker_that_gets_on_is_waited_for(tmp_path: Path) -> None:
 
 def test_a_broker_that_does_not_get_on_is_given_up(tmp_path: Path) -> None:
     child = SlowChild(tmp_path / "log", 5, gets_on=False)
-    with pytest.raises(BrokerFailed):
+    with pytest.raises(BrokerFailed, match="within 0 s"):
         broker_of(child).wait_ready(0)
     assert child.asked == 2
 
@@ -58,5 +61,7 @@ def test_a_log_that_says_nothing_of_the_kind_has_no_state(tmp_path: Path) -> Non
     assert opening_state(str(log)) is None
     log.write_text("INFO something else (minikafka.server)\n")
     assert opening_state(str(log)) is None
+    log.write_text("minikafka: compiling its kernels, once for this machine (about a minute), into /x\n")
+    assert opening_state(str(log)) == "compiling its kernels, once for this machine"
     log.write_text(LINE.format(3) + "WARNING a line between (minikafka.log)\n")
     assert opening_state(str(log)) == "opening logs: 3 of 9, 5 MiB checked"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from minikafka.base.errors import ConfigError
@@ -140,6 +142,13 @@ def test_what_cannot_be_used_is_left_out_and_told_by_name_and_value() -> None:
         "flush.messages='often': a whole number from 0 to 9223372036854775807",
         "remote.storage.enable='true': unknown topic property",
     ]
+
+
+@pytest.mark.parametrize("name", ["cleanup.policy", "retention.bytes", "retention.ms"])
+def test_while_a_setting_that_keeps_messages_cannot_be_used_nothing_is_deleted(name: str) -> None:
+    config, problems = LogConfig().with_known_overrides({name: "for ever", "segment.bytes": "2000"})
+    assert config == replace(LogConfig(segment_bytes=2000), deletion_policies=())
+    assert "nothing of the topic is deleted" in problems[-1]
 
 
 def test_overrides_without_a_fault_give_no_problems() -> None:
