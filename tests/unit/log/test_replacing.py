@@ -109,6 +109,67 @@ def test_segments_that_went_meanwhile_are_not_replaced(files: MemoryFiles) -> No
     assert offsets(open_log(files, COMPACTED)) == list(range(15, 40))
 
 
+def swap_that_fails(files: MemoryFiles, log: Log, number: int) -> bool:
+    """Replace the first two segments, with the operation of this number failing; whether one did."""
+
+    def fail(kind: str, path: str) -> None:
+        count[0] += 1
+        if count[0] == number + 1:
+            raise StorageError(f"cannot {kind} {path}: Input/output error")
+
+    count, meet_fault = [0], files.meet_fault
+    new = cleaned(files, log, range(0, 30, 7))
+    files.meet_fault = fail  # type: ignore[method-assign]
+    try:
+        log.replace_segments(new, log.segments[:2])
+    except StorageError:
+        return True
+    finally:
+        files.meet_fault = meet_fault  # type: ignore[method-assign]
+    return count[0] > number
+
+
+@pytest.mark.parametrize("number", range(16))
+def test_a_swap_that_an_error_cut_short_is_finished_before_the_next_one(
+    files: MemoryFiles, number: int
+) -> None:
+    log = of_40(files, Layout.CLASSIC)
+    assert swap_that_fails(files, log, number)
+    kept = offsets(log)
+    first = log.segments[0]
+    log.replace_segments(cleaned(files, log, range(0, 15, 7)), log.segments[:1])
+    expected = [0, 7, 14, *(offset for offset in kept if offset >= log.segments[1].base_offset)]
+    assert offsets(log) == expected
+    assert first.path.endswith(".deleted")
+    files.kill_process()
+    assert offsets(open_log(files, COMPACTED, recovery_point=40)) == expected
+
+
+@pytest.mark.parametrize("number", range(16))
+def test_what_a_swap_that_an_error_cut_short_has_left_goes_with_the_log_start(
+    files: MemoryFiles, number: int
+) -> None:
+    log = of_40(files, Layout.CLASSIC)
+    assert swap_that_fails(files, log, number)
+    log.delete_old(lambda segments: len(segments) - 1, 40)
+    assert offsets(log) == list(range(30, 40))
+    files.kill_process()
+    again = open_log(files, COMPACTED, recovery_point=40)
+    assert (again.start_offset, offsets(again)) == (30, list(range(30, 40)))
+
+
+def test_files_of_a_change_that_failed_are_told_with_the_next_one(files: MemoryFiles) -> None:
+    log = of_40(files, Layout.CLASSIC)
+    files.fail_next_rename(match="00000000015.kafka")
+    with pytest.raises(StorageError):
+        log.replace_segments(cleaned(files, log, range(0, 30, 7)), log.segments[:2])
+    gone = log.delete_old(lambda segments: 0, 40)
+    assert gone == sorted(gone, key=lambda path: path[: len(f"{HOME}/00000000000")])
+    assert sorted(gone) == sorted(
+        f"{HOME}/{name}" for name in files.list_dir(HOME) if name.endswith(".deleted")
+    )
+
+
 @LAYOUTS
 def test_a_swap_that_a_crash_cut_short_is_whole_or_did_not_happen(layout: Layout) -> None:
     kept, before = [0, 7, 14, 21, 28, *range(30, 40)], list(range(40))
