@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from minikafka.base.errors import DirectoryLocked, StorageError
+from minikafka.base.errors import DirectoryLocked, StorageError, TooManyFiles
 
 Buffer = bytes | bytearray | memoryview
 """What the project passes as bytes without copying."""
@@ -173,7 +173,8 @@ def _storage_errors(doing: str, path: str) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise StorageError(f"{doing} {path}: {error.strerror or error}") from error
+        kind = TooManyFiles if error.errno in {errno.EMFILE, errno.ENFILE} else StorageError
+        raise kind(f"{doing} {path}: {error.strerror or error}") from error
 
 
 class RealFile:

@@ -36,7 +36,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from operator import attrgetter
 
-from minikafka.base.errors import BrokerError, ErrorCode, OffsetOutOfRange, StorageError
+from minikafka.base.errors import BrokerError, ErrorCode, OffsetOutOfRange, StorageError, TooManyFiles
 from minikafka.base.files import Files, FileSlice
 from minikafka.log import opening, replacing, search
 from minikafka.log.config import LogConfig
@@ -502,7 +502,7 @@ class Log:
         """Flush what lies below ``up_to`` (default: all), and give the offset below which all is durable now.
 
         That is never less than was asked for, but in a log that was truncated or closed meanwhile. Appends
-        may go on. StorageError when the disk fails; the log then takes no more appends.
+        may go on. StorageError when the disk fails: the log takes no more appends then, but for TooManyFiles.
         """
         with self._flushing:
             return self._flush(up_to)
@@ -516,6 +516,8 @@ class Log:
             segments = self._segments
             try:
                 self._sync(segments, target, durable.value)
+            except TooManyFiles:
+                raise  # nothing was flushed in vain: the next flush can do it
             except (StorageError, FileNotFoundError) as error:
                 if self.closed:
                     return self._durable.value  # deleted or closed meanwhile: nothing is left to flush

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from minikafka.base.errors import DirectoryLocked, StorageError
+from minikafka.base.errors import DirectoryLocked, StorageError, TooManyFiles
 from minikafka.base.files import Buffer, Files, FileSlice, RealFile, RealFiles, read_file, replace_file
 from minikafka.base.memory_files import MemoryFiles
 
@@ -307,3 +308,15 @@ def test_a_directory_that_cannot_be_made_is_a_storage_error_and_not_an_absent_fi
     """Linux says "no such file or directory" of one in /proc."""
     with pytest.raises(StorageError, match="cannot make directory /proc/x/y: No such file"):
         RealFiles().make_dirs("/proc/x/y")
+
+
+@pytest.mark.parametrize("call", ["open", "sync_dir"])
+def test_without_a_descriptor_nothing_was_tried(tmp_path: Path, call: str) -> None:
+    (tmp_path / "a").touch()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(TooManyFiles, match="Too many open files"):
+            getattr(RealFiles(), call)(str(tmp_path if call == "sync_dir" else tmp_path / "a"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
