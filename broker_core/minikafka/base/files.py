@@ -103,6 +103,9 @@ class Files(Protocol):
     def modified_ms(self, path: str) -> int:
         """Time of last modification, ms since the epoch."""
 
+    def set_modified_ms(self, path: str, time_ms: int) -> None:
+        """Have a file look as if it had been modified last at this time."""
+
     def lock(self, path: str) -> Lock:
         """Take the lock file ``path``, made for this user alone; DirectoryLocked when another holds it."""
 
@@ -309,6 +312,10 @@ class RealFiles:
     def modified_ms(self, path: str) -> int:
         with _storage_errors("cannot read the time of", path):
             return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, time_ms: int) -> None:
+        with _storage_errors("cannot set the time of", path):
+            os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
     def lock(self, path: str) -> Lock:
         with _storage_errors("cannot open the lock file", path):

@@ -440,6 +440,13 @@ class MemoryFiles:
             raise _missing(path)
         return node.modified_ms if isinstance(node, _Content) else 0
 
+    def set_modified_ms(self, path: str, time_ms: int) -> None:
+        node = self._find(path)
+        if node is None:
+            raise _missing(path)
+        if isinstance(node, _Content):
+            node.modified_ms = time_ms
+
     def lock(self, path: str) -> Lock:
         self.open(path, create=True).close()
         if path in self._locks:

@@ -224,6 +224,15 @@ def test_writing_moves_the_time_of_modification_forward(disk: Disk) -> None:
     assert files.modified_ms(f"{root}/a") > 1_600_000_000_000
 
 
+def test_the_time_of_modification_can_be_set(disk: Disk) -> None:
+    files, root = disk
+    files.open(f"{root}/a", create=True).write_at(0, b"a")
+    files.set_modified_ms(f"{root}/a", 1_234_567_890_123)
+    assert files.modified_ms(f"{root}/a") == 1_234_567_890_123
+    with pytest.raises(FileNotFoundError):
+        files.set_modified_ms(f"{root}/absent", 0)
+
+
 def test_the_descriptor_of_a_real_file_is_closed_with_its_last_reference(tmp_path: Path) -> None:
     file = RealFiles().open(str(tmp_path / "a"), create=True)
     assert isinstance(file, RealFile)
