@@ -49,6 +49,12 @@ class File(Protocol):
     def sync(self) -> None:
         """Return once everything written so far survives a power cut (fsync)."""
 
+    def modified_ms(self) -> int:
+        """Time of last modification, ms since the epoch."""
+
+    def set_modified_ms(self, time_ms: int) -> None:
+        """Have the file look as if it had been modified last at this time."""
+
     def descriptor(self) -> int | None:
         """A descriptor for ``sendfile``, or None where there is none (in memory)."""
 
@@ -99,12 +105,6 @@ class Files(Protocol):
 
     def sync_dir(self, path: str) -> None:
         """Return once the names in the directory survive a power cut."""
-
-    def modified_ms(self, path: str) -> int:
-        """Time of last modification, ms since the epoch."""
-
-    def set_modified_ms(self, path: str, time_ms: int) -> None:
-        """Have a file look as if it had been modified last at this time."""
 
     def lock(self, path: str) -> Lock:
         """Take the lock file ``path``, made for this user alone; DirectoryLocked when another holds it."""
@@ -228,6 +228,14 @@ class RealFile:
         with _storage_errors("cannot flush", self.path):
             os.fsync(self._descriptor)
 
+    def modified_ms(self) -> int:
+        with _storage_errors("cannot read the time of", self.path):
+            return os.fstat(self._descriptor).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, time_ms: int) -> None:
+        with _storage_errors("cannot set the time of", self.path):
+            os.utime(self._descriptor, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
+
     def descriptor(self) -> int:
         return self._descriptor
 
@@ -308,14 +316,6 @@ class RealFiles:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-
-    def modified_ms(self, path: str) -> int:
-        with _storage_errors("cannot read the time of", path):
-            return os.stat(path).st_mtime_ns // 1_000_000
-
-    def set_modified_ms(self, path: str, time_ms: int) -> None:
-        with _storage_errors("cannot set the time of", path):
-            os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
     def lock(self, path: str) -> Lock:
         with _storage_errors("cannot open the lock file", path):

@@ -272,11 +272,11 @@ class _Pass:
         for segment, following in pairwise(self._segments):
             if following.base_offset <= self._first_dirty and segment.size:
                 self._clean_before = following.base_offset
-                self._horizon_ms = segment.modified_ms() - self._config.delete_retention_ms
+                self._horizon_ms = segment.file.modified_ms() - self._config.delete_retention_ms
 
     def _tombstones_stay(self, segment: Segment) -> bool:
         """Whether those of magic 0 and 1 do."""
-        return segment.base_offset >= self._clean_before or segment.modified_ms() > self._horizon_ms
+        return segment.base_offset >= self._clean_before or segment.file.modified_ms() > self._horizon_ms
 
     def _rewrite(self, group: Sequence[Segment], sieve: Sieve) -> None:
         """Put what stays of neighbours in their place."""
@@ -303,8 +303,7 @@ class _Pass:
                     )
                     self._bytes_written += len(kept.data)
                     self._cleaner.throttle(len(kept.data), self._check)
-            written_ms = max(segment.modified_ms() for segment in group)
-            self._files.set_modified_ms(cleaned.path, written_ms)
+            cleaned.file.set_modified_ms(max(segment.file.modified_ms() for segment in group))
             self._discard(log, log.replace_segments(cleaned, group))
         except BaseException:
             if cleaned.path.endswith(CLEANED_SUFFIX):

@@ -171,7 +171,7 @@ def test_a_directory_can_be_renamed_with_what_is_in_it(disk: Disk) -> None:
     assert read_file(files, f"{root}/y/a") == b"abc"
 
 
-@pytest.mark.parametrize("call", ["rename", "remove", "modified_ms"])
+@pytest.mark.parametrize("call", ["rename", "remove"])
 def test_calls_on_a_missing_file_say_so(disk: Disk, call: str) -> None:
     files, root = disk
     arguments = (f"{root}/absent", f"{root}/b") if call == "rename" else (f"{root}/absent",)
@@ -221,16 +221,25 @@ def test_writing_moves_the_time_of_modification_forward(disk: Disk) -> None:
     files, root = disk
     file = files.open(f"{root}/a", create=True)
     file.write_at(0, b"a")
-    assert files.modified_ms(f"{root}/a") > 1_600_000_000_000
+    assert file.modified_ms() > 1_600_000_000_000
 
 
 def test_the_time_of_modification_can_be_set(disk: Disk) -> None:
     files, root = disk
-    files.open(f"{root}/a", create=True).write_at(0, b"a")
-    files.set_modified_ms(f"{root}/a", 1_234_567_890_123)
-    assert files.modified_ms(f"{root}/a") == 1_234_567_890_123
-    with pytest.raises(FileNotFoundError):
-        files.set_modified_ms(f"{root}/absent", 0)
+    file = files.open(f"{root}/a", create=True)
+    file.write_at(0, b"a")
+    file.set_modified_ms(1_234_567_890_123)
+    assert file.modified_ms() == 1_234_567_890_123
+
+
+def test_a_file_that_was_renamed_or_removed_still_tells_its_time(disk: Disk) -> None:
+    files, root = disk
+    file = files.open(f"{root}/a", create=True)
+    file.set_modified_ms(1000)
+    files.rename(f"{root}/a", f"{root}/b")
+    assert file.modified_ms() == 1000
+    files.remove(f"{root}/b")
+    assert file.modified_ms() == 1000
 
 
 def test_the_descriptor_of_a_real_file_is_closed_with_its_last_reference(tmp_path: Path) -> None:

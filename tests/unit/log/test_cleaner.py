@@ -58,7 +58,7 @@ def log_with(files: MemoryFiles, segments: dict[int, bytes], config: LogConfig =
         file.close()
     log = open_log(files, config, directory=RECORDED, layout=Layout.APACHE)
     for number, segment in enumerate(log.segments):
-        files.set_modified_ms(segment.path, NOW_MS + 1000 * number)
+        segment.file.set_modified_ms(NOW_MS + 1000 * number)
     return log
 
 
@@ -259,10 +259,10 @@ def test_how_old_messages_say_they_are_lets_no_tombstone_go(files: MemoryFiles) 
 
 def test_what_is_written_anew_is_as_old_as_what_it_replaces(files: MemoryFiles) -> None:
     log = small_log(files, [A, A], [B], [C])
-    written_ms = [segment.modified_ms() for segment in log.segments]
+    written_ms = [segment.file.modified_ms() for segment in log.segments]
     files.clock.advance(5000)
     clean(files, log)
-    assert log.segments[0].modified_ms() == max(written_ms[:-1])
+    assert log.segments[0].file.modified_ms() == max(written_ms[:-1])
 
 
 def test_a_tombstone_stays_in_the_first_pass_that_meets_it_however_old_it_says_it_is(

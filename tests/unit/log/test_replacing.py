@@ -249,3 +249,20 @@ def test_what_was_being_written_or_deleted_is_removed_at_open(files: MemoryFiles
     again = open_log(files, SMALL, layout=layout, clean=True)
     assert offsets(again) == list(range(40))
     assert not [name for name in files.list_dir(HOME) if name.endswith((".swap", ".cleaned", ".deleted"))]
+
+
+def test_the_time_of_a_segment_can_be_asked_for_while_it_is_renamed(
+    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = of_40(files, Layout.CLASSIC)
+    rename = files.rename
+    found: list[list[int]] = []
+
+    def asked(old: str, new: str) -> None:
+        rename(old, new)
+        found.append(log.offsets_before(-5, 3))
+
+    monkeypatch.setattr(files, "rename", asked)
+    log.replace_segments(cleaned(files, log, range(3)), log.segments[:2])
+    assert len(found) > 5
+    assert not any(found)
