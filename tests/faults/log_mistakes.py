@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from minikafka.base.files import Files
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFile, MemoryFiles
-from minikafka.log import opening, recovery, replacing
+from minikafka.log import cleaner, opening, recovery, replacing
 from minikafka.log.data_directory import DataDirectory, OffsetFile
 from minikafka.log.epochs import LeaderEpochs
 from minikafka.log.layout import CLEANED_SUFFIX, SWAP_SUFFIX, Layout
@@ -225,5 +225,8 @@ MISTAKES: dict[str, Mistake] = {
     ),
     "a replacement is not finished at open": Mistake([(replacing, "_finish", drop_swap)], "clean"),
     "what replaced segments left is not removed": Mistake([(opening, "settle", no)], "clean"),
+    "a tombstone goes with the first compaction": Mistake(
+        [(cleaner._Pass, "_tombstones_stay", no)], "compact"
+    ),
     "a deleted partition is kept": Mistake([(MemoryFiles, "remove_tree", nothing)]),
 }

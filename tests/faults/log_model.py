@@ -8,22 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from struct import Struct
 
 from minikafka.base.ids import TopicPartition
 from minikafka.log.epochs import UNKNOWN
 from minikafka.log.log import Log
-from minikafka.records.message_set import StoredRecord, iterate
+from minikafka.log.segment import Segment
+from minikafka.records import batch
+from minikafka.records.message_set import ENTRY_HEADER_BYTES, StoredRecord, iterate
+
+_ENTRY = Struct(">qi4xB6xi")
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
     """What was appended at one offset."""
 
-    value: bytes
+    value: bytes | None
     time_ms: int
     epoch: int
     entry: tuple[int, int]
     """First and last offset of the entry that it lies in."""
+    key: bytes | None = None
+    written_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -53,7 +60,11 @@ class Partition:
     appended_ms: list[tuple[int, int]] = field(default_factory=list)
     """(End offset, time of the append on the monotonic scale), rising."""
     leaving: set[int] = field(default_factory=set)
-    """Offsets that a cleaner is about to drop."""
+    """Offsets that a cleaner is about to drop, or may."""
+    clean_to: int = 0
+    """Below, each key is there once: where the last compaction ended."""
+    met_to: int = 0
+    """Below, a pass may have met every tombstone, also one that a crash ended."""
     making: bool = False
     deleting: bool = False
     failed: bool = False
@@ -112,9 +123,11 @@ class Partition:
         for record in found:
             message = self.messages.get(record.offset)
             assert message is not None, f"offset {record.offset} has {record.value!r}, which was gone"
-            assert (record.value, record.timestamp_ms) == (message.value, message.time_ms), (
-                f"offset {record.offset} has {record.value!r} and not {message.value!r}"
-            )
+            assert (record.key, record.value, record.timestamp_ms) == (
+                message.key,
+                message.value,
+                message.time_ms,
+            ), f"offset {record.offset} has {record.value!r} and not {message.value!r}"
         offsets = [record.offset for record in found]
         assert offsets == sorted(set(offsets)), f"the offsets do not rise: {offsets}"
         bound = log.end_offset if up_to is None else min(up_to, log.end_offset)
@@ -151,7 +164,10 @@ class Partition:
         if self.failed:
             # Nothing could be flushed meanwhile; it was told.
             self.appended_ms = [(self.end, now_ms)]
+        if self.compacted:
+            self.regroup(log)
         self.leaving = set()
+        self.clean_to = min(self.clean_to, self.end)
         self.making = self.deleting = self.failed = False
         self.claimed = 0
         self.note(log)
@@ -172,8 +188,10 @@ class Partition:
             del self.messages[self.end + number]
 
     def cut_of(self, offset: int) -> int:
-        """Where the log may end after a truncation to ``offset``: entries go whole, and so do holes."""
-        below = [number for number in self.messages if number < offset]
+        """Where the log may end after a truncation to ``offset``: entries go whole, so do holes, and of what
+        lies below the start nobody knows.
+        """
+        below = [number for number in self.messages if self.start <= number < offset]
         while below and self.messages[max(below)].entry[1] >= offset:
             below = [number for number in below if number < self.messages[max(below)].entry[0]]
         return max(below) + 1 if below else 0
@@ -194,6 +212,42 @@ class Partition:
         self.start = self.highest_start = log.start_offset
         self.durable_start = min(self.durable_start, self.start)
         self.claimed = 0
+        self.clean_to = min(self.clean_to, self.end)
+
+    def superseded(self, now_ms: int, retention_ms: int) -> set[int]:
+        """What a compaction of all that is durable may drop: messages without a key, those with a later one
+        of their key, and tombstones that an earlier pass has met, a while after they were written.
+        """
+        durable = {at: self.messages[at] for at in sorted(self.messages) if at < self.durable}
+        newest = {message.key: at for at, message in durable.items()}
+        old = {
+            at
+            for at, message in durable.items()
+            if message.value is None and at < self.met_to and message.written_ms + retention_ms <= now_ms
+        }
+        return old | {
+            at for at, message in durable.items() if message.key is None or newest[message.key] > at
+        }
+
+    def regroup(self, log: Log) -> None:
+        """Compaction has taken some of the messages in an entry: which are together now."""
+        for segment in log.segments:
+            for _, offsets, last, _ in entries_of(segment):
+                for offset in offsets:
+                    if offset in self.messages:
+                        self.messages[offset] = replace(self.messages[offset], entry=(offsets[0], last))
+
+
+def entries_of(segment: Segment) -> list[tuple[bytes, list[int], int, bool]]:
+    """(bytes, offsets, last offset, whether of magic 0 or 1) of each entry of a segment."""
+    data, found, position = segment.file.read_at(0, segment.size), [], 0
+    while position < len(data):
+        offset, size, magic, more = _ENTRY.unpack_from(data + b"\0" * 8, position)
+        entry = data[position : position + ENTRY_HEADER_BYTES + size]
+        last = offset + more if magic == batch.MAGIC else offset
+        found.append((entry, [record.offset for record in iterate(entry)], last, magic != batch.MAGIC))
+        position += len(entry)
+    return found
 
 
 def read_records(log: Log, step: int) -> list[StoredRecord]:
@@ -205,6 +259,7 @@ def read_records(log: Log, step: int) -> list[StoredRecord]:
         if found.slice is None:
             return records
         new = [record for record in iterate(found.slice.read()) if record.offset >= offset]
-        assert new, f"a read at {offset} gave no whole message"
+        assert found.first_offset >= offset, f"a read at {offset} gave the entry of {found.first_offset}"
         records += new
-        offset = new[-1].offset + 1
+        # A batch can end with offsets that compaction has taken.
+        offset = new[-1].offset + 1 if new else found.first_offset + 1

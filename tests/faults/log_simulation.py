@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from struct import Struct
 
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import StorageError
@@ -18,6 +17,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log import opening
 from minikafka.log.checkpoint import read_checkpoint
+from minikafka.log.cleaner import Cleaner
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import (
     CLEANED_SUFFIX,
@@ -29,17 +29,15 @@ from minikafka.log.layout import (
 )
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
-from minikafka.log.segment import Segment
-from minikafka.records import batch
+from minikafka.records.compaction import SLOT_BYTES, OffsetMap
 from minikafka.records.message_set import (
-    ENTRY_HEADER_BYTES,
     NO_TIMESTAMP,
     Codec,
     Record,
     build_message_set,
 )
 from minikafka.records.validation import Limits, validate
-from tests.faults.log_model import Message, Partition
+from tests.faults.log_model import Message, Partition, entries_of
 from tests.unit.log.support import valid_set
 
 INTERVAL_MS = 200
@@ -50,11 +48,11 @@ TOPICS: dict[str, dict[str, str]] = {
     "counted": {"flush.messages": "4"},
     "timed": {"flush.ms": "300", "retention.bytes": "900"},
     "lazy": {"retention.ms": "700"},
-    "compacted": {"cleanup.policy": "compact", "flush.messages": "7"},
+    "compacted": {"cleanup.policy": "compact", "flush.messages": "7", "delete.retention.ms": "400"},
 }
-LONG = ("open", "close", "make", "delete", "retain", "advance", "truncate", "clean", "clean", "lead", "roll")
+LONG = ("open", "close", "make", "delete", "retain", "advance")
+LONG += ("truncate", "clean", "compact", "lead", "roll")
 """Operations of many steps."""
-_ENTRY = Struct(">qi4xB6xi")
 
 
 class PowerIsOff(BaseException):
@@ -97,7 +95,7 @@ class Simulation:
             TopicPartition(topic, 0)
             for topic in self.dice.sample(list(TOPICS), self.dice.choice([1, 2, 2, 3]))
         ]
-        if focus == "clean":
+        if focus in {"clean", "compact"}:
             self.names = [TopicPartition("compacted", 0)]
         self.happened: Counter[str] = Counter()
         """Operations, ends of lives, and losses."""
@@ -275,7 +273,13 @@ class Simulation:
         ]
         self.serial += 1
         time_ms = self.clock.now_ms() + dice.randrange(-100, 100)
-        records = [Record(None, value, time_ms + number) for number, value in enumerate(values)]
+        keys: list[bytes | None] = [None] * len(values)
+        contents: list[bytes | None] = list(values)
+        if partition.compacted:
+            keys = [b"key %d" % dice.randrange(6) for _ in values]
+            contents = [None if dice.random() < 0.2 else value for value in values]
+        pairs = list(zip(keys, contents, strict=True))
+        records = [Record(*pair, time_ms + number) for number, pair in enumerate(pairs)]
         valid = validate(bytearray(build_message_set(records, magic=magic, codec=codec)), LIMITS, time_ms)
         if valid.size_bytes > self.config.segment_bytes:
             return
@@ -285,9 +289,14 @@ class Simulation:
         partition.appending(
             [
                 Message(
-                    value, NO_TIMESTAMP if magic == 0 else time_ms + at, epoch, together or (first + at,) * 2
+                    value,
+                    time_ms + at if magic else NO_TIMESTAMP,
+                    epoch,
+                    together or (first + at,) * 2,
+                    key,
+                    self.clock.now_ms(),
                 )
-                for at, value in enumerate(values)
+                for at, (key, value) in enumerate(pairs)
             ]
         )
         assigned = log.append(valid, now_ms=self.clock.now_ms(), leader_epoch=epoch)
@@ -358,6 +367,9 @@ class Simulation:
             partition = self.partitions[name]
             assert log.start_offset >= partition.start
             partition.start = partition.highest_start = log.start_offset
+            partition.messages = {
+                at: message for at, message in partition.messages.items() if at >= log.segments[0].base_offset
+            }
 
     def advance(self, partition: Partition, log: Log) -> None:
         offset = self.dice.randrange(partition.start, partition.end + 1)
@@ -416,20 +428,42 @@ class Simulation:
         dropped: set[int] = set()
         share = self.dice.choice([0.2, 0.6, 1.0])
         for segment in old:
-            for data, last, classic in _entries(segment):
-                begin = partition.messages[last].entry[0]
+            for data, offsets, _, classic in entries_of(segment):
                 if self.dice.random() < share:
-                    dropped |= set(range(begin, last + 1))
+                    dropped |= set(offsets)
                     continue
-                newest_ms, offset = max(
-                    (partition.messages[offset].time_ms, -offset) for offset in range(begin, last + 1)
-                )
-                new.append(data, begin, last, (newest_ms, -offset), 60, classic=classic)
+                newest_ms, at = max((partition.messages[offset].time_ms, -offset) for offset in offsets)
+                new.append(data, (newest_ms, -at), 60, classic=classic)
         partition.leaving = dropped
         self.manager.doom(log, log.replace_segments(new, old))
         for offset in dropped:
             partition.messages.pop(offset, None)
         partition.leaving = set()
+
+    def compact(self, partition: Partition, log: Log) -> None:
+        """Let the product's own cleaner go over it, with a map that may be too small."""
+        if not log.config.compacted or log.failure is not None:
+            return
+        self.tell(f"compact from {partition.clean_to}", partition)
+        log.flush(log.segments[-1].base_offset)
+        partition.note(log)
+        partition.leaving = partition.superseded(self.clock.now_ms(), log.config.delete_retention_ms)
+        partition.met_to = log.segments[-1].base_offset
+        cleaner = Cleaner(
+            self.files, self.clock, OffsetMap(SLOT_BYTES * self.dice.choice([4, 50])), self.manager.doom
+        )
+        begin = max(partition.clean_to, log.start_offset)
+        report = cleaner.clean(log, begin, log.segments[-1].base_offset)
+        entries = [entry for segment in log.segments for entry in entries_of(segment)]
+        there = {offset for _, offsets, _, _ in entries for offset in offsets}
+        gone = {offset for offset in partition.messages if offset >= log.segments[0].base_offset} - there
+        assert gone <= partition.leaving, f"{sorted(gone - partition.leaving)} had to stay"
+        self.happened["messages compacted away"] += len(gone)
+        for offset in gone:
+            del partition.messages[offset]
+        partition.leaving = set()
+        partition.regroup(log)
+        partition.clean_to = report.end_offset
 
     def close(self) -> None:
         """Stop cleanly; another life begins as clean as this one ended."""
@@ -446,18 +480,6 @@ class Simulation:
             partition.durable_start = partition.start
 
 
-def _entries(segment: Segment) -> list[tuple[bytes, int, bool]]:
-    """(bytes, last offset, whether of magic 0 or 1) of each entry."""
-    data, found, position = segment.file.read_at(0, segment.size), [], 0
-    while position < len(data):
-        offset, size, magic, more = _ENTRY.unpack_from(data + b"\0" * 8, position)
-        last = offset + more if magic == batch.MAGIC else offset
-        end = position + ENTRY_HEADER_BYTES + size
-        found.append((data[position:end], last, magic != batch.MAGIC))
-        position = end
-    return found
-
-
 OPERATIONS: dict[Callable[[Simulation, Partition, Log], None], int] = {
     Simulation.append: 34,
     Simulation.flush: 5,
@@ -472,7 +494,8 @@ OPERATIONS: dict[Callable[[Simulation, Partition, Log], None], int] = {
     Simulation.lead: 3,
     Simulation.checkpoint: 5,
     Simulation.look: 2,
-    Simulation.clean: 10,
+    Simulation.clean: 6,
+    Simulation.compact: 6,
     Simulation.delete: 1,
 }
 """With how often each is done."""

@@ -38,6 +38,7 @@ from minikafka.log.offset_index import OffsetIndex
 from minikafka.log.time_index import TimeIndex
 from minikafka.records import kernels
 from minikafka.records.columns import SCHEMA_WITH_HEADERS, Decoder
+from minikafka.records.compaction import SLOT_BYTES, OffsetMap, Sieve, Transactions
 from minikafka.records.compression import Codec
 from minikafka.records.conversion import down_convert
 from minikafka.records.message_set import StoredRecord, iterate
@@ -182,6 +183,7 @@ class Outcomes:
         for limits in (LIMITS[0], LIMITS[1 + number % (len(LIMITS) - 1)]):
             self.accepted |= self.try_broker(data, limits, records)
         self.try_file(data, records)
+        self.try_compaction(data[: scan(data, base_offset=0).valid_bytes], number)
 
     def try_columns(self, data: bytes, records: list[StoredRecord]) -> None:
         """The columns hold what the iterator gave."""
@@ -249,6 +251,39 @@ class Outcomes:
             assert record.timestamp_ms == (wanted if record.magic else -1)
             assert record.headers == (sent.headers if record.magic == 2 else ())
         return bool(found)
+
+    def try_compaction(self, data: bytes, number: int) -> None:
+        """Of what a log holds, what stays was there, in the same format."""
+        kept: list[bytes] = []
+
+        def compact() -> None:
+            ends = Transactions(0)
+            ends.add(self.guarded(data))
+            offsets = OffsetMap((4 + number % 9) * SLOT_BYTES)
+            offsets.begin(0)
+            offsets.add(self.guarded(data), 1 + number % 50, lambda: ends, self.content_bytes)
+            sieve = Sieve(
+                offsets,
+                now_ms=NOW_MS,
+                delete_retention_ms=5,
+                transactions=ends,
+                max_content_bytes=self.content_bytes,
+            )
+            sieve.tombstones_stay = number % 2 == 0
+            found = sieve.sift(self.guarded(data))
+            kept.append(b"" if found is None else bytes(found.data))
+
+        if self.refused(compact, CORRUPT):
+            return
+        assert good_bytes(kept[0]) == len(kept[0])
+        there = self.records(data)
+        offsets = [record.offset for record in there]
+        if self.texts[-1] or offsets != sorted(set(offsets)):
+            return  # damaged inside, or no broker would have stored it so
+        stayed = self.records(kept[0])
+        rows = [(r.offset, r.key, r.value, r.magic, r.headers) for r in stayed]
+        assert set(rows) <= {(r.offset, r.key, r.value, r.magic, r.headers) for r in there}
+        assert [record.offset for record in stayed] == sorted({record.offset for record in stayed})
 
     def try_file(self, data: bytes, records: list[StoredRecord]) -> None:
         """What is read in windows, and what is shown to people."""

@@ -187,7 +187,7 @@ def test_a_replacing_segment_without_its_time_index_is_found_by_time(files: Kill
     log.flush()
     new = opening.create_cleaned(files, HOME, log.layout, 0)
     one = valid_set(numbered(0, 1))
-    new.append(one.data, 0, 0, (NOW_MS, 0), 100)
+    new.append(one.data, (NOW_MS, 0), 100)
     files.deadly = ("create", "00000000000.timeindex")
     with pytest.raises(Killed):
         log.replace_segments(new, log.segments[:1])

@@ -18,7 +18,8 @@ scheduler's interval; "flushed" is what ``Log.flush`` has returned for):
     a power cut in an opening     nothing more
 
 Never: a flushed message, a start offset that was written down, a deletion, a truncation that had returned; a
-message at an offset that never had it; half of a swap.
+message at an offset that never had it; half of a swap; by compaction the newest message of a key, or its
+tombstone in the first pass or before ``delete.retention.ms``.
 
 What a directory loses is a suffix of its changes: journals (ext4, XFS, btrfs, APFS) keep the order of names,
 and more than that, over all directories. Blocks of files keep no order at all.

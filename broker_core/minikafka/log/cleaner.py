@@ -295,8 +295,6 @@ class _Pass:
                         raise Uncleanable(f"{segment.path}: what stays of it is too much for one segment")
                     cleaned.append(
                         kept.data,
-                        kept.first_offset,
-                        kept.last_offset,
                         kept.newest,
                         self._config.index_interval_bytes,
                         classic=kept.classic,

@@ -203,7 +203,8 @@ class Log:
 
     def _append(self, valid: ValidatedSet, now_ms: int, leader_epoch: int) -> AssignedSet:
         self._check_appendable()
-        assigned = assign(valid, self._end_offset, leader_epoch)
+        every = self.config.index_interval_bytes
+        assigned = assign(valid, self._end_offset, leader_epoch, mark_every=every)
         if assigned.count == 0:
             return assigned
         size = len(assigned.data)
@@ -218,11 +219,10 @@ class Log:
         try:
             segment.append(
                 assigned.data,
-                assigned.first_offset,
-                assigned.last_offset,
                 (assigned.max_timestamp_ms, assigned.max_timestamp_at),
-                self.config.index_interval_bytes,
+                every,
                 classic=not valid.batches,
+                marks=assigned.marks,
             )
         except UnusableSegment as error:
             self._failure = str(error)
@@ -368,11 +368,22 @@ class Log:
         """Change the directory as the list of segments was changed, where that is still to be done."""
         if self._change is None or self._closed:
             return
-        self._change.carry_out(self._files, self.directory, self.layout, self._gone)
+        self._check_appendable()
+        self._change.carry_out(self._files, self.directory, self.layout, self._sync_names, self._gone)
         self._change = None
         # Not before: what a power cut can bring back keeps its epochs, and is below a start that is kept.
         self._start_by_names = self._segments[0].base_offset
         self.epochs.cut_start(self._start_by_names)
+
+    def _sync_names(self) -> None:
+        try:
+            self._files.sync_dir(self.directory)
+        except TooManyFiles:
+            raise
+        except StorageError as error:
+            # Another one may report success for names that are lost, and old files would go for them.
+            self._failure = f"a flush failed: {error}"
+            raise
 
     def _take_gone(self) -> list[str]:
         gone, self._gone = self._gone, []

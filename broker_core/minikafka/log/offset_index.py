@@ -11,6 +11,7 @@ is never trusted: ``load`` gives None and the caller rebuilds it. See ``index_fi
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -73,6 +74,18 @@ class OffsetIndex(IndexFile):
         offsets, positions = self._own()
         positions.append(position)
         offsets.append(relative)
+
+    def extend_by_marks(self, marks: Sequence[tuple[int, int]], position: int, interval_bytes: int) -> None:
+        """Add those of the marks (offset, and position behind ``position``) that lie more than the interval
+        behind the entry before. They rise, and follow the last one here.
+        """
+        indexed = self.last()[1]
+        offsets, positions = self._own()
+        for offset, at in marks:
+            if position + at - indexed > interval_bytes:
+                indexed = position + at
+                positions.append(indexed)
+                offsets.append(offset - self._base_offset)
 
     def extend(self, entries: Entries) -> None:
         """Add entries of a scan, which rise among themselves, where they follow the last one here."""

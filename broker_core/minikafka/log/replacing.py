@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from minikafka.base.files import Files
@@ -61,24 +61,26 @@ class Change:
     new: Segment | None = None
     retired: bool = False
 
-    def carry_out(self, files: Files, directory: str, layout: Layout, gone: list[str]) -> None:
-        """Make it, and add the files to be removed later to ``gone``.
+    def carry_out(
+        self, files: Files, directory: str, layout: Layout, sync: Callable[[], None], gone: list[str]
+    ) -> None:
+        """Make it, and add the files to be removed later to ``gone``. ``sync`` flushes the directory's names.
 
         After a StorageError another call goes on where it was. No other change may come before: what is left
         would be a log with a hole, or the name of one ``.swap`` be another's.
         """
         if not self.retired:
             if self.new is not None:
-                files.sync_dir(directory)
+                sync()
             gone.extend(retire(files, directory, layout, self.old))
-            files.sync_dir(directory)
+            sync()
             self.retired = True
         if self.new is not None:
             # Before the name that recovery passes over with its indexes.
             self.new.write_indexes(sync=True)
             if self.new.path.endswith(SWAP_SUFFIX):
                 self.new.move(self.new.path.removesuffix(SWAP_SUFFIX))
-            files.sync_dir(directory)
+            sync()
 
 
 def settle(files: Files, directory: str, layout: Layout) -> bool:

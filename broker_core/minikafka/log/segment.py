@@ -19,6 +19,7 @@ deleted segment must not put files beside the one that took its name.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from minikafka.base.errors import StorageError
@@ -46,6 +47,7 @@ _LOOK_BYTES = 5120
 """What a look-up reads at once: an index interval with some room."""
 
 
+Marks = Sequence[tuple[int, int]]
 Newest = tuple[int, int]
 """A largest timestamp in ms, and the last offset of the first entry that has it."""
 
@@ -209,16 +211,17 @@ class Segment:
     def append(
         self,
         data: Buffer,
-        first_offset: int,
-        last_offset: int,
         newest: Newest,
         interval_bytes: int,
         *,
         classic: bool = True,
+        marks: Marks | None = None,
     ) -> None:
         """Write entries behind the last one. On StorageError nothing of them can be read.
 
-        ``classic``: none is of magic 2. ``UnusableSegment`` when the file could not even be cut back.
+        ``marks``: last offset and position in ``data`` of one entry in each interval, of which the index
+        takes what it needs (``records.validation.assign``); looked for where they are not given. ``classic``:
+        none is of magic 2. ``UnusableSegment`` when the file could not even be cut back.
         """
         position = self.size
         try:
@@ -229,7 +232,7 @@ class Segment:
         # Before the size: who sees the message knows its time.
         if newest[0] > self._appended[0]:
             self._appended = newest
-        self._index_appended(data, first_offset, last_offset, position, interval_bytes)
+        self._index_appended(data, marks, position, interval_bytes)
         if classic and self._classic_bytes == position:
             self._classic_bytes = position + len(data)
         self.size = position + len(data)
@@ -240,27 +243,18 @@ class Segment:
         except StorageError as second:
             raise UnusableSegment(f"{error}; and its end cannot be cut off again: {second}") from error
 
-    def _index_appended(
-        self, data: Buffer, first_offset: int, last_offset: int, position: int, interval_bytes: int
-    ) -> None:
+    def _index_appended(self, data: Buffer, marks: Marks | None, position: int, interval_bytes: int) -> None:
         index = self.index(interval_bytes)
         indexed = index.last()[1]
-        if first_offset == last_offset:
-            if position - indexed > interval_bytes:
-                index.append(last_offset, position)
-        elif position + len(data) - indexed > interval_bytes:
-            # A large plain set gets entries inside, or look-ups in it would walk through all of it. An entry
-            # names the last offset of a wrapper or batch, as in an index that is built anew, and as 3.9 does.
+        if position + len(data) - indexed <= interval_bytes:
+            return
+        if marks is None:
             found = scan(
-                data,
-                base_offset=self.base_offset,
-                next_offset=first_offset,
-                position=position,
-                last_indexed=indexed,
-                index_interval_bytes=interval_bytes,
-                check_crc=False,
+                data, base_offset=self.base_offset, index_interval_bytes=interval_bytes, check_crc=False
             )
-            index.extend(found.index_entries)
+            marks = found.index_entries.tolist()
+        # A large set gets entries inside, or look-ups in it would walk through all of it.
+        index.extend_by_marks(marks, position, interval_bytes)
         if index.last()[1] > indexed:
             self.times(interval_bytes).append(*self.newest())
 
@@ -302,26 +296,27 @@ class Segment:
         size_now, unpack, batch_magic = self.size, _HEADER.unpack_from, batch.MAGIC
         window, window_at, window_last = b"", position, -1
         while position < end:
-            at = position - window_at
-            if at > window_last:
+            if position - window_at > window_last:
                 # The smallest message is a byte shorter than what is looked at.
-                window = self.file.read_at(position, min(_LOOK_BYTES, size_now - position) + 1)
-                window_at, at, window_last = position, 0, len(window) - _HEADER.size
+                window = self.file.read_at(position, min(_LOOK_BYTES, size_now - position)) + b"\0"
+                window_at, window_last = position, len(window) - _HEADER.size
                 if window_last < 0:
-                    window += b"\0"
-                    window_last += 1
-                    if window_last < 0:
-                        raise _Nonsense(position)
-            first, size, magic, more = unpack(window, at)
-            last = first + more if magic == batch_magic else first
-            behind = position + ENTRY_HEADER_BYTES + size
+                    raise _Nonsense(position)
+            last, size, magic, more = unpack(window, position - window_at)
+            if magic == batch_magic:
+                last += more
             # The index may say the entry's last offset, or its first.
-            if last < least or size < MIN_SIZE or behind > size_now:
+            if last < least or size < MIN_SIZE:
                 raise _Nonsense(position)
+            behind = position + ENTRY_HEADER_BYTES + size
             if last >= offset or behind > end:
+                if behind > size_now:
+                    raise _Nonsense(position)
                 return Entry(position, last, behind - position)
             least = last + 1
             position = behind
+        if position > size_now:
+            raise _Nonsense(position)  # the last one claims more than there is
         return None
 
     def is_classic(self, position: int, end: int) -> bool:

@@ -49,7 +49,7 @@ from numpy.typing import NDArray
 from minikafka.base.errors import BrokerError
 from minikafka.base.files import Buffer
 from minikafka.records import kernels, stops
-from minikafka.records.arrays import INT64_MAX, read_only
+from minikafka.records.arrays import INT64_MAX, as_int64, read_only
 from minikafka.records.batch import BATCH_HEADER_BYTES, MAGIC, read_header, records_of, write_checksum
 from minikafka.records.checksums import CRC_TABLES
 from minikafka.records.compression import MAX_CONTENT_BYTES, compress
@@ -526,7 +526,7 @@ def _shift(content: Content) -> int:
         raise stops.error(stop, int(measured[2]), content.position)
     if not measured[0]:
         raise stops.corrupt("the compressed message holds no message", content.position)
-    return content.offset - int(measured[1]) if content.magic else 0
+    return as_int64(content.offset - int(measured[1]) if content.magic else 0)
 
 
 def _records(view: memoryview, position: int, max_content_bytes: int) -> NDArray[np.uint8]:

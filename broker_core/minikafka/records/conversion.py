@@ -38,6 +38,7 @@ _TIMESTAMP_BYTES = 8
 """What a message of magic 1 has more than one of magic 0."""
 _NO_WRAPPERS = np.zeros(0, dtype=np.int64)
 _NO_WRAPPERS.flags.writeable = False
+_NO_MARKS = np.zeros(0, dtype=np.int64)
 _GROWTH_BYTES = 27
 """What stands around a key and a value takes 7 bytes at least in a batch, and 34 in a message of magic 1."""
 
@@ -218,7 +219,7 @@ def rewrite(
         parts.append(part)
         position += content.size_bytes
     messages = bytearray().join(parts)
-    write.assign_offsets(writable(messages), 0, _NO_WRAPPERS, -1)
+    write.assign_offsets(writable(messages), 0, _NO_WRAPPERS, -1, 0, _NO_MARKS)
     max_timestamp_ms, max_timestamp_at = (
         int(state[place]) for place in (write.CONVERT_MAX_TIMESTAMP, write.CONVERT_MAX_AT)
     )

@@ -43,6 +43,7 @@ from minikafka.records.message_set import (
     CRC_AT,
     ENTRY_HEADER_BYTES,
     MAGIC_AT,
+    MIN_SIZE,
     NO_TIMESTAMP,
     TIMESTAMP_AT,
     Codec,
@@ -52,6 +53,8 @@ from minikafka.records.message_set import (
     wrap,
 )
 
+_SELDOM = 1 << 40
+"""Bytes that no set has: only its first entry is marked."""
 _INT64 = struct.Struct(">q")
 _UINT32 = struct.Struct(">I")
 
@@ -115,6 +118,8 @@ class AssignedSet:
     max_timestamp_ms: int
     max_timestamp_at: int
     """Offset of the first entry that has it."""
+    marks: tuple[tuple[int, int], ...] = ()
+    """Last offset and position of the first entry, and of one in so many bytes: see ``assign``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,7 +430,7 @@ def _rebuilt(view: memoryview, wrapper: _Wrapper, first_inner_offset: int, max_m
     """The wrapper with inner offsets from ``first_inner_offset`` on. MESSAGE_TOO_LARGE if it grew so."""
     content = wrapper.content
     inner = bytearray(open_wrapper(view, content.position).data)
-    kernels.write.assign_offsets(writable(inner), first_inner_offset, _NO_WRAPPERS, -1)
+    kernels.write.assign_offsets(writable(inner), first_inner_offset, _NO_WRAPPERS, -1, 0, _NO_MARKS)
     entry = wrap(
         inner,
         offset=first_inner_offset + wrapper.count - 1,
@@ -456,6 +461,7 @@ def _splice(view: memoryview, replaced: list[tuple[Content, bytes]]) -> memoryvi
 _NOT_KEPT = memoryview(b"")
 _NO_WRAPPERS = np.zeros(0, dtype=np.int64)
 _NO_WRAPPERS.flags.writeable = False
+_NO_MARKS = np.zeros(0, dtype=np.int64)
 
 
 def prepare(valid: ValidatedSet, base_offset: int) -> ValidatedSet:
@@ -468,10 +474,12 @@ def prepare(valid: ValidatedSet, base_offset: int) -> ValidatedSet:
     return replace(valid, prepared=(base_offset, _renumber_magic_0(valid, base_offset)))
 
 
-def assign(valid: ValidatedSet, base_offset: int, leader_epoch: int = -1) -> AssignedSet:
+def assign(
+    valid: ValidatedSet, base_offset: int, leader_epoch: int = -1, *, mark_every: int = _SELDOM
+) -> AssignedSet:
     """Number the messages from ``base_offset`` on, in place where the format allows it.
 
-    Batches of magic 2 also get the leader epoch.
+    Batches of magic 2 also get the leader epoch. ``mark_every`` bytes an entry is marked for the index.
 
     A set can be assigned again (after an append that failed).
     """
@@ -481,7 +489,10 @@ def assign(valid: ValidatedSet, base_offset: int, leader_epoch: int = -1) -> Ass
         counts = np.array([wrapper.count for wrapper in valid.wrappers], dtype=np.int64)
         counts.flags.writeable = False
         data = _renumber_magic_0(valid, base_offset)
-    kernels.write.assign_offsets(writable(data), base_offset, counts, leader_epoch)
+    room = 2 + len(data) // max(mark_every, ENTRY_HEADER_BYTES + MIN_SIZE)
+    marks = np.empty(1 + 2 * room, dtype=np.int64)
+    kernels.write.assign_offsets(writable(data), base_offset, counts, leader_epoch, mark_every, marks)
+    found = marks[1 : 1 + 2 * int(marks[0])].tolist()
     return AssignedSet(
         data,
         base_offset,
@@ -489,6 +500,7 @@ def assign(valid: ValidatedSet, base_offset: int, leader_epoch: int = -1) -> Ass
         valid.count,
         valid.max_timestamp_ms,
         base_offset + valid.max_timestamp_at,
+        tuple(zip(found[::2], found[1::2], strict=True)),
     )
 
 

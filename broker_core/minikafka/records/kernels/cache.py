@@ -166,7 +166,7 @@ def _compiled_once(directory: Path) -> dict[str, Code] | None:
 
 
 def _compile_in_children(directory: Path) -> None:
-    _say(f"compiling its kernels, once for this machine (about 15 s), into {directory}")
+    _say(f"compiling its kernels, once for this machine (about half a minute), into {directory}")
     try:
         with tempfile.TemporaryDirectory(dir=directory) as parts:
             codes = _compiled_in_children(Path(parts))

@@ -113,32 +113,50 @@ def validate_run(data: Bytes, tables: Tables, state: Longs) -> Number:
     return code
 
 
-@kernel(BYTES_OUT, I64, I64S, I64)
-def assign_offsets(data: Bytes, base_offset: Number, wrapper_counts: Longs, leader_epoch: Number) -> Number:
+@kernel(BYTES_OUT, I64, I64S, I64, I64, I64S_OUT)
+def assign_offsets(
+    data: Bytes,
+    base_offset: Number,
+    wrapper_counts: Longs,
+    leader_epoch: Number,
+    interval: Number,
+    marks: Longs,
+) -> Number:
     """Write consecutive offsets into a valid set; returns the next one, or -1 when the set is not valid.
 
     The ``k``-th wrapper stands for ``wrapper_counts[k]`` messages and gets the offset of its last.
     Batches get the leader epoch too.
+
+    ``marks`` gets, as far as there is room, the last offset and the position of the first entry, and of each
+    that lies more than ``interval`` behind the one marked before; how many these are stands first.
     """
     position = np.int64(0)
     offset = np.int64(base_offset)
     wrappers = 0
+    marked = np.int64(0)
+    mark_from = np.int64(0)
     code, end = entry_end(data, position)
     while code in (WHOLE, BATCH):
+        first = offset
         if code == BATCH:
-            store_u64(data, position, np.uint64(offset))
             store_u32(data, position + 12, np.uint32(np.int32(leader_epoch)))
-            offset += load_i32(data, position + 23) + 1
-            position = end
-            code, end = entry_end(data, position)
-            continue
-        if data[position + 17] & 7 and wrappers < wrapper_counts.size:
-            offset += wrapper_counts[wrappers] - 1
-            wrappers += 1
-        store_u64(data, position, np.uint64(offset))
+            offset += load_i32(data, position + 23)
+        else:
+            if data[position + 17] & 7 and wrappers < wrapper_counts.size:
+                offset += wrapper_counts[wrappers] - 1
+                wrappers += 1
+            first = offset
+        store_u64(data, position, np.uint64(first))
+        if position >= mark_from and 2 * marked + 2 < marks.size:
+            marks[2 * marked + 1] = offset
+            marks[2 * marked + 2] = position
+            marked += 1
+            mark_from = position + interval + 1
         offset += 1
         position = end
         code, end = entry_end(data, position)
+    if marks.size:
+        marks[0] = marked
     return offset if code == END else np.int64(-1)
 
 
