@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from minikafka.base.files import Files
@@ -123,10 +123,11 @@ def replace_in_the_wrong_order(log: Log, new: Segment, old: Sequence[Segment]) -
     new.file.sync()
     for segment in old:
         segment.load_indexes()
-    gone = replacing.retire(log._files, log.directory, log.layout, old)
+    gone = list(replacing.retire(log._files, log.directory, log.layout, old))
     log._files.sync_dir(log.directory)
     final = new.path.removesuffix(CLEANED_SUFFIX)
     log._put_in_place(new, old, final + SWAP_SUFFIX)
+    log._change = None
     new.move(final)
     log._files.sync_dir(log.directory)
     return gone
@@ -138,7 +139,7 @@ def drop_swap(files: Files, _directory: str, _layout: Layout, _base: int, swap: 
 
 def retire_newest_first(
     files: Files, directory: str, layout: Layout, segments: Iterable[Segment]
-) -> list[str]:
+) -> Iterator[str]:
     return retire(files, directory, layout, list(segments)[::-1])
 
 

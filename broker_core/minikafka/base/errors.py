@@ -153,6 +153,10 @@ class StorageError(MinikafkaError):
     """The disk failed, or what lies on it cannot be used."""
 
 
+class TooManyFiles(StorageError):
+    """There was no descriptor left to open a file with: nothing was done, and nothing is lost."""
+
+
 class DirectoryLocked(StorageError):
     """Another process holds the lock of a data directory."""
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from minikafka.base.errors import DirectoryLocked, StorageError
+from minikafka.base.errors import DirectoryLocked, StorageError, TooManyFiles
 
 Buffer = bytes | bytearray | memoryview
 """What the project passes as bytes without copying."""
@@ -48,6 +48,12 @@ class File(Protocol):
 
     def sync(self) -> None:
         """Return once everything written so far survives a power cut (fsync)."""
+
+    def modified_ms(self) -> int:
+        """Time of last modification, ms since the epoch."""
+
+    def set_modified_ms(self, time_ms: int) -> None:
+        """Have the file look as if it had been modified last at this time."""
 
     def descriptor(self) -> int | None:
         """A descriptor for ``sendfile``, or None where there is none (in memory)."""
@@ -99,9 +105,6 @@ class Files(Protocol):
 
     def sync_dir(self, path: str) -> None:
         """Return once the names in the directory survive a power cut."""
-
-    def modified_ms(self, path: str) -> int:
-        """Time of last modification, ms since the epoch."""
 
     def lock(self, path: str) -> Lock:
         """Take the lock file ``path``, made for this user alone; DirectoryLocked when another holds it."""
@@ -173,7 +176,8 @@ def _storage_errors(doing: str, path: str) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise StorageError(f"{doing} {path}: {error.strerror or error}") from error
+        kind = TooManyFiles if error.errno in {errno.EMFILE, errno.ENFILE} else StorageError
+        raise kind(f"{doing} {path}: {error.strerror or error}") from error
 
 
 class RealFile:
@@ -223,6 +227,14 @@ class RealFile:
     def sync(self) -> None:
         with _storage_errors("cannot flush", self.path):
             os.fsync(self._descriptor)
+
+    def modified_ms(self) -> int:
+        with _storage_errors("cannot read the time of", self.path):
+            return os.fstat(self._descriptor).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, time_ms: int) -> None:
+        with _storage_errors("cannot set the time of", self.path):
+            os.utime(self._descriptor, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
     def descriptor(self) -> int:
         return self._descriptor
@@ -304,10 +316,6 @@ class RealFiles:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-
-    def modified_ms(self, path: str) -> int:
-        with _storage_errors("cannot read the time of", path):
-            return os.stat(path).st_mtime_ns // 1_000_000
 
     def lock(self, path: str) -> Lock:
         with _storage_errors("cannot open the lock file", path):

@@ -237,6 +237,14 @@ class MemoryFile:
         self._content.sync()
         self._files.note("sync", self.path)
 
+    def modified_ms(self) -> int:
+        self._check("read the time of")
+        return self._content.modified_ms
+
+    def set_modified_ms(self, time_ms: int) -> None:
+        self._check("set the time of")
+        self._content.modified_ms = time_ms
+
     def descriptor(self) -> int | None:
         return None
 
@@ -433,12 +441,6 @@ class MemoryFiles:
         self.meet_fault("sync", path)
         directory.sync()
         self.note("sync_dir", path)
-
-    def modified_ms(self, path: str) -> int:
-        node = self._find(path)
-        if node is None:
-            raise _missing(path)
-        return node.modified_ms if isinstance(node, _Content) else 0
 
     def lock(self, path: str) -> Lock:
         self.open(path, create=True).close()

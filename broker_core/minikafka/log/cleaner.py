@@ -13,12 +13,12 @@ empty segment: the log's start does not move.
 Only full segments that are flushed are touched: the log is flushed up to its active segment first.
 
 **When tombstones go.** In magic 2 they carry their own time: ``delete.retention.ms`` from the pass that first
-met them, as in 3.9.1. The older formats have no room for it, and 0.10.1 takes the files' times of
-modification for it: it drops the tombstones of segments that were last written ``delete.retention.ms`` before
-the last segment of the clean part was, and gives the files that it writes the times of those that they
-replace. Here the segments' largest timestamps take that place. Without any (magic 0) it is the file's time,
-and that is when it was cleaned last: such tombstones stay. In all formats a tombstone stays in the first pass
-that meets it, so that who reads the log from its start in less than that time misses none.
+met them, as in 3.9.1. The older formats have no room for it, and as 0.10.1 the files' times of modification
+are taken for it: the tombstones of segments go that were last written ``delete.retention.ms`` before the last
+segment of the clean part was, and what is written anew gets the time of what it replaces. (Not the messages'
+timestamps: those are as old as their producer likes, and the tombstones of a history would be gone in
+seconds.) In all formats a tombstone stays in the first pass that meets it, so that who reads the log from its
+start in less than that time misses none.
 
 Reading is by windows of ``log.recovery``, which checks every checksum and order. A message that is larger
 than a window is read whole, once its checksum was found right piece by piece: what 0.10.1 bounds by
@@ -272,11 +272,11 @@ class _Pass:
         for segment, following in pairwise(self._segments):
             if following.base_offset <= self._first_dirty and segment.size:
                 self._clean_before = following.base_offset
-                self._horizon_ms = segment.last_time_ms() - self._config.delete_retention_ms
+                self._horizon_ms = segment.file.modified_ms() - self._config.delete_retention_ms
 
     def _tombstones_stay(self, segment: Segment) -> bool:
         """Whether those of magic 0 and 1 do."""
-        return segment.base_offset >= self._clean_before or segment.last_time_ms() > self._horizon_ms
+        return segment.base_offset >= self._clean_before or segment.file.modified_ms() > self._horizon_ms
 
     def _rewrite(self, group: Sequence[Segment], sieve: Sieve) -> None:
         """Put what stays of neighbours in their place."""
@@ -301,6 +301,7 @@ class _Pass:
                     )
                     self._bytes_written += len(kept.data)
                     self._cleaner.throttle(len(kept.data), self._check)
+            cleaned.file.set_modified_ms(max(segment.file.modified_ms() for segment in group))
             self._discard(log, log.replace_segments(cleaned, group))
         except BaseException:
             if cleaned.path.endswith(CLEANED_SUFFIX):

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
@@ -58,7 +58,7 @@ def dirt_of(log: Log, first_dirty_offset: int, now_ms: int) -> Dirt:
     number = 0
     while number < len(segments) - 1:
         is_dirty = segments[number + 1].base_offset > first_dirty_offset
-        if is_dirty and lag_ms > 0 and segments[number].newest()[0] > now_ms - lag_ms:
+        if is_dirty and lag_ms > 0 and segments[number].last_time_ms() > now_ms - lag_ms:
             break
         number += 1
     upper_offset = segments[number].base_offset
@@ -76,11 +76,16 @@ def _bytes_before(segment: Segment, following: Segment, offset: int) -> int:
     return segment.size if following.base_offset <= offset else position_of(segment, offset)
 
 
+def _home(log: Log) -> str:
+    return os.path.dirname(log.directory)
+
+
 class Cleaning:
     """Cleans the logs of a broker, one at a time.
 
-    One thread calls ``run_once``; the others may be called from any when ``new_mutex`` makes locks. Who waits
-    in ``pause`` must not hold a lock that a flush or ``Log.replace_segments`` takes.
+    ``begin`` is called first. One thread calls ``run_once``; the others may be called from any when
+    ``new_mutex`` makes locks. Who waits in ``pause`` must not hold a lock that a flush or
+    ``Log.replace_segments`` takes.
     """
 
     def __init__(
@@ -106,6 +111,22 @@ class Cleaning:
         self._running: tuple[TopicPartition, AbstractContextManager[object]] | None = None
         """The partition that is being cleaned, and what is held meanwhile."""
         self._stopped = False
+
+    def begin(self, directories: Iterable[str]) -> None:
+        """Read how far logs are clean, once they are open and before they grow.
+
+        What is no log's any more is forgotten, and what lies behind a log's end does not count: a new log of
+        that name, or new messages, would be taken for clean, and a tombstone go before what it deletes.
+        """
+        logs = self._logs()
+        for directory in directories:
+            file = self._file_in(directory)
+            held = {one: at for one, at in file.held.items() if one in logs and _home(logs[one]) == directory}
+            with self._mutex:
+                if held.keys() != file.held.keys():
+                    self._write(file, held)
+            for partition in held:
+                self.first_dirty(partition, logs[partition])
 
     # For the thread that cleans.
 
@@ -191,7 +212,7 @@ class Cleaning:
                 error,
             )
             return None
-        except (StorageError, FileNotFoundError) as error:
+        except Exception as error:  # noqa: BLE001 - one log must not keep the others from being cleaned
             # Deleted or closed meanwhile, it is not there to be cleaned.
             if not log.closed:
                 self._put_off(partition, now_ms, error)
@@ -230,7 +251,9 @@ class Cleaning:
         return log.start_offset
 
     def _file_of(self, log: Log) -> OffsetFile:
-        directory = os.path.dirname(log.directory)
+        return self._file_in(_home(log))
+
+    def _file_in(self, directory: str) -> OffsetFile:
         file = self._points.get(directory)
         if file is None:
             file = OffsetFile(self._files, os.path.join(directory, CLEANER_POINT_FILE), nullcontext())

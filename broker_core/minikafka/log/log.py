@@ -36,7 +36,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from operator import attrgetter
 
-from minikafka.base.errors import BrokerError, ErrorCode, OffsetOutOfRange, StorageError
+from minikafka.base.errors import BrokerError, ErrorCode, OffsetOutOfRange, StorageError, TooManyFiles
 from minikafka.base.files import Files, FileSlice
 from minikafka.log import opening, replacing, search
 from minikafka.log.config import LogConfig
@@ -111,6 +111,10 @@ class Log:
         """Held by whoever takes segments away or replaces them, over all its steps; taken first."""
         self._flushing = new_mutex()
         """Held by whoever flushes."""
+        self._change: replacing.Change | None = None
+        """Of the list of segments, that the directory does not have yet."""
+        self._gone: list[str] = []
+        """Files that nothing names any more, and nobody was told of."""
         self._failure: str | None = None
         self._closed = False
 
@@ -305,9 +309,10 @@ class Log:
         start offset; of neither any with a message at or above ``up_to``. Gives the files to remove later.
 
         When all go, the log has an empty segment at its end then. A StorageError leaves no hole: what could
-        not be renamed comes back at the next open.
+        not be renamed is by the next call, before anything else, or comes back at the next open.
         """
         with self._reshaping:
+            self._carry_out()
             for segment in self._segments:
                 # What may take long is done before the mutex is held; and readers in progress need the
                 # indexes.
@@ -315,19 +320,16 @@ class Log:
             with self._mutex:
                 gone = self._expired(expired, up_to)
                 if not gone:
-                    return []
+                    return self._take_gone()
                 if len(gone) == len(self._segments):
                     self._roll(now_ms)
                 rest = self._segments[len(gone) :]
                 # The start first: who finds the new list must find it too.
                 self._start_offset = max(self._start_offset, rest[0].base_offset)
                 self._segments = rest
-            paths = replacing.retire(self._files, self.directory, self.layout, gone)
-            self._files.sync_dir(self.directory)
-            # Not before: what a power cut can bring back keeps its epochs, and is below a start that is kept.
-            self._start_by_names = rest[0].base_offset
-            self.epochs.cut_start(self._start_by_names)
-            return paths
+                self._change = replacing.Change(gone)
+            self._carry_out()
+            return self._take_gone()
 
     def _expired(self, expired: Callable[[Sequence[SegmentFacts]], int], up_to: int) -> Sequence[Segment]:
         segments = self._segments
@@ -347,9 +349,11 @@ class Log:
         has the first one's base offset. Gives the files to remove later.
 
         All of the old ones must have been flushed. See ``replacing`` for what a crash leaves; StorageError
-        when the log has changed meanwhile, or the disk fails: then it may take no more appends.
+        when the disk fails, or the log was closed meanwhile: ``new`` is the log's own when it has no name of
+        one that is not ready any more, and the rest of the change is made by the next call.
         """
         with self._reshaping:
+            self._carry_out()
             new.trim()
             new.file.sync()
             for segment in old:
@@ -357,21 +361,32 @@ class Log:
             final = new.path.removesuffix(CLEANED_SUFFIX)
             with self._mutex:
                 self._put_in_place(new, old, final + SWAP_SUFFIX)
-            try:
-                return self._finish_replacing(new, old, final)
-            except (StorageError, FileNotFoundError) as error:
-                # Old files may lie beside the new one, until the next open has cleared that up.
-                self._failure = f"replacing segments failed: {error}"
-                raise StorageError(f"{self.directory}: {self._failure}") from error
+            self._carry_out()
+            return self._take_gone()
 
-    def _finish_replacing(self, new: Segment, old: Sequence[Segment], path: str) -> list[str]:
-        self._files.sync_dir(self.directory)
-        gone = replacing.retire(self._files, self.directory, self.layout, old)
-        self._files.sync_dir(self.directory)
-        # Before the name that recovery passes over with its indexes.
-        new.write_indexes(sync=True)
-        new.move(path)
-        self._files.sync_dir(self.directory)
+    def _carry_out(self) -> None:
+        """Change the directory as the list of segments was changed, where that is still to be done."""
+        if self._change is None or self._closed:
+            return
+        self._check_appendable()
+        self._change.carry_out(self._files, self.directory, self.layout, self._sync_names, self._gone)
+        self._change = None
+        # Not before: what a power cut can bring back keeps its epochs, and is below a start that is kept.
+        self._start_by_names = self._segments[0].base_offset
+        self.epochs.cut_start(self._start_by_names)
+
+    def _sync_names(self) -> None:
+        try:
+            self._files.sync_dir(self.directory)
+        except TooManyFiles:
+            raise
+        except StorageError as error:
+            # Another one may report success for names that are lost, and old files would go for them.
+            self._failure = f"a flush failed: {error}"
+            raise
+
+    def _take_gone(self) -> list[str]:
+        gone, self._gone = self._gone, []
         return gone
 
     def _put_in_place(self, new: Segment, old: Sequence[Segment], swap_path: str) -> None:
@@ -382,6 +397,7 @@ class Log:
             raise StorageError(f"{self.directory} has changed: {new.path} takes no segment's place")
         new.move(swap_path)
         self._segments = (*segments[:first], new, *segments[behind:])
+        self._change = replacing.Change(old, new)
 
     def truncate_to(self, offset: int) -> None:
         """Drop all messages from ``offset`` on; the change is flushed. Does nothing at or past the end.
@@ -389,8 +405,10 @@ class Log:
         A compressed message that holds ``offset`` goes as a whole. Below ``start_offset`` nothing remains,
         and the log begins anew at ``offset``.
         """
-        with self._reshaping, self._mutex:
-            self._truncate_to(offset)
+        with self._reshaping:
+            self._carry_out()
+            with self._mutex:
+                self._truncate_to(offset)
 
     def _truncate_to(self, offset: int) -> None:
         self._check_appendable()
@@ -495,7 +513,7 @@ class Log:
         """Flush what lies below ``up_to`` (default: all), and give the offset below which all is durable now.
 
         That is never less than was asked for, but in a log that was truncated or closed meanwhile. Appends
-        may go on. StorageError when the disk fails; the log then takes no more appends.
+        may go on. StorageError when the disk fails: the log takes no more appends then, but for TooManyFiles.
         """
         with self._flushing:
             return self._flush(up_to)
@@ -509,6 +527,8 @@ class Log:
             segments = self._segments
             try:
                 self._sync(segments, target, durable.value)
+            except TooManyFiles:
+                raise  # nothing was flushed in vain: the next flush can do it
             except (StorageError, FileNotFoundError) as error:
                 if self.closed:
                     return self._durable.value  # deleted or closed meanwhile: nothing is left to flush
@@ -557,8 +577,12 @@ class Log:
                 segment.file.close()
 
     def abandon(self) -> None:
-        """Take no more appends and flushes: the log is being deleted. Reads in progress keep their files."""
-        self._closed = True
+        """Take no more appends and flushes: the log is being deleted. Reads in progress keep their files.
+
+        On return no segment is being replaced or taken away: the names may be another log's from then on.
+        """
+        with self._reshaping:
+            self._closed = True
 
     def _check_appendable(self) -> None:
         if self._closed:

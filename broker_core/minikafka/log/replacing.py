@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from minikafka.base.files import Files
 from minikafka.log.layout import CLEANED_SUFFIX, GONE_SUFFIX, SWAP_SUFFIX, Layout
@@ -29,21 +30,57 @@ from minikafka.log.segment import Segment
 _log = logging.getLogger(__name__)
 
 
-def retire(files: Files, directory: str, layout: Layout, segments: Iterable[Segment]) -> list[str]:
-    """Rename the files of segments, which must be in order; gives what is to be removed later.
+def retire(files: Files, directory: str, layout: Layout, segments: Iterable[Segment]) -> Iterator[str]:
+    """Rename the files of segments, which must be in order; gives each that is to be removed later.
 
-    At the first failure it ends: StorageError. No later segment is gone then, so there is no hole.
+    At the first failure it ends: StorageError. No later segment is gone then, so there is no hole. Called
+    again it goes on there.
     """
-    gone = []
     for segment in segments:
-        segment.move(segment.path + GONE_SUFFIX)
-        gone.append(segment.path)
+        if not segment.path.endswith(GONE_SUFFIX):
+            try:
+                segment.move(segment.path + GONE_SUFFIX)
+            except FileNotFoundError:
+                pass  # removed by hand: nothing may wait for it
+            else:
+                yield segment.path
         for name in layout.companions(segment.base_offset):
             path = os.path.join(directory, name)
             if files.exists(path):
                 files.rename(path, path + GONE_SUFFIX)
-                gone.append(path + GONE_SUFFIX)
-    return gone
+                yield path + GONE_SUFFIX
+
+
+@dataclass(slots=True)
+class Change:
+    """What a log's list of segments has, and its directory not yet: ``old`` are gone, and ``new``, if any, is
+    in their place, as a ``.swap``.
+    """
+
+    old: Sequence[Segment]
+    new: Segment | None = None
+    retired: bool = False
+
+    def carry_out(
+        self, files: Files, directory: str, layout: Layout, sync: Callable[[], None], gone: list[str]
+    ) -> None:
+        """Make it, and add the files to be removed later to ``gone``. ``sync`` flushes the directory's names.
+
+        After a StorageError another call goes on where it was. No other change may come before: what is left
+        would be a log with a hole, or the name of one ``.swap`` be another's.
+        """
+        if not self.retired:
+            if self.new is not None:
+                sync()
+            gone.extend(retire(files, directory, layout, self.old))
+            sync()
+            self.retired = True
+        if self.new is not None:
+            # Before the name that recovery passes over with its indexes.
+            self.new.write_indexes(sync=True)
+            if self.new.path.endswith(SWAP_SUFFIX):
+                self.new.move(self.new.path.removesuffix(SWAP_SUFFIX))
+            sync()
 
 
 def settle(files: Files, directory: str, layout: Layout) -> bool:

@@ -27,7 +27,7 @@ def offsets_before(
         return offsets[:1][:max_count]
     if timestamp_ms != LATEST:
         ended = ended and now_ms is not None and now_ms <= timestamp_ms
-        while not ended and offsets and segments[len(offsets) - 1].modified_ms() > timestamp_ms:
+        while not ended and offsets and segments[len(offsets) - 1].file.modified_ms() > timestamp_ms:
             offsets.pop()
     if ended:
         offsets.append(end_offset)

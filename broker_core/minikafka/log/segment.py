@@ -192,7 +192,7 @@ class Segment:
             return newest_ms - self._first_timestamp_ms
         if self._created_ms is None:
             # How long it grew before the broker was started: at least since it was last written to.
-            self._created_ms = self.modified_ms()
+            self._created_ms = self.file.modified_ms()
         return now_ms - self._created_ms
 
     def _read_first_timestamp(self) -> int:
@@ -203,17 +203,10 @@ class Segment:
             return NO_TIMESTAMP
         return int(_TIMESTAMP.unpack_from(head, at)[0])
 
-    def modified_ms(self) -> int:
-        """When the file was last written to, ms since the epoch."""
-        try:
-            return self._files.modified_ms(self.path)
-        except FileNotFoundError as error:
-            raise StorageError(f"{self.path} is gone: it was deleted, or moved while in use") from error
-
     def last_time_ms(self) -> int:
         """The largest timestamp; where messages have none, when the file was last written to."""
         newest_ms = self.newest()[0]
-        return newest_ms if newest_ms >= 0 else self.modified_ms()
+        return newest_ms if newest_ms >= 0 else self.file.modified_ms()
 
     def append(
         self,

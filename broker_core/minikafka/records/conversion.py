@@ -199,8 +199,8 @@ def rewrite(
 
     Messages that become magic 1 get the timestamp -1; whoever sets append times writes them over it.
     MESSAGE_TOO_LARGE when a message is larger then than ``max_message_bytes``; RECORD_LIST_TOO_LARGE when all
-    wrappers together hold more than ``max_content_bytes``. Source: ``validateMessagesAndAssignOffsets`` of
-    0.10.1, which makes one wrapper of a set, too.
+    wrappers together hold more than ``max_content_bytes``, or the new one would. Source:
+    ``validateMessagesAndAssignOffsets`` of 0.10.1, which makes one wrapper of a set, too.
     """
     write = kernels.write
     view = memoryview(data)
@@ -225,6 +225,8 @@ def rewrite(
     )
     if codec is Codec.NONE:
         return Rewritten(memoryview(messages), max_timestamp_ms, max_timestamp_at)
+    # It may have grown: what is stored must be opened again, by compaction and by clients.
+    _check_content(len(messages), max_content_bytes)
     last = int(state[write.CONVERT_COUNT]) - 1
     entry = wrap(messages, offset=last, magic=magic, codec=codec, timestamp_ms=max_timestamp_ms)
     _check_size(len(entry), codec, max_message_bytes)

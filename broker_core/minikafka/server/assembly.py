@@ -133,6 +133,7 @@ class RunningBroker:
             wait=stopping.wait,
         )
         logs.guard = cleaning = Cleaning(ports.files, logs.logs, cleaner, new_mutex=threading.Lock)
+        cleaning.begin(logs.paths)
         return cleaning
 
     @staticmethod

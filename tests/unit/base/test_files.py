@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from minikafka.base.errors import DirectoryLocked, StorageError
+from minikafka.base.errors import DirectoryLocked, StorageError, TooManyFiles
 from minikafka.base.files import Buffer, Files, FileSlice, RealFile, RealFiles, read_file, replace_file
 from minikafka.base.memory_files import MemoryFiles
 
@@ -170,7 +171,7 @@ def test_a_directory_can_be_renamed_with_what_is_in_it(disk: Disk) -> None:
     assert read_file(files, f"{root}/y/a") == b"abc"
 
 
-@pytest.mark.parametrize("call", ["rename", "remove", "modified_ms"])
+@pytest.mark.parametrize("call", ["rename", "remove"])
 def test_calls_on_a_missing_file_say_so(disk: Disk, call: str) -> None:
     files, root = disk
     arguments = (f"{root}/absent", f"{root}/b") if call == "rename" else (f"{root}/absent",)
@@ -220,7 +221,25 @@ def test_writing_moves_the_time_of_modification_forward(disk: Disk) -> None:
     files, root = disk
     file = files.open(f"{root}/a", create=True)
     file.write_at(0, b"a")
-    assert files.modified_ms(f"{root}/a") > 1_600_000_000_000
+    assert file.modified_ms() > 1_600_000_000_000
+
+
+def test_the_time_of_modification_can_be_set(disk: Disk) -> None:
+    files, root = disk
+    file = files.open(f"{root}/a", create=True)
+    file.write_at(0, b"a")
+    file.set_modified_ms(1_234_567_890_123)
+    assert file.modified_ms() == 1_234_567_890_123
+
+
+def test_a_file_that_was_renamed_or_removed_still_tells_its_time(disk: Disk) -> None:
+    files, root = disk
+    file = files.open(f"{root}/a", create=True)
+    file.set_modified_ms(1000)
+    files.rename(f"{root}/a", f"{root}/b")
+    assert file.modified_ms() == 1000
+    files.remove(f"{root}/b")
+    assert file.modified_ms() == 1000
 
 
 def test_the_descriptor_of_a_real_file_is_closed_with_its_last_reference(tmp_path: Path) -> None:
@@ -307,3 +326,15 @@ def test_a_directory_that_cannot_be_made_is_a_storage_error_and_not_an_absent_fi
     """Linux says "no such file or directory" of one in /proc."""
     with pytest.raises(StorageError, match="cannot make directory /proc/x/y: No such file"):
         RealFiles().make_dirs("/proc/x/y")
+
+
+@pytest.mark.parametrize("call", ["open", "sync_dir"])
+def test_without_a_descriptor_nothing_was_tried(tmp_path: Path, call: str) -> None:
+    (tmp_path / "a").touch()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(TooManyFiles, match="Too many open files"):
+            getattr(RealFiles(), call)(str(tmp_path if call == "sync_dir" else tmp_path / "a"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

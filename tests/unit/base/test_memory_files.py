@@ -239,4 +239,4 @@ def test_times_come_from_the_clock() -> None:
     file.write_at(0, b"x")
     clock.advance(10)
     file.read_at(0, 1)
-    assert files.modified_ms("a") == 5010
+    assert file.modified_ms() == 5010

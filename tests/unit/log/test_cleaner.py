@@ -50,13 +50,16 @@ def clean(files: MemoryFiles, log: Log, first_dirty_offset: int = 0, **how: int)
 
 
 def log_with(files: MemoryFiles, segments: dict[int, bytes], config: LogConfig = CONFIG) -> Log:
-    """A log whose segments hold these bytes, in Kafka's own layout."""
+    """A log whose segments hold these bytes, in Kafka's own layout, written a second apart."""
     files.make_dirs(RECORDED)
     for base, data in segments.items():
         file = files.open(f"{RECORDED}/{base:020d}.log", create=True)
         file.write_at(0, data)
         file.close()
-    return open_log(files, config, directory=RECORDED, layout=Layout.APACHE)
+    log = open_log(files, config, directory=RECORDED, layout=Layout.APACHE)
+    for number, segment in enumerate(log.segments):
+        segment.file.set_modified_ms(NOW_MS + 1000 * number)
+    return log
 
 
 def recorded(path: Path) -> dict[int, bytes]:
@@ -226,16 +229,40 @@ def test_the_files_of_replaced_segments_are_handed_over(files: MemoryFiles) -> N
     ]
 
 
-def test_tombstones_of_old_segments_go_in_a_later_pass(files: MemoryFiles) -> None:
-    """By the segments' largest timestamps, which are a millisecond apart for each offset here."""
-    log = small_log(files, [A, (b"a", None)], [B], [C])
-    log.config = replace(CONFIG, delete_retention_ms=2, segment_bytes=100)
+@pytest.mark.parametrize("magic", [0, 1])
+def test_tombstones_of_old_segments_go_in_a_later_pass(files: MemoryFiles, magic: int) -> None:
+    """By when segments were written, which are a second apart here."""
+    log = open_log(files, replace(CONFIG, delete_retention_ms=2000, segment_bytes=100))
+    for message in ((b"a", None), B, C, (b"d", b"4"), (b"e", b"5")):
+        files.clock.advance(1000)
+        append(log, message, (b"%d" % log.end_offset, bytes(20)), magic=magic)
+        log.roll()
+    files.clock.advance(86_400_000)
+    left = []
+    for begin, end in ((0, 4), (4, 6), (6, 8)):
+        cleaner_of(files).clean(log, begin, end)
+        left.append([record.offset for record in read_all(log) if record.value is None])
+    assert left == [[0], [0], []]
+
+
+def test_how_old_messages_say_they_are_lets_no_tombstone_go(files: MemoryFiles) -> None:
+    log = open_log(files, replace(CONFIG, delete_retention_ms=1000, segment_bytes=100))
+    for day, (key, value) in enumerate([(b"a", None), B, C, A]):
+        data = bytearray(build_message_set([Record(key, value, 86_400_000 * day)]))
+        log.append(validate(data, Limits(), NOW_MS))
+        log.roll()
+    cleaner_of(files).clean(log, 0, 3)
+    log.config = replace(log.config, segment_bytes=1000)
+    cleaner_of(files).clean(log, 3, 4)
+    assert [record.offset for record in read_all(log)] == [1, 2, 3]  # "a" has a value again
+
+
+def test_what_is_written_anew_is_as_old_as_what_it_replaces(files: MemoryFiles) -> None:
+    log = small_log(files, [A, A], [B], [C])
+    written_ms = [segment.file.modified_ms() for segment in log.segments]
+    files.clock.advance(5000)
     clean(files, log)
-    assert [record.offset for record in read_all(log)] == [1, 2, 3]
-    append(log, B)
-    log.roll()
-    clean(files, log, 4)
-    assert [record.offset for record in read_all(log)] == [3, 4]
+    assert log.segments[0].file.modified_ms() == max(written_ms[:-1])
 
 
 def test_a_tombstone_stays_in_the_first_pass_that_meets_it_however_old_it_says_it_is(

@@ -105,6 +105,14 @@ def test_segments_with_a_young_message_are_not_cleaned(broker: Broker) -> None:
     assert dirt_of(log, 20, NOW_MS).upper_offset == 20
 
 
+def test_segments_without_timestamps_are_as_young_as_their_files(broker: Broker) -> None:
+    log = broker.add(ONE, config=replace(CONFIG, min_compaction_lag_ms=5000))
+    log.append(validate(bytearray(build_message_set([Record(b"k", b"v")], magic=0)), Limits(), NOW_MS))
+    log.roll()
+    assert dirt_of(log, 0, NOW_MS + 4999).upper_offset == 0
+    assert dirt_of(log, 0, NOW_MS + 5000).upper_offset == 1
+
+
 def test_the_filthiest_log_is_cleaned_first(broker: Broker) -> None:
     for partition in (ONE, TWO, OTHER):
         broker.add(partition, segments=2)
@@ -282,6 +290,44 @@ def test_a_partition_that_was_forgotten_begins_anew(broker: Broker) -> None:
     broker.run()
     broker.cleaning.forget(ONE)
     assert broker.checkpoint() == "0\n0\n"
+
+
+def test_a_partition_that_goes_before_the_first_cleaning_after_a_start_is_forgotten(broker: Broker) -> None:
+    broker.add(ONE, segments=2)
+    broker.run()
+    broker.begin()
+    broker.cleaning.begin(["data"])
+    broker.cleaning.forget(ONE)
+    assert broker.checkpoint() == "0\n0\n"
+
+
+def test_a_partition_that_went_while_the_broker_was_away_is_forgotten(broker: Broker) -> None:
+    broker.add(ONE, segments=2)
+    broker.run()
+    del broker.logs[ONE]
+    broker.begin()
+    broker.cleaning.begin(["data"])
+    assert broker.checkpoint() == "0\n0\n"
+
+
+def test_messages_behind_the_end_that_a_start_found_are_dirty(broker: Broker) -> None:
+    log = broker.add(ONE, segments=4)
+    broker.run()
+    log.truncate_to(20)  # as recovery does
+    broker.begin()
+    broker.cleaning.begin(["data"])
+    broker.fill(ONE, segments=3)
+    assert log.end_offset > 40
+    assert broker.cleaning.first_dirty(ONE, log) <= 20
+
+
+def test_an_error_that_nobody_expects_does_not_hold_up_the_other_logs(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = broker.add(ONE, segments=2)
+    broker.add(OTHER, segments=2)
+    monkeypatch.setattr(log, "flush", lambda up_to: up_to // 0)
+    assert [broker.run(), broker.run()] == [OTHER, None]
 
 
 def in_a_cleaning(broker: Broker, action: Callable[[], None]) -> threading.Thread:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from minikafka.base.clock import ManualClock
-from minikafka.base.errors import BrokerError, ErrorCode, OffsetOutOfRange, StorageError
+from minikafka.base.errors import BrokerError, ErrorCode, OffsetOutOfRange, StorageError, TooManyFiles
 from minikafka.base.files import FileSlice
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log import segment as segments
@@ -495,3 +495,23 @@ def test_a_read_beside_a_roll_finds_all_below_the_end_that_it_saw(files: MemoryF
     log.armed = True
     assert offsets_of(log.read(99, 100).slice) == [99]
     assert len(log.segments) > 1
+
+
+def test_a_flush_that_lacked_a_descriptor_is_done_by_the_next_one(
+    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lack(path: str) -> None:
+        raise TooManyFiles(f"cannot flush directory {path}: Too many open files")
+
+    log = open_log(files)
+    files.sync_dir("data")
+    files.sync_dir("")
+    fill(log, 40)
+    monkeypatch.setattr(files, "sync_dir", lack)
+    with pytest.raises(TooManyFiles):
+        log.flush()
+    monkeypatch.undo()
+    fill(log, 5)
+    assert (log.flush(), log.failure) == (45, None)
+    files.power_cut()
+    assert open_log(files).end_offset == 45

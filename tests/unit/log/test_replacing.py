@@ -109,18 +109,91 @@ def test_segments_that_went_meanwhile_are_not_replaced(files: MemoryFiles) -> No
     assert offsets(open_log(files, COMPACTED)) == list(range(15, 40))
 
 
-def test_a_swap_that_the_disk_breaks_off_stops_appends_and_is_finished_at_the_next_open(
-    files: MemoryFiles,
+def swap_that_fails(files: MemoryFiles, log: Log, number: int) -> bool:
+    """Replace the first two segments, with the operation of this number failing; whether one did."""
+
+    def fail(kind: str, path: str) -> None:
+        if (kind, path) == ("sync", HOME):
+            return
+        count[0] += 1
+        if count[0] == number + 1:
+            raise StorageError(f"cannot {kind} {path}: Input/output error")
+
+    count, meet_fault = [0], files.meet_fault
+    new = cleaned(files, log, range(0, 30, 7))
+    files.meet_fault = fail  # type: ignore[method-assign]
+    try:
+        log.replace_segments(new, log.segments[:2])
+    except StorageError:
+        return True
+    finally:
+        files.meet_fault = meet_fault  # type: ignore[method-assign]
+    return count[0] > number
+
+
+@pytest.mark.parametrize("number", range(11))
+def test_a_swap_that_an_error_cut_short_is_finished_before_the_next_one(
+    files: MemoryFiles, number: int
 ) -> None:
     log = of_40(files, Layout.CLASSIC)
-    files.fail_next_rename(match="00000000015.kafka")
-    with pytest.raises(StorageError, match="replacing segments failed"):
-        log.replace_segments(cleaned(files, log, range(0, 30, 7)), log.segments[:2])
-    with pytest.raises(StorageError, match="takes no more messages"):
-        fill(log, 5)
-    assert offsets(log) == [0, 7, 14, 21, 28, *range(30, 40)]
+    assert swap_that_fails(files, log, number)
+    kept = offsets(log)
+    first = log.segments[0]
+    log.replace_segments(cleaned(files, log, range(0, 15, 7)), log.segments[:1])
+    expected = [0, 7, 14, *(offset for offset in kept if offset >= log.segments[1].base_offset)]
+    assert offsets(log) == expected
+    assert first.path.endswith(".deleted")
     files.kill_process()
-    assert offsets(open_log(files, COMPACTED)) == [0, 7, 14, 21, 28, *range(30, 40)]
+    assert offsets(open_log(files, COMPACTED, recovery_point=40)) == expected
+
+
+@pytest.mark.parametrize("number", range(11))
+def test_what_a_swap_that_an_error_cut_short_has_left_goes_with_the_log_start(
+    files: MemoryFiles, number: int
+) -> None:
+    log = of_40(files, Layout.CLASSIC)
+    assert swap_that_fails(files, log, number)
+    log.delete_old(lambda segments: len(segments) - 1, 40)
+    assert offsets(log) == list(range(30, 40))
+    files.kill_process()
+    again = open_log(files, COMPACTED, recovery_point=40)
+    assert (again.start_offset, offsets(again)) == (30, list(range(30, 40)))
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_after_a_flush_of_names_that_failed_nothing_goes_before_the_next_open(
+    files: MemoryFiles, number: int
+) -> None:
+    def sync_dir(path: str) -> None:
+        count[0] += 1
+        if count[0] == number + 1:
+            raise StorageError(f"cannot flush directory {path}: Input/output error")
+        real(path)
+
+    count, real = [0], files.sync_dir
+    log = of_40(files, Layout.CLASSIC)
+    files.sync_dir = sync_dir  # type: ignore[method-assign]
+    with pytest.raises(StorageError, match="cannot flush"):
+        log.replace_segments(cleaned(files, log, range(0, 30, 7)), log.segments[:2])
+    names = files.list_dir(HOME)
+    for call in (lambda: fill(log, 5), lambda: log.delete_old(lambda segments: 1, 40)):
+        with pytest.raises(StorageError, match="takes no more messages"):
+            call()
+    assert files.list_dir(HOME) == names
+    files.kill_process()
+    assert offsets(open_log(files, COMPACTED, recovery_point=40)) == [0, 7, 14, 21, 28, *range(30, 40)]
+
+
+def test_files_of_a_change_that_failed_are_told_with_the_next_one(files: MemoryFiles) -> None:
+    log = of_40(files, Layout.CLASSIC)
+    files.fail_next_rename(match="00000000015.kafka")
+    with pytest.raises(StorageError):
+        log.replace_segments(cleaned(files, log, range(0, 30, 7)), log.segments[:2])
+    gone = log.delete_old(lambda segments: 0, 40)
+    assert gone == sorted(gone, key=lambda path: path[: len(f"{HOME}/00000000000")])
+    assert sorted(gone) == sorted(
+        f"{HOME}/{name}" for name in files.list_dir(HOME) if name.endswith(".deleted")
+    )
 
 
 @LAYOUTS
@@ -202,3 +275,20 @@ def test_what_was_being_written_or_deleted_is_removed_at_open(files: MemoryFiles
     again = open_log(files, SMALL, layout=layout, clean=True)
     assert offsets(again) == list(range(40))
     assert not [name for name in files.list_dir(HOME) if name.endswith((".swap", ".cleaned", ".deleted"))]
+
+
+def test_the_time_of_a_segment_can_be_asked_for_while_it_is_renamed(
+    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = of_40(files, Layout.CLASSIC)
+    rename = files.rename
+    found: list[list[int]] = []
+
+    def asked(old: str, new: str) -> None:
+        rename(old, new)
+        found.append(log.offsets_before(-5, 3))
+
+    monkeypatch.setattr(files, "rename", asked)
+    log.replace_segments(cleaned(files, log, range(3)), log.segments[:2])
+    assert len(found) > 5
+    assert not any(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from minikafka.base.clock import ManualClock
 from minikafka.base.errors import ConfigError, OffsetOutOfRange, StorageError
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.config import LogConfig
+from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
 from minikafka.log.retention import ByAgeAndSize, SegmentFacts, policy_of
@@ -350,3 +352,52 @@ def test_the_kept_start_is_that_of_the_messages_not_of_the_manager(files: Memory
     assert log_of(manager, ONE).start_offset == 15
     manager.close()
     assert log_of(manager_of(files), ONE).start_offset == 15
+
+
+def test_what_could_not_be_renamed_goes_before_anything_behind_it(files: MemoryFiles) -> None:
+    log = of_40(files)
+    files.fail_next_rename(match="00000000000.kafka")
+    with pytest.raises(StorageError, match="cannot rename"):
+        log.delete_old(lambda segments: 1, 40)
+    gone = log.delete_old(lambda segments: 1, 40)
+    assert [path.removeprefix(f"{HOME}/") for path in gone if ".kafka" in path] == [
+        "00000000000.kafka.deleted",
+        "00000000015.kafka.deleted",
+    ]
+    files.kill_process()
+    again = open_log(files)
+    assert (again.recovery, again.start_offset, again.end_offset) == (None, 30, 40)
+
+
+def test_a_segment_that_was_removed_by_hand_does_not_keep_the_others(files: MemoryFiles) -> None:
+    log = of_40(files)
+    files.remove(f"{HOME}/00000000000.kafka")
+    log.delete_old(lambda segments: 2, 40)
+    assert not files.exists(f"{HOME}/00000000015.kafka")
+
+
+def test_a_log_is_deleted_once_nobody_takes_segments_away(files: MemoryFiles) -> None:
+    manager = LogManager(files, ["d1"], SMALL, Layout.CLASSIC, ManualClock(), new_mutex=threading.Lock)
+    manager.open_all()
+    log = manager.create(ONE)
+    fill(log, 40)
+    rename = files.rename
+
+    def made_anew() -> None:
+        manager.delete(ONE)
+        fill(manager.create(ONE), 40)
+
+    other = threading.Thread(target=made_anew)
+
+    def interrupted(old: str, new: str) -> None:
+        if not other.ident:
+            other.start()
+            other.join(0.1)
+        rename(old, new)
+
+    files.rename = interrupted  # type: ignore[method-assign]
+    log.delete_old(lambda segments: 2, 40)
+    other.join()
+    manager.close()
+    again = manager_of(files)
+    assert [record.offset for record in read_all(log_of(again, ONE))] == list(range(40))

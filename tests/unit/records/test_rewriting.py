@@ -197,6 +197,14 @@ def test_many_wrappers_that_hold_much_are_refused_before_they_take_memory(target
     assert peak < 20 << 20
 
 
+def test_what_grows_beyond_the_bound_in_its_new_format_is_refused_as_nobody_could_open_it() -> None:
+    sent = bytearray(build_message_set([Record(b"k", b"")] * 100, magic=0, codec=Codec.GZIP))
+    content_bytes = len(open_wrapper(memoryview(sent), 0).data)
+    with pytest.raises(BrokerError, match="can be written anew") as raised:
+        validate(sent, Limits(max_content_bytes=content_bytes, magic=1), NOW_MS)
+    assert raised.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+
+
 @pytest.mark.parametrize("codec", list(Codec))
 @every_new_magic
 def test_batches_become_messages_where_the_topic_stores_these(codec: Codec, new_magic: int) -> None:
