@@ -419,7 +419,7 @@ class Simulation:
             for segment, following in zip(log.segments, log.segments[1:], strict=False)
             if segment.base_offset >= partition.start and following.base_offset <= log.recovery_point
         ]
-        if not log.config.compacted or not full:
+        if not log.config.compacted or not full or log.failure is not None:
             return
         first = self.dice.randrange(len(full))
         old = full[first : first + self.dice.randrange(1, 4)]

@@ -340,9 +340,9 @@ class Log:
         ]
         count = max(expired(facts), sum(end <= self._start_offset for end in ends[:-1]))
         # An empty newest one is no reason to make another.
-        may_go = len(ends) - 1 if segments[-1].size == 0 or self._failure is not None else len(ends)
+        may_go = len(ends) - 1 if segments[-1].size == 0 else len(ends)
         may_go = min(may_go, sum(end <= up_to for end in ends))
-        return () if self._closed else segments[: min(count, may_go)]
+        return () if self._closed or self._failure is not None else segments[: min(count, may_go)]
 
     def replace_segments(self, new: Segment, old: Sequence[Segment]) -> list[str]:
         """Put ``new``, of ``opening.create_cleaned``, in the place of neighbouring full segments, of which it
@@ -393,7 +393,8 @@ class Log:
         segments = self._segments
         first = segments.index(old[0]) if old[0] in segments else len(segments)
         behind = first + len(old)
-        if self._closed or segments[first:behind] != tuple(old) or behind >= len(segments):
+        self._check_appendable()
+        if segments[first:behind] != tuple(old) or behind >= len(segments):
             raise StorageError(f"{self.directory} has changed: {new.path} takes no segment's place")
         new.move(swap_path)
         self._segments = (*segments[:first], new, *segments[behind:])
