@@ -9,7 +9,8 @@ Order and retries
     travel.
 What a failure means
     A retriable code, and a connection that broke or did not answer in time, send the batch again after a
-    back-off and a look at the metadata, until ``retries`` or ``delivery_timeout_ms`` are used up. When the
+    back-off and a look at the metadata, until ``retries`` or ``delivery_timeout_ms`` are used up; after
+    CORRUPT_MESSAGE, which may have happened on the way, three times in all. When the
     answer was lost the records may be in the log already: delivery is at least once. MESSAGE_TOO_LARGE
     divides the batch; what cannot be divided fails. Every other code fails the batch, and with it the
     deliveries of its records.
@@ -31,6 +32,9 @@ from minikafka.clients.producer.delivery import UNKNOWN_OFFSET, Delivery
 from minikafka.records.message_set import NO_TIMESTAMP
 from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceResponse, ProduceTopic
 
+_CORRUPT_TRIES = 3
+"""What was damaged on the way is not damaged every time."""
+_OFTEN_MEANT = "; brokers also say so of a record without a key for a compacted topic"
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 
@@ -154,7 +158,8 @@ class Sender:
             elif code in _TOO_LARGE:
                 self._divide_or_fail(batch, code, job.broker_id)
             else:
-                error = BrokerError(code, f"broker {job.broker_id} did not take {batch}")
+                why = _OFTEN_MEANT if code is ErrorCode.CORRUPT_MESSAGE else ""
+                error = BrokerError(code, f"broker {job.broker_id} did not take {batch}{why}")
                 self._again_or_fail(batch, error, now_ms)
 
     def failed(self, job: ProduceJob, error: MinikafkaError, now_ms: int) -> None:
@@ -188,7 +193,7 @@ class Sender:
             return
         batch.failures += 1
         batch.last_error = error
-        if not _worth_a_retry(error):
+        if not _worth_a_retry(error) or (_is_corrupt(error) and batch.failures >= _CORRUPT_TRIES):
             self._fail(batch, error)
             return
         self._leaders.invalidate(batch.topic_partition.topic)
@@ -238,6 +243,10 @@ class Sender:
         self._accumulator.finish(batch)
         self._to_call.extend(d for d in batch.deliveries if d.has_callback)
         batch.outcome.condition.notify_all()
+
+
+def _is_corrupt(error: MinikafkaError) -> bool:
+    return isinstance(error, BrokerError) and error.code is ErrorCode.CORRUPT_MESSAGE
 
 
 def _worth_a_retry(error: MinikafkaError) -> bool:

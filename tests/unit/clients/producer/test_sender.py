@@ -189,6 +189,16 @@ def test_retries_are_counted() -> None:
     assert delivery.error is LOST
 
 
+def test_what_is_found_damaged_again_and_again_was_so_before_it_was_sent() -> None:
+    world = World()
+    (delivery,) = world.put(A)
+    for now_ms in (0, 1_000, 2_000):
+        assert not delivery.done
+        job = world.produce(now_ms)
+        world.sender.answered(job, answer(job, ErrorCode.CORRUPT_MESSAGE), now_ms)
+    assert "a record without a key for a compacted topic" in str(delivery.error)
+
+
 def test_a_delivery_ends_with_its_time_out_and_tells_the_last_failure() -> None:
     world = World(delivery_timeout_ms=1_000)
     (delivery,) = world.put(A)
