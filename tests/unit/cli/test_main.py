@@ -22,8 +22,10 @@ BACKGROUND_JOB = "signal.signal(signal.SIGINT, signal.SIG_IGN)"
 
 def ended(*before: str) -> tuple[int, str]:
     """Status and stderr of ``minikafka --help`` with ``before`` in front."""
+    # The tests themselves may be a background job.
+    heeded = "signal.signal(signal.SIGINT, signal.default_int_handler)"
     code = "\n".join(
-        ["import atexit, os, signal, sys", *before, "from minikafka.cli.main import main; main()"]
+        ["import atexit, os, signal, sys", heeded, *before, "from minikafka.cli.main import main; main()"]
     )
     done = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True)
     return done.returncode, done.stderr
