@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from minikafka.base.errors import ConfigError
-from minikafka.log.retention import RetentionPolicy, policy_of
+from minikafka.log.retention import Limits, RetentionPolicy, policy_of
 from minikafka.records.message_set import TimestampType
 
 LONG_MAX = (1 << 63) - 1
@@ -236,6 +236,11 @@ class LogConfig:
     def policies(self) -> tuple[RetentionPolicy, ...]:
         """Those that delete whole segments."""
         return tuple(policy_of(name) for name in self.deletion_policies)
+
+    @property
+    def limits(self) -> Limits:
+        """What those go by."""
+        return Limits(self.retention_ms, self.retention_bytes)
 
     @property
     def index_entries_max(self) -> int:

@@ -570,4 +570,4 @@ class _TwoHomes(StorageError):
 
 
 def _expired(config: LogConfig, now_ms: int, segments: Sequence[SegmentFacts]) -> int:
-    return max((policy.expired(segments, config, now_ms) for policy in config.policies), default=0)
+    return max((policy.expired(segments, config.limits, now_ms) for policy in config.policies), default=0)

@@ -1,6 +1,6 @@
 """Which segments a log no longer needs: whole ones, from the oldest on.
 
-A policy is pure: it sees what each segment is, the log's settings and the time, and says how many of the
+A policy is pure: it sees what each segment is, the log's limits and the time, and says how many of the
 oldest go. ``cleanup.policy`` names it: ``delete`` is ``ByAgeAndSize`` below; a class path,
 ``package.module:Class``, is one of the operator's own, made without arguments. Only the broker's own
 properties may bring in a class path, as importing it runs code: a topic can choose it once the broker's
@@ -14,12 +14,9 @@ import pkgutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from minikafka.base.errors import ConfigError
-
-if TYPE_CHECKING:
-    from minikafka.log.config import LogConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +31,18 @@ class SegmentFacts:
     """The largest timestamp of its messages; the file's last modification where none has one (magic 0)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a log may keep; None for any."""
+
+    retention_ms: int | None
+    retention_bytes: int | None
+
+
 class RetentionPolicy(Protocol):
     """Decides what goes. Called with one log at a time, which takes no messages meanwhile: be quick."""
 
-    def expired(self, segments: Sequence[SegmentFacts], config: LogConfig, now_ms: int) -> int:
+    def expired(self, segments: Sequence[SegmentFacts], limits: Limits, now_ms: int) -> int:
         """How many of the oldest segments are not needed any more, 0 to all of them."""
 
 
@@ -48,21 +53,21 @@ class ByAgeAndSize:
     the second without it. As 0.10.1: the first segment that stays keeps all behind it.
     """
 
-    def expired(self, segments: Sequence[SegmentFacts], config: LogConfig, now_ms: int) -> int:
-        return max(self._by_age(segments, config, now_ms), self._by_size(segments, config))
+    def expired(self, segments: Sequence[SegmentFacts], limits: Limits, now_ms: int) -> int:
+        return max(self._by_age(segments, limits, now_ms), self._by_size(segments, limits))
 
     @staticmethod
-    def _by_age(segments: Sequence[SegmentFacts], config: LogConfig, now_ms: int) -> int:
-        limit = config.retention_ms
+    def _by_age(segments: Sequence[SegmentFacts], limits: Limits, now_ms: int) -> int:
+        limit = limits.retention_ms
         if limit is None:
             return 0
         return _leading(now_ms - segment.last_time_ms > limit for segment in segments)
 
     @staticmethod
-    def _by_size(segments: Sequence[SegmentFacts], config: LogConfig) -> int:
-        if config.retention_bytes is None:
+    def _by_size(segments: Sequence[SegmentFacts], limits: Limits) -> int:
+        if limits.retention_bytes is None:
             return 0
-        excess = sum(segment.size for segment in segments) - config.retention_bytes
+        excess = sum(segment.size for segment in segments) - limits.retention_bytes
         count = 0
         for segment in segments:
             excess -= segment.size
@@ -97,5 +102,5 @@ def policy_of(name: str) -> RetentionPolicy:
             "log.cleanup.policy", name, f"is no class that can be made without arguments: {error!r}"
         ) from error
     if not callable(getattr(policy, "expired", None)):
-        raise ConfigError("log.cleanup.policy", name, "has no method expired(segments, config, now_ms)")
+        raise ConfigError("log.cleanup.policy", name, "has no method expired(segments, limits, now_ms)")
     return policy  # type: ignore[no-any-return]

@@ -15,7 +15,7 @@ from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
-from minikafka.log.retention import ByAgeAndSize, SegmentFacts, policy_of
+from minikafka.log.retention import ByAgeAndSize, Limits, SegmentFacts, policy_of
 from tests.unit.log.support import (
     HOME,
     NOW_MS,
@@ -43,7 +43,7 @@ def files() -> MemoryFiles:
 class KeepsTwo:
     """A policy of an operator's own."""
 
-    def expired(self, segments: Sequence[SegmentFacts], config: LogConfig, now_ms: int) -> int:
+    def expired(self, segments: Sequence[SegmentFacts], limits: Limits, now_ms: int) -> int:
         return len(segments) - 2
 
 
@@ -55,9 +55,14 @@ def facts(*segments: tuple[int, int]) -> list[SegmentFacts]:
     ]
 
 
-def expired(segments: list[SegmentFacts], *, now_ms: int = NOW_MS, **settings: int | None) -> int:
-    unlimited = {"retention_ms": None, "retention_bytes": None}
-    return ByAgeAndSize().expired(segments, LogConfig(**unlimited | settings), now_ms)  # type: ignore[arg-type]
+def expired(
+    segments: list[SegmentFacts],
+    *,
+    now_ms: int = NOW_MS,
+    retention_ms: int | None = None,
+    retention_bytes: int | None = None,
+) -> int:
+    return ByAgeAndSize().expired(segments, Limits(retention_ms, retention_bytes), now_ms)
 
 
 # The policy.
@@ -326,7 +331,7 @@ def test_a_policy_that_raises_is_told_and_deletes_nothing(
     files: MemoryFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken:
-        def expired(self, segments: Sequence[SegmentFacts], config: LogConfig, now_ms: int) -> int:
+        def expired(self, segments: Sequence[SegmentFacts], limits: Limits, now_ms: int) -> int:
             raise RuntimeError("out of order")
 
     manager = manager_of(files)
