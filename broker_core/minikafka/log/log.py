@@ -469,11 +469,10 @@ class Log:
         if not self._start_offset <= offset <= end_offset:
             raise OffsetOutOfRange(offset, self._start_offset, end_offset)
         bound = end_offset if up_to is None else min(up_to, end_offset)
-        nothing = LogRead(None, offset)
-        if offset >= bound:
-            return nothing
         number = bisect_right(segments, offset, key=_BASE_OFFSET) - 1
-        for segment in segments[number:]:
+        while offset < bound and number < len(segments):
+            segment = segments[number]
+            number += 1
             size = segment.size
             entry = segment.locate(offset)
             if entry is None:
@@ -487,9 +486,9 @@ class Log:
             if not partial and length < size - entry.position:
                 length = segment.whole_within(entry.position, length)
             if length <= 0:
-                return nothing
+                break
             return LogRead(segment.slice(entry.position, length), entry.offset, segment)
-        return nothing
+        return LogRead(None, offset)
 
     def offsets_before(self, timestamp_ms: int, max_count: int, *, now_ms: int | None = None) -> list[int]:
         """Up to ``max_count`` beginnings of segments last written by ``timestamp_ms``, newest first.

@@ -29,7 +29,6 @@ from minikafka.log.offset_index import OffsetIndex
 from minikafka.log.recovery import FileScan, scan_file
 from minikafka.log.time_index import TimeIndex
 from minikafka.records import batch
-from minikafka.records.arrays import INT64_MAX
 from minikafka.records.message_set import (
     ENTRY_HEADER_BYTES,
     MAGIC_AT,
@@ -277,47 +276,49 @@ class Segment:
                 ) from None
 
     def _walk_to(self, offset: int) -> Entry | None:
-        least, position = self.index().lookup(offset)
-        return self._walk(position, least, offset, self.size)
+        # The busiest loop of a look-up: some 15 headers lie between two index entries.
+        end, unpack, batch_magic, header, least_size = (
+            self.size,
+            _HEADER.unpack_from,
+            batch.MAGIC,
+            ENTRY_HEADER_BYTES,
+            MIN_SIZE,
+        )
+        least, window_at = self.index().lookup(offset)
+        # The index may say the entry's last offset, or its first.
+        before = least - 1
+        while window_at < end:
+            window = self.file.read_at(window_at, min(_LOOK_BYTES, end - window_at))
+            if window_at + len(window) >= end:
+                window += b"\0"  # the smallest message is a byte shorter than what is looked at
+            at, last_at = 0, len(window) - _HEADER.size
+            if last_at < 0:
+                raise _Nonsense(window_at)
+            while at <= last_at:
+                last, size, magic, more = unpack(window, at)
+                if magic == batch_magic:
+                    last += more
+                if last <= before or size < least_size:
+                    raise _Nonsense(window_at + at)
+                if last >= offset:
+                    if window_at + at + header + size > end:
+                        raise _Nonsense(window_at + at)
+                    return Entry(window_at + at, last, header + size)
+                before = last
+                at += header + size
+            window_at += at
+        if window_at > end:
+            raise _Nonsense(window_at)  # the last one claims more than there is
+        return None
 
     def whole_within(self, position: int, length: int) -> int:
         """How many of ``length`` bytes from ``position``, where an entry lies, are whole entries."""
         end = position + length
         if end >= self.size:
             return self.size - position
-        crossing = self._walk(max(position, self.index().position_within(end)), 0, INT64_MAX, end)
-        return end - position if crossing is None else crossing.position - position
-
-    def _walk(self, position: int, least: int, offset: int, end: int) -> Entry | None:
-        """The first entry from ``position`` on that is at or above ``offset``, or reaches beyond ``end``.
-
-        ``least``: no entry there has a smaller offset.
-        """
-        size_now, unpack, batch_magic = self.size, _HEADER.unpack_from, batch.MAGIC
-        window, window_at, window_last = b"", position, -1
-        while position < end:
-            if position - window_at > window_last:
-                # The smallest message is a byte shorter than what is looked at.
-                window = self.file.read_at(position, min(_LOOK_BYTES, size_now - position)) + b"\0"
-                window_at, window_last = position, len(window) - _HEADER.size
-                if window_last < 0:
-                    raise _Nonsense(position)
-            last, size, magic, more = unpack(window, position - window_at)
-            if magic == batch_magic:
-                last += more
-            # The index may say the entry's last offset, or its first.
-            if last < least or size < MIN_SIZE:
-                raise _Nonsense(position)
-            behind = position + ENTRY_HEADER_BYTES + size
-            if last >= offset or behind > end:
-                if behind > size_now:
-                    raise _Nonsense(position)
-                return Entry(position, last, behind - position)
-            least = last + 1
-            position = behind
-        if position > size_now:
-            raise _Nonsense(position)  # the last one claims more than there is
-        return None
+        begin = max(position, self.index().position_within(end))
+        found = scan(self.file.read_at(begin, end - begin), base_offset=None, check_crc=False)
+        return begin + found.valid_bytes - position
 
     def is_classic(self, position: int, end: int) -> bool:
         """Whether every whole entry between two positions, the first of an entry, is of magic 0 or 1.

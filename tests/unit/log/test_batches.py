@@ -8,6 +8,7 @@ import pytest
 
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log import recovery
+from minikafka.log import segment as segments
 from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
 from minikafka.records.message_set import iterate
@@ -53,6 +54,15 @@ def test_every_offset_of_a_batch_leads_to_the_batch(name: str) -> None:
         found = log.read(offset, 1).slice
         assert found is not None
         assert offset in offsets_in(bytes(found.read()))
+
+
+def test_a_header_that_a_look_cuts_off_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, log = log_with(segment("magic2-none"))
+    newest = log.segments[-1]
+    whole = [newest.locate(offset) for offset in range(200)]
+    for look_bytes in range(27, 1200, 7):
+        monkeypatch.setattr(segments, "_LOOK_BYTES", look_bytes)
+        assert [newest.locate(offset) for offset in range(0, 200, 9)] == whole[::9]
 
 
 @every_case
