@@ -132,6 +132,7 @@ class LogManager:
                     self._leave_out(directory.path, error)
                     directory.leave()
                     self._directories.remove(directory)
+                    self._homes = {one: at for one, at in self._homes.items() if at is not directory}
             self._run_all(jobs)
             progress.end()
             for directory in self._directories:

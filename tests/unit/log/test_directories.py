@@ -58,6 +58,21 @@ def test_a_directory_that_cannot_be_listed_is_left_out_unlocked(files: MemoryFil
     manager_of(files, "d1").close()
 
 
+def test_of_a_directory_that_is_left_out_half_way_nothing_is_known(files: MemoryFiles) -> None:
+    manager = manager_of(files, "d1", "d2")
+    for partition in (ONE, OTHER, TWO):
+        manager.create(partition)
+    assert manager.partitions_of("my_topic") == (ONE, TWO)
+    manager.close()
+    listed = files.list_dir
+    files.list_dir = lambda path: (  # type: ignore[method-assign, assignment]
+        (_ for _ in ()).throw(StorageError("no")) if path == "d1/my_topic_1" else listed(path)
+    )
+    manager = manager_of(files, "d1", "d2")
+    assert manager.paths == ("d2",)
+    assert manager.partitions_of("my_topic") == ()
+
+
 def test_without_any_usable_directory_there_is_no_start(files: MemoryFiles) -> None:
     files.fail_next_open(match="d1/.lock")
     files.fail_next_open(match="d2/.lock")
