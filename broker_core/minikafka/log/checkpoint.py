@@ -38,17 +38,26 @@ def read_checkpoint(files: Files, path: str) -> dict[TopicPartition, int]:
     if not data:
         return {}  # what 0.10.1 leaves before its first checkpoint
     try:
-        return _parse(data.decode("ascii").splitlines())
+        return _parse(counted_lines(data.decode("ascii")))
     except (ValueError, IndexError) as error:
         raise StorageError(f"{path} is not a checkpoint file of version {VERSION}: {error}") from None
 
 
-def _parse(lines: list[str]) -> dict[TopicPartition, int]:
+def counted_lines(text: str) -> list[str]:
+    """The lines behind a version and their number. ValueError or IndexError when these make no sense.
+
+    Kafka writes its files of leader epochs in this form too.
+    """
+    lines = text.splitlines()
     if int(lines[0]) != VERSION:
         raise ValueError(f"version {lines[0]}")
     count, entries = int(lines[1]), [line for line in lines[2:] if line.strip()]
     if count != len(entries):
         raise ValueError(f"{count} lines are announced, {len(entries)} follow")
+    return entries
+
+
+def _parse(entries: list[str]) -> dict[TopicPartition, int]:
     offsets = {}
     for line in entries:
         topic, partition, offset = line.split()

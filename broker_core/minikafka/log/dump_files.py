@@ -33,6 +33,7 @@ from minikafka.base.errors import StorageError
 from minikafka.base.files import Files, read_file
 from minikafka.log.checkpoint import read_checkpoint
 from minikafka.log.dump import Damage
+from minikafka.log.epochs import read_epochs
 from minikafka.log.offset_index import OffsetIndex
 from minikafka.log.time_index import TimeIndex
 from minikafka.records.checksums import crc32c
@@ -181,28 +182,6 @@ def producers(path: str, data: bytes) -> Iterator[Row | Damage]:
         yield Damage(
             path, _CRC_COVERS_FROM, rest, f"their checksum is {computed:#010x}, the file says {crc:#010x}"
         )
-
-
-def read_epochs(files: Files, path: str) -> list[tuple[int, int]]:
-    """(epoch, first offset) of each line. StorageError when the file makes no sense, or they do not rise."""
-    try:
-        lines = read_file(files, path).decode("ascii").splitlines()
-        if not lines:
-            return []
-        if int(lines[0]) != 0:
-            raise ValueError(f"version {lines[0]}")
-        entries = [line for line in lines[2:] if line.strip()]
-        if int(lines[1]) != len(entries):
-            raise ValueError(f"{lines[1]} lines are announced, {len(entries)} follow")
-        found: list[tuple[int, int]] = []
-        for line in entries:
-            epoch, offset = (int(part) for part in line.split())
-            if min(epoch, offset) < 0 or (found and (epoch <= found[-1][0] or offset < found[-1][1])):
-                raise ValueError(f"{line!r} does not follow the line before")
-            found.append((epoch, offset))
-    except (ValueError, IndexError) as error:
-        raise StorageError(f"{path} is not a file of leader epochs of version 0: {error}") from None
-    return found
 
 
 def read_properties(files: Files, path: str) -> dict[str, str]:

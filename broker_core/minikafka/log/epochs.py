@@ -24,9 +24,9 @@ from contextlib import AbstractContextManager, nullcontext
 
 from minikafka.base.errors import StorageError
 from minikafka.base.files import Files, read_file, replace_file
+from minikafka.log.checkpoint import VERSION, counted_lines
 from minikafka.log.layout import EPOCHS_FILE
 
-VERSION = 0
 UNKNOWN = -1
 
 _log = logging.getLogger(__name__)
@@ -51,22 +51,12 @@ class LeaderEpochs:
         """Read the file; empty when it is absent, and with a warning when it makes no sense."""
         epochs = cls(files, directory)
         try:
-            data = read_file(files, epochs.path)
-        except FileNotFoundError:
-            return epochs
-        except StorageError as error:
-            _log.warning("%s; the leader epochs are not known", error)
-            return epochs
-        try:
-            epochs._entries = _parse(data.decode("ascii")) if data else ()
+            epochs._entries = read_epochs(files, epochs.path)
             epochs._durable = False  # nobody knows
-        except (ValueError, IndexError) as error:
-            _log.warning(
-                "%s is not a file of leader epochs of version %d: %s; the epochs are not known",
-                epochs.path,
-                VERSION,
-                error,
-            )
+        except FileNotFoundError:
+            pass
+        except StorageError as error:
+            _log.warning("%s; the epochs are not known", error)
         return epochs
 
     @property
@@ -159,17 +149,20 @@ class LeaderEpochs:
             self._saved, self._durable, self._complaint = True, sync, None
 
 
+def read_epochs(files: Files, path: str) -> tuple[tuple[int, int], ...]:
+    """(epoch, first offset) of each line. StorageError when the file makes no sense; FileNotFoundError."""
+    data = read_file(files, path)
+    try:
+        return _parse(data.decode("ascii")) if data else ()
+    except (ValueError, IndexError) as error:
+        raise StorageError(f"{path} is not a file of leader epochs of version {VERSION}: {error}") from None
+
+
 def _parse(content: str) -> tuple[tuple[int, int], ...]:
     if not content.endswith("\n"):
         raise ValueError("its last line has no end")  # half an offset is one too
-    lines = content.splitlines()
-    if int(lines[0]) != VERSION:
-        raise ValueError(f"version {lines[0]}")
-    count, texts = int(lines[1]), [line for line in lines[2:] if line.strip()]
-    if count != len(texts):
-        raise ValueError(f"{count} lines are announced, {len(texts)} follow")
     entries: list[tuple[int, int]] = []
-    for text in texts:
+    for text in counted_lines(content):
         epoch, offset = (int(part) for part in text.split())
         if epoch < 0 or offset < 0 or (entries and (epoch <= entries[-1][0] or offset < entries[-1][1])):
             raise ValueError(f"{text!r} does not follow the line before")

@@ -44,10 +44,10 @@ from minikafka.log.dump_files import (
     file_rows,
     index_entries,
     kind_of,
-    read_epochs,
     read_properties,
     transactions,
 )
+from minikafka.log.epochs import read_epochs
 from minikafka.log.layout import (
     CLEANED_SUFFIX,
     CORRUPT_SUFFIX,
