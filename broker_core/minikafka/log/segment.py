@@ -41,7 +41,6 @@ from minikafka.records.scan import scan
 _HEADER = struct.Struct(">qi4xB6xi")
 """Offset, size, magic and, in a batch, the last offset's distance from the first."""
 _TIMESTAMP = struct.Struct(">q")
-_BATCH_MAX_TIMESTAMP_AT = 35
 _LOOK_BYTES = 5120
 """What a look-up reads at once: an index interval with some room."""
 
@@ -195,9 +194,9 @@ class Segment:
         return now_ms - self._created_ms
 
     def _read_first_timestamp(self) -> int:
-        head = self.file.read_at(0, _BATCH_MAX_TIMESTAMP_AT + _TIMESTAMP.size)
+        head = self.file.read_at(0, batch.MAX_TIMESTAMP_AT + _TIMESTAMP.size)
         magic = head[MAGIC_AT] if len(head) > MAGIC_AT else 0
-        at = {1: TIMESTAMP_AT, batch.MAGIC: _BATCH_MAX_TIMESTAMP_AT}.get(magic)
+        at = {1: TIMESTAMP_AT, batch.MAGIC: batch.MAX_TIMESTAMP_AT}.get(magic)
         if at is None or len(head) < at + _TIMESTAMP.size:
             return NO_TIMESTAMP
         return int(_TIMESTAMP.unpack_from(head, at)[0])
@@ -397,11 +396,17 @@ class Segment:
 
     def remove_indexes(self) -> None:
         """Remove the index files; what is known of the indexes stays."""
-        (self._index or OffsetIndex(self._index_path, self.base_offset)).remove_file(self._files)
+        index = self._index
+        if index is None:
+            index = OffsetIndex(self._index_path, self.base_offset)
+        index.remove_file(self._files)
         self._remove_times()
 
     def _remove_times(self) -> None:
-        (self._times or TimeIndex(self._time_index_path, self.base_offset)).remove_file(self._files)
+        times = self._times
+        if times is None:
+            times = TimeIndex(self._time_index_path, self.base_offset)
+        times.remove_file(self._files)
 
 
 class UnusableSegment(StorageError):

@@ -68,7 +68,7 @@ CRC_AT = 17
 COVERED_AT = 21
 """What the checksum covers begins here."""
 _ATTRIBUTES_AT = 21
-_MAX_TIMESTAMP_AT = 35
+MAX_TIMESTAMP_AT = 35
 _PRODUCER_AT = 43
 _CODEC_MASK = 7
 _APPEND_TIME_BIT = 8
@@ -228,7 +228,7 @@ def set_producer(
 
 def set_max_timestamp(out: bytearray | memoryview, position: int, end: int, timestamp_ms: int) -> None:
     """Write the largest timestamp into the batch between ``position`` and ``end``."""
-    struct.pack_into(">q", out, position + _MAX_TIMESTAMP_AT, timestamp_ms)
+    struct.pack_into(">q", out, position + MAX_TIMESTAMP_AT, timestamp_ms)
     write_checksum(out, position, end)
 
 
