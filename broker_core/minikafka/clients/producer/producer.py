@@ -286,7 +286,7 @@ class Producer:
             while not self._ended:
                 now_ms = self._clock.monotonic_ms()
                 job = self._sender.next_job(now_ms)
-                if self._sender.has_callbacks:
+                if ran_callbacks := self._sender.has_callbacks:
                     self._lock.release()
                     try:
                         self._run_callbacks()
@@ -299,6 +299,8 @@ class Producer:
                     else:
                         self._start_worker()
                     return job
+                if ran_callbacks:
+                    continue  # the lock was given away: whoever had it may have ended all this
                 due_ms = self._sender.next_due_ms(now_ms)
                 self._idle += 1
                 try:

@@ -398,3 +398,15 @@ def test_with_threads_a_batch_leaves_after_its_linger_without_another_call() -> 
 def test_a_producer_that_sent_nothing_starts_no_thread() -> None:
     with Producer(BrokersInMemory().client()):
         assert workers() == []
+
+
+def test_a_worker_ends_when_the_producer_is_closed_while_it_calls_callbacks(
+    brokers: BrokersInMemory,
+) -> None:
+    producer = producer_of(brokers, delivery_timeout_ms=60, request_timeout_ms=50)
+    producer.send("t", b"v", partition=0).on_done(lambda _: producer.close())
+    brokers.clock.advance(61)  # who looks for work now gives the batch up
+    worker = threading.Thread(target=producer._run, daemon=True)
+    worker.start()
+    worker.join(20)
+    assert not worker.is_alive()
