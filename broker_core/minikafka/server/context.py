@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,20 +38,20 @@ class RequestContext:
         self.exchange.respond([])
 
 
-def decode_request(exchange: Exchange, frame: memoryview) -> tuple[RequestContext, Any]:
-    """Header and body of a request; the body is None when the request was answered here.
+def decode_request(
+    exchange: Exchange, frame: memoryview, served: Container[int]
+) -> tuple[RequestContext, Any]:
+    """Header and body of a request for one of the APIs in ``served``; the body is None when the request was
+    answered here.
 
     Raises RemoteWireError for bytes that are no request, an unknown API or a version that we do not speak:
     Kafka ends such a connection. Only ApiVersions is answered, in version 0 with UNSUPPORTED_VERSION, so that
     a newer client learns what to speak.
     """
     header, body = RequestHeader.decode(frame)
-    try:
-        api = APIS[ApiKey(header.api_key)]
-    except (ValueError, KeyError):
-        raise RemoteWireError(
-            f"API key {header.api_key} (version {header.api_version}) is not served"
-        ) from None
+    if header.api_key not in served:
+        raise RemoteWireError(f"API key {header.api_key} (version {header.api_version}) is not served")
+    api = APIS[ApiKey(header.api_key)]
     context = RequestContext(header, api, exchange)
     if api is API_VERSIONS and not api.supports(header.api_version):
         exchange.respond([response_header(header.correlation_id), *refusal()])

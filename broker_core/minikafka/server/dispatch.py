@@ -16,6 +16,6 @@ class Dispatcher:
 
     def on_request(self, exchange: Exchange, frame: memoryview) -> None:
         """Answer one request, now or later. RemoteWireError, for what is no request, ends the connection."""
-        context, request = decode_request(exchange, frame)
+        context, request = decode_request(exchange, frame, HANDLERS)
         if request is not None:  # else answered already: a version of ApiVersions that is not spoken here
             HANDLERS[context.api.key](self._broker, context, request)

@@ -1,4 +1,7 @@
-"""One file for each API: ``handle(broker, context, request)`` answers through the context, now or later."""
+"""One file for each API: ``handle(broker, context, request)`` answers through the context, now or later.
+
+What has a handler is served, and advertised, in all versions that ``minikafka.wire`` has of it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ HANDLERS: dict[ApiKey, Callable[..., Any]] = {
     ApiKey.FETCH: fetch.handle,
     ApiKey.LIST_OFFSETS: list_offsets.handle,
     ApiKey.METADATA: metadata.handle,
-    ApiKey.API_VERSIONS: api_versions.handle,
     ApiKey.CREATE_TOPICS: create_topics.handle,
     ApiKey.DELETE_TOPICS: delete_topics.handle,
 }
+HANDLERS[ApiKey.API_VERSIONS] = api_versions.listing([*HANDLERS, ApiKey.API_VERSIONS])
