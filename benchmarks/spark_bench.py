@@ -21,15 +21,15 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyspark
+from kafka_peer import apache_kafka
 from pyspark.sql import SparkSession
 
 import minikafka
@@ -37,9 +37,6 @@ import pyspark_minikafka  # noqa: F401  # first: Spark then looks for sources wi
 from minikafka.clients.admin import Admin, NewTopic
 from minikafka.clients.cluster import Cluster as Client
 from minikafka.embedded import Cluster
-from minikafka.embedded.java import find_java
-from minikafka.embedded.zookeeper import EmbeddedZooKeeper
-from minikafka.net.probe import free_port
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -156,38 +153,6 @@ def write_bench(spark: SparkSession, sides: list[Side], rows: int, runs: int) ->
     if len(sums) != 1 or next(iter(sums))[0] != rows:
         raise SystemExit(f"what was written differs: {sums}")
     return found | {"checksum": str(next(iter(sums))[1])}
-
-
-@contextlib.contextmanager
-def apache_kafka(jars: str, directory: Path) -> Iterator[str]:
-    """An Apache Kafka broker on a ZooKeeper of its own; its address."""
-    zookeeper = EmbeddedZooKeeper(str(directory / "peer"))
-    connect = zookeeper.start()
-    port = free_port()
-    properties = directory / "server.properties"
-    properties.write_text(
-        f"broker.id=0\nlisteners=PLAINTEXT://127.0.0.1:{port}\nlog.dirs={directory / 'kafka'}\n"
-        f"zookeeper.connect={connect}\noffsets.topic.replication.factor=1\n"
-    )
-    output = (directory / "kafka.txt").open("w")
-    command = [find_java().path, "-Xmx1g", "-cp", f"{jars}/*", "kafka.Kafka", str(properties)]
-    process = subprocess.Popen(command, cwd=directory, stdout=output, stderr=output)
-    try:
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                with Client(f"127.0.0.1:{port}", request_timeout_ms=1_000) as client:
-                    Admin(client).list_topics()
-                break
-            except minikafka.base.errors.MinikafkaError:
-                if time.monotonic() > deadline or process.poll() is not None:
-                    raise SystemExit((directory / "kafka.txt").read_text()[-2_000:]) from None
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(60)
-        zookeeper.stop()
-        output.close()
 
 
 def session(jars: str) -> SparkSession:

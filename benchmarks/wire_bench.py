@@ -1,0 +1,250 @@
+"""Kafka's own tools and librdkafka against our broker and against Apache Kafka, in one run.
+
+    KAFKA_JARS=DIR python benchmarks/wire_bench.py [--records N] [--runs N] [--only CASE,…] [--set key=value]…
+
+KAFKA_JARS: the jars of an Apache Kafka 3.9 broker, its tools included (``kafka_2.13``, ``kafka-tools``). The
+same client programs talk to both brokers in turn, and share the machine's cores with them. 100-byte records,
+four partitions, acks=1 but where a case says otherwise. Goals are those beside each case below.
+
+Every case sends to, or reads from, a topic of its own; before anything counts each side has run it once.
+Latencies are of ``EndToEndLatency``: one message at a time, produced and consumed again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kafka_peer import apache_kafka
+
+import minikafka
+from minikafka.clients.admin import Admin, NewTopic
+from minikafka.clients.cluster import Cluster as Client
+from minikafka.embedded import Cluster
+from minikafka.embedded.java import find_java
+
+PARTITIONS = 4
+VALUE_BYTES = 100
+_TOOLS = "org.apache.kafka.tools."
+_SENT = re.compile(r"(\d+) records sent, ([\d.]+) records/sec.*99th")
+_LATENCY = re.compile(r"Percentiles: 50th = ([\d.]+), 99th = ([\d.]+), 99.9th = ([\d.]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A broker and the programs that talk to it."""
+
+    name: str
+    servers: str
+    jars: str
+
+    def topic(self, name: str, partitions: int = PARTITIONS) -> str:
+        """Make a topic."""
+        with Client(self.servers) as client:
+            Admin(client).create_topic(NewTopic(name, partitions))
+        return name
+
+    def tool(self, name: str, *arguments: str) -> str:
+        """Run one of Kafka's tools to its end; what it printed."""
+        command = [find_java().path, "-Xmx512m", "-cp", f"{self.jars}/*", _TOOLS + name, *arguments]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
+        if done.returncode:
+            raise SystemExit(f"{name} against {self.name} failed:\n{done.stdout}\n{done.stderr[-2_000:]}")
+        return done.stdout
+
+
+def java_produce(side: Side, topic: str, records: int, *properties: str) -> dict[str, float]:
+    """``ProducerPerformance``: records a second."""
+    shape = ["--num-records", str(records), "--record-size", str(VALUE_BYTES), "--throughput", "-1"]
+    given = [f"bootstrap.servers={side.servers}", "acks=1", *properties]
+    out = side.tool("ProducerPerformance", "--topic", topic, *shape, "--producer-props", *given)
+    found = _SENT.findall(out)
+    if not found or int(found[-1][0]) != records:
+        raise SystemExit(f"{side.name}: not all of {records} records were sent:\n{out[-2_000:]}")
+    return {"records/s": float(found[-1][1])}
+
+
+def java_consume(side: Side, topic: str, records: int) -> dict[str, float]:
+    """``ConsumerPerformance``: records a second from the first fetch on, without the joining of the group."""
+    arguments = ["--bootstrap-server", side.servers, "--topic", topic, "--messages", str(records)]
+    out = side.tool("ConsumerPerformance", *arguments, "--group", f"g{time.monotonic_ns()}")
+    header, row = (line.split(", ") for line in out.strip().splitlines()[-2:])
+    figures = dict(zip(header, row, strict=True))
+    if int(figures["data.consumed.in.nMsg"]) < records:
+        raise SystemExit(f"{side.name}: not all of {records} records were read:\n{out[-2_000:]}")
+    return {"records/s": float(figures["fetch.nMsg.sec"])}
+
+
+def java_latency(side: Side, topic: str, messages: int) -> dict[str, float]:
+    """``EndToEndLatency``: milliseconds."""
+    out = side.tool("EndToEndLatency", side.servers, topic, str(messages), "1", str(VALUE_BYTES))
+    found = _LATENCY.search(out)
+    if found is None:
+        raise SystemExit(f"{side.name}: no percentiles in:\n{out[-2_000:]}")
+    return {"p50 ms": float(found[1]), "p99 ms": float(found[2])}
+
+
+def rdkafka(side: Side, what: str, topic: str, records: int) -> dict[str, float]:
+    """librdkafka in a process of its own: records a second."""
+    command = [sys.executable, __file__, "--client", what, side.servers, topic, str(records)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
+    if done.returncode:
+        raise SystemExit(f"librdkafka against {side.name} failed:\n{done.stdout}\n{done.stderr[-2_000:]}")
+    return {"records/s": float(done.stdout)}
+
+
+def rdkafka_client(what: str, servers: str, topic: str, records: int) -> None:
+    """What the child process runs: send or read ``records`` and print records a second."""
+    from confluent_kafka import Consumer, Producer
+
+    if what == "produce":
+        failed = 0
+
+        def told(error: object, _: object) -> None:
+            nonlocal failed
+            failed += error is not None
+
+        settings = {"bootstrap.servers": servers, "acks": 1, "linger.ms": 5, "batch.size": 1 << 16}
+        producer = Producer({**settings, "queue.buffering.max.messages": 1_000_000})
+        value = bytes(range(VALUE_BYTES))
+        began = time.monotonic()
+        for number in range(records):
+            while True:
+                try:
+                    producer.produce(topic, value, partition=number % PARTITIONS, on_delivery=told)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+            if number % 10_000 == 0:
+                producer.poll(0)
+        if producer.flush(120) or failed:
+            raise SystemExit(f"not everything was sent, {failed} failed")
+    else:
+        settings = {"bootstrap.servers": servers, "group.id": f"g{time.monotonic_ns()}"}
+        consumer = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False})
+        consumer.subscribe([topic])
+        left, began = records, 0.0
+        while left > 0:
+            found = consumer.consume(10_000, 30)
+            if not found:
+                raise SystemExit(f"nothing more comes, {left} of {records} are missing")
+            began = began or time.monotonic()
+            left -= len(found)
+        consumer.close()
+    print(records / (time.monotonic() - began))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is timed: ``run(side, topic, records)`` on a new topic, or on one that ``fills`` it."""
+
+    run: Callable[[Side, str, int], dict[str, float]]
+    goal: float
+    share: float = 1.0
+    """Of ``--records``."""
+    fills: bool = False
+    partitions: int = PARTITIONS
+
+
+CASES = {
+    "java-produce": Case(lambda s, t, n: java_produce(s, t, n, "batch.size=65536", "linger.ms=5"), 1.2),
+    "java-produce-default": Case(java_produce, 1.0, share=0.5),
+    "java-produce-single": Case(lambda s, t, n: java_produce(s, t, n, "batch.size=0"), 1.0, share=0.05),
+    "java-produce-all": Case(
+        lambda s, t, n: java_produce(s, t, n, "acks=all", "batch.size=65536", "linger.ms=5"), 1.0
+    ),
+    "rdkafka-produce": Case(lambda s, t, n: rdkafka(s, "produce", t, n), 1.0),
+    "java-consume": Case(java_consume, 1.0, fills=True),
+    "rdkafka-consume": Case(lambda s, t, n: rdkafka(s, "consume", t, n), 1.0, fills=True),
+    "latency": Case(java_latency, 1.0, share=0.0025, partitions=1),
+}
+
+
+def measure(name: str, case: Case, sides: list[Side], options: argparse.Namespace) -> dict[str, Any]:
+    """Alternate the sides; every run's figures, the medians, and ours over the peer's."""
+    records = max(1, int(options.records * case.share))
+    runs: dict[str, list[dict[str, float]]] = {side.name: [] for side in sides}
+    for side in sides:
+        if case.fills:
+            java_produce(side, side.topic(name), records, "batch.size=65536", "linger.ms=5")
+    for run in range(options.runs + 1):
+        for side in sides:
+            topic = name if case.fills else side.topic(f"{name}-{run}", case.partitions)
+            figures = case.run(side, topic, records)
+            text = ", ".join(f"{value:,.2f} {unit}" for unit, value in figures.items())
+            print(f"  {'warm-up' if run == 0 else f'run {run}'}: {side.name:<10} {text}", flush=True)
+            if run:
+                runs[side.name].append(figures)
+    medians = {
+        side: {unit: statistics.median(one[unit] for one in found) for unit in found[0]}
+        for side, found in runs.items()
+    }
+    ours, *peer = (medians[side.name] for side in sides)
+    ratios = {
+        unit: ours[unit] / peer[0][unit] if unit.endswith("/s") else peer[0][unit] / ours[unit]
+        for unit in ours
+        if peer
+    }
+    return {"records": records, "runs": runs, "median": medians, "ratio": ratios}
+
+
+def main() -> int:
+    """Run the cases; print what was found as JSON too."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--only", default=",".join(CASES), help="cases, by comma")
+    parser.add_argument("--no-peer", action="store_true", help="only our side: for a profile")
+    parser.add_argument("--set", action="append", default=[], metavar="key=value", help="of our broker")
+    parser.add_argument("--client", nargs=4, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.client:
+        what, servers, topic, records = options.client
+        rdkafka_client(what, servers, topic, int(records))
+        return 0
+    jars = os.environ.get("KAFKA_JARS")
+    if not jars:
+        raise SystemExit("set KAFKA_JARS: see the head of this file")
+    found: dict[str, Any] = {
+        "command": " ".join(sys.argv),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",
+        "versions": {
+            "minikafka": minikafka.__version__,
+            "python": platform.python_version(),
+            "kafka": next(path.stem for path in Path(jars).glob("kafka-clients-*.jar")),
+        },
+    }
+    with contextlib.ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="minikafka-bench-")))
+        config = dict(one.split("=", 1) for one in options.set)
+        ours = stack.enter_context(Cluster(data_dir=directory / "ours", config=config)).bootstrap_servers
+        sides = [Side("minikafka", ours, jars)]
+        if not options.no_peer:
+            sides.append(Side("peer", stack.enter_context(apache_kafka(jars, directory)), jars))
+        for name in options.only.split(","):
+            print(name, flush=True)
+            found[name] = measure(name, CASES[name], sides, options)
+    print(json.dumps(found, indent=2))
+    for name in options.only.split(","):
+        for unit, ratio in found[name]["ratio"].items():
+            goal = CASES[name].goal
+            state = "reached" if ratio >= goal else "MISSED"
+            print(f"{name}, {unit}: {ratio:.2f} x the peer, goal {goal} x: {state}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
