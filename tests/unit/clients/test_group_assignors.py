@@ -1,0 +1,67 @@
+"""``clients/group_assignors``: the shares that Kafka's own assignors give (``RangeAssignorTest`` and
+``RoundRobinAssignorTest`` of 0.10.1 name the cases).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.group_assignors import ASSIGNORS, Assignor, Shares, assign_range, assign_round_robin
+
+
+def numbers(shares: Shares) -> dict[str, list[str]]:
+    return {member: [str(tp) for tp in share] for member, share in shares.items()}
+
+
+@pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=ASSIGNORS)
+def test_one_member_gets_all_that_it_wants_and_nothing_else(assign: Assignor) -> None:
+    assert numbers(assign({"a": ["t"]}, {"t": 3, "other": 3})) == {"a": ["t-0", "t-1", "t-2"]}
+
+
+@pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=ASSIGNORS)
+def test_a_member_without_topics_or_with_unknown_ones_gets_an_empty_share(assign: Assignor) -> None:
+    assert assign({"a": [], "b": ["gone"]}, {"t": 2}) == {"a": (), "b": ()}
+
+
+@pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=ASSIGNORS)
+def test_more_members_than_partitions_leave_the_last_ones_idle(assign: Assignor) -> None:
+    assert numbers(assign({"b": ["t"], "a": ["t"]}, {"t": 1})) == {"a": ["t-0"], "b": []}
+
+
+def test_range_gives_neighbours_of_each_topic_and_the_first_members_more() -> None:
+    both = {"consumer2": ["topic1", "topic2"], "consumer1": ["topic2", "topic1"]}
+    assert numbers(assign_range(both, {"topic1": 3, "topic2": 3})) == {
+        "consumer1": ["topic1-0", "topic1-1", "topic2-0", "topic2-1"],
+        "consumer2": ["topic1-2", "topic2-2"],
+    }
+
+
+def test_range_shares_a_topic_among_those_that_want_it_only() -> None:
+    wanted = {"consumer1": ["topic1"], "consumer2": ["topic1", "topic2"], "consumer3": ["topic1"]}
+    assert numbers(assign_range(wanted, {"topic1": 3, "topic2": 2})) == {
+        "consumer1": ["topic1-0"],
+        "consumer2": ["topic1-1", "topic2-0", "topic2-1"],
+        "consumer3": ["topic1-2"],
+    }
+
+
+def test_roundrobin_goes_on_with_the_next_member_at_the_next_topic() -> None:
+    both = {"consumer1": ["topic1", "topic2"], "consumer2": ["topic1", "topic2"]}
+    assert numbers(assign_round_robin(both, {"topic1": 3, "topic2": 3})) == {
+        "consumer1": ["topic1-0", "topic1-2", "topic2-1"],
+        "consumer2": ["topic1-1", "topic2-0", "topic2-2"],
+    }
+
+
+def test_roundrobin_passes_over_members_that_do_not_want_a_topic() -> None:
+    wanted = {"consumer1": ["topic1"], "consumer2": ["topic1", "topic2"], "consumer3": ["topic1"]}
+    assert numbers(assign_round_robin(wanted, {"topic1": 3, "topic2": 2})) == {
+        "consumer1": ["topic1-0"],
+        "consumer2": ["topic1-1", "topic2-0", "topic2-1"],
+        "consumer3": ["topic1-2"],
+    }
+
+
+def test_a_topic_that_is_named_twice_counts_once() -> None:
+    assert assign_range({"a": ["t", "t"]}, {"t": 1}) == {"a": (TopicPartition("t", 0),)}
