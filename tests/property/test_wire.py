@@ -14,6 +14,8 @@ from minikafka.wire.framing import FrameReader, encode_frame
 from minikafka.wire.parts import join
 from minikafka.wire.schema import (
     BOOLEAN,
+    BYTES,
+    NULLABLE_BYTES,
     NULLABLE_RECORDS,
     NULLABLE_STRING,
     RECORDS,
@@ -46,6 +48,9 @@ def values(type_: Type, version: int) -> st.SearchStrategy[Any]:
     if type_ in (RECORDS, NULLABLE_RECORDS):
         records = st.binary(max_size=40)
         return st.none() | records if type_ is NULLABLE_RECORDS else records
+    if type_ in (BYTES, NULLABLE_BYTES):
+        plain = st.binary(max_size=40)
+        return st.none() | plain if type_ is NULLABLE_BYTES else plain
     if isinstance(type_, ArrayOf):
         smallest = 1 if type_.empty_is_null else 0
         lists = st.lists(values(type_.element, version), min_size=smallest, max_size=4).map(tuple)

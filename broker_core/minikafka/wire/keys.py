@@ -1,4 +1,6 @@
-"""The numbers of Kafka's APIs as they stand in request headers (int16): all of 0.10.1, spoken here or not."""
+"""The numbers of Kafka's APIs as they stand in request headers (int16): all of 2.1, spoken here or not, and
+IncrementalAlterConfigs of 2.3.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ class ApiKey(IntEnum):
     CONTROLLED_SHUTDOWN = 7
     OFFSET_COMMIT = 8
     OFFSET_FETCH = 9
-    GROUP_COORDINATOR = 10
+    FIND_COORDINATOR = 10
     JOIN_GROUP = 11
     HEARTBEAT = 12
     LEAVE_GROUP = 13
@@ -29,3 +31,26 @@ class ApiKey(IntEnum):
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
+    DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    CREATE_DELEGATION_TOKEN = 38
+    RENEW_DELEGATION_TOKEN = 39
+    EXPIRE_DELEGATION_TOKEN = 40
+    DESCRIBE_DELEGATION_TOKEN = 41
+    DELETE_GROUPS = 42
+    INCREMENTAL_ALTER_CONFIGS = 44

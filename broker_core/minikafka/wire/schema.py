@@ -152,6 +152,42 @@ class _Records(Type):
         return encode
 
 
+class _Bytes(Type):
+    """An int32 length and so many bytes, decoded as a copy that outlives the message; -1 is null where
+    allowed.
+    """
+
+    def __init__(self, *, nullable: bool) -> None:
+        self.name = "nullable bytes" if nullable else "bytes"
+        self._nullable = nullable
+
+    def smallest(self, version: int) -> int:
+        return 4
+
+    def decoder(self, version: int) -> Decoder:
+        nullable = self._nullable
+
+        def decode(buffer: Buffer, position: int) -> tuple[bytes | None, int]:
+            value, after = binary.read_nullable_bytes(buffer, position)
+            if value is not None:
+                return bytes(value), after
+            if not nullable:
+                raise RemoteWireError(f"the bytes at position {position} are null, which is not allowed here")
+            return None, after
+
+        return decode
+
+    def encoder(self, version: int) -> Encoder:
+        nullable = self._nullable
+
+        def encode(out: bytearray, cuts: Cuts, value: Buffer | None) -> None:
+            if value is None and not nullable:
+                raise LocalWireError("null is not allowed here")
+            binary.write_nullable_bytes(out, value)
+
+        return encode
+
+
 INT8 = Integer("int8", "b")
 INT16 = Integer("int16", "h")
 INT32 = Integer("int32", "i")
@@ -159,6 +195,8 @@ INT64 = Integer("int64", "q")
 BOOLEAN = Integer("boolean", "?")
 STRING = _String(nullable=False)
 NULLABLE_STRING = _String(nullable=True)
+BYTES = _Bytes(nullable=False)
+NULLABLE_BYTES = _Bytes(nullable=True)
 RECORDS = _Records(nullable=False)
 NULLABLE_RECORDS = _Records(nullable=True)
 
@@ -419,12 +457,17 @@ def _compiled_encoder(schema: Struct[Any], version: int) -> Encoder:
 
 def decode(schema: Struct[T], version: int, buffer: Buffer) -> T:
     """The message that fills ``buffer``; records are views of it. RemoteWireError unless it fits exactly."""
-    value, end = _compiled_decoder(schema, version)(buffer, 0)
+    value, end = decode_prefix(schema, version, buffer)
     if end != len(buffer):
         raise RemoteWireError(
             f"{schema.name} of version {version} ends at byte {end}, the message has {len(buffer)}"
         )
-    return value  # type: ignore[no-any-return]
+    return value
+
+
+def decode_prefix(schema: Struct[T], version: int, buffer: Buffer) -> tuple[T, int]:
+    """The message that ``buffer`` begins with, and where it ends. RemoteWireError when it is cut off."""
+    return _compiled_decoder(schema, version)(buffer, 0)
 
 
 def encode(schema: Struct[T], version: int, value: T) -> list[Part]:

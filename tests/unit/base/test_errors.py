@@ -15,6 +15,10 @@ def test_an_unknown_code_is_unknown() -> None:
     assert ErrorCode.of(12345) is ErrorCode.UNKNOWN
 
 
+def test_the_codes_are_those_of_2_1_without_a_gap() -> None:
+    assert [int(code) for code in ErrorCode] == list(range(-1, 77))
+
+
 @pytest.mark.parametrize(
     ("code", "retriable"),
     [
@@ -22,6 +26,9 @@ def test_an_unknown_code_is_unknown() -> None:
         (ErrorCode.CORRUPT_MESSAGE, True),
         (ErrorCode.MESSAGE_TOO_LARGE, False),
         (ErrorCode.NONE, False),
+        (ErrorCode.FENCED_LEADER_EPOCH, True),
+        (ErrorCode.REPLICA_NOT_AVAILABLE, False),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, False),
     ],
 )
 def test_a_broker_error_knows_whether_trying_again_can_help(code: ErrorCode, retriable: bool) -> None:

@@ -290,7 +290,7 @@ class BrokersInMemory:
             for tp in gone:
                 del self.leaders[tp]
             results.append(DeletableTopicResult(name, int(code)))
-        return DeleteTopicsResponse(tuple(results))
+        return DeleteTopicsResponse(0, tuple(results))
 
     def _code(self, broker_id: int, tp: TopicPartition) -> ErrorCode:
         if tp not in self.leaders:

@@ -121,7 +121,7 @@ def test_topics_are_removed_with_one_result_each(brokers: BrokersInMemory, admin
 
 def test_a_removal_that_takes_its_time_is_told_as_going_on(brokers: BrokersInMemory, admin: Admin) -> None:
     row = DeletableTopicResult("t", int(ErrorCode.REQUEST_TIMED_OUT))
-    brokers.script(ApiKey.DELETE_TOPICS, lambda *_: DeleteTopicsResponse((row,)))
+    brokers.script(ApiKey.DELETE_TOPICS, lambda *_: DeleteTopicsResponse(0, (row,)))
     error = admin.delete_topics(["t"])["t"]
     assert error is not None
     assert error.code is ErrorCode.REQUEST_TIMED_OUT
@@ -140,7 +140,7 @@ def refused(brokers: BrokersInMemory, code: ErrorCode) -> None:
     brokers.script(
         ApiKey.DELETE_TOPICS,
         lambda _, request: DeleteTopicsResponse(
-            tuple(DeletableTopicResult(name, int(code)) for name in request.topic_names)
+            0, tuple(DeletableTopicResult(name, int(code)) for name in request.topic_names)
         ),
     )
 

@@ -1,8 +1,8 @@
 """DeleteTopics: ask the controller to delete topics, and wait until nothing of them is left in ZooKeeper.
 
 Behaviour: only the controller serves it. With ``delete.topic.enable=false`` the request is refused (0.10.1
-lets it time out). Topics without leaders are deleted too, also those whose znode is nonsense. A time-out
-leaves the deletion under way: REQUEST_TIMED_OUT.
+lets it time out), before version 3 with INVALID_REQUEST. Topics without leaders are deleted too, also those
+whose znode is nonsense. A time-out leaves the deletion under way: REQUEST_TIMED_OUT.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest
         context=context,
         reply=lambda codes: context.reply(
             DeleteTopicsResponse(
-                topics=tuple(DeletableTopicResult(name=name, error_code=code) for name, code in codes.items())
+                throttle_time_ms=0,
+                topics=tuple(
+                    DeletableTopicResult(name=name, error_code=code) for name, code in codes.items()
+                ),
             )
         ),
     )
     wanted = []
     for name in names:
         try:
-            _check(broker, name)
+            _check(broker, name, context.version)
             wanted.append(name)
         except BrokerError as error:
             ticket.fail(name, error)
@@ -44,13 +47,14 @@ def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest
     ticket.start(broker, request.timeout_ms, submit)
 
 
-def _check(broker: Broker, name: str) -> None:
+def _check(broker: Broker, name: str, version: int) -> None:
     if not broker.controller.active:
         raise BrokerError(ErrorCode.NOT_CONTROLLER, f"broker {broker.broker_id} is not the controller")
     if name not in broker.image.topics and not _is_known(broker, name):
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
     if not broker.config.delete_topics:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, "delete.topic.enable is false on this broker")
+        code = ErrorCode.TOPIC_DELETION_DISABLED if version >= 3 else ErrorCode.INVALID_REQUEST
+        raise BrokerError(code, "delete.topic.enable is false on this broker")
 
 
 def _is_known(broker: Broker, name: str) -> bool:

@@ -1,9 +1,9 @@
 """ApiVersions: which APIs and versions a broker speaks. Clients since 0.10 open a connection with it.
 
-Newer clients open with version 3 or 4. That request has a body and a header with tagged fields that this
-release does not know; what counts of it, the correlation id, stands where it always stood. The answer is
-the one of ``refusal``, as a body of version 0 behind a plain header, upon which the client asks again with
-version 0.
+Version 1: throttle time; 2 is the same. Newer clients open with version 3 or 4. That request has a body and a
+header with tagged fields that are not known here; what counts of it, the correlation id, stands where it
+always stood. The answer is the one of ``refusal``, as a body of version 0 behind a plain header, upon which
+the client asks again with version 0.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from minikafka.base.errors import ErrorCode
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.parts import Part
-from minikafka.wire.schema import INT16, ArrayOf, Struct, field
+from minikafka.wire.schema import INT16, INT32, ArrayOf, Struct, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +39,14 @@ class ApiVersionsResponse:
 
     error_code: int
     api_keys: tuple[ApiVersion, ...]
+    throttle_time_ms: int = 0
 
 
 API_VERSIONS = Api(
     ApiKey.API_VERSIONS,
     "ApiVersions",
     0,
-    0,
+    2,
     request=Struct(ApiVersionsRequest),
     response=Struct(
         ApiVersionsResponse,
@@ -61,6 +62,7 @@ API_VERSIONS = Api(
                 )
             ),
         ),
+        field("throttle_time_ms", INT32, since=1, default=0),
     ),
 )
 

@@ -1,6 +1,7 @@
 """DeleteTopics: remove topics by name.
 
-Sent to the controller; any other broker answers NOT_CONTROLLER.
+Sent to the controller; any other broker answers NOT_CONTROLLER. Version 1: throttle time; 2 is the same; 3
+has an error of its own, TOPIC_DELETION_DISABLED, where deletion is switched off.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class DeletableTopicResult:
 class DeleteTopicsResponse:
     """One result per topic, in no particular order."""
 
+    throttle_time_ms: int
     topics: tuple[DeletableTopicResult, ...]
 
 
@@ -39,7 +41,7 @@ DELETE_TOPICS = Api(
     ApiKey.DELETE_TOPICS,
     "DeleteTopics",
     0,
-    0,
+    3,
     request=Struct(
         DeleteTopicsRequest,
         field("topic_names", ArrayOf(STRING)),
@@ -47,6 +49,7 @@ DELETE_TOPICS = Api(
     ),
     response=Struct(
         DeleteTopicsResponse,
+        field("throttle_time_ms", INT32, since=1, default=0),
         field(
             "topics",
             ArrayOf(Struct(DeletableTopicResult, field("name", STRING), field("error_code", INT16))),

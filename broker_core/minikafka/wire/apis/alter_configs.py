@@ -1,0 +1,111 @@
+"""AlterConfigs: all settings of a topic anew. What is not named goes back to its default.
+
+Version 1 is the same. Sent to any broker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minikafka.wire.api import Api
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.schema import (
+    BOOLEAN,
+    INT8,
+    INT16,
+    INT32,
+    NULLABLE_STRING,
+    STRING,
+    ArrayOf,
+    Struct,
+    field,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AlterableConfig:
+    """One setting."""
+
+    name: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfigsResource:
+    """All settings that a topic or broker shall have; ``resource_type`` as in DescribeConfigs."""
+
+    resource_type: int
+    resource_name: str
+    configs: tuple[AlterableConfig, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfigsRequest:
+    """``validate_only``: say what would be wrong, change nothing."""
+
+    resources: tuple[AlterConfigsResource, ...]
+    validate_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfigsResourceResponse:
+    """What became of one resource."""
+
+    error_code: int
+    error_message: str | None
+    resource_type: int
+    resource_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfigsResponse:
+    """One row for each resource of the request. IncrementalAlterConfigs answers with it too."""
+
+    throttle_time_ms: int
+    responses: tuple[AlterConfigsResourceResponse, ...]
+
+
+ALTER_CONFIGS_RESPONSE = Struct(
+    AlterConfigsResponse,
+    field("throttle_time_ms", INT32),
+    field(
+        "responses",
+        ArrayOf(
+            Struct(
+                AlterConfigsResourceResponse,
+                field("error_code", INT16),
+                field("error_message", NULLABLE_STRING),
+                field("resource_type", INT8),
+                field("resource_name", STRING),
+            )
+        ),
+    ),
+)
+
+ALTER_CONFIGS = Api(
+    ApiKey.ALTER_CONFIGS,
+    "AlterConfigs",
+    0,
+    1,
+    request=Struct(
+        AlterConfigsRequest,
+        field(
+            "resources",
+            ArrayOf(
+                Struct(
+                    AlterConfigsResource,
+                    field("resource_type", INT8, "2 topic, 4 broker"),
+                    field("resource_name", STRING),
+                    field(
+                        "configs",
+                        ArrayOf(
+                            Struct(AlterableConfig, field("name", STRING), field("value", NULLABLE_STRING))
+                        ),
+                    ),
+                )
+            ),
+        ),
+        field("validate_only", BOOLEAN),
+    ),
+    response=ALTER_CONFIGS_RESPONSE,
+)

@@ -1,0 +1,104 @@
+"""CreatePartitions: give topics more partitions. Those that are there stay as they are.
+
+Sent to the controller; any other broker answers NOT_CONTROLLER. Version 1 is the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minikafka.wire.api import Api
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.schema import BOOLEAN, INT16, INT32, NULLABLE_STRING, STRING, ArrayOf, Struct, field
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitionsAssignment:
+    """The brokers of one new partition, the preferred leader first."""
+
+    broker_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitionsTopic:
+    """``count``: how many partitions the topic shall have. ``assignments``: of the new ones, None leaves the
+    choice to the broker.
+    """
+
+    name: str
+    count: int
+    assignments: tuple[CreatePartitionsAssignment, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitionsRequest:
+    """``timeout_ms``: how long to wait until the partitions have leaders; 0 or less does not wait.
+    ``validate_only``: say what would be wrong, change nothing.
+    """
+
+    topics: tuple[CreatePartitionsTopic, ...]
+    timeout_ms: int
+    validate_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitionsTopicResult:
+    """What became of one topic."""
+
+    name: str
+    error_code: int
+    error_message: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitionsResponse:
+    """One result per topic, in no particular order."""
+
+    throttle_time_ms: int
+    results: tuple[CreatePartitionsTopicResult, ...]
+
+
+CREATE_PARTITIONS = Api(
+    ApiKey.CREATE_PARTITIONS,
+    "CreatePartitions",
+    0,
+    1,
+    request=Struct(
+        CreatePartitionsRequest,
+        field(
+            "topics",
+            ArrayOf(
+                Struct(
+                    CreatePartitionsTopic,
+                    field("name", STRING),
+                    field("count", INT32, "of all partitions, old and new"),
+                    field(
+                        "assignments",
+                        ArrayOf(
+                            Struct(CreatePartitionsAssignment, field("broker_ids", ArrayOf(INT32))),
+                            nullable=True,
+                        ),
+                        "of the new ones; null: the broker chooses",
+                    ),
+                )
+            ),
+        ),
+        field("timeout_ms", INT32),
+        field("validate_only", BOOLEAN),
+    ),
+    response=Struct(
+        CreatePartitionsResponse,
+        field("throttle_time_ms", INT32),
+        field(
+            "results",
+            ArrayOf(
+                Struct(
+                    CreatePartitionsTopicResult,
+                    field("name", STRING),
+                    field("error_code", INT16),
+                    field("error_message", NULLABLE_STRING),
+                )
+            ),
+        ),
+    ),
+)

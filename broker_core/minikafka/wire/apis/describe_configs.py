@@ -1,0 +1,173 @@
+"""DescribeConfigs: the settings of topics and brokers, and where each comes from.
+
+Version 0 says whether a value is the default; 1 says its source and, where asked, all values that the setting
+could take and has not, because one with precedence is there (synonyms). 2 is the same as 1. Settings of a
+broker are answered by that broker only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from minikafka.wire.api import Api
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.schema import (
+    BOOLEAN,
+    INT8,
+    INT16,
+    INT32,
+    NULLABLE_STRING,
+    STRING,
+    ArrayOf,
+    Struct,
+    field,
+)
+
+
+class ResourceType(IntEnum):
+    """What has settings."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, the one with precedence first."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeConfigsResource:
+    """``resource_name``: the topic, or the broker's id. ``configuration_keys`` None asks for all."""
+
+    resource_type: int
+    resource_name: str
+    configuration_keys: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeConfigsRequest:
+    """What to describe."""
+
+    resources: tuple[DescribeConfigsResource, ...]
+    include_synonyms: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeConfigsSynonym:
+    """A value that is given under this name, at this place."""
+
+    name: str
+    value: str | None
+    source: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeConfigsResourceResult:
+    """One setting. ``value`` is None where it is secret or there is none. Version 0 tells ``is_default``,
+    later ones ``config_source``.
+    """
+
+    name: str
+    value: str | None
+    read_only: bool
+    is_default: bool
+    config_source: int
+    is_sensitive: bool
+    synonyms: tuple[DescribeConfigsSynonym, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeConfigsResult:
+    """All settings of one resource."""
+
+    error_code: int
+    error_message: str | None
+    resource_type: int
+    resource_name: str
+    configs: tuple[DescribeConfigsResourceResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeConfigsResponse:
+    """One row for each resource of the request."""
+
+    throttle_time_ms: int
+    results: tuple[DescribeConfigsResult, ...]
+
+
+_SETTING = Struct(
+    DescribeConfigsResourceResult,
+    field("name", STRING),
+    field("value", NULLABLE_STRING),
+    field("read_only", BOOLEAN),
+    field("is_default", BOOLEAN, until=0, default=False),
+    field(
+        "config_source",
+        INT8,
+        "1 topic, 4 broker's file, 5 default",
+        since=1,
+        default=int(ConfigSource.UNKNOWN),
+    ),
+    field("is_sensitive", BOOLEAN),
+    field(
+        "synonyms",
+        ArrayOf(
+            Struct(
+                DescribeConfigsSynonym,
+                field("name", STRING),
+                field("value", NULLABLE_STRING),
+                field("source", INT8),
+            )
+        ),
+        "that with precedence first",
+        since=1,
+        default=(),
+    ),
+)
+
+DESCRIBE_CONFIGS = Api(
+    ApiKey.DESCRIBE_CONFIGS,
+    "DescribeConfigs",
+    0,
+    2,
+    request=Struct(
+        DescribeConfigsRequest,
+        field(
+            "resources",
+            ArrayOf(
+                Struct(
+                    DescribeConfigsResource,
+                    field("resource_type", INT8, "2 topic, 4 broker"),
+                    field("resource_name", STRING),
+                    field("configuration_keys", ArrayOf(STRING, nullable=True), "null: all"),
+                )
+            ),
+        ),
+        field("include_synonyms", BOOLEAN, since=1, default=False),
+    ),
+    response=Struct(
+        DescribeConfigsResponse,
+        field("throttle_time_ms", INT32),
+        field(
+            "results",
+            ArrayOf(
+                Struct(
+                    DescribeConfigsResult,
+                    field("error_code", INT16),
+                    field("error_message", NULLABLE_STRING),
+                    field("resource_type", INT8),
+                    field("resource_name", STRING),
+                    field("configs", ArrayOf(_SETTING)),
+                )
+            ),
+        ),
+    ),
+)

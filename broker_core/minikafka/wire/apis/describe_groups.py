@@ -1,0 +1,91 @@
+"""DescribeGroups: state and members of groups. Sent to the coordinator of each.
+
+Version 1: throttle time; 2 is the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minikafka.wire.api import Api
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.schema import BYTES, INT16, INT32, STRING, ArrayOf, Struct, field
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroupsRequest:
+    """The names of the groups."""
+
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedGroupMember:
+    """``client_host`` begins with a slash, as Java prints addresses."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    member_metadata: bytes
+    member_assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedGroup:
+    """``group_state``: Stable, PreparingRebalance, AwaitingSync (CompletingRebalance from 1.1 on), Empty or
+    Dead. ``protocol_data`` is the name of the chosen protocol.
+    """
+
+    error_code: int
+    group_id: str
+    group_state: str
+    protocol_type: str
+    protocol_data: str
+    members: tuple[DescribedGroupMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroupsResponse:
+    """One row for each group of the request."""
+
+    throttle_time_ms: int
+    groups: tuple[DescribedGroup, ...]
+
+
+DESCRIBE_GROUPS = Api(
+    ApiKey.DESCRIBE_GROUPS,
+    "DescribeGroups",
+    0,
+    2,
+    request=Struct(DescribeGroupsRequest, field("groups", ArrayOf(STRING))),
+    response=Struct(
+        DescribeGroupsResponse,
+        field("throttle_time_ms", INT32, since=1, default=0),
+        field(
+            "groups",
+            ArrayOf(
+                Struct(
+                    DescribedGroup,
+                    field("error_code", INT16),
+                    field("group_id", STRING),
+                    field("group_state", STRING),
+                    field("protocol_type", STRING),
+                    field("protocol_data", STRING, "the chosen protocol"),
+                    field(
+                        "members",
+                        ArrayOf(
+                            Struct(
+                                DescribedGroupMember,
+                                field("member_id", STRING),
+                                field("client_id", STRING),
+                                field("client_host", STRING),
+                                field("member_metadata", BYTES),
+                                field("member_assignment", BYTES),
+                            )
+                        ),
+                    ),
+                )
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,62 @@
+"""FindCoordinator: which broker keeps a group, or a transactional id. 0.10.1 calls it GroupCoordinator.
+
+Version 1: what kind of key it is, throttle time and the error in words; 2 is the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from minikafka.wire.api import Api
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.schema import INT8, INT16, INT32, NULLABLE_STRING, STRING, Struct, field
+
+
+class CoordinatorType(IntEnum):
+    """What ``key`` names."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinatorRequest:
+    """``key_type`` is a CoordinatorType, or a number that nobody knows."""
+
+    key: str
+    key_type: int = CoordinatorType.GROUP
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinatorResponse:
+    """With an error there is no node: -1, an empty host, port -1."""
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    node_id: int
+    host: str
+    port: int
+
+
+FIND_COORDINATOR = Api(
+    ApiKey.FIND_COORDINATOR,
+    "FindCoordinator",
+    0,
+    2,
+    request=Struct(
+        FindCoordinatorRequest,
+        field("key", STRING, "the group, or the transactional id"),
+        field("key_type", INT8, "0 group, 1 transaction", since=1, default=int(CoordinatorType.GROUP)),
+    ),
+    response=Struct(
+        FindCoordinatorResponse,
+        field("throttle_time_ms", INT32, since=1, default=0),
+        field("error_code", INT16),
+        field("error_message", NULLABLE_STRING, since=1),
+        field("node_id", INT32, "-1 with an error"),
+        field("host", STRING),
+        field("port", INT32),
+    ),
+)

@@ -1,0 +1,48 @@
+"""Heartbeat: a member is alive; the answer tells it of a rebalance.
+
+Version 1: throttle time; 2 is the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minikafka.wire.api import Api
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.schema import INT16, INT32, STRING, Struct, field
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatRequest:
+    """The member, and the generation that it knows."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatResponse:
+    """REBALANCE_IN_PROGRESS: join again."""
+
+    throttle_time_ms: int
+    error_code: int
+
+
+HEARTBEAT = Api(
+    ApiKey.HEARTBEAT,
+    "Heartbeat",
+    0,
+    2,
+    request=Struct(
+        HeartbeatRequest,
+        field("group_id", STRING),
+        field("generation_id", INT32),
+        field("member_id", STRING),
+    ),
+    response=Struct(
+        HeartbeatResponse,
+        field("throttle_time_ms", INT32, since=1, default=0),
+        field("error_code", INT16),
+    ),
+)

@@ -1,0 +1,83 @@
+"""IncrementalAlterConfigs: change some settings of a topic and leave the others.
+
+Of Kafka 2.3. Sent to any broker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from minikafka.wire.api import Api
+from minikafka.wire.apis.alter_configs import ALTER_CONFIGS_RESPONSE
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.schema import BOOLEAN, INT8, NULLABLE_STRING, STRING, ArrayOf, Struct, field
+
+
+class AlterOperation(IntEnum):
+    """What to do with one setting; the last two are for lists."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class IncrementalAlterableConfig:
+    """One change. ``config_operation`` is an AlterOperation; ``value`` is None with DELETE."""
+
+    name: str
+    config_operation: int
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class IncrementalAlterConfigsResource:
+    """The changes for a topic or broker; ``resource_type`` as in DescribeConfigs."""
+
+    resource_type: int
+    resource_name: str
+    configs: tuple[IncrementalAlterableConfig, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IncrementalAlterConfigsRequest:
+    """``validate_only``: say what would be wrong, change nothing."""
+
+    resources: tuple[IncrementalAlterConfigsResource, ...]
+    validate_only: bool
+
+
+INCREMENTAL_ALTER_CONFIGS = Api(
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    "IncrementalAlterConfigs",
+    0,
+    0,
+    request=Struct(
+        IncrementalAlterConfigsRequest,
+        field(
+            "resources",
+            ArrayOf(
+                Struct(
+                    IncrementalAlterConfigsResource,
+                    field("resource_type", INT8, "2 topic, 4 broker"),
+                    field("resource_name", STRING),
+                    field(
+                        "configs",
+                        ArrayOf(
+                            Struct(
+                                IncrementalAlterableConfig,
+                                field("name", STRING),
+                                field("config_operation", INT8, "0 set, 1 delete, 2 append, 3 subtract"),
+                                field("value", NULLABLE_STRING),
+                            )
+                        ),
+                    ),
+                )
+            ),
+        ),
+        field("validate_only", BOOLEAN),
+    ),
+    response=ALTER_CONFIGS_RESPONSE,
+)

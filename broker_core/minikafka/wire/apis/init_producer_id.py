@@ -1,0 +1,54 @@
+"""InitProducerId: an id for an idempotent producer, or for a transactional one.
+
+Any broker answers without a transactional id, the coordinator of the transaction with one. Version 1 is the
+same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minikafka.wire.api import Api
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.schema import INT16, INT32, INT64, NULLABLE_STRING, Struct, field
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducerIdRequest:
+    """``transactional_id`` None: idempotent only. ``transaction_timeout_ms`` counts with one."""
+
+    transactional_id: str | None
+    transaction_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducerIdResponse:
+    """Id and epoch are -1 with an error."""
+
+    throttle_time_ms: int
+    error_code: int
+    producer_id: int
+    producer_epoch: int
+
+
+INIT_PRODUCER_ID = Api(
+    ApiKey.INIT_PRODUCER_ID,
+    "InitProducerId",
+    0,
+    1,
+    request=Struct(
+        InitProducerIdRequest,
+        field("transactional_id", NULLABLE_STRING, "null: idempotent only"),
+        field("transaction_timeout_ms", INT32),
+    ),
+    response=Struct(
+        InitProducerIdResponse,
+        field("throttle_time_ms", INT32),
+        field("error_code", INT16),
+        field("producer_id", INT64, "-1 with an error"),
+        field("producer_epoch", INT16, "-1 with an error"),
+    ),
+)

@@ -1,0 +1,89 @@
+"""JoinGroup: become, or stay, a member of a group. Answered when all members have joined.
+
+Version 1: a time-out of its own for the rebalance; before, the session's counts. Version 2: throttle time;
+3 is the same. (From version 4 on a new member is sent back with its id first.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minikafka.wire.api import Api
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.schema import BYTES, INT16, INT32, STRING, ArrayOf, Struct, field
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroupRequestProtocol:
+    """One way of sharing the work, with what the leader has to know of this member for it."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroupRequest:
+    """``member_id`` is empty at the first time. ``rebalance_timeout_ms`` -1: the session's."""
+
+    group_id: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    member_id: str
+    protocol_type: str
+    protocols: tuple[JoinGroupRequestProtocol, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroupResponseMember:
+    """A member, for the leader."""
+
+    member_id: str
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroupResponse:
+    """Only the leader gets ``members``. With an error: generation -1 and empty names."""
+
+    throttle_time_ms: int
+    error_code: int
+    generation_id: int
+    protocol_name: str
+    leader: str
+    member_id: str
+    members: tuple[JoinGroupResponseMember, ...]
+
+
+JOIN_GROUP = Api(
+    ApiKey.JOIN_GROUP,
+    "JoinGroup",
+    0,
+    3,
+    request=Struct(
+        JoinGroupRequest,
+        field("group_id", STRING),
+        field("session_timeout_ms", INT32),
+        field("rebalance_timeout_ms", INT32, since=1, default=-1),
+        field("member_id", STRING, "empty: a new member"),
+        field("protocol_type", STRING, "of consumers: consumer"),
+        field(
+            "protocols",
+            ArrayOf(Struct(JoinGroupRequestProtocol, field("name", STRING), field("metadata", BYTES))),
+            "the best first",
+        ),
+    ),
+    response=Struct(
+        JoinGroupResponse,
+        field("throttle_time_ms", INT32, since=2, default=0),
+        field("error_code", INT16),
+        field("generation_id", INT32),
+        field("protocol_name", STRING),
+        field("leader", STRING),
+        field("member_id", STRING),
+        field(
+            "members",
+            ArrayOf(Struct(JoinGroupResponseMember, field("member_id", STRING), field("metadata", BYTES))),
+            "for the leader",
+        ),
+    ),
+)

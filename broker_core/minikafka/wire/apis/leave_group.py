@@ -1,0 +1,42 @@
+"""LeaveGroup: a member goes, and the others need not wait for its session to end.
+
+Version 1: throttle time; 2 is the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minikafka.wire.api import Api
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.schema import INT16, INT32, STRING, Struct, field
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroupRequest:
+    """Who goes."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroupResponse:
+    """Whether it was a member."""
+
+    throttle_time_ms: int
+    error_code: int
+
+
+LEAVE_GROUP = Api(
+    ApiKey.LEAVE_GROUP,
+    "LeaveGroup",
+    0,
+    2,
+    request=Struct(LeaveGroupRequest, field("group_id", STRING), field("member_id", STRING)),
+    response=Struct(
+        LeaveGroupResponse,
+        field("throttle_time_ms", INT32, since=1, default=0),
+        field("error_code", INT16),
+    ),
+)

@@ -1,0 +1,52 @@
+"""ListGroups: the groups that a broker is the coordinator of.
+
+Version 1: throttle time; 2 is the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minikafka.wire.api import Api
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.schema import INT16, INT32, STRING, ArrayOf, Struct, field
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroupsRequest:
+    """Nothing but the header."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """``protocol_type`` is empty for a group that only keeps offsets."""
+
+    group_id: str
+    protocol_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroupsResponse:
+    """This broker's groups."""
+
+    throttle_time_ms: int
+    error_code: int
+    groups: tuple[ListedGroup, ...]
+
+
+LIST_GROUPS = Api(
+    ApiKey.LIST_GROUPS,
+    "ListGroups",
+    0,
+    2,
+    request=Struct(ListGroupsRequest),
+    response=Struct(
+        ListGroupsResponse,
+        field("throttle_time_ms", INT32, since=1, default=0),
+        field("error_code", INT16),
+        field(
+            "groups",
+            ArrayOf(Struct(ListedGroup, field("group_id", STRING), field("protocol_type", STRING))),
+        ),
+    ),
+)

@@ -1,0 +1,142 @@
+"""OffsetCommit: keep how far a group has read.
+
+Version 0 stores in ZooKeeper, later ones in the offsets topic. Version 1: generation and member, and a time
+stamp for each partition; 2 to 4: a retention for all of them instead; 3: throttle time; 6: the leader epoch
+of the last record that was read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minikafka.wire.api import Api
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.schema import INT16, INT32, INT64, NULLABLE_STRING, STRING, ArrayOf, Struct, field
+
+NO_GENERATION = -1
+"""The generation of a consumer that assigns its partitions itself."""
+DEFAULT_RETENTION = -1
+"""As ``retention_time_ms`` and ``commit_timestamp``: the broker's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitRequestPartition:
+    """The next offset to read. ``commit_timestamp`` is in ms."""
+
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
+    commit_timestamp: int
+    committed_metadata: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitRequestTopic:
+    """The partitions of one topic."""
+
+    name: str
+    partitions: tuple[OffsetCommitRequestPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitRequest:
+    """``generation_id`` -1 and an empty ``member_id`` for a consumer outside of group management."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    retention_time_ms: int
+    topics: tuple[OffsetCommitRequestTopic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitResponsePartition:
+    """What became of one offset."""
+
+    partition_index: int
+    error_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitResponseTopic:
+    """The partitions of one topic."""
+
+    name: str
+    partitions: tuple[OffsetCommitResponsePartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitResponse:
+    """The answer, in the order of the request."""
+
+    throttle_time_ms: int
+    topics: tuple[OffsetCommitResponseTopic, ...]
+
+
+OFFSET_COMMIT = Api(
+    ApiKey.OFFSET_COMMIT,
+    "OffsetCommit",
+    0,
+    6,
+    request=Struct(
+        OffsetCommitRequest,
+        field("group_id", STRING),
+        field("generation_id", INT32, "-1 outside of group management", since=1, default=NO_GENERATION),
+        field("member_id", STRING, since=1, default=""),
+        field(
+            "retention_time_ms", INT64, "-1: the broker's own", since=2, until=4, default=DEFAULT_RETENTION
+        ),
+        field(
+            "topics",
+            ArrayOf(
+                Struct(
+                    OffsetCommitRequestTopic,
+                    field("name", STRING),
+                    field(
+                        "partitions",
+                        ArrayOf(
+                            Struct(
+                                OffsetCommitRequestPartition,
+                                field("partition_index", INT32),
+                                field("committed_offset", INT64, "of the next record to read"),
+                                field("committed_leader_epoch", INT32, "-1: unknown", since=6, default=-1),
+                                field(
+                                    "commit_timestamp",
+                                    INT64,
+                                    "ms; -1: the time of arrival",
+                                    since=1,
+                                    until=1,
+                                    default=DEFAULT_RETENTION,
+                                ),
+                                field("committed_metadata", NULLABLE_STRING),
+                            )
+                        ),
+                    ),
+                )
+            ),
+        ),
+    ),
+    response=Struct(
+        OffsetCommitResponse,
+        field("throttle_time_ms", INT32, since=3, default=0),
+        field(
+            "topics",
+            ArrayOf(
+                Struct(
+                    OffsetCommitResponseTopic,
+                    field("name", STRING),
+                    field(
+                        "partitions",
+                        ArrayOf(
+                            Struct(
+                                OffsetCommitResponsePartition,
+                                field("partition_index", INT32),
+                                field("error_code", INT16),
+                            )
+                        ),
+                    ),
+                )
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,117 @@
+"""OffsetFetch: how far a group has read.
+
+Version 0 reads from ZooKeeper, later ones from the offsets topic. Version 2: null asks for all partitions
+that the group has an offset of, and the response has an error for the group; 3: throttle time; 5: leader
+epochs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minikafka.wire.api import Api
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.schema import INT16, INT32, INT64, NULLABLE_STRING, STRING, ArrayOf, Struct, field
+
+NO_OFFSET = -1
+"""``committed_offset`` of a partition that the group has none of."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetchRequestTopic:
+    """The partitions of one topic."""
+
+    name: str
+    partition_indexes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetchRequest:
+    """``topics`` None: all that there are; from version 2 on."""
+
+    group_id: str
+    topics: tuple[OffsetFetchRequestTopic, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetchResponsePartition:
+    """The next offset to read, -1 with an empty ``metadata`` where the group has none."""
+
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
+    metadata: str | None
+    error_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetchResponseTopic:
+    """The partitions of one topic."""
+
+    name: str
+    partitions: tuple[OffsetFetchResponsePartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetchResponse:
+    """``error_code`` is the group's: versions without it have it at each partition."""
+
+    throttle_time_ms: int
+    topics: tuple[OffsetFetchResponseTopic, ...]
+    error_code: int
+
+
+OFFSET_FETCH = Api(
+    ApiKey.OFFSET_FETCH,
+    "OffsetFetch",
+    0,
+    5,
+    request=Struct(
+        OffsetFetchRequest,
+        field("group_id", STRING),
+        *(
+            field(
+                "topics",
+                ArrayOf(
+                    Struct(
+                        OffsetFetchRequestTopic,
+                        field("name", STRING),
+                        field("partition_indexes", ArrayOf(INT32)),
+                    ),
+                    nullable=nullable,
+                ),
+                "null: all" if nullable else "",
+                since=since,
+                until=until,
+            )
+            for nullable, since, until in ((False, 0, 1), (True, 2, None))
+        ),
+    ),
+    response=Struct(
+        OffsetFetchResponse,
+        field("throttle_time_ms", INT32, since=3, default=0),
+        field(
+            "topics",
+            ArrayOf(
+                Struct(
+                    OffsetFetchResponseTopic,
+                    field("name", STRING),
+                    field(
+                        "partitions",
+                        ArrayOf(
+                            Struct(
+                                OffsetFetchResponsePartition,
+                                field("partition_index", INT32),
+                                field("committed_offset", INT64, "-1: none"),
+                                field("committed_leader_epoch", INT32, "-1: unknown", since=5, default=-1),
+                                field("metadata", NULLABLE_STRING),
+                                field("error_code", INT16),
+                            )
+                        ),
+                    ),
+                )
+            ),
+        ),
+        field("error_code", INT16, "of the whole group", since=2, default=0),
+    ),
+)

@@ -1,0 +1,66 @@
+"""SyncGroup: hand out the leader's assignment. Answered when the leader has sent it.
+
+Version 1: throttle time; 2 is the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minikafka.wire.api import Api
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.schema import BYTES, INT16, INT32, STRING, ArrayOf, Struct, field
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroupRequestAssignment:
+    """What one member shall do."""
+
+    member_id: str
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroupRequest:
+    """``assignments`` of all members from the leader, empty from others."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    assignments: tuple[SyncGroupRequestAssignment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroupResponse:
+    """What this member shall do; empty with an error."""
+
+    throttle_time_ms: int
+    error_code: int
+    assignment: bytes
+
+
+SYNC_GROUP = Api(
+    ApiKey.SYNC_GROUP,
+    "SyncGroup",
+    0,
+    2,
+    request=Struct(
+        SyncGroupRequest,
+        field("group_id", STRING),
+        field("generation_id", INT32),
+        field("member_id", STRING),
+        field(
+            "assignments",
+            ArrayOf(
+                Struct(SyncGroupRequestAssignment, field("member_id", STRING), field("assignment", BYTES))
+            ),
+            "from the leader",
+        ),
+    ),
+    response=Struct(
+        SyncGroupResponse,
+        field("throttle_time_ms", INT32, since=1, default=0),
+        field("error_code", INT16),
+        field("assignment", BYTES),
+    ),
+)

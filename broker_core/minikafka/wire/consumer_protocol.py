@@ -1,0 +1,99 @@
+"""What consumers tell each other through the group coordinator, which itself does not look inside.
+
+A subscription is a member's ``metadata`` in JoinGroup, an assignment its ``assignment`` in SyncGroup, both of
+protocol type ``consumer``: an int16 version, then the fields. Readers take a version that is newer than
+theirs for the newest that they know, and ignore what follows. Version 1 (KIP-429) adds the partitions that a
+member owns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from minikafka.base import binary
+from minikafka.base.errors import LocalWireError, RemoteWireError
+from minikafka.base.files import Buffer
+from minikafka.wire import schema
+from minikafka.wire.parts import join
+from minikafka.wire.schema import INT32, NULLABLE_BYTES, STRING, ArrayOf, Struct, field
+
+PROTOCOL_TYPE = "consumer"
+MAX_VERSION = 1
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerPartitions:
+    """Partitions of one topic."""
+
+    topic: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a member wants to read. ``user_data`` is the assignor's own."""
+
+    topics: tuple[str, ...]
+    user_data: bytes | None = None
+    owned_partitions: tuple[ConsumerPartitions, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a member shall read. ``user_data`` is the assignor's own."""
+
+    assigned_partitions: tuple[ConsumerPartitions, ...]
+    user_data: bytes | None = None
+
+
+_PARTITIONS = ArrayOf(Struct(ConsumerPartitions, field("topic", STRING), field("partitions", ArrayOf(INT32))))
+
+SUBSCRIPTION = Struct(
+    Subscription,
+    field("topics", ArrayOf(STRING)),
+    field("user_data", NULLABLE_BYTES),
+    field("owned_partitions", _PARTITIONS, since=1, default=()),
+)
+ASSIGNMENT = Struct(
+    Assignment,
+    field("assigned_partitions", _PARTITIONS),
+    field("user_data", NULLABLE_BYTES),
+)
+
+
+def encode_subscription(subscription: Subscription, version: int = 0) -> bytes:
+    """The bytes for JoinGroup. LocalWireError when a value does not fit."""
+    return _encode(SUBSCRIPTION, version, subscription)
+
+
+def decode_subscription(data: Buffer) -> Subscription:
+    """The subscription of a member. RemoteWireError for bytes that are none."""
+    return _decode(SUBSCRIPTION, data)
+
+
+def encode_assignment(assignment: Assignment, version: int = 0) -> bytes:
+    """The bytes for SyncGroup. LocalWireError when a value does not fit."""
+    return _encode(ASSIGNMENT, version, assignment)
+
+
+def decode_assignment(data: Buffer) -> Assignment:
+    """The assignment of a member. No bytes at all, which a member has to which the leader gave nothing, are
+    no partitions. RemoteWireError for bytes that are none.
+    """
+    return _decode(ASSIGNMENT, data) if len(data) else Assignment(())
+
+
+def _encode(message: Struct[T], version: int, value: T) -> bytes:
+    if not 0 <= version <= MAX_VERSION:
+        raise LocalWireError(f"{message.name} {version} is not spoken here, only 0 to {MAX_VERSION}")
+    return binary.INT16.pack(version) + join(schema.encode(message, version, value))
+
+
+def _decode(message: Struct[T], data: Buffer) -> T:
+    version, position = binary.read_integer(binary.INT16, data, 0)
+    if version < 0:
+        raise RemoteWireError(f"{message.name} {version}: a version is 0 or more")
+    return schema.decode_prefix(message, min(version, MAX_VERSION), memoryview(data)[position:])[0]
