@@ -13,7 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
@@ -49,6 +49,7 @@ class Lane(Enum):
     CONTROL = "control"
     FETCH = "fetch"
     PRODUCE = "produce"
+    GROUP = "group"
 
 
 class Cluster:
@@ -206,6 +207,14 @@ class Cluster:
                 f"broker {broker_id} is not among the live brokers of the cluster at {self.bootstrap_text}"
             )
         return self._link(Endpoint(address.host, address.port), lane, str(address))
+
+    def link_to(self, address: BrokerAddress, lane: Lane = Lane.CONTROL) -> BrokerLink:
+        """The link to a broker that another one has named, as a group's coordinator is."""
+        return self._link(Endpoint(address.host, address.port), lane, str(address))
+
+    def wait_any(self, replies: Iterable[Reply[Any]], timeout_ms: int) -> bool:
+        """Wait until one of ``replies`` is done; False when ``timeout_ms`` pass first. They stay as good."""
+        return self._links_config.connector.wait_any([reply.pending for reply in replies], timeout_ms)
 
     def send(
         self,

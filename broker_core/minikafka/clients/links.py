@@ -52,7 +52,7 @@ class LinkConfig:
 class Reply(Generic[ResponseT]):
     """The answer to one request, which may be still under way."""
 
-    __slots__ = ("_api", "_correlation_id", "_link", "_pending", "version")
+    __slots__ = ("_api", "_correlation_id", "_link", "pending", "version")
 
     def __init__(
         self,
@@ -64,13 +64,13 @@ class Reply(Generic[ResponseT]):
     ) -> None:
         self.version = version
         self._link = link
-        self._pending = pending
+        self.pending = pending
         self._api = api
         self._correlation_id = correlation_id
 
     def done(self) -> bool:
         """Whether ``result`` would return or raise at once."""
-        return self._pending.done()
+        return self.pending.done()
 
     def result(self, timeout_ms: int | None = None) -> ResponseT:
         """The decoded response. Records in it are views of the received frame, which is the caller's own.
@@ -79,7 +79,7 @@ class Reply(Generic[ResponseT]):
         (the request time-out by default), RemoteWireError for senseless bytes; both close the connection.
         """
         try:
-            frame = self._pending.result(timeout_ms)
+            frame = self.pending.result(timeout_ms)
         except NetworkError as error:
             raise NetworkError(f"{self._link.name} did not answer {self._api.name}: {error}") from error
         try:

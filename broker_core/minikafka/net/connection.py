@@ -16,7 +16,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from minikafka.base.errors import NetworkError, RemoteWireError, StorageError
 from minikafka.net.port import Connection, Connector, PendingResponse
@@ -71,6 +71,17 @@ class SocketConnector:
             raise broken(peer, "cannot connect", error) from None
         return SocketConnection(sock, peer, self._request_timeout_ms, self._max_response_bytes)
 
+    def wait_any(self, pending: Sequence[PendingResponse], timeout_ms: int) -> bool:
+        """See ``port.Connector``."""
+        deadline_ms = _now_ms() + timeout_ms
+        connections = {one.connection for one in pending if isinstance(one, _Pending)}
+        while not any(one.done() for one in pending):
+            left_ms = deadline_ms - _now_ms()
+            if left_ms <= 0:
+                return False
+            _wait_readable(connections, left_ms)
+        return True
+
 
 def connect(
     host: str, port: int, *, connect_timeout_ms: int = 10_000, request_timeout_ms: int = 30_000
@@ -83,10 +94,10 @@ def connect(
 class _Pending:
     """See ``port.PendingResponse``."""
 
-    __slots__ = ("_connection", "error", "frame", "made_ms")
+    __slots__ = ("connection", "error", "frame", "made_ms")
 
     def __init__(self, connection: SocketConnection) -> None:
-        self._connection = connection
+        self.connection = connection
         self.made_ms = _now_ms()
         self.frame: memoryview | None = None
         self.error: NetworkError | None = None
@@ -97,12 +108,12 @@ class _Pending:
 
     def done(self) -> bool:
         if not self.settled():
-            self._connection.receive_arrived()
+            self.connection.receive_arrived()
         return self.settled()
 
     def result(self, timeout_ms: int | None = None) -> memoryview:
         if not self.settled():
-            self._connection.wait_for(self, timeout_ms)
+            self.connection.wait_for(self, timeout_ms)
         if self.error is not None:
             # A new one each time: several threads may raise it, and each adds its own traceback.
             raise NetworkError(*self.error.args)
@@ -152,12 +163,12 @@ class SocketConnection:
 
     def receive_arrived(self) -> None:
         """Take in what the socket has, without waiting; nothing when another thread is reading."""
-        if self._take_reading():
+        if self.take_reading():
             try:
                 while self._receive_frame():
                     pass
             finally:
-                self._leave_reading()
+                self.leave_reading()
 
     def wait_for(self, pending: _Pending, timeout_ms: int | None) -> None:
         """Return when ``pending`` has its response or error."""
@@ -172,12 +183,12 @@ class SocketConnection:
                 if self._somebody_reads and not pending.settled():
                     self._state.wait(left_ms / 1000)
                     continue
-            if self._take_reading():
+            if self.take_reading():
                 try:
                     while not pending.settled() and self._wait(_READABLE, deadline_ms):
                         self._receive_frame()
                 finally:
-                    self._leave_reading()
+                    self.leave_reading()
 
     def _write(self, frame: list[Part], pending: _Pending | None) -> None:
         with self._writing:
@@ -220,14 +231,14 @@ class SocketConnection:
 
     def _wait_writable(self, deadline_ms: int) -> None:
         """Wait until the peer takes more, and read meanwhile unless another thread does."""
-        if not self._take_reading():
+        if not self.take_reading():
             self._wait(select.POLLOUT, deadline_ms)
             return
         try:
             if self._wait(select.POLLOUT | _READABLE, deadline_ms) & _READABLE:
                 self._receive_frame()
         finally:
-            self._leave_reading()
+            self.leave_reading()
 
     def _wait(self, events: int, deadline_ms: int) -> int:
         """What the socket is ready for: 0 after the deadline or when the connection has ended."""
@@ -269,14 +280,20 @@ class SocketConnection:
             self._pending.popleft().frame = frame
             self._state.notify_all()
 
-    def _take_reading(self) -> bool:
+    def fileno(self) -> int:
+        """The descriptor, for ``poll``: good as long as the reader's role is held."""
+        return self._sock.fileno()
+
+    def take_reading(self) -> bool:
+        """Become the one who reads; False when another thread does, or all is over."""
         with self._state:
             if self._somebody_reads or self._error is not None:
                 return False
             self._somebody_reads = True
             return True
 
-    def _leave_reading(self) -> None:
+    def leave_reading(self) -> None:
+        """Give the reader's role back, and let whoever waits have it."""
         with self._state:
             self._somebody_reads = False
             self._close_when_unused()
@@ -304,6 +321,23 @@ class SocketConnection:
         """Raise the error that ended the connection, if one did."""
         if self._error is not None:
             raise NetworkError(*self._error.args)
+
+
+_SHARED_POLL_MS = 10
+"""Longest look away from connections that other threads read: they may take in what we wait for."""
+
+
+def _wait_readable(connections: Collection[SocketConnection], timeout_ms: int) -> None:
+    """Return when one of ``connections`` may have something for us."""
+    held = [one for one in connections if one.take_reading()]
+    try:
+        poller = select.poll()
+        for one in held:
+            poller.register(one, _READABLE)
+        poller.poll(timeout_ms if len(held) == len(connections) else min(timeout_ms, _SHARED_POLL_MS))
+    finally:
+        for one in held:
+            one.leave_reading()
 
 
 def _now_ms() -> int:

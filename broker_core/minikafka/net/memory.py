@@ -25,7 +25,7 @@ from enum import Enum
 
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import NetworkError, RemoteWireError, StorageError
-from minikafka.net.port import RequestHandler
+from minikafka.net.port import PendingResponse, RequestHandler
 from minikafka.wire.framing import LENGTH_BYTES, FrameReader, encode_frame
 from minikafka.wire.parts import Part, join
 
@@ -91,6 +91,10 @@ class MemoryNetwork:
         connection = MemoryConnection(self, server, str(address), f"client-{next(self._client_numbers)}")
         self._connections.append(connection)
         return connection
+
+    def wait_any(self, pending: Sequence[PendingResponse], timeout_ms: int) -> bool:
+        """See ``port.Connector``."""
+        return self.wait(lambda: any(one.done() for one in pending), self.clock.monotonic_ms() + timeout_ms)
 
     def on_step(self, callback: Callable[[], None]) -> None:
         """Run ``callback`` each time the clock has been advanced while somebody waits."""

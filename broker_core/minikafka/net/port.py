@@ -103,3 +103,9 @@ class Connector(Protocol):
 
     def connect(self, host: str, port: int) -> Connection:
         """A new connection. Raises NetworkError with the address and the reason."""
+
+    def wait_any(self, pending: Sequence[PendingResponse], timeout_ms: int) -> bool:
+        """Wait until one of these is ``done``, or ``timeout_ms`` have passed: False. Closes nothing.
+
+        They may belong to several connections, all of them made by this connector.
+        """

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from minikafka.net.connection import SocketConnector
 from minikafka.net.memory import MemoryNetwork
-from minikafka.net.port import Connection, Exchange, RequestHandler, Server
+from minikafka.net.port import Connection, Connector, Exchange, RequestHandler, Server
 from minikafka.net.server import SocketServer
 from minikafka.wire.parts import Part
 
@@ -70,6 +70,10 @@ class World(Protocol):
 
     def connect(self, server: Server) -> Connection: ...
 
+    @property
+    def connector(self) -> Connector:
+        """What makes the connections."""
+
     def until(self, condition: Callable[[], Any], what: str) -> None:
         """Let things happen until ``condition()`` holds."""
 
@@ -83,6 +87,7 @@ class SocketWorld:
     """Real sockets on the loopback interface, one processor thread."""
 
     def __init__(self) -> None:
+        self.connector = SocketConnector(request_timeout_ms=PATIENCE_SECONDS * 1000)
         self._servers: list[SocketServer] = []
         self._connections: list[Connection] = []
 
@@ -95,8 +100,7 @@ class SocketWorld:
         return server
 
     def connect(self, server: Server) -> Connection:
-        connector = SocketConnector(request_timeout_ms=PATIENCE_SECONDS * 1000)
-        connection = connector.connect(HOST, server.port)
+        connection = self.connector.connect(HOST, server.port)
         self._connections.append(connection)
         return connection
 
@@ -118,7 +122,7 @@ class MemoryWorld:
     """The network in memory."""
 
     def __init__(self) -> None:
-        self.network = MemoryNetwork()
+        self.network = self.connector = MemoryNetwork()
 
     def listen(self, handler: RequestHandler, *, max_request_bytes: int = 1 << 20, port: int = 0) -> Server:
         return self.network.listen(HOST, port, handler, max_request_bytes=max_request_bytes)

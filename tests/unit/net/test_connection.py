@@ -108,14 +108,26 @@ def test_a_waiting_thread_goes_on_reading_when_the_reader_has_its_own(serve: Ser
     connection.close()
 
 
+def test_a_wait_for_several_sees_what_another_thread_has_read(serve: Serve) -> None:
+    connection = connect(HOST, serve(Answering()).port)
+    assert connection.take_reading()
+    pending = connection.request([b"?"])
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(SocketConnector().wait_any, [pending], PATIENCE_SECONDS * 1000)
+        eventually(connection._receive_frame, "the answer has come")
+        assert waiting.result(PATIENCE_SECONDS)
+    connection.leave_reading()
+    connection.close()
+
+
 def test_a_reader_that_leaves_without_a_response_is_followed_by_one_who_waits(serve: Serve) -> None:
     connection = connect(HOST, serve(Answering()).port)
-    assert connection._take_reading()
+    assert connection.take_reading()
     pending = connection.request([b"?"])
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(pending.result)
         eventually(lambda: connection._state._waiters, "the thread waits for the reader")  # type: ignore[attr-defined]
-        connection._leave_reading()
+        connection.leave_reading()
         assert bytes(waiting.result(PATIENCE_SECONDS)) == b"?"
     connection.close()
 

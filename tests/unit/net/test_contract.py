@@ -288,3 +288,28 @@ def test_a_stop_does_not_wait_longer_than_it_was_told(world: World, caplog: pyte
     with pytest.raises(NetworkError):
         pending.result()
     assert "was not answered before the stop" in caplog.text
+
+
+def test_of_several_responses_the_first_to_come_ends_the_wait(world: World) -> None:
+    slow, quick = Keeping(), Answering()
+    pending = [world.connect(world.listen(handler)).request([b"?"]) for handler in (slow, quick, slow)]
+    assert world.connector.wait_any(pending, 10_000)
+    assert [one.done() for one in pending] == [False, True, False]
+
+
+def test_a_wait_for_several_that_is_over_leaves_their_connections_as_they_are(world: World) -> None:
+    handler = Keeping()
+    pending = [world.connect(world.listen(handler)).request([b"?"]) for _ in range(2)]
+    world.until(lambda: len(handler.exchanges) == 2, "both requests have come")
+    assert not world.connector.wait_any(pending, 5)
+    for exchange in handler.exchanges:
+        exchange.respond([b"!"])
+    assert [bytes(one.result()) for one in pending] == [b"!", b"!"]
+
+
+def test_a_wait_for_several_ends_when_one_of_their_connections_breaks(world: World) -> None:
+    connections = [world.connect(world.listen(Keeping())) for _ in range(2)]
+    pending = [connection.request([b"?"]) for connection in connections]
+    connections[1].close()
+    assert world.connector.wait_any(pending, 10_000)
+    assert [one.done() for one in pending] == [False, True]
