@@ -107,6 +107,12 @@ def advance(world: World, time: Duration) -> None:
     world.network.wait(lambda: False, world.clock.monotonic_ms() + time)
 
 
+@VOCABULARY.command
+def use_port(world: World, port: int) -> None:
+    """The client goes to another listener from now on."""
+    world.go_to(port)
+
+
 # --- topics -------------------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from minikafka.base.clock import ManualClock
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.net.memory import MemoryConnection, MemoryNetwork, MemoryServer
-from minikafka.net.port import PendingResponse, RequestHandler
+from minikafka.net.port import Endpoint, PendingResponse, RequestHandler
 from minikafka.records.message_set import Record, StoredRecord, build_message_set, iterate
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 from minikafka.server.assembly import Ports, RunningBroker
@@ -106,10 +106,17 @@ class Client:
     def __init__(self, network: MemoryNetwork, host: str) -> None:
         self.network = network
         self.host = host
+        self.port = PORT
         self.connection: MemoryConnection | None = None
         self._correlation_id = 0
         self._pending: PendingResponse | None = None
         self._expected = ApiKey.METADATA, 0
+
+    def go_to(self, port: int) -> None:
+        """Use another listener from now on."""
+        if self.connection is not None:
+            self.connection.close()
+        self.port, self.connection = port, None
 
     def call(self, request: Request) -> Any:
         """Send one request and return the decoded response (None where there is none)."""
@@ -123,7 +130,7 @@ class Client:
         body = APIS[request.key].encode_request(request.version, request.body)
         parts: list[Part] = [header.encode(), *body]
         if self.connection is None or self.connection.closed:
-            self.connection = self.network.connect(self.host, PORT)
+            self.connection = self.network.connect(self.host, self.port)
         self._expected = request.key, request.version
         if request.answered:
             self._pending = self.connection.request(parts)
@@ -200,7 +207,8 @@ class Machine:
         servers: list[MemoryServer] = []
 
         def listen(config: BrokerConfig, handler: RequestHandler) -> MemoryServer:
-            servers.append(world.network.listen(config.bind_host, config.bind_port, handler))
+            endpoints = [Endpoint(at.name, at.host, at.port) for at in config.listeners]
+            servers.append(world.network.listen_all(endpoints, handler))
             return servers[-1]
 
         given = {
@@ -245,11 +253,9 @@ class Machine:
 
     def _vanish(self) -> None:
         # The session stays until its time-out, as after a kill -9; what was still to be done is not done.
-        network = self._world.network
         assert self._server is not None, f"no broker was started on {self.host}"
         self._world.zookeeper.suspend(self.store)
-        network.cut(self.host, PORT)
-        network.close_port(self._server)
+        self._server.vanish()
         self.running, self._worker = None, InlineWorker()
 
     def work(self) -> int:

@@ -1,7 +1,7 @@
 """Bytes between machines: the broker's server, the clients' connections, and both once more in memory.
 
 ``port``        what the floors above see: Exchange and RequestHandler, Connection and Connector
-``server``      one acceptor thread and N processor threads over real sockets
+``server``      one acceptor thread a listener and N processor threads over real sockets
 ``connection``  a blocking, pipelined connection for clients and brokers
 ``memory``      the same two sides without sockets, threads or time: deterministic, with faults
 ``probe``       small questions to ports: is one free, does one answer, which mode is that ZooKeeper in

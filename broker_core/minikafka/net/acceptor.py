@@ -1,4 +1,4 @@
-"""The one thread that accepts connections and deals them out to the processors in turn."""
+"""The one thread of a listener, which accepts its connections and deals them out."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import logging
 import selectors
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable
 
 from minikafka.base.errors import NetworkError
-from minikafka.net.processor import Processor, ServerOptions
+from minikafka.net.processor import ServerOptions
 from minikafka.net.transfer import reason_of
 from minikafka.net.wakeup import Wakeup
 
@@ -48,12 +48,14 @@ def listen(host: str, port: int, backlog: int, options: ServerOptions) -> socket
 
 
 class Acceptor:
-    """Owns the listening socket. ``start`` and ``stop`` may be called by any thread."""
+    """Owns the listening socket. ``start`` and ``stop`` may be called by any thread.
 
-    def __init__(self, sock: socket.socket, processors: Sequence[Processor], name: str) -> None:
+    ``deal`` takes over each connection with its address, on the acceptor's thread.
+    """
+
+    def __init__(self, sock: socket.socket, deal: Callable[[socket.socket, object], None], name: str) -> None:
         self._sock = sock
-        self._processors = processors
-        self._next = 0
+        self._deal = deal
         self._wakeup = Wakeup()
         self._stopping = False
         self._starved = False
@@ -96,6 +98,5 @@ class Acceptor:
         if self._starved:
             logger.info("connections are accepted again")
         self._starved = False
-        self._processors[self._next].add(sock, address)
-        self._next = (self._next + 1) % len(self._processors)
+        self._deal(sock, address)
         return True

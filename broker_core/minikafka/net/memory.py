@@ -19,13 +19,13 @@ from __future__ import annotations
 import itertools
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import NetworkError, RemoteWireError, StorageError
-from minikafka.net.port import PendingResponse, RequestHandler
+from minikafka.net.port import Endpoint, PendingResponse, RequestHandler
 from minikafka.wire.framing import LENGTH_BYTES, FrameReader, encode_frame
 from minikafka.wire.parts import Part, join
 
@@ -72,14 +72,29 @@ class MemoryNetwork:
     def listen(
         self, host: str, port: int, handler: RequestHandler, *, max_request_bytes: int = 104857600
     ) -> MemoryServer:
+        """A server with one listener; see ``listen_all``."""
+        endpoints = [Endpoint("PLAINTEXT", host, port)]
+        return self.listen_all(endpoints, handler, max_request_bytes=max_request_bytes)
+
+    def listen_all(
+        self,
+        endpoints: Sequence[Endpoint],
+        handler: RequestHandler,
+        *,
+        max_request_bytes: int = 104857600,
+    ) -> MemoryServer:
         """A server that listens at once; port 0: the next free number. NetworkError for a taken address."""
-        if port == 0:
-            port, self._next_port = self._next_port, self._next_port + 1
-        address = _Address(host, port)
-        if address in self._servers:
-            raise NetworkError(f"cannot listen on {address}: Address already in use")
-        server = MemoryServer(self, address, handler, max_request_bytes)
-        self._servers[address] = server
+        listeners: dict[_Address, str] = {}
+        for endpoint in endpoints:
+            port = endpoint.port
+            if port == 0:
+                port, self._next_port = self._next_port, self._next_port + 1
+            address = _Address(endpoint.host, port)
+            if address in self._servers or address in listeners:
+                raise NetworkError(f"cannot listen on {address}: Address already in use")
+            listeners[address] = endpoint.listener
+        server = MemoryServer(self, listeners, handler, max_request_bytes)
+        self._servers |= dict.fromkeys(listeners, server)
         return server
 
     def connect(self, host: str, port: int) -> MemoryConnection:
@@ -88,7 +103,7 @@ class MemoryNetwork:
         server = self._servers.get(address)
         if self.strikes(address, Fault.REFUSE) or server is None:
             raise NetworkError(f"{address}: cannot connect: Connection refused")
-        connection = MemoryConnection(self, server, str(address), f"client-{next(self._client_numbers)}")
+        connection = MemoryConnection(self, server, address, f"client-{next(self._client_numbers)}")
         self._connections.append(connection)
         return connection
 
@@ -112,9 +127,9 @@ class MemoryNetwork:
 
     def cut(self, host: str, port: int) -> None:
         """Break all connections with this address now."""
-        server = self._servers.get(_Address(host, port))
+        address = _Address(host, port)
         for connection in list(self._connections):
-            if connection.server is server:
+            if connection.address == address:
                 connection.break_off("Connection reset by peer")
 
     def deliver(self) -> bool:
@@ -156,10 +171,9 @@ class MemoryNetwork:
         if connection in self._connections:
             self._connections.remove(connection)
 
-    def close_port(self, server: MemoryServer) -> list[MemoryConnection]:
-        """Take ``server`` from its address; its connections."""
-        if self._servers.get(server.address) is server:
-            del self._servers[server.address]
+    def close_ports(self, server: MemoryServer) -> list[MemoryConnection]:
+        """Take ``server`` from its addresses; its connections."""
+        self._servers = {address: other for address, other in self._servers.items() if other is not server}
         return [connection for connection in self._connections if connection.server is server]
 
 
@@ -167,20 +181,34 @@ class MemoryServer:
     """See ``port.Server``."""
 
     def __init__(
-        self, network: MemoryNetwork, address: _Address, handler: RequestHandler, max_request_bytes: int
+        self,
+        network: MemoryNetwork,
+        listeners: Mapping[_Address, str],
+        handler: RequestHandler,
+        max_request_bytes: int,
     ) -> None:
-        self.address = address
+        self.listeners = listeners
         self.handler = handler
         self.max_request_bytes = max_request_bytes
         self._network = network
 
     @property
+    def ports(self) -> Mapping[str, int]:
+        return {listener: address.port for address, listener in self.listeners.items()}
+
+    @property
     def port(self) -> int:
-        return self.address.port
+        """The port of the first listener."""
+        return next(iter(self.ports.values()))
+
+    def vanish(self) -> None:
+        """The machine is gone: its ports are closed, its connections break, nothing is answered."""
+        for connection in self._network.close_ports(self):
+            connection.break_off("Connection reset by peer")
 
     def stop(self, drain_ms: int = 5000) -> None:
         network = self._network
-        connections = network.close_port(self)
+        connections = network.close_ports(self)
         for connection in connections:
             connection.draining = True
         network.wait(
@@ -204,6 +232,13 @@ class _MemoryExchange:
     @property
     def client_host(self) -> str:
         return self._connection.client_host
+
+    @property
+    def listener(self) -> str:
+        return self._connection.server.listeners[self._connection.address]
+
+    def park(self) -> None:
+        """Nothing to do: nothing is held back here."""
 
     def respond(self, parts: Sequence[Part]) -> None:
         if self._answered:
@@ -248,10 +283,13 @@ class _MemoryPending:
 class MemoryConnection:
     """Both ends of a connection. See ``port.Connection`` for the client's."""
 
-    def __init__(self, network: MemoryNetwork, server: MemoryServer, peer: str, client_host: str) -> None:
+    def __init__(
+        self, network: MemoryNetwork, server: MemoryServer, address: _Address, client_host: str
+    ) -> None:
         self.network = network
         self.server = server
-        self.peer = peer
+        self.address = address
+        self.peer = str(address)
         self.client_host = client_host
         self.draining = False
         self._pending: deque[_MemoryPending] = deque()
@@ -327,10 +365,10 @@ class MemoryConnection:
 
     def _deliver_request(self, data: bytes) -> None:
         strikes = self.network.strikes
-        if self._lost_requests or strikes(self.server.address, Fault.DROP_REQUEST):
+        if self._lost_requests or strikes(self.address, Fault.DROP_REQUEST):
             self._lost_requests = True
             return
-        if strikes(self.server.address, Fault.CUT_REQUEST):
+        if strikes(self.address, Fault.CUT_REQUEST):
             self.break_off("Connection reset by peer")
             return
         self._in_flight = True
@@ -345,9 +383,9 @@ class MemoryConnection:
 
     def _deliver_response(self, data: bytes) -> None:
         strikes = self.network.strikes
-        if self._lost_responses or strikes(self.server.address, Fault.DROP_RESPONSE):
+        if self._lost_responses or strikes(self.address, Fault.DROP_RESPONSE):
             self._lost_responses = True
-        elif strikes(self.server.address, Fault.CUT_RESPONSE):
+        elif strikes(self.address, Fault.CUT_RESPONSE):
             self.break_off("Connection reset by peer")
         elif self._pending:
             self._pending.popleft().frame = memoryview(bytearray(data))[LENGTH_BYTES:]

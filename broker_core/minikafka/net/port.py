@@ -7,10 +7,22 @@ than it is served fills its own buffers, not ours. Pipelining is what the socket
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from minikafka.wire.parts import Part
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a server listens, and what this listener is called."""
+
+    listener: str
+    host: str
+    """Empty: all addresses."""
+    port: int
+    """0: a free one."""
 
 
 class Exchange(Protocol):
@@ -22,6 +34,15 @@ class Exchange(Protocol):
     @property
     def client_host(self) -> str:
         """The peer's address, without the port."""
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener that the request came in by."""
+
+    def park(self) -> None:
+        """It waits for what others must bring, and is no longer work to be done: do not hold back other
+        requests for it. Any number of times, also when it was answered already.
+        """
 
     def respond(self, parts: Sequence[Part]) -> None:
         """Send ``parts`` as one frame (the length is added) and take the next request. Exactly once.
@@ -48,11 +69,15 @@ class RequestHandler(Protocol):
 
 
 class Server(Protocol):
-    """A listening port with its connections."""
+    """Listening ports with their connections."""
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """The ports that are listened on, by the listener's name."""
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
+        """The port of the first listener."""
 
     def stop(self, drain_ms: int = 5000) -> None:
         """Take no more requests, let those in flight be answered for up to ``drain_ms``, close everything."""

@@ -43,6 +43,15 @@ def can_connect(host: str, port: int, timeout_ms: int = 1000) -> bool:
     return True
 
 
+def addresses_of(host: str) -> list[str]:
+    """The addresses that ``host`` stands for here; none for a name that cannot be resolved."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    return [str(address[0]) for *_, address in found]
+
+
 def zookeeper_mode(host: str, port: int, timeout_ms: int = 1000) -> str | None:
     """What ``srvr`` says of the server there: ``standalone``, ``leader``, ``follower``; None when it does not
     serve.

@@ -3,6 +3,7 @@
 Each connection goes round this circle; a selector tells when there is something to do:
 
     reading     a frame is being received into its own memory
+    held        there is too much to do already (``net.backlog``): it is not read for a while
     in flight   the handler has it; nothing more is read
     writing     the answer is being sent; then reading again
     lingering   at the stop: our side is closed, what the peer still sends is thrown away until it closes too
@@ -27,6 +28,8 @@ from dataclasses import dataclass
 
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import RemoteWireError, StorageError
+from minikafka.net.alarms import NEVER_MS, Alarms
+from minikafka.net.backlog import FREE_BYTES, Backlog
 from minikafka.net.port import RequestHandler
 from minikafka.net.transfer import TURN_BYTES, Outgoing, peer_name, reason_of
 from minikafka.net.wakeup import Wakeup
@@ -60,21 +63,29 @@ class _Peer:
     """One connection. Only its processor's thread touches it."""
 
     __slots__ = (
+        "alarm_ms",
         "closed",
+        "counted",
         "events",
         "exchange",
+        "held",
         "host",
         "last_active_ms",
         "lingering",
+        "listener",
         "name",
         "outgoing",
         "reader",
+        "reserved",
         "sock",
     )
 
-    def __init__(self, sock: socket.socket, address: object, max_request_bytes: int, now_ms: int) -> None:
+    def __init__(
+        self, sock: socket.socket, address: object, listener: str, max_request_bytes: int, now_ms: int
+    ) -> None:
         self.sock = sock
         self.host, self.name = peer_name(address)
+        self.listener = listener
         self.reader = FrameReader(max_request_bytes)
         self.exchange: SocketExchange | None = None
         self.outgoing: Outgoing | None = None
@@ -82,21 +93,36 @@ class _Peer:
         self.closed = False
         self.events = 0
         self.last_active_ms = now_ms
+        self.alarm_ms = NEVER_MS
+        # What the backlog counts of it: its request, and the request's bytes.
+        self.counted = False
+        self.reserved = 0
+        self.held = False
 
 
 class SocketExchange:
     """See ``port.Exchange``."""
 
-    __slots__ = ("_answered", "_peer", "_processor")
+    __slots__ = ("_answered", "_peer", "_processor", "parked")
 
     def __init__(self, processor: Processor, peer: _Peer) -> None:
         self._processor = processor
         self._peer = peer
         self._answered = False
+        self.parked = False
 
     @property
     def client_host(self) -> str:
         return self._peer.host
+
+    @property
+    def listener(self) -> str:
+        return self._peer.listener
+
+    def park(self) -> None:
+        self.parked = True
+        if not self._answered:
+            self._processor.do(lambda: self._processor.no_longer_work(self._peer, self))
 
     def respond(self, parts: Sequence[Part]) -> None:
         if self._answered:
@@ -112,22 +138,33 @@ class SocketExchange:
 
 
 class Processor:
-    """One thread and its connections. Any thread may call ``add``, ``do``, ``start``, ``drain``, ``join``."""
+    """One thread and its connections. Any thread may call ``add``, ``do``, ``start``, ``drain``, ``join``.
+
+    ``left`` is told the address of each connection that was added and has ended.
+    """
 
     def __init__(
-        self, name: str, handler: RequestHandler, options: ServerOptions, clock: Clock | None = None
+        self,
+        name: str,
+        handler: RequestHandler,
+        options: ServerOptions,
+        *,
+        backlog: Backlog,
+        left: Callable[[str], None],
+        clock: Clock | None = None,
     ) -> None:
         self._handler = handler
         self._options = options
+        self._backlog = backlog
+        self._left = left
         self._clock = clock or SystemClock()
         self._selector = selectors.DefaultSelector()
         self._wakeup = Wakeup()
         self._posted: deque[Callable[[], None]] = deque()
         self._peers: set[_Peer] = set()
+        self._held: deque[_Peer] = deque()
+        self._alarms: Alarms[_Peer] = Alarms()
         self._drain_until_ms: int | None = None
-        limits = (options.idle_ms, options.write_timeout_ms)
-        self._sweep_every_ms = max(5, min(1000, min(limits) // 4))
-        self._sweep_at_ms = 0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -135,9 +172,9 @@ class Processor:
         self._selector.register(self._wakeup.reader, READ, None)
         self._thread.start()
 
-    def add(self, sock: socket.socket, address: object) -> None:
-        """Take over an accepted connection."""
-        self.do(lambda: self._adopt(sock, address))
+    def add(self, sock: socket.socket, address: object, listener: str) -> None:
+        """Take over a connection that was accepted by ``listener``."""
+        self.do(lambda: self._adopt(sock, address, listener))
 
     def do(self, action: Callable[[], None]) -> None:
         """Run ``action`` on the processor's thread: at once when called there, else soon."""
@@ -146,6 +183,12 @@ class Processor:
             return
         self._posted.append(action)
         self._wakeup.wake()
+
+    def _again(self) -> None:
+        """The backlog has room: go on with who was held. Never from within what made the room."""
+        self._posted.append(self._read_held)
+        if threading.get_ident() != self._thread.ident:
+            self._wakeup.wake()
 
     def drain(self, drain_ms: int) -> None:
         """Read no more; end when what is in flight has been answered, or after ``drain_ms``."""
@@ -164,8 +207,14 @@ class Processor:
             return
         peer.exchange = None
         peer.outgoing = outgoing
+        self._uncount(peer)
         peer.last_active_ms = self._clock.monotonic_ms()
         self._guarded(peer, self._write)
+
+    def no_longer_work(self, peer: _Peer, exchange: SocketExchange) -> None:
+        """What is in flight waits for others, and keeps nobody out. On this thread only."""
+        if peer.exchange is exchange:
+            self._uncount(peer)
 
     def close_peer(self, peer: _Peer, reason: str, level: int = logging.WARNING) -> None:
         """Close a connection and log why. On the processor's thread."""
@@ -174,25 +223,26 @@ class Processor:
         peer.closed = True
         self._watch(peer, 0)
         self._peers.discard(peer)
+        self._alarms.clear(peer)
+        self._uncount(peer)
         if peer.outgoing is not None:
             peer.outgoing.close()
         logger.log(level, "connection from %s closed: %s", peer.name, reason)
         peer.sock.close()
+        self._left(peer.host)
 
     def _run(self) -> None:
         try:
             while not self._ended():
-                timeout = (
-                    self._sweep_every_ms / 1000 if self._peers or self._drain_until_ms is not None else None
-                )
-                for key, events in self._selector.select(timeout):
+                for key, events in self._selector.select(self._patience()):
                     if key.data is None:
                         self._wakeup.clear()
                     else:
                         self._serve(key.data, events)
-                while self._posted:
+                # What is posted meanwhile has its turn after the sockets'.
+                for _ in range(len(self._posted)):
                     self._run_posted(self._posted.popleft())
-                self._sweep()
+                self._ring_alarms()
         finally:
             # Also after a defect of the loop itself: better no connection than one that nobody serves.
             for peer in list(self._peers):
@@ -201,6 +251,13 @@ class Processor:
                 self.close_peer(peer, reason, logging.WARNING if unanswered else logging.DEBUG)
             self._selector.close()
             self._wakeup.close()
+
+    def _patience(self) -> float | None:
+        """How long the selector may sleep, in seconds; None: until something happens."""
+        if self._posted:
+            return 0
+        times = [at_ms for at_ms in (self._alarms.next_ms(), self._drain_until_ms) if at_ms is not None]
+        return max(0, min(times) - self._clock.monotonic_ms()) / 1000 if times else None
 
     def _run_posted(self, action: Callable[[], None]) -> None:
         try:
@@ -213,20 +270,22 @@ class Processor:
             not self._peers or self._clock.monotonic_ms() >= self._drain_until_ms
         )
 
-    def _adopt(self, sock: socket.socket, address: object) -> None:
+    def _adopt(self, sock: socket.socket, address: object, listener: str) -> None:
+        now_ms = self._clock.monotonic_ms()
+        peer = _Peer(sock, address, listener, self._options.max_request_bytes, now_ms)
+        self._peers.add(peer)
         if self._drain_until_ms is not None:
-            sock.close()
+            self.close_peer(peer, "the server stops", logging.DEBUG)
             return
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            peer = _Peer(sock, address, self._options.max_request_bytes, self._clock.monotonic_ms())
-            self._peers.add(peer)
             self._watch(peer, READ)
         except OSError as error:
             # The peer went away between connect and here.
-            sock.close()
-            logger.info("connection from %s closed: %s", peer_name(address)[1], reason_of(error))
+            self.close_peer(peer, reason_of(error), logging.INFO)
+            return
+        self._alarms.set(peer, now_ms + self._options.idle_ms)
 
     def _serve(self, peer: _Peer, events: int) -> None:
         if peer.closed:
@@ -237,8 +296,10 @@ class Processor:
             self._watch(peer, peer.events & ~READ)
         elif peer.lingering:
             self._guarded(peer, self._discard)
-        else:
+        elif self._may_read(peer):
             self._guarded(peer, self._read)
+        else:
+            self._hold(peer)
 
     def _guarded(self, peer: _Peer, step: Callable[[_Peer], None]) -> None:
         """Whatever goes wrong with one connection ends that connection only."""
@@ -253,6 +314,43 @@ class Processor:
         except Exception:
             logger.exception("a defect in serving %s", peer.name)
             self.close_peer(peer, "a defect here")
+
+    def _may_read(self, peer: _Peer) -> bool:
+        """Whether the backlog has room for a request, and for this one's bytes once they are known."""
+        if not self._backlog.has_room(self._again):
+            return False
+        size = peer.reader.frame_bytes or 0
+        if size > FREE_BYTES and not peer.reserved:
+            if not self._backlog.reserve(size, self._again):
+                return False
+            peer.reserved = size
+            # Who holds bytes and sends nothing is looked at sooner.
+            self._alarms.set(peer, self._clock.monotonic_ms() + self._options.write_timeout_ms)
+        return True
+
+    def _hold(self, peer: _Peer) -> None:
+        self._watch(peer, peer.events & ~READ)
+        peer.held = True
+        self._held.append(peer)
+
+    def _read_held(self) -> None:
+        while self._held:
+            peer = self._held[0]
+            if not peer.closed and peer.held and not self._may_read(peer):
+                return
+            self._held.popleft()
+            if not peer.closed and peer.held:
+                peer.held = False
+                peer.last_active_ms = self._clock.monotonic_ms()
+                self._watch(peer, READ)
+                self._guarded(peer, self._read)
+
+    def _uncount(self, peer: _Peer) -> None:
+        """The backlog no longer counts what it counts of this connection."""
+        if peer.counted or peer.reserved:
+            counted, reserved = peer.counted, peer.reserved
+            peer.counted, peer.reserved = False, 0
+            self._backlog.end(requests=int(counted), size=reserved)
 
     def _read(self, peer: _Peer) -> None:
         received = 0
@@ -272,6 +370,9 @@ class Processor:
             if frame is not None:
                 self._hand_over(peer, frame)
                 return
+            if (peer.reader.frame_bytes or 0) > FREE_BYTES and not self._may_read(peer):
+                self._hold(peer)
+                return
 
     def _hand_over(self, peer: _Peer, frame: memoryview) -> None:
         exchange = peer.exchange = SocketExchange(self, peer)
@@ -282,6 +383,10 @@ class Processor:
         except Exception:
             logger.exception("a request of %s failed", peer.name)
             self.close_peer(peer, "its request failed")
+        # Most requests are answered by now, and are never counted. All answers come by this thread.
+        if peer.exchange is exchange and not exchange.parked and not peer.closed:
+            peer.counted = True
+            self._backlog.begin()
 
     def _write(self, peer: _Peer) -> None:
         outgoing = peer.outgoing
@@ -291,6 +396,7 @@ class Processor:
             peer.last_active_ms = self._clock.monotonic_ms()
         if not outgoing.done:
             self._watch(peer, WRITE)
+            self._alarms.set(peer, self._clock.monotonic_ms() + self._options.write_timeout_ms)
             return
         outgoing.close()
         peer.outgoing = None
@@ -304,8 +410,6 @@ class Processor:
 
     def _begin_drain(self, deadline_ms: int) -> None:
         self._drain_until_ms = deadline_ms
-        self._sweep_every_ms = max(5, self._options.linger_ms // 4)
-        self._sweep_at_ms = 0
         for peer in list(self._peers):
             if peer.exchange is None and peer.outgoing is None:
                 self._guarded(peer, self._linger)
@@ -317,7 +421,10 @@ class Processor:
         last answer could be lost with it.
         """
         peer.lingering = True
+        peer.held = False
+        self._uncount(peer)
         peer.last_active_ms = self._clock.monotonic_ms()
+        self._alarms.set(peer, peer.last_active_ms + self._options.linger_ms)
         peer.sock.shutdown(socket.SHUT_WR)
         self._watch(peer, READ)
 
@@ -332,20 +439,29 @@ class Processor:
             self._selector.register(peer.sock, events, peer)
         peer.events = events
 
-    def _sweep(self) -> None:
-        """Close who stalls, idles or lingers too long."""
+    def _ring_alarms(self) -> None:
+        """Close who stalls, idles or lingers too long; look at the others again when they may."""
         now_ms = self._clock.monotonic_ms()
-        if now_ms < self._sweep_at_ms:
-            return
-        self._sweep_at_ms = now_ms + self._sweep_every_ms
-        options = self._options
-        for peer in list(self._peers):
+        for peer in self._alarms.due(now_ms):
+            limit_ms, complaint, level = self._limit(peer)
             quiet_ms = now_ms - peer.last_active_ms
-            if peer.outgoing is not None:
-                if quiet_ms >= options.write_timeout_ms:
-                    self.close_peer(peer, f"it took nothing of its response for {quiet_ms} ms")
-            elif peer.lingering:
-                if quiet_ms >= options.linger_ms:
-                    self.close_peer(peer, "the server stops", logging.DEBUG)
-            elif peer.exchange is None and quiet_ms >= options.idle_ms:
-                self.close_peer(peer, f"idle for {quiet_ms} ms", logging.INFO)
+            if complaint and quiet_ms >= limit_ms:
+                self.close_peer(peer, complaint.format(quiet_ms), level)
+                continue
+            look_ms = (peer.last_active_ms if complaint else now_ms) + limit_ms
+            if peer.reserved:
+                look_ms = min(look_ms, now_ms + self._options.write_timeout_ms)
+            self._alarms.set(peer, look_ms)
+
+    def _limit(self, peer: _Peer) -> tuple[int, str, int]:
+        """How long a connection may be quiet in its present state, and what is logged then ('': it may)."""
+        options = self._options
+        if peer.outgoing is not None:
+            return options.write_timeout_ms, "it took nothing of its response for {} ms", logging.WARNING
+        if peer.lingering:
+            return options.linger_ms, "the server stops", logging.DEBUG
+        if peer.exchange is not None or peer.held:
+            return options.idle_ms, "", logging.DEBUG
+        if peer.reserved and self._backlog.scarce:  # it keeps others from being read
+            return options.write_timeout_ms, "it sent nothing of its request for {} ms", logging.WARNING
+        return options.idle_ms, "idle for {} ms", logging.INFO

@@ -1,35 +1,49 @@
-"""A server of frames over real sockets: one acceptor, N processors, a handler.
+"""A server of frames over real sockets: one acceptor a listener, N processors for all, a handler.
 
 ``Exchange`` and ``RequestHandler`` are the port between the network and the broker (``net.port``).
 """
 
 from __future__ import annotations
 
-from minikafka.base.clock import Clock
+import contextlib
+import socket
+from collections.abc import Callable, Mapping, Sequence
+
+from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import ConfigError
 from minikafka.net.acceptor import Acceptor, listen
-from minikafka.net.port import Exchange, RequestHandler, Server
+from minikafka.net.backlog import Backlog
+from minikafka.net.limits import Admission, ConnectionLimits
+from minikafka.net.port import Endpoint, Exchange, RequestHandler, Server
 from minikafka.net.processor import Processor, ServerOptions
+from minikafka.net.transfer import peer_name
 
-__all__ = ["Exchange", "RequestHandler", "Server", "ServerOptions", "SocketServer"]
-
+__all__ = [
+    "ConnectionLimits",
+    "Endpoint",
+    "Exchange",
+    "RequestHandler",
+    "Server",
+    "ServerOptions",
+    "SocketServer",
+]
 
 _STUCK_MS = 5000
 """How much longer than the drain a stop waits for a handler that blocks."""
 
 
 class SocketServer:
-    """Listens from ``start`` to ``stop``.
+    """Listens on all ``endpoints`` from ``start`` to ``stop``.
 
-    ``host`` empty: all addresses. ``port`` 0: a free one. ``processors``: threads
-    (``num.network.threads``). The others are explained at ``ServerOptions``; the defaults are Kafka's, but
-    that buffers are left to the system.
+    ``processors``: threads (``num.network.threads``, here for all listeners together). ``backlog``: of the
+    system, connections that nobody has accepted yet. ``queued_requests``, ``queued_bytes``: see
+    ``net.backlog``; ``limits``: ``net.limits``. The others are explained at ``ServerOptions``; the defaults
+    are Kafka's, but that buffers are left to the system.
     """
 
     def __init__(
         self,
-        host: str,
-        port: int,
+        endpoints: Sequence[Endpoint],
         handler: RequestHandler,
         *,
         processors: int = 3,
@@ -40,15 +54,17 @@ class SocketServer:
         linger_ms: int = 200,
         send_buffer_bytes: int | None = None,
         receive_buffer_bytes: int | None = None,
+        queued_requests: int = 500,
+        queued_bytes: int | None = None,
+        limits: ConnectionLimits | None = None,
         clock: Clock | None = None,
     ) -> None:
         if processors < 1:
             raise ConfigError("num.network.threads", processors, "at least 1")
-        self._host = host
-        self._port = port
+        self._endpoints = endpoints
         self._handler = handler
         self._count = processors
-        self._backlog = backlog
+        self._listen_backlog = backlog
         self._options = ServerOptions(
             max_request_bytes=max_request_bytes,
             idle_ms=idle_ms,
@@ -57,39 +73,73 @@ class SocketServer:
             send_buffer_bytes=send_buffer_bytes,
             receive_buffer_bytes=receive_buffer_bytes,
         )
-        self._clock = clock
-        self._acceptor: Acceptor | None = None
+        self._clock = clock or SystemClock()
+        self._backlog = Backlog(queued_requests, queued_bytes)
+        self._admission = Admission(limits or ConnectionLimits(), processors, self._clock)
+        self._ports: dict[str, int] = {}
+        self._acceptors: list[Acceptor] = []
         self._processors: list[Processor] = []
 
     @property
-    def port(self) -> int:
-        """The port that is listened on, once ``start`` has returned."""
-        return self._port
+    def ports(self) -> Mapping[str, int]:
+        """The ports that are listened on, by the listener's name, once ``start`` has returned."""
+        return self._ports
 
-    def start(self) -> int:
-        """Listen and serve; the port. NetworkError when the address cannot be had."""
-        sock = listen(self._host, self._port, self._backlog, self._options)
-        self._port = int(sock.getsockname()[1])
-        self._processors = [
-            Processor(f"net-processor-{self._port}-{number}", self._handler, self._options, self._clock)
-            for number in range(self._count)
+    @property
+    def port(self) -> int:
+        """The port of the first listener."""
+        return next(iter(self._ports.values()))
+
+    def start(self) -> None:
+        """Listen and serve. NetworkError when an address cannot be had; then on none."""
+        with contextlib.ExitStack() as undo:
+            sockets: list[tuple[str, socket.socket]] = []
+            for endpoint in self._endpoints:
+                sock = listen(endpoint.host, endpoint.port, self._listen_backlog, self._options)
+                undo.callback(sock.close)
+                sockets.append((endpoint.listener, sock))
+            undo.pop_all()
+        self._ports = {listener: int(sock.getsockname()[1]) for listener, sock in sockets}
+        self._processors = [self._processor(number) for number in range(self._count)]
+        self._acceptors = [
+            Acceptor(sock, self._deal_out(listener), f"net-acceptor-{self._ports[listener]}")
+            for listener, sock in sockets
         ]
-        self._acceptor = Acceptor(sock, self._processors, f"net-acceptor-{self._port}")
         for processor in self._processors:
             processor.start()
-        self._acceptor.start()
-        return self._port
+        for acceptor in self._acceptors:
+            acceptor.start()
 
     def stop(self, drain_ms: int = 5000) -> None:
         """Accept and read no more, wait up to ``drain_ms`` for the answers in flight, close everything.
 
         The handler must still be able to answer meanwhile. A second call does nothing.
         """
-        acceptor, self._acceptor = self._acceptor, None
-        if acceptor is None:
-            return
-        acceptor.stop()
-        for processor in self._processors:
-            processor.drain(drain_ms)
-        for processor in self._processors:
-            processor.join(drain_ms + _STUCK_MS)
+        acceptors, self._acceptors = self._acceptors, []
+        for acceptor in acceptors:
+            acceptor.stop()
+        if acceptors:
+            for processor in self._processors:
+                processor.drain(drain_ms)
+            for processor in self._processors:
+                processor.join(drain_ms + _STUCK_MS)
+
+    def _processor(self, number: int) -> Processor:
+        return Processor(
+            f"net-processor-{self.port}-{number}",
+            self._handler,
+            self._options,
+            backlog=self._backlog,
+            left=lambda ip: self._admission.leave(number, ip),
+            clock=self._clock,
+        )
+
+    def _deal_out(self, listener: str) -> Callable[[socket.socket, object], None]:
+        def deal(sock: socket.socket, address: object) -> None:
+            number = self._admission.admit(peer_name(address)[0])
+            if number is None:
+                sock.close()
+            else:
+                self._processors[number].add(sock, address, listener)
+
+        return deal

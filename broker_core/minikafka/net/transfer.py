@@ -133,7 +133,8 @@ def _shorter(piece: FileSlice) -> StorageError:
 def peer_name(address: object) -> tuple[str, str]:
     """Host and ``host:port`` of what ``accept`` or ``getpeername`` gives."""
     if isinstance(address, tuple) and len(address) >= 2:
-        host, port = str(address[0]), address[1]
+        # A socket for both kinds of addresses gives IPv4 ones this way.
+        host, port = str(address[0]).removeprefix("::ffff:"), address[1]
         return host, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return "local", "local"
 

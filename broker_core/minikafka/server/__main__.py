@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,13 +27,15 @@ from minikafka.base.clock import SystemClock
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.files import RealFiles
 from minikafka.log.manager import Jobs
-from minikafka.net.probe import wait_for_zookeeper
-from minikafka.net.server import RequestHandler, Server, SocketServer
+from minikafka.net.limits import ConnectionLimits
+from minikafka.net.probe import addresses_of, can_connect, wait_for_zookeeper
+from minikafka.net.server import Endpoint, RequestHandler, Server, SocketServer
 from minikafka.records import kernels
 from minikafka.registry.store import Store
 from minikafka.registry.zookeeper import ZooKeeperStore, servers_of
 from minikafka.server.assembly import Ports, RunningBroker
 from minikafka.server.config import BrokerConfig, parse_properties
+from minikafka.server.listeners import unreachable
 from minikafka.server.worker import ThreadWorker
 
 T = TypeVar("T")
@@ -134,6 +137,11 @@ def _announce(running: RunningBroker, config: BrokerConfig) -> None:
         f"cluster {running.broker.image.cluster_id}",
         flush=True,
     )
+    for listener in config.listeners:
+        told = running.broker.advertised[listener.name]
+        complaint = unreachable(listener, told.port, addresses_of, can_connect)
+        if complaint is not None:
+            _log.warning("%s", complaint)
 
 
 def _config(path: str, overrides: list[str]) -> BrokerConfig:
@@ -155,12 +163,14 @@ def _config(path: str, overrides: list[str]) -> BrokerConfig:
 def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
     def listen(config: BrokerConfig, handler: RequestHandler) -> Server:
         server = SocketServer(
-            config.bind_host,
-            config.bind_port,
+            [Endpoint(listener.name, listener.host, listener.port) for listener in config.listeners],
             handler,
             processors=config.network_threads,
             max_request_bytes=config.request_max_bytes,
             idle_ms=config.connection_idle_max_ms,
+            queued_requests=config.queued_max_requests,
+            queued_bytes=config.queued_max_bytes,
+            limits=_resolved(config.connection_limits),
         )
         server.start()
         return server
@@ -193,6 +203,17 @@ def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
     )
     running.housekeeper.start()
     return running
+
+
+def _resolved(limits: ConnectionLimits) -> ConnectionLimits:
+    """With the addresses of hosts in place of their names."""
+    overrides: dict[str, int] = {}
+    for host, count in limits.per_ip_overrides.items():
+        addresses = addresses_of(host)
+        if not addresses:
+            raise ConfigError("max.connections.per.ip.overrides", host, "is no host that can be resolved")
+        overrides |= dict.fromkeys(addresses, count)
+    return replace(limits, per_ip_overrides=overrides)
 
 
 def _in_parallel(jobs: Jobs, threads: int) -> None:

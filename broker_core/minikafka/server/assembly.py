@@ -33,6 +33,7 @@ from minikafka.server.config import BrokerConfig
 from minikafka.server.control import ControlPath
 from minikafka.server.dispatch import Dispatcher
 from minikafka.server.housekeeper import Housekeeper
+from minikafka.server.listeners import registered
 from minikafka.server.registrar import Registrar
 from minikafka.server.worker import Worker
 
@@ -54,7 +55,7 @@ class Ports:
 
 
 class RunningBroker:
-    """A broker that was started. ``address`` is where clients reach it."""
+    """A broker that was started. ``address`` is what ZooKeeper was told."""
 
     def __init__(
         self, config: BrokerConfig, ports: Ports, fatal: Callable[[str], None] = lambda reason: None
@@ -104,7 +105,14 @@ class RunningBroker:
         server = ports.listen(config, Dispatcher(self.broker))
         self._stops.callback(server.stop)
         self._stops.callback(self.broker.stop_waiting)
-        self.address = BrokerAddress(broker_id, config.advertised_host, config.advertised_port or server.port)
+        advertised = {
+            listener.name: BrokerAddress(
+                broker_id, listener.advertised_host, listener.advertised_port or server.ports[listener.name]
+            )
+            for listener in config.listeners
+        }
+        self.broker.advertised = advertised
+        self.address = advertised[registered(config.listeners).name]
 
         def keep_ticket() -> None:
             registrar.end_predecessor(ports.files, directories[0])

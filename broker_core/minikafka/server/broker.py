@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Protocol
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.base.ids import TopicPartition
+from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.controller.controller import Controller
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
@@ -67,6 +67,8 @@ class Broker:
         self.worker = worker
         self.registrar = registrar
         self.image = ClusterImage(registrar.cluster_id)
+        self.advertised: Mapping[str, BrokerAddress] = {}
+        """By the listener's name, where its clients reach this broker. Set once, when the ports are known."""
         self.partitions: dict[TopicPartition, Partition] = {}
         self.waiting: Waiting[Ticket] = Waiting()
         self.controller = Controller(broker_id, delete_topics=config.delete_topics)
@@ -77,6 +79,12 @@ class Broker:
         self._lock = threading.Lock()
         self._after: list[Callable[[], None]] = []
         self._stopping = False
+
+    def address_for(self, listener: str, broker: BrokerAddress) -> BrokerAddress:
+        """What a client that asked by ``listener`` is to be told of ``broker``: every answer with an address
+        takes it from here. Another broker's listeners are not known, only what it registered.
+        """
+        return self.advertised.get(listener, broker) if broker.broker_id == self.broker_id else broker
 
     def partition(self, topic_partition: TopicPartition) -> Partition:
         """A partition that this broker has.

@@ -13,11 +13,12 @@ import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 from minikafka.base.errors import ConfigError
 from minikafka.log.config import BROKER_PROPERTIES, LogConfig
 from minikafka.log.layout import Layout
+from minikafka.net.limits import UNLIMITED, ConnectionLimits
+from minikafka.server.listeners import WILDCARDS, Listener, parse_listeners
 
 
 def _integer(low: int, high: int | None = None) -> Callable[[str, str], int]:
@@ -64,6 +65,17 @@ def _rate(name: str, text: str) -> float:
     return _number(name, text, "a number of bytes above 0")
 
 
+def _counts(name: str, text: str) -> dict[str, int]:
+    """``HOST:COUNT``, with commas between."""
+    counts: dict[str, int] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        host, _, count = entry.rpartition(":")
+        if not host or not count.strip().isdecimal():
+            raise ConfigError(name, text, "HOST:COUNT, with commas between")
+        counts[host.strip().strip("[]")] = int(count)
+    return counts
+
+
 def _text(name: str, text: str) -> str:
     if not text.strip():
         raise ConfigError(name, text, "must not be empty")
@@ -77,6 +89,7 @@ _KEYS: dict[str, tuple[Callable[[str, str], Any], str | None]] = {
     "reserved.broker.max.id": (_integer(0), "1000"),
     "listeners": (_text, None),
     "advertised.listeners": (_text, None),
+    "listener.security.protocol.map": (_text, None),
     "host.name": (_text, None),
     "port": (_integer(0, 65535), "9092"),
     "advertised.host.name": (_text, None),
@@ -90,6 +103,11 @@ _KEYS: dict[str, tuple[Callable[[str, str], Any], str | None]] = {
     "num.network.threads": (_integer(1), "3"),
     "socket.request.max.bytes": (_integer(1), "104857600"),
     "connections.max.idle.ms": (_integer(1), "600000"),
+    "max.connections": (_integer(1), str(UNLIMITED)),
+    "max.connections.per.ip": (_integer(0), str(UNLIMITED)),
+    "max.connections.per.ip.overrides": (_counts, ""),
+    "queued.max.requests": (_integer(1), "500"),
+    "queued.max.request.bytes": (_integer(-1), "-1"),
     "auto.create.topics.enable": (_boolean, "true"),
     "delete.topic.enable": (_boolean, "true"),
     "num.partitions": (_integer(1), "1"),
@@ -127,12 +145,7 @@ class BrokerConfig:
     """-1: taken from ``meta.properties``, or generated through ZooKeeper."""
     generate_broker_id: bool
     reserved_broker_max_id: int
-    bind_host: str
-    bind_port: int
-    """0 picks a free port."""
-    advertised_host: str
-    advertised_port: int
-    """0: the port that was bound."""
+    listeners: tuple[Listener, ...]
     log_dirs: tuple[str, ...]
     layout: Layout
     zookeeper_connect: str
@@ -141,6 +154,10 @@ class BrokerConfig:
     network_threads: int
     request_max_bytes: int
     connection_idle_max_ms: int
+    connection_limits: ConnectionLimits
+    """The overrides by host, as they were written: names are still to be resolved."""
+    queued_max_requests: int
+    queued_max_bytes: int | None
     auto_create_topics: bool
     delete_topics: bool
     default_partitions: int
@@ -169,26 +186,15 @@ class BrokerConfig:
             values[name] = None if text is None else parse(name, text)
         if values["zookeeper.connect"] is None:
             raise ConfigError("zookeeper.connect", "", "must be given: HOST:PORT, or HOST:PORT/CHROOT")
-        bind_host, bind_port = _listener(known, "listeners", values["host.name"] or "", values["port"])
-        advertised_host, advertised_port = _listener(
-            known,
-            "advertised.listeners",
-            values["advertised.host.name"] or bind_host,
-            bind_port if values["advertised.port"] is None else values["advertised.port"],
-        )
-        if advertised_host in {"", "0.0.0.0", "::"}:
-            advertised_host = platform.node() or "localhost"
         log_dirs = _directories(values["log.dirs"] or values["log.dir"])
         threads = values["num.recovery.threads.per.data.dir"]
+        queued_bytes = values["queued.max.request.bytes"]
         session_ms = values["zookeeper.session.timeout.ms"]
         return cls(
             broker_id=values["broker.id"],
             generate_broker_id=values["broker.id.generation.enable"],
             reserved_broker_max_id=values["reserved.broker.max.id"],
-            bind_host=bind_host,
-            bind_port=bind_port,
-            advertised_host=advertised_host,
-            advertised_port=advertised_port,
+            listeners=_listeners(values),
             log_dirs=log_dirs,
             layout=Layout.parse(values["log.layout"]),
             zookeeper_connect=values["zookeeper.connect"],
@@ -197,6 +203,13 @@ class BrokerConfig:
             network_threads=values["num.network.threads"],
             request_max_bytes=values["socket.request.max.bytes"],
             connection_idle_max_ms=values["connections.max.idle.ms"],
+            connection_limits=ConnectionLimits(
+                total=values["max.connections"],
+                per_ip=values["max.connections.per.ip"],
+                per_ip_overrides=values["max.connections.per.ip.overrides"],
+            ),
+            queued_max_requests=values["queued.max.requests"],
+            queued_max_bytes=None if queued_bytes <= 0 else queued_bytes,
             auto_create_topics=values["auto.create.topics.enable"],
             delete_topics=values["delete.topic.enable"],
             default_partitions=values["num.partitions"],
@@ -249,19 +262,22 @@ def _sort(properties: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]
     return known, log_properties, tuple(sorted(unknown))
 
 
-def _listener(known: Mapping[str, str], name: str, host: str, port: int) -> tuple[str, int]:
-    text = known.get(name)
-    if text is None:
-        return host, port
-    allowed = "one listener, PLAINTEXT://HOST:PORT (the host may be left out)"
-    parts = urlsplit(text.strip())
-    try:
-        listener_port = parts.port
-    except ValueError:
-        raise ConfigError(name, text, allowed) from None
-    if parts.scheme.upper() != "PLAINTEXT" or "," in text or listener_port is None or parts.path:
-        raise ConfigError(name, text, allowed)
-    return parts.hostname or "", listener_port
+def _listeners(values: Mapping[str, Any]) -> tuple[Listener, ...]:
+    """What the names of 0.8 say (``host.name``, ``port``) counts where those of today are not given."""
+    bound, protocol_map = values["listeners"], values["listener.security.protocol.map"]
+    if bound is None:
+        bound = _plaintext(values["host.name"] or "", values["port"])
+    told = values["advertised.listeners"]
+    host, port = values["advertised.host.name"], values["advertised.port"]
+    if told is None and (host is not None or port is not None):
+        (own,) = parse_listeners(bound, None, protocol_map, "")[:1]
+        told = _plaintext(host or own.host, own.port if port is None else port)
+    return parse_listeners(bound, told, protocol_map, platform.node() or "localhost")
+
+
+def _plaintext(host: str, port: int) -> str:
+    host = "" if host in WILDCARDS else host
+    return f"PLAINTEXT://[{host}]:{port}" if ":" in host else f"PLAINTEXT://{host}:{port}"
 
 
 def _directories(text: str) -> tuple[str, ...]:

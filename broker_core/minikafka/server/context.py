@@ -28,6 +28,11 @@ class RequestContext:
         """The version that the client speaks."""
         return self.header.api_version
 
+    @property
+    def listener(self) -> str:
+        """The name of the listener that the request came in by."""
+        return self.exchange.listener
+
     def reply(self, response: Any) -> None:
         """Send the response. Called once, by any thread, outside the core's lock."""
         parts = self.api.encode_response(self.version, response)

@@ -6,6 +6,11 @@ from minikafka.net.server import Exchange
 from minikafka.server.broker import Broker
 from minikafka.server.context import decode_request
 from minikafka.server.handlers import HANDLERS
+from minikafka.wire.keys import ApiKey
+
+WORK = frozenset({ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS})
+"""What is not answered at once because ZooKeeper has to be written: jobs that the worker has yet to do. All
+other requests that wait do so for other clients, for time to pass, or for the start."""
 
 
 class Dispatcher:
@@ -19,3 +24,5 @@ class Dispatcher:
         context, request = decode_request(exchange, frame, HANDLERS)
         if request is not None:  # else answered already: a version of ApiVersions that is not spoken here
             HANDLERS[context.api.key](self._broker, context, request)
+            if context.api.key not in WORK:
+                exchange.park()

@@ -108,6 +108,11 @@ class FrameReader:
         """Whether a frame has begun and not ended: here an end of the stream is a loss."""
         return self._filled > 0 or self._frame_bytes is not None
 
+    @property
+    def frame_bytes(self) -> int | None:
+        """The length of the frame that is being received; None while that is not known."""
+        return self._frame_bytes
+
     def space(self) -> memoryview:
         """Where the next bytes belong. Release it (or let it go) before ``filled``."""
         return memoryview(self._target)[self._filled :]

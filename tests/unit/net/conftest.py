@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from minikafka.net.port import RequestHandler
+from minikafka.net.port import Endpoint, RequestHandler
 from minikafka.net.server import SocketServer
 from tests.unit.net.support import HOST, MemoryWorld, SocketWorld, World
 
@@ -27,8 +27,11 @@ def serve() -> Iterator[Callable[..., SocketServer]]:
     before = set(threading.enumerate())
     servers: list[SocketServer] = []
 
-    def start(handler: RequestHandler, **limits: Any) -> SocketServer:
-        server = SocketServer(HOST, 0, handler, **{"processors": 1, **limits})
+    def start(
+        handler: RequestHandler, listeners: Sequence[str] = ("PLAINTEXT",), **limits: Any
+    ) -> SocketServer:
+        endpoints = [Endpoint(name, HOST, 0) for name in listeners]
+        server = SocketServer(endpoints, handler, **{"processors": 1, **limits})
         server.start()
         servers.append(server)
         return server

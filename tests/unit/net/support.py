@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from minikafka.net.connection import SocketConnector
 from minikafka.net.memory import MemoryNetwork
-from minikafka.net.port import Connection, Connector, Exchange, RequestHandler, Server
+from minikafka.net.port import Connection, Connector, Endpoint, Exchange, RequestHandler, Server
 from minikafka.net.server import SocketServer
 from minikafka.wire.parts import Part
 
@@ -94,7 +94,9 @@ class SocketWorld:
     def listen(
         self, handler: RequestHandler, *, max_request_bytes: int = 1 << 20, port: int = 0
     ) -> SocketServer:
-        server = SocketServer(HOST, port, handler, processors=1, max_request_bytes=max_request_bytes)
+        server = SocketServer(
+            [Endpoint("PLAINTEXT", HOST, port)], handler, processors=1, max_request_bytes=max_request_bytes
+        )
         server.start()
         self._servers.append(server)
         return server

@@ -11,7 +11,6 @@ import pytest
 
 from minikafka.net import acceptor
 from minikafka.net.acceptor import Acceptor
-from minikafka.net.processor import Processor
 from tests.unit.net.support import HOST, eventually
 
 
@@ -39,13 +38,13 @@ class Listener(socket.socket):
         return super().accept()
 
 
-class Catching(Processor):
+class Catching:
     """Keeps what it is given."""
 
     def __init__(self) -> None:
         self.sockets: list[socket.socket] = []
 
-    def add(self, sock: socket.socket, address: object) -> None:
+    def deal(self, sock: socket.socket, address: object) -> None:
         self.sockets.append(sock)
 
 
@@ -56,7 +55,7 @@ def test_without_descriptors_the_acceptor_pauses_says_so_once_and_goes_on(
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(acceptor, "PAUSE_SECONDS", 0.01)
     listener, catching = Listener.failing(3, code), Catching()
-    running = Acceptor(listener, [catching], "net-acceptor-test")
+    running = Acceptor(listener, catching.deal, "net-acceptor-test")
     running.start()
     try:
         with socket.create_connection(listener.getsockname()):
@@ -76,7 +75,7 @@ def test_without_descriptors_the_acceptor_pauses_says_so_once_and_goes_on(
 def test_without_descriptors_the_acceptor_does_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acceptor, "PAUSE_SECONDS", 600)
     listener = Listener.failing(1_000_000, errno.EMFILE)
-    running = Acceptor(listener, [Catching()], "net-acceptor-test")
+    running = Acceptor(listener, Catching().deal, "net-acceptor-test")
     running.start()
     with socket.create_connection(listener.getsockname()):
         eventually(lambda: listener.attempts, "it has tried")
@@ -89,7 +88,7 @@ def test_a_connection_that_was_given_up_in_the_backlog_is_no_trouble(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     listener, catching = Listener.failing(1, errno.ECONNABORTED), Catching()
-    running = Acceptor(listener, [catching], "net-acceptor-test")
+    running = Acceptor(listener, catching.deal, "net-acceptor-test")
     running.start()
     try:
         with socket.create_connection(listener.getsockname()):

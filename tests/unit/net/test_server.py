@@ -18,7 +18,7 @@ from minikafka.base.errors import ConfigError, NetworkError
 from minikafka.base.files import FileSlice, RealFiles
 from minikafka.net import transfer
 from minikafka.net.connection import connect
-from minikafka.net.port import Exchange
+from minikafka.net.port import Endpoint, Exchange
 from minikafka.net.server import SocketServer
 from tests.unit.net.support import HOST, PATIENCE_SECONDS, Answering, Keeping, eventually, go_round
 
@@ -355,17 +355,17 @@ def test_small_responses_leave_at_once(serve: Serve) -> None:
 
 def test_at_least_one_processor_is_needed() -> None:
     with pytest.raises(ConfigError, match=r"num\.network\.threads=0: at least 1"):
-        SocketServer(HOST, 0, Answering(), processors=0)
+        SocketServer([Endpoint("PLAINTEXT", HOST, 0)], Answering(), processors=0)
 
 
 def test_a_host_that_is_not_ours_is_an_error_with_its_name() -> None:
     for host in ("192.0.2.1", "no.such.host.invalid", "\udcff"):
         with pytest.raises(NetworkError, match="cannot listen on"):
-            SocketServer(host, 0, Answering()).start()
+            SocketServer([Endpoint("PLAINTEXT", host, 0)], Answering()).start()
 
 
 def test_all_addresses_are_listened_on_without_a_host() -> None:
-    server = SocketServer("", 0, Answering(), processors=1)
+    server = SocketServer([Endpoint("PLAINTEXT", "", 0)], Answering(), processors=1)
     server.start()
     try:
         connection = connect(HOST, server.port)
@@ -373,3 +373,67 @@ def test_all_addresses_are_listened_on_without_a_host() -> None:
         connection.close()
     finally:
         server.stop()
+
+
+def test_a_server_has_several_listeners_and_says_by_which_one_a_request_came(serve: Serve) -> None:
+    class Naming:
+        def on_request(self, exchange: Exchange, frame: memoryview) -> None:
+            exchange.respond([exchange.listener.encode()])
+
+    server = serve(Naming(), listeners=("INSIDE", "OUTSIDE"), processors=2)
+    assert list(server.ports) == ["INSIDE", "OUTSIDE"]
+    for name, port in server.ports.items():
+        for _ in range(3):
+            with socket.create_connection((HOST, port), PATIENCE_SECONDS) as sock:
+                sock.sendall(framed(b"?"))
+                assert read_frame(sock) == name.encode()
+
+
+def test_a_stop_closes_all_listeners_and_lets_the_answers_of_each_out(serve: Serve) -> None:
+    handler = Keeping()
+    server = serve(handler, listeners=("INSIDE", "OUTSIDE"), processors=2)
+    with contextlib.ExitStack() as stack:
+        socks = [
+            stack.enter_context(socket.create_connection((HOST, port), PATIENCE_SECONDS))
+            for port in server.ports.values()
+        ]
+        for sock in socks:
+            sock.sendall(framed(b"?"))
+        eventually(lambda: len(handler.exchanges) == 2, "both requests have come")
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        eventually(lambda: not any(map(accepts, server.ports.values())), "the ports are closed")
+        for exchange in handler.exchanges:
+            exchange.respond([b"answer"])
+        for sock in socks:
+            assert read_frame(sock) == b"answer"
+            assert gone(sock)
+            sock.close()
+        stopping.join(PATIENCE_SECONDS)
+        assert not stopping.is_alive()
+
+
+def test_where_one_address_cannot_be_had_none_is_kept() -> None:
+    with socket.socket() as taken, socket.socket() as probe:
+        taken.bind((HOST, 0))
+        taken.listen()
+        probe.bind((HOST, 0))
+        free = probe.getsockname()[1]
+        probe.close()
+        endpoints = [Endpoint("A", HOST, free), Endpoint("B", HOST, taken.getsockname()[1])]
+        with pytest.raises(NetworkError, match="cannot listen on"):
+            SocketServer(endpoints, Answering()).start()
+        assert not accepts(free)
+
+
+def test_processors_sleep_while_all_connections_idle(serve: Serve) -> None:
+    server = serve(Answering(), idle_ms=3_600_000)
+    with contextlib.ExitStack() as stack:
+        for _ in range(20):
+            sock = stack.enter_context(plain(server))
+            sock.sendall(framed(b"?"))
+            assert read_frame(sock) == b"?"
+        go_round(server)
+        patience = server._processors[0]._patience()
+        assert patience is not None
+        assert patience > 3000

@@ -4,6 +4,7 @@ import pytest
 
 from minikafka.base.errors import ConfigError
 from minikafka.log.layout import Layout
+from minikafka.net.limits import ConnectionLimits
 from minikafka.server.config import BrokerConfig, parse_properties
 
 
@@ -14,7 +15,7 @@ def config(**properties: str) -> BrokerConfig:
 
 def test_without_properties_the_defaults_are_those_of_the_release() -> None:
     made = config()
-    assert made.bind_port == 9092
+    assert [(at.name, at.host, at.port) for at in made.listeners] == [("PLAINTEXT", "", 9092)]
     assert made.network_threads == 3
     assert made.request_max_bytes == 104857600
     assert made.zookeeper_session_timeout_ms == 6000
@@ -33,20 +34,22 @@ def test_zookeeper_must_be_named() -> None:
         BrokerConfig.from_properties({})
 
 
-def test_a_listener_gives_host_and_port_to_bind_and_to_advertise() -> None:
-    made = config(listeners="PLAINTEXT://127.0.0.1:19092")
-    assert (made.bind_host, made.bind_port) == ("127.0.0.1", 19092)
-    assert (made.advertised_host, made.advertised_port) == ("127.0.0.1", 19092)
-
-
-def test_an_advertised_listener_wins_over_the_bound_one() -> None:
-    made = config(listeners="PLAINTEXT://:9092", advertised_listeners="PLAINTEXT://broker.example:29092")
-    assert made.bind_host == ""
-    assert (made.advertised_host, made.advertised_port) == ("broker.example", 29092)
-
-
-def test_a_broker_that_listens_everywhere_advertises_a_name_that_others_can_use() -> None:
-    assert config(listeners="PLAINTEXT://0.0.0.0:9092").advertised_host not in {"", "0.0.0.0"}
+def test_limits_on_connections_and_requests_are_none_unless_they_are_set() -> None:
+    assert config().connection_limits == ConnectionLimits()
+    assert (config().queued_max_requests, config().queued_max_bytes) == (500, None)
+    made = BrokerConfig.from_properties(
+        {
+            "zookeeper.connect": "localhost:2181",
+            "max.connections": "1000",
+            "max.connections.per.ip": "10",
+            "max.connections.per.ip.overrides": "127.0.0.1:100, [::1]:50,gateway:200",
+            "queued.max.requests": "7",
+            "queued.max.request.bytes": "1000000",
+        }
+    )
+    overrides = {"127.0.0.1": 100, "::1": 50, "gateway": 200}
+    assert made.connection_limits == ConnectionLimits(1000, 10, overrides)
+    assert (made.queued_max_requests, made.queued_max_bytes) == (7, 1_000_000)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +63,10 @@ def test_a_broker_that_listens_everywhere_advertises_a_name_that_others_can_use(
         ("listeners", "SSL://localhost:9093"),
         ("listeners", "PLAINTEXT://localhost"),
         ("listeners", "PLAINTEXT://localhost:x"),
+        ("max.connections", "0"),
+        ("max.connections.per.ip.overrides", "127.0.0.1"),
+        ("max.connections.per.ip.overrides", "127.0.0.1:many"),
+        ("queued.max.requests", "0"),
         ("log.dirs", ","),
         ("log.dirs", "a,b,a"),
         ("log.layout", "modern"),

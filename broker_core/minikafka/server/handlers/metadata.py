@@ -74,7 +74,9 @@ def _answer(broker: Broker, context: RequestContext, request: MetadataRequest) -
                 MetadataBroker(
                     node_id=address.broker_id, host=address.host, port=address.port, rack=address.rack
                 )
-                for address in image.brokers.values()
+                for address in (
+                    broker.address_for(context.listener, known) for known in image.brokers.values()
+                )
             ),
             cluster_id=image.cluster_id,
             controller_id=image.controller_id,

@@ -1,0 +1,182 @@
+"""Back-pressure: at a limit connections are left unread, and nothing that waits for others counts."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable
+
+from minikafka.net.backlog import FREE_BYTES, Backlog
+from minikafka.net.server import SocketServer
+from tests.unit.net.support import PATIENCE_SECONDS, Keeping, eventually, go_round
+from tests.unit.net.test_server import framed, gone, plain, read_frame
+
+Serve = Callable[..., SocketServer]
+
+
+def test_above_the_number_of_requests_nothing_more_is_read_until_one_is_answered(serve: Serve) -> None:
+    handler = Keeping()
+    server = serve(handler, queued_requests=2)
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(plain(server)) for _ in range(5)]
+        for number, sock in enumerate(socks):
+            sock.sendall(framed(b"%d" % number))
+            go_round(server)
+        assert [bytes(frame) for frame in handler.frames] == [b"0", b"1"]
+        for number in range(5):
+            handler.exchanges[number].respond([b"answer %d" % number])
+            # Who was held first is read first.
+            assert read_frame(socks[number]) == b"answer %d" % number
+            eventually(lambda: len(handler.frames) == min(number + 3, 5), "the next one is read")  # noqa: B023
+        assert [bytes(frame) for frame in handler.frames] == [b"%d" % number for number in range(5)]
+
+
+def test_a_limit_counts_for_all_processors_together(serve: Serve) -> None:
+    handler = Keeping()
+    server = serve(handler, processors=3, queued_requests=1)
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(plain(server)) for _ in range(6)]
+        socks[0].sendall(framed(b"first"))
+        eventually(lambda: handler.exchanges, "the first is read")
+        go_round(server)
+        for sock in socks[1:]:
+            sock.sendall(framed(b"later"))
+        go_round(server)
+        assert len(handler.exchanges) == 1
+        for done in range(6):
+            handler.exchanges[done].respond([b"answer"])
+            eventually(lambda: len(handler.exchanges) >= min(done + 2, 6), "the next is read")  # noqa: B023
+        for sock in socks:
+            assert read_frame(sock) == b"answer"
+
+
+def test_what_waits_for_others_never_keeps_them_out(serve: Serve) -> None:
+    class LongPolls(Keeping):
+        """All wait for the request ``go``."""
+
+        def on_request(self, exchange, frame) -> None:  # type: ignore[no-untyped-def]
+            if bytes(frame) == b"go":
+                for waiting in self.exchanges:
+                    waiting.respond([b"went"])
+                exchange.respond([b"done"])
+                return
+            super().on_request(exchange, frame)
+            exchange.park()
+
+    handler = LongPolls()
+    server = serve(handler, queued_requests=1, queued_bytes=FREE_BYTES + 1)
+    with contextlib.ExitStack() as stack:
+        waiting = [stack.enter_context(plain(server)) for _ in range(4)]
+        for sock in waiting:
+            sock.sendall(framed(bytes(FREE_BYTES + 1)))
+        eventually(lambda: len(handler.exchanges) == 4, "all wait")
+        releasing = stack.enter_context(plain(server))
+        releasing.sendall(framed(b"go"))
+        assert read_frame(releasing) == b"done"
+        assert [read_frame(sock) for sock in waiting] == [b"went"] * 4
+
+
+def test_a_request_that_is_parked_later_no_longer_counts(serve: Serve) -> None:
+    handler = Keeping()
+    server = serve(handler, queued_requests=1)
+    with plain(server) as one, plain(server) as two:
+        one.sendall(framed(b"one"))
+        eventually(lambda: handler.exchanges, "it is read")
+        go_round(server)
+        two.sendall(framed(b"two"))
+        go_round(server)
+        assert len(handler.exchanges) == 1
+        handler.exchanges[0].park()
+        eventually(lambda: len(handler.exchanges) == 2, "the other is read")
+
+
+def test_a_connection_that_breaks_no_longer_counts(serve: Serve) -> None:
+    handler = Keeping()
+    server = serve(handler, queued_requests=1)
+    with plain(server) as one, plain(server) as two:
+        one.sendall(framed(b"one"))
+        eventually(lambda: handler.exchanges, "it is read")
+        go_round(server)
+        two.sendall(framed(b"two"))
+        go_round(server)
+        handler.exchanges[0].close("for a test")
+        eventually(lambda: len(handler.exchanges) == 2, "the other is read")
+        assert gone(one)
+
+
+def test_large_requests_are_received_only_while_there_is_room_and_small_ones_always(serve: Serve) -> None:
+    handler = Keeping()
+    size = 3 * FREE_BYTES
+    server = serve(handler, queued_bytes=size, max_request_bytes=size)
+    with plain(server) as one, plain(server) as two, plain(server) as small:
+        one.sendall(framed(b"1" * size)[:-1])
+        go_round(server)
+        two.sendall(struct.pack(">i", size))
+        go_round(server)
+        two.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
+        two.settimeout(None)
+        small.sendall(framed(b"small"))
+        eventually(lambda: handler.exchanges, "the small one is read")
+        go_round(server)
+        (held,) = server._processors[0]._held
+        assert held.reader.space().nbytes == FREE_BYTES  # nothing of it was received, and no more taken
+        one.sendall(b"1")
+        eventually(lambda: len(handler.exchanges) == 2, "the first is complete")
+        handler.exchanges[1].respond([b"answer"])
+        two.sendall(b"2" * size)
+        eventually(lambda: len(handler.exchanges) == 3, "the second is read")
+        assert bytes(handler.frames[2]) == b"2" * size
+
+
+def test_who_holds_room_that_others_wait_for_and_sends_nothing_is_cut_off(serve: Serve) -> None:
+    handler = Keeping()
+    size = 2 * FREE_BYTES
+    server = serve(handler, queued_bytes=size, max_request_bytes=size, write_timeout_ms=50)
+    with plain(server) as liar, plain(server) as honest:
+        liar.sendall(struct.pack(">i", size))
+        go_round(server)
+        honest.sendall(framed(bytes(size)))
+        assert gone(liar)
+        eventually(lambda: handler.exchanges, "the other is read")
+
+
+def test_a_stop_does_not_wait_for_connections_that_are_held(serve: Serve) -> None:
+    handler = Keeping()
+    server = serve(handler, queued_requests=1)
+    with plain(server) as one, plain(server) as two:
+        one.sendall(framed(b"one"))
+        eventually(lambda: handler.exchanges, "it is read")
+        go_round(server)
+        two.sendall(framed(b"two"))
+        go_round(server)
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        assert gone(two)
+        go_round(server)
+        handler.exchanges[0].respond([b"answer"])
+        assert read_frame(one) == b"answer"
+        assert gone(one)
+        one.close()
+        stopping.join(PATIENCE_SECONDS)
+        assert not stopping.is_alive()
+    assert len(handler.exchanges) == 1
+
+
+def test_a_waiter_is_called_once_for_each_time_that_it_was_refused() -> None:
+    backlog, calls = Backlog(1, 10), []
+
+    def waiter() -> None:
+        calls.append(1)
+
+    assert backlog.has_room(waiter)
+    backlog.begin()
+    assert not backlog.has_room(waiter)
+    assert not backlog.has_room(waiter)
+    backlog.end(requests=1)
+    assert (calls, backlog.scarce) == ([1], False)
+    assert backlog.reserve(100, waiter)  # the last one may exceed the limit
+    assert not backlog.reserve(1, waiter)
+    backlog.end(size=100)
+    assert calls == [1, 1]

@@ -1,0 +1,105 @@
+"""Limits on connections: counted here, kept over real sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from minikafka.base.clock import ManualClock
+from minikafka.net.limits import COMPLAINT_EVERY_MS, Admission, ConnectionLimits
+from minikafka.net.server import SocketServer
+from tests.unit.net.support import HOST, Answering, eventually
+from tests.unit.net.test_server import framed, gone, plain, read_frame
+
+Serve = Callable[..., SocketServer]
+
+
+def test_a_new_connection_goes_where_the_fewest_are() -> None:
+    admission = Admission(ConnectionLimits(), 3, ManualClock())
+    dealt = [admission.admit("a") for _ in range(7)]
+    assert sorted(dealt.count(number) for number in range(3)) == [2, 2, 3]
+    busiest = max(range(3), key=dealt.count)
+    for _ in range(3):
+        admission.leave(busiest, "a")
+    assert [admission.admit("a") for _ in range(2)] == [busiest] * 2
+
+
+def test_no_processor_ever_has_more_than_its_share_of_the_total() -> None:
+    admission = Admission(ConnectionLimits(total=10), 3, ManualClock())
+    on = [0, 0, 0]
+    for step in range(1000):
+        number = admission.admit("a")
+        if number is None:
+            victim = step % 3 if on[step % 3] else max(range(3), key=on.__getitem__)
+            on[victim] -= 1
+            admission.leave(victim, "a")
+        else:
+            on[number] += 1
+        assert max(on) <= 4
+    assert sum(on) >= 9
+
+
+def test_an_address_has_the_limit_of_all_or_one_of_its_own() -> None:
+    limits = ConnectionLimits(per_ip=1, per_ip_overrides={"b": 2, "c": 0})
+    admission = Admission(limits, 1, ManualClock())
+    assert [admission.admit(ip) for ip in "aabbbc"] == [0, None, 0, 0, None, None]
+    admission.leave(0, "a")
+    assert admission.admit("a") == 0
+
+
+def test_refusals_are_logged_once_in_a_while_with_their_number(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    admission = Admission(ConnectionLimits(total=1, per_ip=0, per_ip_overrides={"a": 1}), 1, clock)
+    for ip in "abbb":
+        admission.admit(ip)
+    clock.advance(COMPLAINT_EVERY_MS)
+    admission.leave(0, "a")
+    admission.admit("b")
+    first, second = [record.getMessage() for record in caplog.records]
+    assert first == "a connection from b is refused: there are 1 connections (max.connections)"
+    assert second.startswith("a connection from b is refused: this address has 0 connections")
+    assert second.endswith("; 2 more were refused before")
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [ConnectionLimits(total=2), ConnectionLimits(per_ip=2), ConnectionLimits(per_ip_overrides={HOST: 2})],
+    ids=["total", "per ip", "override"],
+)
+def test_a_connection_above_a_limit_is_closed_at_once_and_the_others_go_on(
+    serve: Serve, caplog: pytest.LogCaptureFixture, limits: ConnectionLimits
+) -> None:
+    caplog.set_level(logging.WARNING)
+    server = serve(Answering(), processors=2, limits=limits)
+    with plain(server) as one:
+        with plain(server) as two:
+            for sock in (one, two):
+                sock.sendall(framed(b"?"))
+                assert read_frame(sock) == b"?"
+            with plain(server) as three:
+                assert gone(three)
+            assert f"a connection from {HOST} is refused" in caplog.text
+            two.sendall(framed(b"still"))
+            assert read_frame(two) == b"still"
+        # Room again, as soon as the server has noticed that one is gone.
+        eventually(lambda: answers(server), "another one is taken")
+
+
+def answers(server: SocketServer) -> bool:
+    with plain(server) as sock, contextlib.suppress(OSError):
+        sock.sendall(framed(b"new"))
+        return sock.recv(1) != b""
+    return False
+
+
+def test_connections_of_all_listeners_count_together(serve: Serve) -> None:
+    server = serve(Answering(), listeners=("A", "B"), limits=ConnectionLimits(total=1))
+    with socket.create_connection((HOST, server.ports["A"])) as sock:
+        sock.sendall(framed(b"?"))
+        assert read_frame(sock) == b"?"
+        with socket.create_connection((HOST, server.ports["B"])) as other:
+            assert gone(other)

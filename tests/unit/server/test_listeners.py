@@ -1,0 +1,160 @@
+"""Where a broker listens, and what it tells clients to go to."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import ConfigError
+from minikafka.server.config import BrokerConfig
+from minikafka.server.listeners import Listener, Protocol, parse_listeners, registered, unreachable
+
+
+def parse(
+    listeners: str, advertised: str | None = None, protocol_map: str | None = None
+) -> tuple[Listener, ...]:
+    return parse_listeners(listeners, advertised, protocol_map, "node")
+
+
+def config(**properties: str) -> tuple[Listener, ...]:
+    named = {name.replace("_", "."): value for name, value in properties.items()}
+    return BrokerConfig.from_properties({"zookeeper.connect": "localhost:2181", **named}).listeners
+
+
+def test_a_listener_gives_what_to_bind_and_what_to_advertise() -> None:
+    (made,) = parse("PLAINTEXT://127.0.0.1:19092")
+    assert made == Listener("PLAINTEXT", Protocol.PLAINTEXT, "127.0.0.1", 19092, "127.0.0.1", 19092)
+
+
+def test_an_advertised_listener_wins_over_the_bound_one() -> None:
+    (made,) = parse("PLAINTEXT://:9092", "PLAINTEXT://broker.example:29092")
+    assert (made.host, made.port) == ("", 9092)
+    assert (made.advertised_host, made.advertised_port) == ("broker.example", 29092)
+
+
+@pytest.mark.parametrize("everywhere", ["", "0.0.0.0", "[::]"])
+def test_a_broker_that_listens_everywhere_advertises_a_name_that_others_can_use(everywhere: str) -> None:
+    (made,) = parse(f"PLAINTEXT://{everywhere}:9092")
+    assert made.advertised_host == "node"
+
+
+def test_two_networks_are_two_listeners_with_names_and_addresses_of_their_own() -> None:
+    inside, outside = parse(
+        "INTERNAL://:9092, external://0.0.0.0:9093",
+        "EXTERNAL://localhost:29093,INTERNAL://kafka:9092",
+        "INTERNAL:PLAINTEXT, EXTERNAL:plaintext",
+    )
+    assert inside == Listener("INTERNAL", Protocol.PLAINTEXT, "", 9092, "kafka", 9092)
+    assert outside == Listener("EXTERNAL", Protocol.PLAINTEXT, "0.0.0.0", 9093, "localhost", 29093)
+
+
+def test_a_classic_listener_need_not_be_advertised_as_its_clients_ask_for_no_addresses() -> None:
+    plain, classic = parse("PLAINTEXT://:9092,CLASSIC://[::1]:9094", "PLAINTEXT://kafka:9092")
+    assert plain.advertised_host == "kafka"
+    assert classic == Listener("CLASSIC", Protocol.CLASSIC, "::1", 9094, "::1", 9094)
+
+
+def test_zookeeper_is_told_of_the_listener_called_plaintext_or_of_the_first_that_speaks_it() -> None:
+    first = parse("CLASSIC://:1,A://:2,B://:3", None, "A:PLAINTEXT,B:PLAINTEXT")
+    assert registered(first).name == "A"
+    named = parse("A://:2,PLAINTEXT://:3", None, "A:PLAINTEXT")
+    assert registered(named).name == "PLAINTEXT"
+
+
+def test_the_names_of_0_8_count_where_those_of_today_are_not_given() -> None:
+    assert config(**{"host.name": "10.0.0.1", "port": "1"}) == parse("PLAINTEXT://10.0.0.1:1")
+    told = config(**{"advertised.host.name": "kafka", "advertised.port": "5"})
+    assert told == parse("PLAINTEXT://:9092", "PLAINTEXT://kafka:5")
+    both = config(listeners="PLAINTEXT://10.0.0.1:1", **{"advertised.port": "5"})
+    assert both == parse("PLAINTEXT://10.0.0.1:1", "PLAINTEXT://10.0.0.1:5")
+
+
+@pytest.mark.parametrize(
+    ("listeners", "advertised", "protocol_map", "key", "complaint"),
+    [
+        ("PLAINTEXT://localhost", None, None, "listeners", "NAME://HOST:PORT"),
+        ("PLAINTEXT://localhost:x", None, None, "listeners", "NAME://HOST:PORT"),
+        ("PLAINTEXT://localhost:65536", None, None, "listeners", "NAME://HOST:PORT"),
+        ("PLAINTEXT://::1:9092", None, None, "listeners", "NAME://HOST:PORT"),
+        (",", None, None, "listeners", "NAME://HOST:PORT"),
+        (
+            "SSL://:9093",
+            None,
+            None,
+            "listeners",
+            "SSL is to speak SSL: this version has PLAINTEXT and CLASSIC",
+        ),
+        ("A://:9093", None, "A:SASL_SSL", "listeners", "A is to speak SASL_SSL"),
+        ("A://:9093", None, None, "listeners", "set listener.security.protocol.map=A:PLAINTEXT"),
+        ("A://:9093", None, "A:HTTP", "listener.security.protocol.map", "HTTP is no protocol"),
+        ("A://:9093", None, "A", "listener.security.protocol.map", "NAME:PROTOCOL"),
+        ("A://:9", None, "A:CLASSIC,a:PLAINTEXT", "listener.security.protocol.map", "each name once"),
+        ("PLAINTEXT://:1,plaintext://:2", None, None, "listeners", "has two listeners called PLAINTEXT"),
+        ("PLAINTEXT://:1,CLASSIC://:1", None, None, "listeners", "a port of its own"),
+        ("CLASSIC://:1", None, None, "listeners", "must have a PLAINTEXT listener"),
+        ("PLAINTEXT://:1", "PLAINTEXT://0.0.0.0:1", None, "advertised.listeners", "'all addresses' is not"),
+        ("PLAINTEXT://:1", "CLASSIC://a:1", None, "advertised.listeners", "PLAINTEXT://HOST:PORT"),
+        ("PLAINTEXT://:1", "PLAINTEXT://a:1,B://b:2", None, "advertised.listeners", "names B, which"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_what_to_do(
+    listeners: str, advertised: str | None, protocol_map: str | None, key: str, complaint: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse(listeners, advertised, protocol_map)
+    assert refused.value.name == key
+    assert complaint in str(refused.value)
+
+
+ADDRESSES = {
+    "localhost": ["127.0.0.1", "::1"],
+    "127.0.0.1": ["127.0.0.1"],
+    "10.0.0.1": ["10.0.0.1"],
+    "kafka": ["10.0.0.1"],
+    "debian": ["127.0.1.1"],
+}
+
+
+def complaint_about(listeners: str, advertised: str, *, answers: bool = True) -> str | None:
+    (listener,) = parse(listeners, advertised)
+    return unreachable(
+        listener, listener.advertised_port, lambda host: ADDRESSES.get(host, []), lambda host, port: answers
+    )
+
+
+@pytest.mark.parametrize(
+    ("listeners", "advertised", "problem"),
+    [
+        ("PLAINTEXT://:9092", "PLAINTEXT://nowhere:9092", "a name that this machine cannot resolve"),
+        ("PLAINTEXT://:9092", "PLAINTEXT://localhost:9092", "leads every machine and container to itself"),
+        (
+            "PLAINTEXT://10.0.0.1:9092",
+            "PLAINTEXT://debian:9092",
+            "leads every machine and container to itself",
+        ),
+    ],
+)
+def test_an_address_by_which_clients_would_connect_and_then_time_out_is_complained_of(
+    listeners: str, advertised: str, problem: str
+) -> None:
+    complaint = complaint_about(listeners, advertised)
+    assert complaint is not None
+    assert advertised.removeprefix("PLAINTEXT://") in complaint
+    assert problem in complaint
+    assert "set advertised.listeners=PLAINTEXT://HOST:PORT" in complaint
+
+
+def test_an_advertised_address_where_nothing_answers_is_complained_of() -> None:
+    complaint = complaint_about("PLAINTEXT://:9092", "PLAINTEXT://kafka:1", answers=False)
+    assert complaint is not None
+    assert "kafka:1, where nothing answers this machine" in complaint
+
+
+@pytest.mark.parametrize(
+    ("listeners", "advertised"),
+    [
+        ("PLAINTEXT://:9092", "PLAINTEXT://kafka:9092"),
+        ("PLAINTEXT://127.0.0.1:9092", "PLAINTEXT://localhost:9092"),
+    ],
+)
+def test_an_address_that_is_right_is_not_complained_of(listeners: str, advertised: str) -> None:
+    assert complaint_about(listeners, advertised) is None
