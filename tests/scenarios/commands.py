@@ -14,9 +14,15 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, NoNode
+from minikafka.records.batch import build_batch
 from minikafka.records.message_set import Codec, Record, StoredRecord, build_message_set, iterate
 from minikafka.registry.paths import EntityConfig
 from minikafka.server.config import BrokerConfig
+from minikafka.wire.apis.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
 from minikafka.wire.apis.list_offsets import (
     EARLIEST,
@@ -26,6 +32,11 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsTopic,
 )
 from minikafka.wire.apis.metadata import MetadataRequest, MetadataResponse
+from minikafka.wire.apis.offset_for_leader_epoch import (
+    EpochPartition,
+    EpochTopic,
+    OffsetForLeaderEpochRequest,
+)
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.parts import buffer_of
 from tests.scenarios import simulation
@@ -144,7 +155,7 @@ def delete(world: World, topic: str, *, timeout: Duration = 5000) -> Asked:
 
 
 @VOCABULARY.command
-def metadata(world: World, *topics: str, version: int = 2) -> Asked:
+def metadata(world: World, *topics: str, version: int = 2, may_create: bool = True) -> Asked:
     """Partitions of some or all topics."""
 
     def show(answer: MetadataResponse) -> Lines:
@@ -153,12 +164,14 @@ def metadata(world: World, *topics: str, version: int = 2) -> Asked:
                 yield f"{topic.name} {ErrorCode.of(topic.error_code).name}"
             for part in sorted(topic.partitions, key=lambda part: part.index):
                 error = f" {ErrorCode.of(part.error_code).name}" if part.error_code else ""
-                numbers = f"replicas {_list(part.replica_nodes)} in sync {_list(part.isr_nodes)}"
-                yield f"{topic.name}-{part.index} leader {part.leader_id} {numbers}{error}"
+                epoch = f" epoch {part.leader_epoch}" if version >= 7 else ""
+                offline = f" offline {_list(part.offline_replicas)}" if part.offline_replicas else ""
+                numbers = f"replicas {_list(part.replica_nodes)} in sync {_list(part.isr_nodes)}{offline}"
+                yield f"{topic.name}-{part.index} leader {part.leader_id}{epoch} {numbers}{error}"
         if not answer.topics:
             yield "no topics"
 
-    return Asked(Request(ApiKey.METADATA, version, MetadataRequest(topics or None)), show)
+    return Asked(Request(ApiKey.METADATA, version, MetadataRequest(topics or None, may_create)), show)
 
 
 def _list(numbers: Iterable[int]) -> str:
@@ -200,16 +213,19 @@ def produce(
     at: Duration = -1,
     damaged: bool = False,
 ) -> Asked:
-    """Send one message set of VALUE or KEY:VALUE, of magic 0 up to version 1, with the time ``at`` or now's;
-    ``damaged`` spoils its last bit. VALUE may be like ``x*5000``, or ``null``.
+    """Send one message set of VALUE or KEY:VALUE, of magic 0 up to version 1 and a batch from version 3 on,
+    with the time ``at`` or now's; ``damaged`` spoils its last bit. VALUE may be like ``x*5000``, or ``null``.
     """
     timestamp_ms = world.clock.now_ms() if at < 0 else at
     records = []
     for message in messages:
         key, colon, value = message.rpartition(":")
         records.append(Record(key.encode() if colon else None, _value(value), timestamp_ms))
-    magic = 1 if version >= 2 else 0
-    message_set = bytearray(build_message_set(records, magic=magic, codec=Codec[codec.upper()]))
+    chosen = Codec[codec.upper()]
+    if version >= 3:
+        message_set = bytearray(build_batch(records, codec=chosen))
+    else:
+        message_set = bytearray(build_message_set(records, magic=int(version == 2), codec=chosen))
     if damaged:
         message_set[-1] ^= 1
 
@@ -243,6 +259,7 @@ def fetch(
     min_bytes: int = 1,
     max_bytes: int = 1 << 20,
     version: int = 3,
+    leader_epoch: int = -1,
 ) -> Asked:
     """Read one partition."""
 
@@ -266,6 +283,7 @@ def fetch(
         min_bytes=min_bytes,
         max_bytes=max_bytes,
         version=version,
+        leader_epoch=leader_epoch,
     )
     return Asked(request, show)
 
@@ -274,7 +292,7 @@ def _record(record: StoredRecord) -> str:
     time = f" timestamp {record.timestamp_ms}" if record.magic else ""
     key = f" key {_text(record.key)}" if record.key is not None else ""
     codec = f" {record.codec.name.lower()}" if record.codec else ""
-    magic = "" if record.magic else " magic 0"
+    magic = "" if record.magic == 1 else f" magic {record.magic}"
     return f"offset {record.offset}{time}{key} value {_text(record.value)}{codec}{magic}"
 
 
@@ -285,9 +303,9 @@ def offsets(
     """The offset at the ``start``, the ``end`` or a time; of up to ``limit`` segments with version 0."""
     named = {"start": EARLIEST, "end": LATEST}
     part = ListOffsetsPartition(
-        partition, named[at] if at in named else read(Duration, at, "offsets: at"), limit
+        partition, -1, named[at] if at in named else read(Duration, at, "offsets: at"), limit
     )
-    body = ListOffsetsRequest(-1, (ListOffsetsTopic(topic, (part,)),))
+    body = ListOffsetsRequest(-1, 0, (ListOffsetsTopic(topic, (part,)),))
 
     def show(answer: Any) -> Lines:
         (found,) = answer.topics[0].partitions
@@ -296,9 +314,39 @@ def offsets(
         if version == 0:
             return [f"offsets {_list(found.offsets)}"]
         time = f" timestamp {found.timestamp}" if found.timestamp >= 0 else ""
-        return [f"offset {found.offset}{time}" if found.offset >= 0 else "none"]
+        epoch = f" epoch {found.leader_epoch}" if found.leader_epoch >= 0 else ""
+        return [f"offset {found.offset}{time}{epoch}" if found.offset >= 0 else "none"]
 
     return Asked(Request(ApiKey.LIST_OFFSETS, version, body), show)
+
+
+@VOCABULARY.command
+def epoch(world: World, topic: str, of: int, *, partition: int = 0, leader_epoch: int = -1) -> Asked:
+    """Where a leader epoch of a partition ends."""
+    part = EpochPartition(partition, leader_epoch, of)
+    body = OffsetForLeaderEpochRequest((EpochTopic(topic, (part,)),))
+
+    def show(answer: Any) -> Lines:
+        (found,) = answer.topics[0].partitions
+        if found.error_code:
+            return [ErrorCode.of(found.error_code).name]
+        return [f"epoch {found.leader_epoch} ends at {found.end_offset}"]
+
+    return Asked(Request(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, body), show)
+
+
+@VOCABULARY.command
+def delete_records(world: World, topic: str, before: int, *, partition: int = 0) -> Asked:
+    """Let a partition start at ``before``; -1 is its end."""
+    body = DeleteRecordsRequest((DeleteRecordsTopic(topic, (DeleteRecordsPartition(partition, before),)),), 0)
+
+    def show(answer: Any) -> Lines:
+        (result,) = answer.topics[0].partitions
+        if result.error_code:
+            return [ErrorCode.of(result.error_code).name]
+        return [f"low watermark {result.low_watermark}"]
+
+    return Asked(Request(ApiKey.DELETE_RECORDS, 1, body), show)
 
 
 # --- requests in the background, and nonsense ---------------------------------------------------------------

@@ -80,7 +80,7 @@ def produce(
 ) -> Request:
     """The same message set for each of ``partitions``."""
     parts = tuple(ProducePartition(partition, message_set) for partition in partitions)
-    body = ProduceRequest(acks, 5000, (ProduceTopic(topic, parts),))
+    body = ProduceRequest(None, acks, 5000, (ProduceTopic(topic, parts),))
     return Request(ApiKey.PRODUCE, version, body, answered=acks != 0)
 
 
@@ -93,10 +93,14 @@ def fetch(
     min_bytes: int = 1,
     max_bytes: int = 1 << 20,
     version: int = 3,
+    leader_epoch: int = -1,
+    isolation_level: int = 0,
 ) -> Request:
     """What one partition has from ``offset`` on."""
-    part = FetchPartition(partition, offset, max_bytes)
-    body = FetchRequest(-1, wait_ms, min_bytes, 1 << 24, (FetchTopic(topic, (part,)),))
+    part = FetchPartition(partition, leader_epoch, offset, -1, max_bytes)
+    body = FetchRequest(
+        -1, wait_ms, min_bytes, 1 << 24, isolation_level, 0, -1, (FetchTopic(topic, (part,)),)
+    )
     return Request(ApiKey.FETCH, version, body)
 
 

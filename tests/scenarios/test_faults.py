@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minikafka.base.errors import ErrorCode, StorageError
-from minikafka.log.log import LogRead
+from minikafka.log.reading import LogRead
 from minikafka.partition.partition import Partition
 from minikafka.server.handlers import fetch as fetch_handler
 from minikafka.server.worker import Job

@@ -99,7 +99,7 @@ class Cluster:
             self.waiter,
             client_id,
             request_timeout_ms,
-            newest_versions=newest_versions or {},
+            newest_versions={ApiKey.PRODUCE: 2} | dict(newest_versions or {}),
         )
         self._lock = threading.Lock()
         self._refresh_lock = threading.Lock()

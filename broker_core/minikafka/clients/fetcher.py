@@ -44,6 +44,9 @@ from minikafka.records.message_set import ATTRIBUTES_AT, CODEC_MASK
 from minikafka.records.scan import ScanResult, scan
 from minikafka.wire.apis.fetch import (
     FETCH,
+    FINAL_EPOCH,
+    NO_SESSION,
+    READ_UNCOMMITTED,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
@@ -158,12 +161,22 @@ class RangeFetcher:
 
     def _ask(self, broker_id: int, deadline: Deadline) -> tuple[Reply[FetchResponse], int, int]:
         topic, partition = self.topic_partition
+        wanted = FetchPartition(
+            index=partition,
+            current_leader_epoch=-1,
+            fetch_offset=self.next_offset,
+            log_start_offset=-1,
+            partition_max_bytes=self._fetch_bytes,
+        )
         request = FetchRequest(
             replica_id=CONSUMER,
             max_wait_ms=self._max_wait_ms,
             min_bytes=self._min_bytes,
             max_bytes=self._fetch_bytes,
-            topics=(FetchTopic(topic, (FetchPartition(partition, self.next_offset, self._fetch_bytes),)),),
+            isolation_level=READ_UNCOMMITTED,
+            session_id=NO_SESSION,
+            session_epoch=FINAL_EPOCH,
+            topics=(FetchTopic(topic, (wanted,)),),
         )
         reply = self._cluster.send(broker_id, FETCH, request, lane=self._lane, deadline=deadline)
         return reply, self._cluster.clock.monotonic_ms(), broker_id

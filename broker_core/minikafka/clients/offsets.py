@@ -27,6 +27,8 @@ __all__ = ["EARLIEST", "LATEST", "list_offsets"]
 
 CONSUMER = -1
 """``replica_id`` of everybody who is not a broker."""
+READ_UNCOMMITTED = 0
+NO_EPOCH = -1
 
 
 def list_offsets(
@@ -101,9 +103,13 @@ class _Rounds:
     def _ask(self, broker_id: int, partitions: list[TopicPartition]) -> Reply[ListOffsetsResponse]:
         topics: dict[str, list[ListOffsetsPartition]] = {}
         for tp in partitions:
-            topics.setdefault(tp.topic, []).append(ListOffsetsPartition(tp.partition, self._left[tp]))
+            topics.setdefault(tp.topic, []).append(
+                ListOffsetsPartition(tp.partition, NO_EPOCH, self._left[tp])
+            )
         request = ListOffsetsRequest(
-            CONSUMER, tuple(ListOffsetsTopic(name, tuple(parts)) for name, parts in topics.items())
+            CONSUMER,
+            READ_UNCOMMITTED,
+            tuple(ListOffsetsTopic(name, tuple(parts)) for name, parts in topics.items()),
         )
 
         def build(version: int) -> ListOffsetsRequest:

@@ -2,7 +2,8 @@
 
 Every property that 0.10.1 allows on a topic can be given and is checked; what the broker does not use yet
 has its place in the table and is not stored. ``segment.ms`` has no upper bound that means "never": LONG_MAX
-is far enough. A topic's own value wins over the broker's
+is far enough. ``message.format.version`` has the default of 2.1, so that what producers of any age send is
+stored as they sent it. A topic's own value wins over the broker's
 (``log.segment.bytes`` and so on), and that over the default. What a client asks for is checked strictly
 (``with_overrides``); what ZooKeeper already has, perhaps of a newer Kafka, must not stop a broker
 (``with_known_overrides``). ``without_effect`` names what is accepted and not acted on. One default differs
@@ -11,6 +12,7 @@ from the release, as text 003 wants it: ``unclean.leader.election.enable=false``
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -85,9 +87,19 @@ def _cleanup_policy(name: str, text: str) -> frozenset[str]:
 
 def _message_format(name: str, text: str) -> str:
     version = text.strip()
-    if not version.startswith(("0.8.", "0.9.", "0.10.")):
-        raise ConfigError(name, text, "a release from 0.8.0 to 0.10.1")
+    if _RELEASE.fullmatch(version) is None:
+        raise ConfigError(name, text, "a release from 0.8.0 on, such as 0.10.1 or 2.1-IV2")
     return version
+
+
+_RELEASE = re.compile(r"(0\.(8|9|10|11)|[1-3])\.\d+(\.\d+)*(-IV\d+)?")
+
+
+def _magic_of(version: str) -> int:
+    """The message format that a release brought."""
+    if version.startswith(("0.8.", "0.9.")):
+        return 0
+    return 1 if version.startswith("0.10.") else 2
 
 
 def _throttled_replicas(name: str, text: str) -> str:
@@ -120,7 +132,9 @@ class Property:
 TOPIC_PROPERTIES: dict[str, Property] = {
     "cleanup.policy": Property(_cleanup_policy, frozenset({"delete"}), (("log.cleanup.policy", 1),)),
     "compression.type": Property(
-        _one_of("producer", "uncompressed", "gzip", "snappy", "lz4"), "producer", (("compression.type", 1),)
+        _one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+        "producer",
+        (("compression.type", 1),),
     ),
     "delete.retention.ms": Property(_LONG, 86_400_000, (("log.cleaner.delete.retention.ms", 1),)),
     "file.delete.delay.ms": Property(_LONG, 60_000, (("log.segment.delete.delay.ms", 1),)),
@@ -132,7 +146,7 @@ TOPIC_PROPERTIES: dict[str, Property] = {
     "index.interval.bytes": Property(_INT, 4096, (("log.index.interval.bytes", 1),)),
     "leader.replication.throttled.replicas": Property(_throttled_replicas, ""),
     "max.message.bytes": Property(_INT, 1_000_012, (("message.max.bytes", 1),)),
-    "message.format.version": Property(_message_format, "0.10.1-IV2", (("log.message.format.version", 1),)),
+    "message.format.version": Property(_message_format, "2.1-IV2", (("log.message.format.version", 1),)),
     "message.timestamp.difference.max.ms": Property(
         _LONG, LONG_MAX, (("log.message.timestamp.difference.max.ms", 1),)
     ),
@@ -228,8 +242,9 @@ class LogConfig:
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     compression_type: str = "producer"
-    message_magic: int = 1
-    """Of what is stored: 0 for ``message.format.version`` 0.8 and 0.9."""
+    message_magic: int = 2
+    """Of what is stored at most: 0 for ``message.format.version`` 0.8 and 0.9, 1 for 0.10. Those two are of
+    all that is stored."""
     min_insync_replicas: int = 1
 
     @property
@@ -329,10 +344,7 @@ _STORED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "flush.ms": ("flush_ms", _unless_endless),
     "index.interval.bytes": ("index_interval_bytes", int),
     "max.message.bytes": ("max_message_bytes", int),
-    "message.format.version": (
-        "message_magic",
-        lambda version: 0 if version.startswith(("0.8.", "0.9.")) else 1,
-    ),
+    "message.format.version": ("message_magic", _magic_of),
     "message.timestamp.difference.max.ms": ("message_timestamp_difference_max_ms", _unless_endless),
     "message.timestamp.type": (
         "message_timestamp_type",

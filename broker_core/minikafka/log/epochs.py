@@ -93,6 +93,10 @@ class LeaderEpochs:
         known = self._entries[later - 1][0] if later else epoch
         return known, self._entries[later][1]
 
+    def epoch_of(self, offset: int) -> int:
+        """The epoch under which ``offset`` was written, or will be; -1 when it is not known."""
+        return next((epoch for epoch, first in reversed(self._entries) if first <= offset), UNKNOWN)
+
     def cut_end(self, end_offset: int) -> None:
         """The log ends at ``end_offset`` now: epochs that began there or later are forgotten."""
         with self.mutex:

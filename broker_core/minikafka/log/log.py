@@ -33,16 +33,16 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from operator import attrgetter
 
 from minikafka.base.errors import BrokerError, ErrorCode, OffsetOutOfRange, StorageError, TooManyFiles
-from minikafka.base.files import Files, FileSlice
+from minikafka.base.files import Files
 from minikafka.log import opening, replacing, search
 from minikafka.log.config import LogConfig
 from minikafka.log.epochs import UNKNOWN
 from minikafka.log.highest import Highest
 from minikafka.log.layout import CLEANED_SUFFIX, SWAP_SUFFIX, Layout
+from minikafka.log.reading import LogRead
 from minikafka.log.recovery import RecoveryReport
 from minikafka.log.retention import SegmentFacts
 from minikafka.log.segment import Segment, UnusableSegment
@@ -52,27 +52,6 @@ _BASE_OFFSET = attrgetter("base_offset")
 
 EARLIEST = -2
 LATEST = -1
-
-
-@dataclass(frozen=True, slots=True)
-class LogRead:
-    """What a read found. ``slice`` is None when there is nothing to send (yet)."""
-
-    slice: FileSlice | None
-    first_offset: int
-    """Last offset of the first entry in the slice, or what was asked for."""
-    segment: Segment | None = None
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes in the slice."""
-        return 0 if self.slice is None else self.slice.length
-
-    def is_classic(self) -> bool:
-        """Whether the slice has nothing of magic 2. Reads it where nobody knows yet; StorageError."""
-        if self.slice is None or self.segment is None:
-            return True
-        return self.segment.is_classic(self.slice.position, self.slice.position + self.slice.length)
 
 
 class Log:

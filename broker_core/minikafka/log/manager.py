@@ -24,7 +24,7 @@ from functools import partial
 from typing import Protocol
 
 from minikafka.base.clock import Clock
-from minikafka.base.errors import DirectoryLocked, StorageError
+from minikafka.base.errors import BrokerError, DirectoryLocked, ErrorCode, StorageError
 from minikafka.base.files import Files
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition, check_topic_name
 from minikafka.log.config import LogConfig
@@ -299,9 +299,11 @@ class LogManager:
                 self.guard.resume(partition)
 
     def advance_start(self, partition: TopicPartition, offset: int) -> None:
-        """``Log.advance_start``, so that it holds over restarts."""
-        self._logs[partition].advance_start(offset)
-        home = self._homes[partition]
+        """``Log.advance_start``, so that it holds over restarts. UNKNOWN_TOPIC_OR_PARTITION for no log."""
+        log, home = self._logs.get(partition), self._homes.get(partition)
+        if log is None or home is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(partition))
+        log.advance_start(offset)
         home.starts.write(self._starts_of(home))
 
     def set_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:

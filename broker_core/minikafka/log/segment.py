@@ -36,7 +36,7 @@ from minikafka.records.message_set import (
     NO_TIMESTAMP,
     TIMESTAMP_AT,
 )
-from minikafka.records.scan import scan
+from minikafka.records.scan import has_zstd, scan
 
 _HEADER = struct.Struct(">qi4xB6xi")
 """Offset, size, magic and, in a batch, the last offset's distance from the first."""
@@ -334,6 +334,10 @@ class Segment:
         if classic and position <= known:
             self._classic_bytes = max(known, position + found.valid_bytes)
         return classic
+
+    def has_zstd(self, position: int, end: int) -> bool:
+        """Whether a whole entry between two positions, the first of an entry, is a batch in zstd."""
+        return has_zstd(self.file.read_at(position, end - position))
 
     def slice(self, position: int, length: int) -> FileSlice:
         """Bytes of the file, not read."""

@@ -19,7 +19,9 @@ from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.log.log import Log, LogRead
+from minikafka.log.epochs import UNKNOWN
+from minikafka.log.log import Log
+from minikafka.log.reading import LogRead
 from minikafka.partition.leadership import Leadership
 from minikafka.records.validation import AssignedSet, ValidatedSet
 
@@ -45,6 +47,13 @@ class Partition:
     @property
     def high_watermark(self) -> int:
         """The offset before which consumers may read."""
+        return self._high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset before which whoever reads only what was committed may read: no transaction is open
+        here, as none can be begun.
+        """
         return self._high_watermark
 
     @property
@@ -85,16 +94,35 @@ class Partition:
         self._high_watermark = min(end_offset, self.log.end_offset)
         return True
 
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> LogRead:
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        at_least_one: bool,
+        committed_only: bool = False,
+        leader_epoch: int = UNKNOWN,
+    ) -> LogRead:
         """Messages from ``offset`` that consumers may see.
 
-        Raises OffsetOutOfRange and BrokerError NOT_LEADER_FOR_PARTITION.
+        Raises OffsetOutOfRange and BrokerError as ``check_leader``.
         """
-        self.check_leader()
-        return self.log.read(offset, max_bytes, up_to=self._high_watermark, at_least_one=at_least_one)
+        self.check_leader(leader_epoch)
+        up_to = self.last_stable_offset if committed_only else self._high_watermark
+        return self.log.read(offset, max_bytes, up_to=up_to, at_least_one=at_least_one)
 
-    def check_leader(self) -> Leadership:
-        """What this broker leads by. Raises BrokerError NOT_LEADER_FOR_PARTITION when it does not lead."""
+    def check_leader(self, epoch: int = UNKNOWN) -> Leadership:
+        """What this broker leads by. Raises BrokerError NOT_LEADER_FOR_PARTITION when it does not lead.
+
+        ``epoch`` is the leader epoch that a client knows: an older one is FENCED_LEADER_EPOCH, and one that
+        this broker has not heard of yet UNKNOWN_LEADER_EPOCH (KIP-320).
+        """
+        if epoch != UNKNOWN and self._leadership is not None and epoch != self._leadership.leader_epoch:
+            known = self._leadership.leader_epoch
+            raise BrokerError(
+                ErrorCode.FENCED_LEADER_EPOCH if epoch < known else ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"{self.topic_partition}: leader epoch {epoch} was named, {known} is known here",
+            )
         if self._leadership is None or not self.is_leader:
             raise BrokerError(
                 ErrorCode.NOT_LEADER_FOR_PARTITION,

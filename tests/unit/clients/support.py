@@ -198,7 +198,7 @@ class BrokersInMemory:
     def answer_metadata(self, broker_id: int, request: MetadataRequest) -> MetadataResponse:
         names = sorted({tp.topic for tp in self.leaders}) if request.topics is None else request.topics
         live = tuple(MetadataBroker(b, HOST, FIRST_PORT + b) for b in sorted(self._servers))
-        return MetadataResponse(live, "a-cluster-id", self.controller_id, tuple(map(self._topic, names)))
+        return MetadataResponse(0, live, "a-cluster-id", self.controller_id, tuple(map(self._topic, names)))
 
     def _topic(self, name: str) -> MetadataTopic:
         partitions = [tp for tp in self.leaders if tp.topic == name]
@@ -208,7 +208,7 @@ class BrokersInMemory:
         for tp in partitions:
             leader = self.leaders[tp]
             code = ErrorCode.NONE if leader > 0 else ErrorCode.LEADER_NOT_AVAILABLE
-            rows.append(MetadataPartition(int(code), tp.partition, leader, (leader,), (leader,)))
+            rows.append(MetadataPartition(int(code), tp.partition, leader, 0, (leader,), (leader,)))
         # Brokers give them in no particular order.
         return MetadataTopic(0, name, name.startswith("__"), tuple(reversed(rows)))
 
@@ -232,7 +232,7 @@ class BrokersInMemory:
             )
             for topic in request.topics
         ]
-        return FetchResponse(0, tuple(topics))
+        return FetchResponse(0, 0, 0, tuple(topics))
 
     def _fetch(self, broker_id: int, topic: str, part: FetchPartition) -> FetchPartitionResponse:
         tp = TopicPartition(topic, part.index)
@@ -241,10 +241,11 @@ class BrokersInMemory:
         if code is ErrorCode.NONE and not log.start_offset <= part.fetch_offset <= log.end_offset:
             code = ErrorCode.OFFSET_OUT_OF_RANGE
         if code is not ErrorCode.NONE:
-            return FetchPartitionResponse(part.index, int(code), -1, b"")
+            return FetchPartitionResponse(part.index, int(code), -1, -1, -1, None, b"")
         found = [entry for _, last, entry in log.entries if last >= part.fetch_offset]
         limit = max(part.partition_max_bytes, len(found[0]) if found else 0)
-        return FetchPartitionResponse(part.index, 0, log.end_offset, b"".join(found)[:limit])
+        data, end = b"".join(found)[:limit], log.end_offset
+        return FetchPartitionResponse(part.index, 0, end, end, log.start_offset, None, data)
 
     def answer_list_offsets(self, broker_id: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
         def row(topic: str, part: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
@@ -259,12 +260,13 @@ class BrokersInMemory:
             )
 
         return ListOffsetsResponse(
+            0,
             tuple(
                 ListOffsetsTopicResponse(
                     topic.name, tuple(row(topic.name, part) for part in topic.partitions)
                 )
                 for topic in request.topics
-            )
+            ),
         )
 
     def answer_create_topics(self, broker_id: int, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -331,9 +333,15 @@ def fetch_error(code: ErrorCode) -> Answer:
     def answer(_: int, request: FetchRequest) -> FetchResponse:
         return FetchResponse(
             0,
+            0,
+            0,
             tuple(
                 FetchTopicResponse(
-                    t.name, tuple(FetchPartitionResponse(p.index, int(code), -1, b"") for p in t.partitions)
+                    t.name,
+                    tuple(
+                        FetchPartitionResponse(p.index, int(code), -1, -1, -1, None, b"")
+                        for p in t.partitions
+                    ),
                 )
                 for t in request.topics
             ),

@@ -305,7 +305,7 @@ def test_a_broker_that_is_not_there_is_told(brokers: BrokersInMemory) -> None:
 
 def knows_nobody(*_: object) -> MetadataResponse:
     """What a broker answers that has not heard of any, itself included."""
-    return MetadataResponse((), None, -1, ())
+    return MetadataResponse(0, (), None, -1, ())
 
 
 def test_a_broker_that_has_just_started_and_knows_no_broker_is_asked_again(brokers: BrokersInMemory) -> None:

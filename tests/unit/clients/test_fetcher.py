@@ -149,9 +149,14 @@ def test_a_range_that_is_compacted_away_is_empty(brokers: BrokersInMemory) -> No
     assert list(fetcher(brokers, 10, 50)) == []
 
 
+def one_answer(records: bytes) -> FetchResponse:
+    part = FetchPartitionResponse(0, 0, 100, 100, 0, None, records)
+    return FetchResponse(0, 0, 0, (FetchTopicResponse("t", (part,)),))
+
+
 def answer_of_a_read_before_the_last_append(broker_id: int, request: FetchRequest) -> FetchResponse:
     """What 0.10.1 gives when records come between its read of the log and that of the high watermark."""
-    return FetchResponse(0, (FetchTopicResponse("t", (FetchPartitionResponse(0, 0, 100, b""),)),))
+    return one_answer(b"")
 
 
 def test_an_empty_answer_with_a_newer_high_watermark_ends_nothing(brokers: BrokersInMemory) -> None:
@@ -184,7 +189,7 @@ def test_a_failure_between_two_empty_answers_begins_the_proof_anew(brokers: Brok
 def nothing_to_convert(broker_id: int, request: FetchRequest) -> FetchResponse:
     """What Kafka 2.0 and later give where a transaction's marker is all there is to convert down: filling."""
     filling = struct.pack(">qi66x", -1, 78 + 61)
-    return FetchResponse(0, (FetchTopicResponse("t", (FetchPartitionResponse(0, 0, 100, filling),)),))
+    return one_answer(filling)
 
 
 def test_a_marker_of_a_transaction_is_passed_over(brokers: BrokersInMemory) -> None:
@@ -206,7 +211,7 @@ def test_gaps_inside_are_passed_over(brokers: BrokersInMemory) -> None:
 def test_records_that_are_not_there_yet_are_waited_for(brokers: BrokersInMemory) -> None:
     def nothing_yet(_: int, request: FetchRequest) -> FetchResponse:
         brokers.clock.advance(500)
-        return FetchResponse(0, (FetchTopicResponse("t", (FetchPartitionResponse(0, 0, 100, b""),)),))
+        return one_answer(b"")
 
     def grown(broker_id: int, request: FetchRequest) -> FetchResponse:
         brokers.fill(TP, b"new")
@@ -300,7 +305,7 @@ def test_an_offset_that_the_log_has_after_all_is_fetched_again(brokers: BrokersI
 
 
 def test_an_answer_without_the_partition_is_asked_for_again(brokers: BrokersInMemory) -> None:
-    brokers.script(ApiKey.FETCH, lambda *_: FetchResponse(100, ()))
+    brokers.script(ApiKey.FETCH, lambda *_: FetchResponse(100, 0, 0, ()))
     assert len(offsets(fetcher(brokers, 0, 100))) == 100
 
 

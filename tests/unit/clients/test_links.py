@@ -53,7 +53,7 @@ def test_versions_are_asked_once_per_connection(brokers: BrokersInMemory) -> Non
     link.drop()
     brokers.newest[ApiKey.METADATA] = 1
     ask(brokers, link)
-    assert [version for _, key, version, _ in brokers.requests if key is ApiKey.METADATA] == [2, 2, 1]
+    assert [version for _, key, version, _ in brokers.requests if key is ApiKey.METADATA] == [7, 7, 1]
 
 
 def test_the_newest_common_version_is_used(brokers: BrokersInMemory) -> None:
@@ -61,14 +61,14 @@ def test_the_newest_common_version_is_used(brokers: BrokersInMemory) -> None:
     link = link_to(brokers, metadata=0)
     deadline = Deadline(brokers.clock, 1_000)
     assert link.version(FETCH, deadline) == 1
-    assert link.version(PRODUCE, deadline) == 2
+    assert link.version(PRODUCE, deadline) == PRODUCE.max_version
     assert link.version(METADATA, deadline) == 0
 
 
 def test_no_common_version_is_told_with_both_ranges(brokers: BrokersInMemory) -> None:
-    brokers.newest[ApiKey.METADATA], brokers.oldest[ApiKey.METADATA] = 13, 4
+    brokers.newest[ApiKey.METADATA], brokers.oldest[ApiKey.METADATA] = 13, 9
     with pytest.raises(
-        BrokerError, match=r"broker 1 at memory:9001 speaks Metadata 4 to 13, this client 0 to 2"
+        BrokerError, match=r"broker 1 at memory:9001 speaks Metadata 9 to 13, this client 0 to 7"
     ) as caught:
         ask(brokers, link_to(brokers))
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
@@ -152,7 +152,7 @@ def test_an_answer_to_another_request_closes_the_connection(brokers: BrokersInMe
     reply = link.send(METADATA, lambda _: NO_TOPICS, deadline)
     reply._correlation_id += 1
     with pytest.raises(
-        RemoteWireError, match=r"broker 1 at memory:9001, Metadata 2: answer 2 came in the place of 3"
+        RemoteWireError, match=r"broker 1 at memory:9001, Metadata 7: answer 2 came in the place of 3"
     ):
         reply.result()
     assert not link.connected
@@ -161,7 +161,7 @@ def test_an_answer_to_another_request_closes_the_connection(brokers: BrokersInMe
 def test_requests_without_an_answer_do_not_disturb_the_others(brokers: BrokersInMemory) -> None:
     link = link_to(brokers)
     deadline = Deadline(brokers.clock, 1_000)
-    link.send_only(PRODUCE, lambda _: ProduceRequest(0, 1, ()), deadline)
+    link.send_only(PRODUCE, lambda _: ProduceRequest(None, 0, 1, ()), deadline)
     assert ask(brokers, link).controller_id == 1
     assert len(brokers.asked(ApiKey.PRODUCE)) == 1
 

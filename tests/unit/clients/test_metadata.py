@@ -15,12 +15,12 @@ from minikafka.wire.apis.metadata import (
 
 def view(*topics: MetadataTopic, brokers: tuple[int, ...] = (1, 2), now_ms: int = 7) -> ClusterMetadata:
     rows = tuple(MetadataBroker(b, f"h{b}", 9000 + b, "r") for b in brokers)
-    return from_response(MetadataResponse(rows, "id", 2, topics), now_ms)
+    return from_response(MetadataResponse(0, rows, "id", 2, topics), now_ms)
 
 
 def topic(name: str, *leaders: int, code: ErrorCode = ErrorCode.NONE) -> MetadataTopic:
     # In reverse, as brokers give partitions in no particular order.
-    rows = [MetadataPartition(0, p, leader, (1, 2), (leader,)) for p, leader in enumerate(leaders)]
+    rows = [MetadataPartition(0, p, leader, 0, (1, 2), (leader,)) for p, leader in enumerate(leaders)]
     return MetadataTopic(int(code), name, False, tuple(reversed(rows)))
 
 
@@ -44,7 +44,7 @@ def test_unknown_topics_partitions_and_brokers_have_no_leader() -> None:
 
 
 def test_partitions_are_found_where_numbers_are_missing() -> None:
-    row = MetadataPartition(0, 5, 1, (1,), (1,))
+    row = MetadataPartition(0, 5, 1, 0, (1,), (1,))
     seen = view(MetadataTopic(0, "t", False, (row,)))
     found = seen.partition(TopicPartition("t", 5))
     assert found is not None

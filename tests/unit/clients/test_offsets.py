@@ -40,12 +40,13 @@ def ask(
 def refusing(code: ErrorCode) -> Answer:
     def answer(_: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
         return ListOffsetsResponse(
+            0,
             tuple(
                 ListOffsetsTopicResponse(
                     t.name, tuple(ListOffsetsPartitionResponse(p.index, int(code)) for p in t.partitions)
                 )
                 for t in request.topics
-            )
+            ),
         )
 
     return answer
@@ -99,7 +100,7 @@ def test_a_broken_connection_is_tried_again(brokers: BrokersInMemory) -> None:
 
 
 def test_a_partition_left_out_of_the_answer_is_asked_for_again(brokers: BrokersInMemory) -> None:
-    brokers.script(ApiKey.LIST_OFFSETS, lambda *_: ListOffsetsResponse(()))
+    brokers.script(ApiKey.LIST_OFFSETS, lambda *_: ListOffsetsResponse(0, ()))
     assert ask(brokers, {PARTITIONS[0]: LATEST}) == {PARTITIONS[0]: 1}
 
 

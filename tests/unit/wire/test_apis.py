@@ -19,10 +19,10 @@ def test_the_advertised_table_is_sorted_and_holds_what_is_implemented() -> None:
     table = table_of(APIS.values())
     assert table.error_code == 0
     assert [(row.api_key, row.min_version, row.max_version) for row in table.api_keys] == [
-        (0, 0, 2),
-        (1, 0, 3),
-        (2, 0, 1),
-        (3, 0, 2),
+        (0, 0, 7),
+        (1, 0, 10),
+        (2, 0, 4),
+        (3, 0, 7),
         (8, 0, 6),
         (9, 0, 5),
         (10, 0, 2),
@@ -35,23 +35,25 @@ def test_the_advertised_table_is_sorted_and_holds_what_is_implemented() -> None:
         (18, 0, 2),
         (19, 0, 0),
         (20, 0, 3),
+        (21, 0, 1),
         (22, 0, 1),
+        (23, 0, 2),
         (32, 0, 2),
         (33, 0, 1),
         (37, 0, 1),
         (42, 0, 1),
         (44, 0, 0),
     ]
-    assert table_of([FETCH]).api_keys == (ApiVersion(1, 0, 3),)
+    assert table_of([FETCH]).api_keys == (ApiVersion(1, 0, 10),)
 
 
 def test_a_version_that_is_not_spoken_is_the_fault_of_who_sent_it() -> None:
-    with pytest.raises(RemoteWireError, match="Produce 3 is not spoken here, only 0 to 2"):
-        PRODUCE.decode_request(3, b"")
-    with pytest.raises(LocalWireError, match="Produce 3 is not spoken here"):
-        PRODUCE.encode_response(3, ProduceResponse(()))
+    with pytest.raises(RemoteWireError, match="Produce 8 is not spoken here, only 0 to 7"):
+        PRODUCE.decode_request(8, b"")
+    with pytest.raises(LocalWireError, match="Produce 8 is not spoken here"):
+        PRODUCE.encode_response(8, ProduceResponse(()))
     with pytest.raises(LocalWireError, match="Fetch -1 is not spoken here"):
-        FETCH.encode_request(-1, FetchRequest(-1, 0, 0, 0, ()))
+        FETCH.encode_request(-1, FetchRequest(-1, 0, 0, 0, 0, 0, -1, ()))
 
 
 def test_an_old_version_leaves_out_what_it_cannot_say() -> None:
@@ -66,16 +68,19 @@ def test_one_name_in_place_of_many_is_not_taken_apart() -> None:
 
 def test_the_table_as_text_shows_types_versions_and_notes() -> None:
     assert describe([LIST_OFFSETS]) == (
-        "ListOffsets (key 2), versions 0 to 1\n"
+        "ListOffsets (key 2), versions 0 to 4\n"
         "  request\n"
         "    replica_id: int32  # -1 for a consumer\n"
+        "    isolation_level: int8, since version 2  # 0 all, 1 what was committed\n"
         "    topics: array of\n"
         "      name: string\n"
         "      partitions: array of\n"
         "        index: int32\n"
+        "        current_leader_epoch: int32, since version 4  # -1: unknown\n"
         "        timestamp: int64  # ms; -1 the end, -2 the start\n"
         "        max_num_offsets: int32, until version 0\n"
         "  response\n"
+        "    throttle_time_ms: int32, since version 2\n"
         "    topics: array of\n"
         "      name: string\n"
         "      partitions: array of\n"
@@ -83,7 +88,8 @@ def test_the_table_as_text_shows_types_versions_and_notes() -> None:
         "        error_code: int16\n"
         "        offsets: array of int64, until version 0  # newest first\n"
         "        timestamp: int64, since version 1  # -1: none, or not asked\n"
-        "        offset: int64, since version 1  # -1: none"
+        "        offset: int64, since version 1  # -1: none\n"
+        "        leader_epoch: int32, since version 4  # -1: unknown"
     )
 
 

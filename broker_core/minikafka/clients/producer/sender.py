@@ -262,6 +262,7 @@ def produce_request(job: ProduceJob, sets: list[Buffer], acks: int, timeout_ms: 
         tp = batch.topic_partition
         topics.setdefault(tp.topic, []).append(ProducePartition(index=tp.partition, records=data))
     return ProduceRequest(
+        transactional_id=None,
         acks=acks,
         timeout_ms=timeout_ms,
         topics=tuple(

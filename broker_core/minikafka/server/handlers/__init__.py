@@ -11,10 +11,12 @@ from typing import Any
 from minikafka.server.handlers import (
     api_versions,
     create_topics,
+    delete_records,
     delete_topics,
     fetch,
     list_offsets,
     metadata,
+    offset_for_leader_epoch,
     produce,
 )
 from minikafka.wire.keys import ApiKey
@@ -26,5 +28,7 @@ HANDLERS: dict[ApiKey, Callable[..., Any]] = {
     ApiKey.METADATA: metadata.handle,
     ApiKey.CREATE_TOPICS: create_topics.handle,
     ApiKey.DELETE_TOPICS: delete_topics.handle,
+    ApiKey.DELETE_RECORDS: delete_records.handle,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.handle,
 }
 HANDLERS[ApiKey.API_VERSIONS] = api_versions.listing([*HANDLERS, ApiKey.API_VERSIONS])

@@ -1,7 +1,10 @@
 """Fetch: message sets of partitions that this broker leads, straight from the files.
 
 Versions: 1 adds throttle_time_ms, 2 allows magic 1, 3 adds max_bytes for the whole response and keeps the
-partitions' order. Newer messages are converted down: versions 0 and 1 get magic 0, 2 and 3 magic 1. Behaviour
+partitions' order, 4 allows magic 2 and adds the isolation level with what belongs to it, 5 the log start
+offset, 7 sessions, 9 leader epochs, 10 allows zstd. Newer messages are converted down: versions 0 and 1 get
+magic 0, 2 and 3 magic 1; zstd before version 10 is UNSUPPORTED_COMPRESSION_TYPE. Sessions are declined: the
+session id in answers is 0, so that a client names all its partitions each time. Behaviour
     The response waits until ``min_bytes`` are there, at most ``max_wait_ms`` and as long as a connection may
     be idle; an error of any partition is answered at once, and naming one twice is an error. Up to version 2
     a partition's share is cut at ``partition_max_bytes`` even within a message; from version 3 on the first
@@ -20,11 +23,16 @@ from dataclasses import dataclass
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.files import FileSlice
 from minikafka.base.ids import TopicPartition
-from minikafka.log.log import LogRead
+from minikafka.log.reading import LogRead
 from minikafka.records.conversion import down_convert
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.wire.apis.fetch import (
+    FINAL_EPOCH,
+    NEW_SESSION_EPOCH,
+    NO_SESSION,
+    READ_COMMITTED,
+    AbortedTransaction,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
@@ -35,9 +43,13 @@ from minikafka.wire.parts import Part
 
 _log = logging.getLogger(__name__)
 
-NO_HIGH_WATERMARK = -1
+NO_OFFSET = -1
 MAGIC_1_SINCE = 2
 """The version whose consumers know messages of magic 1."""
+MAGIC_2_SINCE = 4
+"""The version whose consumers know batches of magic 2."""
+ZSTD_SINCE = 10
+"""The version whose consumers know zstd."""
 FILLING = struct.pack(">qi", -1, 0x7FFFFFFF)
 """The beginning of a message, in place of entries of which older formats have nothing (marks of
 transactions): an empty answer would say that the log ends here. Kafka from 2.0 on does the same."""
@@ -48,8 +60,10 @@ class _Share:
     """What one partition gives."""
 
     error_code: ErrorCode
-    high_watermark: int
-    read: LogRead | None
+    high_watermark: int = NO_OFFSET
+    last_stable_offset: int = NO_OFFSET
+    log_start_offset: int = NO_OFFSET
+    read: LogRead | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -85,6 +99,11 @@ class _FetchTicket:
 
 def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> None:
     """Serve one fetch request, now or when there is enough."""
+    if request.session_epoch not in {FINAL_EPOCH, NEW_SESSION_EPOCH}:
+        # Of a session, of which there is none here.
+        code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        context.reply(FetchResponse(throttle_time_ms=0, error_code=code, session_id=NO_SESSION, topics=()))
+        return
     ticket = _FetchTicket(broker, context, request)
     # Logs are read without the core's lock. Only who has to wait looks again under it, to miss nothing.
     if ticket.satisfied() or request.max_wait_ms <= 0:
@@ -104,6 +123,7 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> No
 
 def _collect(broker: Broker, version: int, request: FetchRequest) -> _Shares:
     shares: _Shares = {}
+    committed_only = request.isolation_level == READ_COMMITTED
     left = request.max_bytes
     if version < MAGIC_1_SINCE:
         left = min(left, broker.config.request_max_bytes)
@@ -112,10 +132,16 @@ def _collect(broker: Broker, version: int, request: FetchRequest) -> _Shares:
         for part in topic.partitions:
             topic_partition = TopicPartition(topic.name, part.index)
             if topic_partition in shares:
-                shares[topic_partition] = _Share(ErrorCode.INVALID_REQUEST, NO_HIGH_WATERMARK, None)
+                shares[topic_partition] = _Share(ErrorCode.INVALID_REQUEST)
                 continue
-            whole_message = version >= 3 and nothing_yet
-            share = _read(broker, topic_partition, part, max(0, left), whole_message=whole_message)
+            share = _read(
+                broker,
+                topic_partition,
+                part,
+                max(0, left),
+                whole_message=version >= 3 and nothing_yet,
+                committed_only=committed_only,
+            )
             shares[topic_partition] = share
             left -= share.size_bytes
             nothing_yet = nothing_yet and share.size_bytes == 0
@@ -123,34 +149,58 @@ def _collect(broker: Broker, version: int, request: FetchRequest) -> _Shares:
 
 
 def _read(
-    broker: Broker, topic_partition: TopicPartition, part: FetchPartition, left: int, *, whole_message: bool
+    broker: Broker,
+    topic_partition: TopicPartition,
+    part: FetchPartition,
+    left: int,
+    *,
+    whole_message: bool,
+    committed_only: bool,
 ) -> _Share:
     try:
         partition = broker.partition(topic_partition)
-        high_watermark = partition.high_watermark  # before the read, which has all that lies below it
+        # Before the read, which has all that lies below them.
+        last_stable_offset, high_watermark = partition.last_stable_offset, partition.high_watermark
         read = partition.read(
-            part.fetch_offset, min(left, part.partition_max_bytes), at_least_one=whole_message
+            part.fetch_offset,
+            min(left, part.partition_max_bytes),
+            at_least_one=whole_message,
+            committed_only=committed_only,
+            leader_epoch=part.current_leader_epoch,
         )
     except BrokerError as error:
-        return _Share(error.code, NO_HIGH_WATERMARK, None)
+        return _Share(error.code)
     except StorageError as error:
         _log.error("fetch from %s at %d failed: %s", topic_partition, part.fetch_offset, error)
-        return _Share(ErrorCode.KAFKA_STORAGE_ERROR, NO_HIGH_WATERMARK, None)
-    return _Share(ErrorCode.NONE, high_watermark, read)
+        return _Share(ErrorCode.KAFKA_STORAGE_ERROR)
+    return _Share(ErrorCode.NONE, high_watermark, last_stable_offset, partition.log.start_offset, read)
 
 
 def _answer(context: RequestContext, request: FetchRequest, shares: _Shares) -> None:
+    version = context.version
+    aborted = () if request.isolation_level == READ_COMMITTED else None
     topics = []
     for topic in request.topics:
         partitions = []
         for part in topic.partitions:
             share = shares[TopicPartition(topic.name, part.index)]
-            partitions.append(_part(context.version, topic.name, part.index, share))
+            partitions.append(_part(version, topic.name, part.index, share, aborted))
         topics.append(FetchTopicResponse(name=topic.name, partitions=tuple(partitions)))
-    context.reply(FetchResponse(throttle_time_ms=0, topics=tuple(topics)))
+    context.reply(
+        FetchResponse(
+            throttle_time_ms=0, error_code=ErrorCode.NONE, session_id=NO_SESSION, topics=tuple(topics)
+        )
+    )
 
 
 def _records(version: int, read: LogRead, records: FileSlice) -> Part:
+    if version >= MAGIC_2_SINCE:
+        if version < ZSTD_SINCE and read.has_zstd():
+            raise BrokerError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                f"batches are compressed with zstd, which Fetch {version} does not know",
+            )
+        return records
     if version >= MAGIC_1_SINCE:
         if read.is_classic():
             return records
@@ -158,18 +208,27 @@ def _records(version: int, read: LogRead, records: FileSlice) -> Part:
     return down_convert(records.read()) or FILLING
 
 
-def _part(version: int, topic: str, index: int, share: _Share) -> FetchPartitionResponse:
+def _part(
+    version: int, topic: str, index: int, share: _Share, aborted: tuple[AbortedTransaction, ...] | None
+) -> FetchPartitionResponse:
     code = share.error_code
     sent: Part = b""
     if share.read is not None and share.read.slice is not None:
         try:
             sent = _records(version, share.read, share.read.slice)
         except BrokerError as error:
-            _log.error("%s-%d cannot be converted down: %s", topic, index, error)
+            level = logging.ERROR if error.code is ErrorCode.CORRUPT_MESSAGE else logging.INFO
+            _log.log(level, "%s-%d cannot be given in Fetch %d: %s", topic, index, version, error)
             code = error.code
         except StorageError as error:
             _log.error("%s-%d cannot be read: %s", topic, index, error)
             code = ErrorCode.KAFKA_STORAGE_ERROR
     return FetchPartitionResponse(
-        index=index, error_code=code, high_watermark=share.high_watermark, records=sent
+        index=index,
+        error_code=code,
+        high_watermark=share.high_watermark,
+        last_stable_offset=share.last_stable_offset,
+        log_start_offset=share.log_start_offset,
+        aborted_transactions=aborted,
+        records=sent,
     )

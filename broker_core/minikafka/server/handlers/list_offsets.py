@@ -1,8 +1,10 @@
 """ListOffsets: where a partition starts, ends, or was at a time.
 
 Versions: 0 gives up to max_num_offsets segment boundaries before a time, newest first (``getOffsetsBefore``
-of the texts); 1 gives the one offset of the first message with that time stamp or a later one. Behaviour: -1
-asks for the latest offset, which for consumers is the high watermark; -2 for the earliest one.
+of the texts); 1 gives the one offset of the first message with that time stamp or a later one; 2 adds the
+isolation level and throttle_time_ms; 4 leader epochs, of the offset that is found and of what the client
+knows. Behaviour: -1 asks for the latest offset, which for consumers is the high watermark, and for those that
+read only what was committed the last stable offset; -2 for the earliest one.
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ import logging
 
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.ids import TopicPartition
+from minikafka.log.epochs import UNKNOWN
 from minikafka.partition.partition import Partition
 from minikafka.records.message_set import NO_TIMESTAMP
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
+from minikafka.wire.apis.fetch import READ_COMMITTED
 from minikafka.wire.apis.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -32,33 +36,40 @@ NO_OFFSET = -1
 
 def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> None:
     """Serve one request. Logs are only read, so the core's lock is not needed."""
+    committed_only = request.isolation_level == READ_COMMITTED
     context.reply(
         ListOffsetsResponse(
+            throttle_time_ms=0,
             topics=tuple(
                 ListOffsetsTopicResponse(
                     name=topic.name,
                     partitions=tuple(
-                        _look_up(broker, context.version, topic.name, part) for part in topic.partitions
+                        _look_up(broker, context.version, topic.name, part, committed_only=committed_only)
+                        for part in topic.partitions
                     ),
                 )
                 for topic in request.topics
-            )
+            ),
         )
     )
 
 
 def _look_up(
-    broker: Broker, version: int, topic: str, part: ListOffsetsPartition
+    broker: Broker, version: int, topic: str, part: ListOffsetsPartition, *, committed_only: bool
 ) -> ListOffsetsPartitionResponse:
     try:
         partition = broker.partition(TopicPartition(topic, part.index))
-        partition.check_leader()
+        partition.check_leader(part.current_leader_epoch)
         if version == 0:
             offsets = _offsets_before(partition, part.timestamp, part.max_num_offsets, broker.clock.now_ms())
             return ListOffsetsPartitionResponse(index=part.index, error_code=ErrorCode.NONE, offsets=offsets)
-        timestamp, offset = _offset_at(partition, part.timestamp)
+        timestamp, offset = _offset_at(partition, part.timestamp, committed_only=committed_only)
         return ListOffsetsPartitionResponse(
-            index=part.index, error_code=ErrorCode.NONE, timestamp=timestamp, offset=offset
+            index=part.index,
+            error_code=ErrorCode.NONE,
+            timestamp=timestamp,
+            offset=offset,
+            leader_epoch=UNKNOWN if offset == NO_OFFSET else partition.log.epochs.epoch_of(offset),
         )
     except BrokerError as error:
         return ListOffsetsPartitionResponse(index=part.index, error_code=error.code)
@@ -80,13 +91,14 @@ def _offsets_before(partition: Partition, timestamp_ms: int, limit: int, now_ms:
     return tuple(visible)
 
 
-def _offset_at(partition: Partition, timestamp_ms: int) -> tuple[int, int]:
+def _offset_at(partition: Partition, timestamp_ms: int, *, committed_only: bool) -> tuple[int, int]:
+    readable = partition.last_stable_offset if committed_only else partition.high_watermark
     if timestamp_ms == EARLIEST_TIMESTAMP:
         return NO_TIMESTAMP, partition.log.start_offset
     if timestamp_ms == LATEST_TIMESTAMP:
-        return NO_TIMESTAMP, partition.high_watermark
+        return NO_TIMESTAMP, readable
     found = partition.log.offset_for_timestamp(timestamp_ms)
-    if found is None or found[0] >= partition.high_watermark:
+    if found is None or found[0] >= readable:
         return NO_TIMESTAMP, NO_OFFSET
     offset, at_ms = found
     return at_ms, offset

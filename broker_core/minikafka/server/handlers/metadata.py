@@ -1,9 +1,10 @@
 """Metadata: brokers, topics and leaders.
 
 Versions: 0 has no controller, rack or internal flag, and takes an empty list for all topics; 1 adds them, and
-null means all topics, an empty list none; 2 adds the cluster id. Behaviour: asking for a topic that does not
-exist creates it where ``auto.create.topics.enable`` says so; the client is told LEADER_NOT_AVAILABLE and asks
-again.
+null means all topics, an empty list none; 2 adds the cluster id, 3 throttle_time_ms; from 4 on the client
+can forbid that topics are made; 5 adds replicas that are offline, 7 leader epochs. Behaviour: asking for a
+topic that does not exist creates it where ``auto.create.topics.enable`` and the client allow it; the client
+is told LEADER_NOT_AVAILABLE and asks again.
 """
 
 from __future__ import annotations
@@ -70,27 +71,35 @@ def _answer(broker: Broker, context: RequestContext, request: MetadataRequest) -
         names = tuple(sorted(image.topics))
     context.reply(
         MetadataResponse(
-            brokers=tuple(
-                MetadataBroker(
-                    node_id=address.broker_id, host=address.host, port=address.port, rack=address.rack
-                )
-                for address in (
-                    broker.address_for(context.listener, known) for known in image.brokers.values()
-                )
-            ),
+            throttle_time_ms=0,
+            brokers=_brokers(broker, context, image),
             cluster_id=image.cluster_id,
             controller_id=image.controller_id,
-            topics=tuple(_topic(broker, image, name) for name in names),
+            topics=tuple(
+                _topic(broker, image, name, may_create=request.allow_auto_topic_creation) for name in names
+            ),
         )
     )
 
 
-def _topic(broker: Broker, image: ClusterImage, name: str) -> MetadataTopic:
+def _brokers(broker: Broker, context: RequestContext, image: ClusterImage) -> tuple[MetadataBroker, ...]:
+    """Where clients of the request's listener reach each broker."""
+    addresses = (broker.address_for(context.listener, known) for known in image.brokers.values())
+    return tuple(
+        MetadataBroker(node_id=address.broker_id, host=address.host, port=address.port, rack=address.rack)
+        for address in addresses
+    )
+
+
+def _topic(broker: Broker, image: ClusterImage, name: str, *, may_create: bool) -> MetadataTopic:
     partitions = image.topics.get(name)
     if partitions is not None:
         return _described(broker, name, partitions, image)
     return MetadataTopic(
-        error_code=_absent(broker, name), name=name, is_internal=name in INTERNAL_TOPICS, partitions=()
+        error_code=_absent(broker, name, may_create=may_create),
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=(),
     )
 
 
@@ -99,16 +108,19 @@ def _described(
 ) -> MetadataTopic:
     described = []
     for index, leadership in partitions.items():
-        alive = leadership.leader in image.brokers
-        if leadership.leader == broker.broker_id:
-            alive = TopicPartition(name, index) in broker.partitions  # else its log could not be opened (yet)
+        offline = {replica for replica in leadership.replicas if replica not in image.brokers}
+        if TopicPartition(name, index) not in broker.partitions:
+            offline.add(broker.broker_id)  # where it has a replica, its log could not be opened (yet)
+        alive = leadership.leader != NO_LEADER and leadership.leader not in offline
         described.append(
             MetadataPartition(
                 error_code=ErrorCode.NONE if alive else ErrorCode.LEADER_NOT_AVAILABLE,
                 index=index,
                 leader_id=leadership.leader if alive else NO_LEADER,
+                leader_epoch=leadership.leader_epoch,
                 replica_nodes=leadership.replicas,
                 isr_nodes=leadership.isr,
+                offline_replicas=tuple(replica for replica in leadership.replicas if replica in offline),
             )
         )
     return MetadataTopic(
@@ -116,14 +128,14 @@ def _described(
     )
 
 
-def _absent(broker: Broker, name: str) -> ErrorCode:
+def _absent(broker: Broker, name: str, *, may_create: bool) -> ErrorCode:
     try:
         check_topic_name(name)
         if not broker.image.brokers:
             return ErrorCode.LEADER_NOT_AVAILABLE  # nothing is known yet, not even which topics there are
         if name in broker.image.unreadable:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # waiting does not help
-        if not broker.config.auto_create_topics or name in INTERNAL_TOPICS:
+        if not (may_create and broker.config.auto_create_topics) or name in INTERNAL_TOPICS:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         start_creation(broker, name)
     except BrokerError as error:

@@ -1,7 +1,10 @@
 """Produce: append message sets to partitions that this broker leads.
 
-Versions: 1 adds throttle_time_ms, 2 the log-append time (and means magic 1).
+Versions: 1 adds throttle_time_ms, 2 the log-append time (and means magic 1), 3 a transactional id (and means
+magic 2), 5 the log start offset; from 7 on batches may be compressed with zstd.
 Behaviour
+    Up to version 2 a partition gets a set of messages of magic 0 and 1, from version 3 on exactly one batch
+    of magic 2 (``ProduceRequest.validateRecords`` of 2.1). Transactions are refused with UNSUPPORTED_VERSION.
     Validation (CRC, sizes, decompression, another format or codec where the topic asks for it) runs before
     the core's lock is taken, the append under it, a flush after it. A partition's error is its own: the
     others are appended. Nothing of a refused message set is written. acks=0 has no response; an error then
@@ -12,13 +15,21 @@ Behaviour
 from __future__ import annotations
 
 import logging
+import struct
 from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.ids import TopicPartition
 from minikafka.log.config import LogConfig
 from minikafka.partition.partition import Appended, Partition
-from minikafka.records.message_set import NO_TIMESTAMP, Codec, TimestampType
+from minikafka.records.batch import BATCH_HEADER_BYTES
+from minikafka.records.message_set import (
+    CODEC_MASK,
+    ENTRY_HEADER_BYTES,
+    NO_TIMESTAMP,
+    Codec,
+    TimestampType,
+)
 from minikafka.records.validation import Limits, ValidatedSet, prepare, validate
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
@@ -33,6 +44,13 @@ from minikafka.wire.parts import buffer_of
 _log = logging.getLogger(__name__)
 
 NO_OFFSET = -1
+BATCHES_SINCE = 3
+"""The version from which on producers send magic 2."""
+ZSTD_SINCE = 7
+"""The version whose producers may use zstd."""
+_BATCH = struct.Struct(">8xi4xb4xh")
+"""Size, magic and attributes."""
+_TRANSACTIONAL = 16
 ALL_IN_SYNC = -1
 """``acks`` that waits for every in-sync replica."""
 
@@ -42,6 +60,7 @@ _CODECS = {
     "gzip": Codec.GZIP,
     "snappy": Codec.SNAPPY,
     "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
 }
 """``compression.type`` of a topic -> what its messages are stored in."""
 
@@ -60,7 +79,7 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
     """Serve one produce request."""
     answers: _Answers = {}
     now_ms = broker.clock.now_ms()
-    valid = _validated(broker, request, answers, now_ms)
+    valid = _validated(broker, context.version, request, answers, now_ms)
     appended: dict[TopicPartition, tuple[Partition, Appended]] = {}
     all_in_sync = request.acks == ALL_IN_SYNC
 
@@ -82,7 +101,7 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
 
 
 def _validated(
-    broker: Broker, request: ProduceRequest, answers: _Answers, now_ms: int
+    broker: Broker, version: int, request: ProduceRequest, answers: _Answers, now_ms: int
 ) -> dict[TopicPartition, _Checked]:
     valid: dict[TopicPartition, _Checked] = {}
     for topic in request.topics:
@@ -96,9 +115,14 @@ def _validated(
                     raise BrokerError(
                         ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}"
                     )
+                if request.transactional_id is not None:
+                    raise _no_transactions()
                 log = broker.partition(topic_partition).log
-                limits = _limits(log.config)
-                checked = prepare(validate(buffer_of(part.records), limits, now_ms), log.end_offset)
+                records = buffer_of(part.records)
+                if version >= BATCHES_SINCE:
+                    _check_one_batch(records, version)
+                limits = _limits(log.config, version)
+                checked = prepare(validate(records, limits, now_ms), log.end_offset)
                 append_time = limits.timestamp_type is TimestampType.LOG_APPEND_TIME
                 valid[topic_partition] = _Checked(checked, append_time)
             except BrokerError as error:
@@ -106,14 +130,44 @@ def _validated(
     return valid
 
 
-def _limits(config: LogConfig) -> Limits:
+def _check_one_batch(records: memoryview, version: int) -> None:
+    """What is asked of a partition's records before anything is looked at in them."""
+    size, magic, attributes = (0, -1, 0)
+    if len(records) >= BATCH_HEADER_BYTES:
+        size, magic, attributes = _BATCH.unpack_from(records)
+    if magic != 2 or size + ENTRY_HEADER_BYTES != len(records):
+        raise BrokerError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"Produce {version} takes exactly one batch of magic 2 for each partition, not these "
+            f"{len(records)} bytes",
+        )
+    if attributes & _TRANSACTIONAL:
+        raise _no_transactions()
+    if attributes & CODEC_MASK == Codec.ZSTD and version < ZSTD_SINCE:
+        raise BrokerError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Produce {version} has no zstd: that needs version {ZSTD_SINCE}",
+        )
+
+
+def _no_transactions() -> BrokerError:
+    return BrokerError(
+        ErrorCode.UNSUPPORTED_VERSION, "this broker has no transactions: set no transactional.id"
+    )
+
+
+def _limits(config: LogConfig, version: int) -> Limits:
+    codec = _CODECS[config.compression_type]
+    if codec is Codec.ZSTD and version < BATCHES_SINCE:
+        codec = None  # messages of magic 0 and 1 cannot have it, and stay as they were sent
     return Limits(
         max_message_bytes=config.max_message_bytes,
         timestamp_type=config.message_timestamp_type,
         max_timestamp_difference_ms=config.message_timestamp_difference_max_ms,
         compacted=config.compacted,
+        max_magic=1 if version < BATCHES_SINCE else 2,
         magic=config.message_magic,
-        codec=_CODECS[config.compression_type],
+        codec=codec,
     )
 
 
@@ -137,6 +191,7 @@ def _accepted(
         error_code=ErrorCode.NONE,
         base_offset=done.assigned.first_offset if done.assigned.count else NO_OFFSET,
         log_append_time_ms=done.assigned.max_timestamp_ms if append_time else NO_TIMESTAMP,
+        log_start_offset=partition.log.start_offset,
     )
 
 

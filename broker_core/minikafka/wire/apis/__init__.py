@@ -10,6 +10,7 @@ from minikafka.wire.apis.api_versions import API_VERSIONS
 from minikafka.wire.apis.create_partitions import CREATE_PARTITIONS
 from minikafka.wire.apis.create_topics import CREATE_TOPICS
 from minikafka.wire.apis.delete_groups import DELETE_GROUPS
+from minikafka.wire.apis.delete_records import DELETE_RECORDS
 from minikafka.wire.apis.delete_topics import DELETE_TOPICS
 from minikafka.wire.apis.describe_configs import DESCRIBE_CONFIGS
 from minikafka.wire.apis.describe_groups import DESCRIBE_GROUPS
@@ -25,6 +26,7 @@ from minikafka.wire.apis.list_offsets import LIST_OFFSETS
 from minikafka.wire.apis.metadata import METADATA
 from minikafka.wire.apis.offset_commit import OFFSET_COMMIT
 from minikafka.wire.apis.offset_fetch import OFFSET_FETCH
+from minikafka.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from minikafka.wire.apis.produce import PRODUCE
 from minikafka.wire.apis.sync_group import SYNC_GROUP
 from minikafka.wire.keys import ApiKey
@@ -36,6 +38,7 @@ __all__ = [
     "CREATE_PARTITIONS",
     "CREATE_TOPICS",
     "DELETE_GROUPS",
+    "DELETE_RECORDS",
     "DELETE_TOPICS",
     "DESCRIBE_CONFIGS",
     "DESCRIBE_GROUPS",
@@ -51,6 +54,7 @@ __all__ = [
     "METADATA",
     "OFFSET_COMMIT",
     "OFFSET_FETCH",
+    "OFFSET_FOR_LEADER_EPOCH",
     "PRODUCE",
     "SYNC_GROUP",
     "Api",
@@ -76,7 +80,9 @@ APIS: dict[ApiKey, Api[Any, Any]] = {
         API_VERSIONS,
         CREATE_TOPICS,
         DELETE_TOPICS,
+        DELETE_RECORDS,
         INIT_PRODUCER_ID,
+        OFFSET_FOR_LEADER_EPOCH,
         DESCRIBE_CONFIGS,
         ALTER_CONFIGS,
         CREATE_PARTITIONS,

@@ -3,7 +3,11 @@
 Versions 0 and 1 carry messages of magic 0 only, so that newer ones are converted down. Version 1: the
 response tells the throttle time. Version 2: magic 1. Version 3: a limit for the whole response; the order
 of the partitions counts, as the first of them that has data gets at least one message whatever its size.
-The last message of ``records`` may be cut off by the limit.
+Version 4: magic 2, and the isolation level: a consumer that reads only what was committed gets nothing at or
+above the last stable offset, and is told which transactions were aborted. Version 5: where logs start.
+Version 7: sessions, in which only changes are sent; a session id of 0 in the response declines. Version 9:
+the leader epoch that the client knows. Version 10: zstd. Versions 6 and 8 differ from those before in nothing
+that stands in them. The last message of ``records`` may be cut off by the limit.
 """
 
 from __future__ import annotations
@@ -13,10 +17,29 @@ from dataclasses import dataclass
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.parts import Part
-from minikafka.wire.schema import INT16, INT32, INT64, NULLABLE_RECORDS, STRING, ArrayOf, Struct, field
+from minikafka.wire.schema import (
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    NULLABLE_RECORDS,
+    STRING,
+    ArrayOf,
+    Struct,
+    field,
+)
 
 NO_LIMIT = 0x7FFFFFFF
 """``max_bytes`` of the versions that do not send one."""
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+"""``isolation_level``."""
+NO_SESSION = 0
+"""``session_id`` of whoever has none."""
+NEW_SESSION_EPOCH = 0
+"""``session_epoch`` of a request that asks for a session."""
+FINAL_EPOCH = -1
+"""``session_epoch`` of a request outside of any session, as all are before version 7."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +47,9 @@ class FetchPartition:
     """From where to read one partition, and at most how much."""
 
     index: int
+    current_leader_epoch: int
     fetch_offset: int
+    log_start_offset: int
     partition_max_bytes: int
 
 
@@ -37,6 +62,14 @@ class FetchTopic:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgottenTopic:
+    """Partitions that leave a session."""
+
+    name: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FetchRequest:
     """Waits up to ``max_wait_ms`` for ``min_bytes``. ``replica_id`` is -1 for consumers."""
 
@@ -44,16 +77,34 @@ class FetchRequest:
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
     topics: tuple[FetchTopic, ...]
+    forgotten_topics: tuple[ForgottenTopic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """Of this producer's batches, those from ``first_offset`` to its next mark do not count."""
+
+    producer_id: int
+    first_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class FetchPartitionResponse:
-    """Messages of one partition. Decoded, ``records`` is a view of the response, None where it has null."""
+    """Messages of one partition. Decoded, ``records`` is a view of the response, None where it has null.
+
+    ``aborted_transactions`` is null for whoever reads everything.
+    """
 
     index: int
     error_code: int
     high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted_transactions: tuple[AbortedTransaction, ...] | None
     records: Part | None
 
 
@@ -70,6 +121,8 @@ class FetchResponse:
     """The answer, in the order of the request."""
 
     throttle_time_ms: int
+    error_code: int
+    session_id: int
     topics: tuple[FetchTopicResponse, ...]
 
 
@@ -77,13 +130,16 @@ FETCH = Api(
     ApiKey.FETCH,
     "Fetch",
     0,
-    3,
+    10,
     request=Struct(
         FetchRequest,
         field("replica_id", INT32, "-1 for a consumer, the broker id of a follower"),
         field("max_wait_ms", INT32),
         field("min_bytes", INT32),
         field("max_bytes", INT32, "limit of the whole response", since=3, default=NO_LIMIT),
+        field("isolation_level", INT8, "0 all, 1 what was committed", since=4, default=READ_UNCOMMITTED),
+        field("session_id", INT32, "0: none", since=7, default=NO_SESSION),
+        field("session_epoch", INT32, "0 asks for a session, -1 for none", since=7, default=FINAL_EPOCH),
         field(
             "topics",
             ArrayOf(
@@ -96,7 +152,9 @@ FETCH = Api(
                             Struct(
                                 FetchPartition,
                                 field("index", INT32),
+                                field("current_leader_epoch", INT32, "-1: unknown", since=9, default=-1),
                                 field("fetch_offset", INT64),
+                                field("log_start_offset", INT64, "of a follower", since=5, default=-1),
                                 field("partition_max_bytes", INT32),
                             )
                         ),
@@ -104,10 +162,21 @@ FETCH = Api(
                 )
             ),
         ),
+        field(
+            "forgotten_topics",
+            ArrayOf(
+                Struct(ForgottenTopic, field("name", STRING), field("partitions", ArrayOf(INT32))),
+            ),
+            "that leave the session",
+            since=7,
+            default=(),
+        ),
     ),
     response=Struct(
         FetchResponse,
         field("throttle_time_ms", INT32, since=1, default=0),
+        field("error_code", INT16, "of the session", since=7, default=0),
+        field("session_id", INT32, "0: there is none", since=7, default=NO_SESSION),
         field(
             "topics",
             ArrayOf(
@@ -122,6 +191,21 @@ FETCH = Api(
                                 field("index", INT32),
                                 field("error_code", INT16),
                                 field("high_watermark", INT64, "-1 with an error"),
+                                field("last_stable_offset", INT64, "-1 with an error", since=4, default=-1),
+                                field("log_start_offset", INT64, "-1 with an error", since=5, default=-1),
+                                field(
+                                    "aborted_transactions",
+                                    ArrayOf(
+                                        Struct(
+                                            AbortedTransaction,
+                                            field("producer_id", INT64),
+                                            field("first_offset", INT64),
+                                        ),
+                                        nullable=True,
+                                    ),
+                                    "null for isolation level 0",
+                                    since=4,
+                                ),
                                 field("records", NULLABLE_RECORDS),
                             )
                         ),

@@ -1,7 +1,8 @@
 """ListOffsets: offsets of a partition by time.
 
 Version 0 gives offsets of segments that were last written before a time, newest first. Version 1 gives the
-first offset whose message has that time or a later one. In both, time -1 is the log's end and -2 its start.
+first offset whose message has that time or a later one. In all, time -1 is the log's end and -2 its start.
+Version 2 adds the isolation level and the throttle time, version 4 leader epochs; version 3 is as 2.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
-from minikafka.wire.schema import INT16, INT32, INT64, STRING, ArrayOf, Struct, field
+from minikafka.wire.schema import INT8, INT16, INT32, INT64, STRING, ArrayOf, Struct, field
 
 LATEST = -1
 """``timestamp`` that asks for the end of the log."""
@@ -23,6 +24,7 @@ class ListOffsetsPartition:
     """Which time of one partition is asked for, in ms since the epoch."""
 
     index: int
+    current_leader_epoch: int
     timestamp: int
     max_num_offsets: int = 1
 
@@ -37,21 +39,23 @@ class ListOffsetsTopic:
 
 @dataclass(frozen=True, slots=True)
 class ListOffsetsRequest:
-    """``replica_id`` is -1 for consumers."""
+    """``replica_id`` is -1 for consumers. ``isolation_level`` is as in Fetch."""
 
     replica_id: int
+    isolation_level: int
     topics: tuple[ListOffsetsTopic, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ListOffsetsPartitionResponse:
-    """Version 0 fills ``offsets``, version 1 ``timestamp`` and ``offset`` (-1 and -1 where there is none)."""
+    """Version 0 fills ``offsets``, later ones ``timestamp`` and ``offset`` (-1 and -1 for none)."""
 
     index: int
     error_code: int
     offsets: tuple[int, ...] = ()
     timestamp: int = -1
     offset: int = -1
+    leader_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ class ListOffsetsTopicResponse:
 class ListOffsetsResponse:
     """The answer."""
 
+    throttle_time_ms: int
     topics: tuple[ListOffsetsTopicResponse, ...]
 
 
@@ -73,10 +78,11 @@ LIST_OFFSETS = Api(
     ApiKey.LIST_OFFSETS,
     "ListOffsets",
     0,
-    1,
+    4,
     request=Struct(
         ListOffsetsRequest,
         field("replica_id", INT32, "-1 for a consumer"),
+        field("isolation_level", INT8, "0 all, 1 what was committed", since=2, default=0),
         field(
             "topics",
             ArrayOf(
@@ -89,6 +95,7 @@ LIST_OFFSETS = Api(
                             Struct(
                                 ListOffsetsPartition,
                                 field("index", INT32),
+                                field("current_leader_epoch", INT32, "-1: unknown", since=4, default=-1),
                                 field("timestamp", INT64, "ms; -1 the end, -2 the start"),
                                 field("max_num_offsets", INT32, until=0, default=1),
                             )
@@ -100,6 +107,7 @@ LIST_OFFSETS = Api(
     ),
     response=Struct(
         ListOffsetsResponse,
+        field("throttle_time_ms", INT32, since=2, default=0),
         field(
             "topics",
             ArrayOf(
@@ -116,6 +124,7 @@ LIST_OFFSETS = Api(
                                 field("offsets", ArrayOf(INT64), "newest first", until=0, default=()),
                                 field("timestamp", INT64, "-1: none, or not asked", since=1, default=-1),
                                 field("offset", INT64, "-1: none", since=1, default=-1),
+                                field("leader_epoch", INT32, "-1: unknown", since=4, default=-1),
                             )
                         ),
                     ),

@@ -1,7 +1,9 @@
 """Metadata: the brokers, and who leads which partition.
 
 Version 0 has no way to ask for no topic: an empty list asks for all. From version 1 on null asks for all,
-and the response names the controller, racks and internal topics. Version 2 adds the cluster's id.
+and the response names the controller, racks and internal topics. Version 2 adds the cluster's id, version 3
+the throttle time. Version 4: the client may forbid that asking makes a topic. Version 5: replicas that are
+not there; version 7: leader epochs; version 6 is as 5.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ class MetadataRequest:
     """``topics`` None asks for all, in every version."""
 
     topics: tuple[str, ...] | None
+    allow_auto_topic_creation: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +49,10 @@ class MetadataPartition:
     error_code: int
     index: int
     leader_id: int
+    leader_epoch: int
     replica_nodes: tuple[int, ...]
     isr_nodes: tuple[int, ...]
+    offline_replicas: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,7 @@ class MetadataTopic:
 class MetadataResponse:
     """The cluster as one broker knows it."""
 
+    throttle_time_ms: int
     brokers: tuple[MetadataBroker, ...]
     cluster_id: str | None
     controller_id: int
@@ -74,14 +80,16 @@ METADATA = Api(
     ApiKey.METADATA,
     "Metadata",
     0,
-    2,
+    7,
     request=Struct(
         MetadataRequest,
         field("topics", ArrayOf(STRING, empty_is_null=True), "empty: all", until=0),
         field("topics", ArrayOf(STRING, nullable=True), "null: all", since=1),
+        field("allow_auto_topic_creation", BOOLEAN, since=4, default=True),
     ),
     response=Struct(
         MetadataResponse,
+        field("throttle_time_ms", INT32, since=3, default=0),
         field(
             "brokers",
             ArrayOf(
@@ -112,8 +120,10 @@ METADATA = Api(
                                 field("error_code", INT16),
                                 field("index", INT32),
                                 field("leader_id", INT32, "-1: none"),
+                                field("leader_epoch", INT32, "-1: unknown", since=7, default=-1),
                                 field("replica_nodes", ArrayOf(INT32), "the first is preferred"),
                                 field("isr_nodes", ArrayOf(INT32), "in-sync replicas"),
+                                field("offline_replicas", ArrayOf(INT32), "not there", since=5, default=()),
                             )
                         ),
                     ),

@@ -1,8 +1,10 @@
 """Produce: append message sets to partitions.
 
 Version 0: as in 0.8. Version 1: the response tells the throttle time. Version 2: messages of magic 1, and
-the response tells the time of the append where the topic asks for it. With ``acks`` 0 there is no response
-at all.
+the response tells the time of the append where the topic asks for it. Version 3: one batch of magic 2 for
+each partition, and a transactional id. Version 5: the response tells the log's start. Version 7: batches may
+be compressed with zstd. Versions 4 and 6 differ from those before in nothing that stands in them. With
+``acks`` 0 there is no response at all.
 """
 
 from __future__ import annotations
@@ -12,7 +14,17 @@ from dataclasses import dataclass
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.parts import Part
-from minikafka.wire.schema import INT16, INT32, INT64, RECORDS, STRING, ArrayOf, Struct, field
+from minikafka.wire.schema import (
+    INT16,
+    INT32,
+    INT64,
+    NULLABLE_STRING,
+    RECORDS,
+    STRING,
+    ArrayOf,
+    Struct,
+    field,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +47,7 @@ class ProduceTopic:
 class ProduceRequest:
     """``acks``: 0 nobody answers, 1 the leader has it, -1 all in-sync replicas have it."""
 
+    transactional_id: str | None
     acks: int
     timeout_ms: int
     topics: tuple[ProduceTopic, ...]
@@ -48,6 +61,7 @@ class ProducePartitionResponse:
     error_code: int
     base_offset: int
     log_append_time_ms: int = -1
+    log_start_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +84,10 @@ PRODUCE = Api(
     ApiKey.PRODUCE,
     "Produce",
     0,
-    2,
+    7,
     request=Struct(
         ProduceRequest,
+        field("transactional_id", NULLABLE_STRING, "null: no transaction", since=3),
         field("acks", INT16, "0 no answer, 1 leader, -1 all in-sync replicas"),
         field("timeout_ms", INT32, "how long to wait for the replicas"),
         field(
@@ -106,6 +121,7 @@ PRODUCE = Api(
                                 field("error_code", INT16),
                                 field("base_offset", INT64, "offset of the first message, -1 with an error"),
                                 field("log_append_time_ms", INT64, "-1 with CreateTime", since=2, default=-1),
+                                field("log_start_offset", INT64, "-1 with an error", since=5, default=-1),
                             )
                         ),
                     ),

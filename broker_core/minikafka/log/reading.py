@@ -1,0 +1,35 @@
+"""What a read of a log gives: a slice of a file, and what is in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minikafka.base.files import FileSlice
+from minikafka.log.segment import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """What a read found. ``slice`` is None when there is nothing to send (yet)."""
+
+    slice: FileSlice | None
+    first_offset: int
+    """Last offset of the first entry in the slice, or what was asked for."""
+    segment: Segment | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in the slice."""
+        return 0 if self.slice is None else self.slice.length
+
+    def is_classic(self) -> bool:
+        """Whether the slice has nothing of magic 2. Reads it where nobody knows yet; StorageError."""
+        if self.slice is None or self.segment is None:
+            return True
+        return self.segment.is_classic(self.slice.position, self.slice.position + self.slice.length)
+
+    def has_zstd(self) -> bool:
+        """Whether a batch in the slice is compressed with zstd. Reads its headers; StorageError."""
+        if self.slice is None or self.segment is None or self.is_classic():
+            return False
+        return self.segment.has_zstd(self.slice.position, self.slice.position + self.slice.length)

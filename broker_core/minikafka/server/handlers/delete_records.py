@@ -1,0 +1,74 @@
+"""DeleteRecords: let partitions begin later; what lies before can be read no more.
+
+Both versions are the same. Behaviour (``ReplicaManager.deleteRecordsOnLocalLog`` of 2.1): offset -1 stands
+for the high watermark, and one beyond it is OFFSET_OUT_OF_RANGE; one below the start changes nothing. Only
+logs that are deleted from can be asked for it (POLICY_VIOLATION), internal topics never (INVALID_TOPIC). The
+new start is written down before the answer, and whole segments below it go at the next check of retention.
+This broker has the only replica, so that there is nobody to wait for.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from minikafka.base.errors import BrokerError, ErrorCode, OffsetOutOfRange, StorageError
+from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition
+from minikafka.server.broker import Broker
+from minikafka.server.context import RequestContext
+from minikafka.wire.apis.delete_records import (
+    HIGH_WATERMARK,
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+_log = logging.getLogger(__name__)
+
+NO_WATERMARK = -1
+
+
+def handle(broker: Broker, context: RequestContext, request: DeleteRecordsRequest) -> None:
+    """Serve one request."""
+    topics = tuple(
+        DeleteRecordsTopicResult(
+            topic.name, tuple(_result(broker, topic.name, part) for part in topic.partitions)
+        )
+        for topic in request.topics
+    )
+    context.reply(DeleteRecordsResponse(throttle_time_ms=0, topics=topics))
+
+
+def _result(broker: Broker, topic: str, part: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    topic_partition = TopicPartition(topic, part.index)
+    code, watermark = ErrorCode.NONE, NO_WATERMARK
+    try:
+        watermark = _delete_before(broker, topic_partition, part.offset)
+    except BrokerError as error:
+        _log.info("records of %s are not deleted: %s", topic_partition, error)
+        code = error.code
+    except StorageError as error:
+        _log.error("the new start of %s cannot be written down: %s", topic_partition, error)
+        code = ErrorCode.KAFKA_STORAGE_ERROR
+    return DeleteRecordsPartitionResult(index=part.index, low_watermark=watermark, error_code=code)
+
+
+def _delete_before(broker: Broker, topic_partition: TopicPartition, offset: int) -> int:
+    """The log start offset afterwards."""
+    if topic_partition.topic in INTERNAL_TOPICS:
+        raise BrokerError(ErrorCode.INVALID_TOPIC, f"{topic_partition} belongs to the cluster itself")
+    partition = broker.partition(topic_partition)
+    partition.check_leader()
+    log = partition.log
+    if not log.config.deletion_policies:
+        raise BrokerError(
+            ErrorCode.POLICY_VIOLATION, f"{topic_partition}: its cleanup.policy has no delete in it"
+        )
+    # The high watermark only rises while this broker leads, and the log's start never passes it.
+    high_watermark = partition.high_watermark
+    wanted = high_watermark if offset == HIGH_WATERMARK else offset
+    if not 0 <= wanted <= high_watermark:
+        raise OffsetOutOfRange(offset, log.start_offset, high_watermark)
+    broker.logs.advance_start(topic_partition, wanted)
+    return log.start_offset

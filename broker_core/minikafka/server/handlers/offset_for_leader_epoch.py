@@ -1,0 +1,46 @@
+"""OffsetForLeaderEpoch: where a leader epoch ended in the log of a partition that this broker leads.
+
+Versions: 1 adds the epoch to the answer; 2 the leader epoch that the client knows, and throttle_time_ms.
+Behaviour: the answer is of the largest known epoch that is not above the one asked for, and the offset that
+the next one begins at; the log end offset for the newest. -1 and -1 where none is known: what was written
+in formats without epochs has none.
+"""
+
+from __future__ import annotations
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.ids import TopicPartition
+from minikafka.log.epochs import UNKNOWN
+from minikafka.server.broker import Broker
+from minikafka.server.context import RequestContext
+from minikafka.wire.apis.offset_for_leader_epoch import (
+    EpochPartition,
+    EpochPartitionResponse,
+    EpochTopicResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+
+
+def handle(broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest) -> None:
+    """Serve one request. Nothing is changed, so the core's lock is not needed."""
+    topics = tuple(
+        EpochTopicResponse(topic.name, tuple(_end_of(broker, topic.name, part) for part in topic.partitions))
+        for topic in request.topics
+    )
+    context.reply(OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=topics))
+
+
+def _end_of(broker: Broker, topic: str, part: EpochPartition) -> EpochPartitionResponse:
+    epoch = end_offset = UNKNOWN
+    code = ErrorCode.NONE
+    try:
+        partition = broker.partition(TopicPartition(topic, part.index))
+        partition.check_leader(part.current_leader_epoch)
+        log = partition.log
+        epoch, end_offset = log.epochs.end_offset_for(part.leader_epoch, log.end_offset)
+    except BrokerError as error:
+        code = error.code
+    return EpochPartitionResponse(
+        error_code=code, index=part.index, leader_epoch=epoch, end_offset=end_offset
+    )

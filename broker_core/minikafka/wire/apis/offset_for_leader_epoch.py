@@ -1,0 +1,120 @@
+"""OffsetForLeaderEpoch: where a leader epoch ends in a partition's log.
+
+Followers cut their logs by it after a change of leaders, and consumers find out whether what they read was
+cut. Version 1: the response names the epoch that the offset is of. Version 2: the leader epoch that the
+client knows, and the throttle time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minikafka.wire.api import Api
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.schema import INT16, INT32, INT64, STRING, ArrayOf, Struct, field
+
+
+@dataclass(frozen=True, slots=True)
+class EpochPartition:
+    """Which epoch of one partition is asked for."""
+
+    index: int
+    current_leader_epoch: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochTopic:
+    """The partitions of one topic."""
+
+    name: str
+    partitions: tuple[EpochPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetForLeaderEpochRequest:
+    """The question."""
+
+    topics: tuple[EpochTopic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochPartitionResponse:
+    """The largest epoch up to the one that was asked for, and where it ends; -1 and -1 when none is known."""
+
+    error_code: int
+    index: int
+    leader_epoch: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochTopicResponse:
+    """The partitions of one topic."""
+
+    name: str
+    partitions: tuple[EpochPartitionResponse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetForLeaderEpochResponse:
+    """The answer."""
+
+    throttle_time_ms: int
+    topics: tuple[EpochTopicResponse, ...]
+
+
+OFFSET_FOR_LEADER_EPOCH = Api(
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    "OffsetForLeaderEpoch",
+    0,
+    2,
+    request=Struct(
+        OffsetForLeaderEpochRequest,
+        field(
+            "topics",
+            ArrayOf(
+                Struct(
+                    EpochTopic,
+                    field("name", STRING),
+                    field(
+                        "partitions",
+                        ArrayOf(
+                            Struct(
+                                EpochPartition,
+                                field("index", INT32),
+                                field("current_leader_epoch", INT32, "-1: unknown", since=2, default=-1),
+                                field("leader_epoch", INT32, "whose end is asked for"),
+                            )
+                        ),
+                    ),
+                )
+            ),
+        ),
+    ),
+    response=Struct(
+        OffsetForLeaderEpochResponse,
+        field("throttle_time_ms", INT32, since=2, default=0),
+        field(
+            "topics",
+            ArrayOf(
+                Struct(
+                    EpochTopicResponse,
+                    field("name", STRING),
+                    field(
+                        "partitions",
+                        ArrayOf(
+                            Struct(
+                                EpochPartitionResponse,
+                                field("error_code", INT16),
+                                field("index", INT32),
+                                field("leader_epoch", INT32, "-1: unknown", since=1, default=-1),
+                                field("end_offset", INT64, "-1: unknown"),
+                            )
+                        ),
+                    ),
+                )
+            ),
+        ),
+    ),
+)

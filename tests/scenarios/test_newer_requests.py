@@ -1,0 +1,194 @@
+"""What producers and consumers of 0.11 and later may say, beyond what scenario scripts can."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+
+import pytest
+
+from minikafka.base.errors import ErrorCode
+from minikafka.records.batch import ControlType, build_batch, build_control_batch, set_producer
+from minikafka.records.message_set import Codec, Record, build_message_set, iterate
+from minikafka.wire.apis.fetch import (
+    READ_COMMITTED,
+    FetchPartition,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+)
+from minikafka.wire.apis.list_offsets import (
+    LATEST,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from minikafka.wire.apis.produce import ProducePartitionResponse
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.parts import buffer_of
+from tests.scenarios import simulation
+from tests.scenarios.simulation import Request, Simulation
+
+RECORDS = [Record(b"k", b"v%d" % number, number) for number in range(3)]
+BATCH = build_batch(RECORDS)
+
+
+@pytest.fixture
+def world() -> Simulation:
+    world = Simulation()
+    world.machine.start()
+    assert world.create_topic("t", partitions=3) == 0
+    return world
+
+
+def produced(world: Simulation, records: bytes, version: int = 7) -> ProducePartitionResponse:
+    answer: ProducePartitionResponse = (
+        world.call(simulation.produce("t", records, version=version)).topics[0].partitions[0]
+    )
+    return answer
+
+
+def end_of(world: Simulation) -> int:
+    (answer,) = world.call(ends(1)).topics[0].partitions
+    offset: int = answer.offset
+    return offset
+
+
+def ends(version: int, isolation_level: int = 0) -> Request:
+    part = ListOffsetsPartition(0, -1, LATEST)
+    return Request(
+        ApiKey.LIST_OFFSETS,
+        version,
+        ListOffsetsRequest(-1, isolation_level, (ListOffsetsTopic("t", (part,)),)),
+    )
+
+
+def transactional() -> bytes:
+    batch = bytearray(BATCH)
+    set_producer(batch, 7, 0, 0, transactional=True)
+    return bytes(batch)
+
+
+def mark() -> bytes:
+    return build_control_batch(
+        ControlType.COMMIT, coordinator_epoch=0, producer_id=7, producer_epoch=0, timestamp_ms=0
+    )
+
+
+@pytest.mark.parametrize(
+    ("what", "records", "code"),
+    [
+        ("nothing", b"", ErrorCode.CORRUPT_MESSAGE),
+        ("two batches", BATCH + BATCH, ErrorCode.CORRUPT_MESSAGE),
+        ("half a batch", BATCH[:-1], ErrorCode.CORRUPT_MESSAGE),
+        ("half a header", BATCH[:60], ErrorCode.CORRUPT_MESSAGE),
+        ("more than a batch", BATCH + b"\0", ErrorCode.CORRUPT_MESSAGE),
+        ("messages of magic 1", build_message_set(RECORDS), ErrorCode.CORRUPT_MESSAGE),
+        ("a mark", mark(), ErrorCode.UNSUPPORTED_VERSION),
+        ("a control batch", build_batch(RECORDS, control=True), ErrorCode.CORRUPT_MESSAGE),
+        ("a part of a transaction", transactional(), ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+def test_what_is_not_one_batch_of_a_producer_is_refused(
+    world: Simulation, what: str, records: bytes, code: ErrorCode
+) -> None:
+    answer = produced(world, records)
+    assert (answer.error_code, answer.base_offset, answer.log_start_offset) == (code, -1, -1), what
+    assert end_of(world) == 0
+
+
+def test_a_batch_in_an_older_request_is_refused(world: Simulation) -> None:
+    assert produced(world, BATCH, version=2).error_code == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_transactional_request_is_refused_for_every_partition(world: Simulation) -> None:
+    request = simulation.produce("t", BATCH, partitions=(0, 1), version=7)
+    answer = world.call(replace(request, body=replace(request.body, transactional_id="mine")))
+    codes = [part.error_code for part in answer.topics[0].partitions]
+    assert codes == [ErrorCode.UNSUPPORTED_VERSION] * 2
+    assert end_of(world) == 0
+
+
+def test_a_batch_is_stored_but_for_its_offset_and_the_leader_epoch(world: Simulation) -> None:
+    produced(world, BATCH)
+    headed = build_batch([Record(None, b"", 9, headers=(("h", None), ("h", b"x")))], codec=Codec.ZSTD)
+    answer = produced(world, headed)
+    assert (answer.error_code, answer.base_offset, answer.log_start_offset) == (0, 3, 0)
+    stored = bytes(buffer_of(world.fetch("t", 3, version=10).records))
+    assert stored == struct.pack(">q", 3) + headed[8:12] + struct.pack(">i", 0) + headed[16:]
+
+
+def test_a_fetch_tells_where_the_log_starts_and_what_is_stable(world: Simulation) -> None:
+    produced(world, BATCH)
+    answer = world.fetch("t", 1, version=10)
+    assert (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (3, 3, 0)
+    assert answer.aborted_transactions is None
+    assert world.fetch("t", 1, version=4, isolation_level=READ_COMMITTED).aborted_transactions == ()
+    beyond = world.fetch("t", 9, version=10)
+    assert (beyond.error_code, beyond.high_watermark, beyond.last_stable_offset, beyond.log_start_offset) == (
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        -1,
+        -1,
+        -1,
+    )
+
+
+def test_the_end_is_the_same_for_who_reads_what_is_committed(world: Simulation) -> None:
+    produced(world, BATCH)
+    for level in (0, READ_COMMITTED):
+        assert world.call(ends(4, level)).topics[0].partitions[0].offset == 3
+
+
+def many(world: Simulation, *, max_bytes: int, session_id: int = 0, session_epoch: int = -1) -> FetchResponse:
+    """A fetch of the partitions 2, 0 and 1, in that order."""
+    request = simulation.fetch("t", version=10)
+    parts = tuple(FetchPartition(number, -1, 0, -1, 1 << 20) for number in (2, 0, 1))
+    body = replace(
+        request.body,
+        max_bytes=max_bytes,
+        topics=(FetchTopic("t", parts),),
+        session_id=session_id,
+        session_epoch=session_epoch,
+        forgotten_topics=(ForgottenTopic("t", (5,)),),
+    )
+    answer: FetchResponse = world.call(replace(request, body=body))
+    return answer
+
+
+def test_a_response_has_one_limit_and_its_first_partition_with_data_is_never_empty(world: Simulation) -> None:
+    world.call(simulation.produce("t", BATCH, partitions=(0, 1), version=7))
+    given = {
+        limit: [
+            (part.index, len(buffer_of(part.records)))
+            for part in many(world, max_bytes=limit).topics[0].partitions
+        ]
+        for limit in (1, len(BATCH), len(BATCH) + 9, 1 << 20)
+    }
+    size = len(BATCH)
+    assert given == {
+        1: [(2, 0), (0, size), (1, 0)],
+        size: [(2, 0), (0, size), (1, 0)],
+        size + 9: [(2, 0), (0, size), (1, 9)],
+        1 << 20: [(2, 0), (0, size), (1, size)],
+    }
+
+
+def test_a_session_is_declined_and_the_answer_is_whole(world: Simulation) -> None:
+    produced(world, BATCH)
+    answer = many(world, max_bytes=1 << 20, session_epoch=0)
+    assert (answer.error_code, answer.session_id) == (0, 0)
+    assert [part.index for part in answer.topics[0].partitions] == [2, 0, 1]
+    assert [record.value for record in iterate(buffer_of(answer.topics[0].partitions[1].records))] == [
+        b"v0",
+        b"v1",
+        b"v2",
+    ]
+
+
+def test_a_session_of_another_broker_is_not_known(world: Simulation) -> None:
+    answer = many(world, max_bytes=1 << 20, session_id=77, session_epoch=3)
+    assert (answer.error_code, answer.session_id, answer.topics) == (
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        0,
+        (),
+    )
