@@ -77,12 +77,13 @@ def test_a_topics_own_property_wins() -> None:
         ("message.timestamp.type", "createtime"),
         ("cleanup.policy", "compress"),
         ("cleanup.policy", ""),
-        ("compression.type", "zstd"),
+        ("compression.type", "brotli"),
         ("min.insync.replicas", "0"),
         ("min.cleanable.dirty.ratio", "1.5"),
         ("min.cleanable.dirty.ratio", "half"),
         ("preallocate", "yes"),
-        ("message.format.version", "0.11.0"),
+        ("message.format.version", "0.7.2"),
+        ("message.format.version", "2"),
         ("leader.replication.throttled.replicas", "1-2"),
     ],
 )
@@ -101,6 +102,8 @@ def test_a_value_that_is_not_allowed_is_refused_with_name_and_value(name: str, v
         ("leader.replication.throttled.replicas", "0:101,1:102"),
         ("follower.replication.throttled.replicas", "*"),
         ("message.format.version", "0.9.0"),
+        ("message.format.version", "3.0-IV1"),
+        ("compression.type", "zstd"),
         ("preallocate", "TRUE"),
         ("min.cleanable.dirty.ratio", "0.25"),
     ],
@@ -196,3 +199,23 @@ def test_names_come_in_order_and_what_is_not_allowed_is_passed_over() -> None:
         "follower.replication.throttled.replicas",
         "unclean.leader.election.enable",
     ]
+
+
+@pytest.mark.parametrize(
+    ("version", "magic"),
+    [
+        ("0.8.2", 0),
+        ("0.9.0.1", 0),
+        ("0.10.0-IV1", 1),
+        ("0.10.2", 1),
+        ("0.11.0", 2),
+        ("1.0-IV0", 2),
+        ("2.1", 2),
+    ],
+)
+def test_a_message_format_version_names_the_magic_of_its_time(version: str, magic: int) -> None:
+    assert LogConfig.from_properties({}, {"message.format.version": version}).message_magic == magic
+
+
+def test_without_a_message_format_version_nothing_is_converted() -> None:
+    assert LogConfig().message_magic == LogConfig.from_properties({}).message_magic == 2
