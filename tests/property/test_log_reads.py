@@ -19,8 +19,9 @@ from minikafka.base.errors import OffsetOutOfRange
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
-from minikafka.log.log import EARLIEST, LATEST, Log
+from minikafka.log.log import Log
 from minikafka.log.retention import ByAgeAndSize
+from minikafka.log.search import EARLIEST, LATEST
 from minikafka.records.message_set import NO_TIMESTAMP, Codec, Record, build_message_set, iterate
 from minikafka.records.validation import Limits, validate
 from tests.unit.log.support import HOME, open_log, read_all

@@ -200,6 +200,7 @@ class _Pass:
             now_ms=self._clock.now_ms(),
             delete_retention_ms=self._config.delete_retention_ms,
             transactions=self._transactions,
+            producers=log.producers.last_offsets(),
         )
         if end_offset > self._first_dirty:
             self._find_horizon()

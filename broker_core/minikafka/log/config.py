@@ -13,6 +13,7 @@ from the release, as text 003 wants it: ``unclean.leader.election.enable=false``
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -170,9 +171,11 @@ TOPIC_PROPERTIES: dict[str, Property] = {
     "unclean.leader.election.enable": Property(_boolean, False, (("unclean.leader.election.enable", 1),)),
 }
 
+_PRODUCER_EXPIRATION = "transactional.id.expiration.ms"
+
 BROKER_PROPERTIES: frozenset[str] = frozenset(
     name for entry in TOPIC_PROPERTIES.values() for name, _ in entry.broker
-)
+) | {_PRODUCER_EXPIRATION}
 """The broker properties that this table reads."""
 
 
@@ -246,6 +249,8 @@ class LogConfig:
     """Of what is stored at most: 0 for ``message.format.version`` 0.8 and 0.9, 1 for 0.10. Those two are of
     all that is stored."""
     min_insync_replicas: int = 1
+    producer_expiration_ms: int = 604_800_000
+    """``transactional.id.expiration.ms``, of the broker: who is silent for so long is forgotten."""
 
     @property
     def policies(self) -> tuple[RetentionPolicy, ...]:
@@ -256,6 +261,14 @@ class LogConfig:
     def limits(self) -> Limits:
         """What those go by."""
         return Limits(self.retention_ms, self.retention_bytes)
+
+    def patience_ms(self, segment_path: str) -> int:
+        """``segment.ms`` less this segment's own share of ``segment.jitter.ms``.
+
+        Not random, but as good as that: so the logs of a topic do not all roll at once.
+        """
+        jitter_ms = min(self.segment_jitter_ms, self.segment_ms)
+        return self.segment_ms - (zlib.crc32(segment_path.encode()) % jitter_ms if jitter_ms else 0)
 
     @property
     def index_entries_max(self) -> int:
@@ -285,7 +298,11 @@ class LogConfig:
                     break
             else:
                 values[name] = entry.default
-        return replace(cls(), **_fields(values)).with_overrides(overrides or {})
+        fields = _fields(values)
+        if _PRODUCER_EXPIRATION in broker:
+            text = broker[_PRODUCER_EXPIRATION]
+            fields["producer_expiration_ms"] = _integer(1, INT_MAX)(_PRODUCER_EXPIRATION, text)
+        return replace(cls(), **fields).with_overrides(overrides or {})
 
     def with_overrides(self, overrides: Mapping[str, str]) -> LogConfig:
         """These settings with a topic's own over them. Raises ConfigError as ``from_properties`` does."""

@@ -5,17 +5,13 @@
     BASE.timeindex            time index: int64 timestamp, int32 relative offset
     BASE.txnindex             aborted transactions, of 0.11 and later: int16 version 0, int64 producer id,
                               int64 first offset, int64 last offset, int64 last stable offset
-    OFFSET.snapshot           producers at that offset, of 0.11 and later: int16 version 1, uint32 CRC-32C of
-                              the rest, int32 number, and for each: int64 id, int16 epoch, int32 last
-                              sequence, int64 last offset, int32 offset delta, int64 timestamp, int32
-                              coordinator epoch, int64 first offset of the open transaction or -1
+    OFFSET.snapshot           producers at that offset, of 0.11 and later (``producer_snapshots``)
     leader-epoch-checkpoint   text: version 0, number, lines of epoch and first offset
     NAME-offset-checkpoint    text: version 0, number, lines of topic, partition and offset
     meta.properties, partition.metadata   text: lines of a name and a value
 
 All numbers are big-endian. ``.deleted``, ``.cleaned``, ``.swap`` or ``.corrupt`` may follow a name, and
-change nothing. Sources: ``TransactionIndex.java``, ``ProducerStateManager.java`` and ``CheckpointFile.java``
-of 3.9.
+change nothing. Sources: ``TransactionIndex.java`` and ``CheckpointFile.java`` of 3.9.
 """
 
 from __future__ import annotations
@@ -35,8 +31,8 @@ from minikafka.log.checkpoint import read_checkpoint
 from minikafka.log.dump import Damage
 from minikafka.log.epochs import read_epochs
 from minikafka.log.offset_index import OffsetIndex
+from minikafka.log.producer_snapshots import COVERED_AT, VERSION, parse_producers
 from minikafka.log.time_index import TimeIndex
-from minikafka.records.checksums import crc32c
 
 Row = Mapping[str, object]
 """What a line of output holds: text, whole numbers and None."""
@@ -48,9 +44,6 @@ _OFFSET = re.compile(r"[0-9]+(?=\.)")
 
 _TRANSACTION = struct.Struct(">hqqqq")
 TRANSACTION_BYTES = _TRANSACTION.size
-_SNAPSHOT_HEADER = struct.Struct(">hIi")
-_PRODUCER = struct.Struct(">qhiqiqiq")
-_CRC_COVERS_FROM = 6
 
 
 class Kind(Enum):
@@ -150,38 +143,22 @@ def producers(path: str, data: bytes) -> Iterator[Row | Damage]:
 
     StorageError when its size or version cannot be right.
     """
-    if len(data) < _SNAPSHOT_HEADER.size:
-        raise StorageError(
-            f"{path} is no producer snapshot: {len(data)} bytes are less than its header, which has "
-            f"{_SNAPSHOT_HEADER.size}"
-        )
-    version, crc, count = _SNAPSHOT_HEADER.unpack_from(data)
-    if version != 1:
-        raise StorageError(f"{path} is no producer snapshot that can be read: version {version}, not 1")
-    if len(data) != _SNAPSHOT_HEADER.size + count * _PRODUCER.size:
-        raise StorageError(
-            f"{path} is no whole producer snapshot: {len(data)} bytes, with {count} producers it has "
-            f"{_SNAPSHOT_HEADER.size + count * _PRODUCER.size}"
-        )
-    for entry in _PRODUCER.iter_unpack(data[_SNAPSHOT_HEADER.size :]):
-        producer_id, epoch, sequence, offset, delta, timestamp_ms, coordinator, open_from = entry
+    known, wrong = parse_producers(path, data)
+    for producer_id, producer in known.items():
+        last = producer.batches[-1] if producer.batches else None
         yield {
-            "version": version,
+            "version": VERSION,
             "producer_id": producer_id,
-            "producer_epoch": epoch,
-            "last_sequence": sequence,
-            "last_offset": offset,
-            "offset_delta": delta,
-            "timestamp": timestamp_ms,
-            "coordinator_epoch": coordinator,
-            "current_txn_first_offset": None if open_from < 0 else open_from,
+            "producer_epoch": producer.epoch,
+            "last_sequence": producer.last_sequence,
+            "last_offset": producer.last_offset,
+            "offset_delta": 0 if last is None else last.last_offset - last.first_offset,
+            "timestamp": producer.active_ms,
+            "coordinator_epoch": producer.coordinator_epoch,
+            "current_txn_first_offset": None if producer.open_from < 0 else producer.open_from,
         }
-    computed = crc32c(data[_CRC_COVERS_FROM:])
-    if computed != crc:
-        rest = len(data) - _CRC_COVERS_FROM
-        yield Damage(
-            path, _CRC_COVERS_FROM, rest, f"their checksum is {computed:#010x}, the file says {crc:#010x}"
-        )
+    if wrong is not None:
+        yield Damage(path, COVERED_AT, len(data) - COVERED_AT, wrong)
 
 
 def read_properties(files: Files, path: str) -> dict[str, str]:

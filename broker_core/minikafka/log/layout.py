@@ -3,7 +3,8 @@
     classic   my_topic_0/00000000000.kafka            00000000000.index            (the texts' own)
     apache    my_topic-0/00000000000000000000.log     00000000000000000000.index   (the 0.10.1 release's)
 
-A time index ends in ``.timeindex`` in both. One more suffix says what becomes of a file: ``.deleted`` (it
+A time index ends in ``.timeindex`` in both; ``OFFSET.snapshot`` (20 digits in both) has the producers known
+below that offset. One more suffix says what becomes of a file: ``.deleted`` (it
 goes soon), ``.cleaned`` (compaction writes it), ``.swap`` (compaction has written it, and it replaces
 others), ``.corrupt`` (damaged bytes that recovery took away).
 
@@ -30,7 +31,8 @@ CORRUPT_SUFFIX = ".corrupt"
 GONE_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
-FOREIGN_SUFFIXES = (".txnindex", ".snapshot")
+SNAPSHOT_SUFFIX = ".snapshot"
+FOREIGN_SUFFIXES = (".txnindex",)
 """What later releases of Kafka keep beside a segment: nothing here reads it, and it goes with its segment."""
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
@@ -41,6 +43,11 @@ CLEANER_POINT_FILE = "cleaner-offset-checkpoint"
 EPOCHS_FILE = "leader-epoch-checkpoint"
 
 _DIRECTORY = re.compile(r"([a-zA-Z0-9._-]+)([_-])(0|[1-9][0-9]{0,9})")
+
+
+def snapshot_name(offset: int) -> str:
+    """The file with what is known of producers below ``offset``, in both layouts."""
+    return f"{offset:020d}{SNAPSHOT_SUFFIX}"
 
 
 class Layout(Enum):
@@ -89,9 +96,12 @@ class Layout(Enum):
         return f"{base_offset:0{self.offset_digits}d}{TIME_INDEX_SUFFIX}"
 
     def companions(self, base_offset: int) -> tuple[str, ...]:
-        """The files that go with a segment: its indexes, and what later releases of Kafka put there."""
+        """The files that go with a segment: its indexes, the producers known where it begins, and what later
+        releases of Kafka put there.
+        """
         foreign = (f"{base_offset:020d}{suffix}" for suffix in FOREIGN_SUFFIXES)
-        return (self.index_name(base_offset), self.time_index_name(base_offset), *foreign)
+        names = self.index_name(base_offset), self.time_index_name(base_offset), snapshot_name(base_offset)
+        return (*names, *foreign)
 
     def segment_base(self, file_name: str) -> int | None:
         """The base offset in a segment's name; None for another file."""

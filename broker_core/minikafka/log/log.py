@@ -29,7 +29,6 @@ pages were lost.
 
 from __future__ import annotations
 
-import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -42,6 +41,7 @@ from minikafka.log.config import LogConfig
 from minikafka.log.epochs import UNKNOWN
 from minikafka.log.highest import Highest
 from minikafka.log.layout import CLEANED_SUFFIX, SWAP_SUFFIX, Layout
+from minikafka.log.producer_state import Appended
 from minikafka.log.reading import LogRead
 from minikafka.log.recovery import RecoveryReport
 from minikafka.log.retention import SegmentFacts
@@ -49,9 +49,6 @@ from minikafka.log.segment import Segment, UnusableSegment
 from minikafka.records.validation import AssignedSet, ValidatedSet, assign
 
 _BASE_OFFSET = attrgetter("base_offset")
-
-EARLIEST = -2
-LATEST = -1
 
 
 class Log:
@@ -78,6 +75,8 @@ class Log:
         self._end_offset = found.end_offset
         self.epochs = found.epochs
         """Where each leader began."""
+        self.producers = found.producers
+        """What is known of those that number their batches."""
         # Replaced by a truncation: what a flush that began before it reports is not of this log any more.
         self._durable = Highest(found.recovery_point)
         # Counted, not flagged: two threads may flush at once, and neither may rely on a sync of
@@ -174,14 +173,19 @@ class Log:
     def append(self, valid: ValidatedSet, *, now_ms: int = 0, leader_epoch: int = UNKNOWN) -> AssignedSet:
         """Give the messages the next offsets and write them behind the last one.
 
-        RECORD_LIST_TOO_LARGE when the set is larger than a segment may be; StorageError when the disk fails:
-        then the log is as it was before.
+        What a producer sends again, and the log has, is not written: the answer is ``duplicate``, with the
+        offsets that it got. RECORD_LIST_TOO_LARGE when the set is larger than a segment may be, the codes of
+        ``producer_state`` for numbers that do not follow; StorageError when the disk fails: then the log is
+        as it was before.
         """
         with self._mutex:
             return self._append(valid, now_ms, leader_epoch)
 
     def _append(self, valid: ValidatedSet, now_ms: int, leader_epoch: int) -> AssignedSet:
         self._check_appendable()
+        writers = self.producers.decide(valid.batches, self._end_offset, now_ms) if valid.batches else {}
+        if isinstance(writers, Appended):
+            return AssignedSet.as_before(writers.first_offset, writers.last_offset, writers.timestamp_ms)
         every = self.config.index_interval_bytes
         assigned = assign(valid, self._end_offset, leader_epoch, mark_every=every)
         if assigned.count == 0:
@@ -207,6 +211,8 @@ class Log:
             self._failure = str(error)
             raise
         self._end_offset = assigned.last_offset + 1
+        if writers:
+            self.producers.adopt(writers)
         return assigned
 
     def _is_full(self, segment: Segment, more: AssignedSet, now_ms: int) -> bool:
@@ -214,22 +220,11 @@ class Log:
             return not segment.fits(more.last_offset)
         return (
             segment.size + len(more.data) > self.config.segment_bytes
-            or segment.waited_ms(more.max_timestamp_ms, now_ms) > self._patience_ms(segment)
+            or segment.waited_ms(more.max_timestamp_ms, now_ms) > self.config.patience_ms(segment.path)
             or len(segment.index()) >= self.config.index_entries_max
             or len(segment.times()) >= self.config.time_index_entries_max
             or not segment.fits(more.last_offset)
         )
-
-    def _patience_ms(self, segment: Segment) -> int:
-        """``segment.ms`` less this segment's own share of ``segment.jitter.ms``.
-
-        Not random, but as good as that: so the logs of a topic do not all roll at once.
-        """
-        patience_ms = self.config.segment_ms
-        jitter_ms = min(self.config.segment_jitter_ms, patience_ms)
-        if jitter_ms:
-            patience_ms -= zlib.crc32(segment.path.encode()) % jitter_ms
-        return patience_ms
 
     def roll(self, now_ms: int = 0) -> Segment:
         """Begin a new segment at the log end offset, unless the newest is empty and begins there; return it.
@@ -260,6 +255,7 @@ class Log:
         )
         self._segments = (*self._segments, segment)
         self._names_changed += 1
+        self.producers.take(self._end_offset, self._durable.value)
         return segment
 
     def _sync_full(self, segment: Segment) -> None:
@@ -270,6 +266,11 @@ class Log:
             raise
 
     # Taking away.
+
+    def forget_producers(self, now_ms: int) -> int:
+        """Forget those that have written nothing for ``transactional.id.expiration.ms``; how many."""
+        with self._mutex:
+            return self.producers.expire(now_ms, self.config.producer_expiration_ms)
 
     def advance_start(self, offset: int) -> None:
         """Nothing below ``offset`` is readable any more; its segments go with ``delete_old``.
@@ -306,6 +307,7 @@ class Log:
                 # The start first: who finds the new list must find it too.
                 self._start_offset = max(self._start_offset, rest[0].base_offset)
                 self._segments = rest
+                self.producers.drop_below(rest[0].base_offset)
                 self._change = replacing.Change(gone)
             self._carry_out()
             return self._take_gone()
@@ -416,6 +418,7 @@ class Log:
         self._segments = tuple(keep)
         # Names before bytes: a crash between the two must not leave a whole log with a hole in it.
         opening.remove_segments(self._files, gone)
+        self.producers.drop_above(offset)
         self._files.sync_dir(self.directory)
         entry = newest.locate(offset)
         if entry is not None:
@@ -424,6 +427,7 @@ class Log:
         self._start_offset = min(self._start_offset, self._end_offset)
         self._start_by_names = min(self._start_by_names, keep[0].base_offset)
         self.epochs.cut_end(self._end_offset)
+        self.producers.rebuild(self._segments, self._end_offset, self._end_offset)
 
     # Reading.
 
@@ -547,6 +551,7 @@ class Log:
                 raise StorageError(f"{self.directory} is not closed cleanly: {self._failure}")
             self.flush()
             self._segments[-1].trim()
+            self.producers.take(self._end_offset, self._end_offset, closing=True)
             new = [segment.write_indexes(sync=True) for segment in self._segments]
             if self.epochs.make_durable() or any(new):
                 self._files.sync_dir(self.directory)

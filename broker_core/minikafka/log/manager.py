@@ -370,6 +370,13 @@ class LogManager:
                 count += len(gone)
         return count
 
+    def forget_producers(self, now_ms: int | None = None) -> int:
+        """Let each log forget the producers that were silent for too long; how many. ``now_ms`` is wall-clock
+        time.
+        """
+        now_ms = self._clock.now_ms() if now_ms is None else now_ms
+        return sum(log.forget_producers(now_ms) for log in self.logs().values())
+
     def doom(self, log: Log, paths: list[str]) -> None:
         """Have these files of a log, which nothing names any more, removed after its time."""
         self._doomed.append((self._clock.monotonic_ms() + log.config.file_delete_delay_ms, paths))

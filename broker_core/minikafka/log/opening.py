@@ -14,6 +14,7 @@ from minikafka.base.files import Files
 from minikafka.log.config import LogConfig
 from minikafka.log.epochs import LeaderEpochs
 from minikafka.log.layout import CLEANED_SUFFIX, EPOCHS_FILE, Layout
+from minikafka.log.producers import LogProducers, snapshot_offsets
 from minikafka.log.recovery import (
     Cut,
     FileScan,
@@ -39,6 +40,7 @@ class Found:
     report: RecoveryReport | None
     names_changed: bool
     """Whether the directory holds names that were not flushed."""
+    producers: LogProducers
 
 
 def create_segment(
@@ -129,28 +131,22 @@ def open_segments(
         if base is not None and base not in bases:
             files.remove(os.path.join(directory, name))  # an index without its segment
     epochs = LeaderEpochs.load(files, directory) if EPOCHS_FILE in names else LeaderEpochs(files, directory)
+    producers = LogProducers(files, directory, snapshot_offsets(names))
     if not bases:
         start = known.start_offset
         room = config.segment_bytes if config.preallocate else 0
         segment = create_segment(files, directory, layout, start, now_ms, room_bytes=room)
         if start:
             files.sync_dir(directory)
-        return Found(
-            (segment,),
-            start,
-            start,
-            start,
-            epochs,
-            None,
-            True,
-        )
+        producers.rebuild((segment,), start, -1)
+        return Found((segment,), start, start, start, epochs, None, True, producers)
     segments = [_segment(files, directory, layout, base) for base in bases]
     start_offset = max(known.start_offset, segments[0].base_offset)
     end_offset = _checked_tail(segments[-1], config) if known.clean else None
     if end_offset is not None:
-        found = Found(tuple(segments), start_offset, end_offset, end_offset, epochs, None, settled)
+        found = Found(tuple(segments), start_offset, end_offset, end_offset, epochs, None, settled, producers)
     else:
-        found = _Recovery(files, directory, config, layout, segments, known).run(epochs)
+        found = _Recovery(files, directory, config, layout, segments, known).run(epochs, producers)
         found.epochs.cut_end(found.end_offset)
     if found.start_offset > found.end_offset:
         # What recovery cut reaches below the start: nothing of the log is left.
@@ -159,6 +155,13 @@ def open_segments(
         remove_segments(files, found.segments)
         files.sync_dir(directory)
         found = replace(found, segments=(empty,), end_offset=start_offset, names_changed=True)
+    producers.rebuild(
+        found.segments,
+        found.end_offset,
+        found.recovery_point,
+        after_clean=end_offset is not None,
+        advance=known.advance,
+    )
     return found
 
 
@@ -194,7 +197,7 @@ class _Recovery:
         self._known = known
         self._cuts: list[Cut] = []
 
-    def run(self, epochs: LeaderEpochs) -> Found:
+    def run(self, epochs: LeaderEpochs, producers: LogProducers) -> Found:
         """Check all segments at or past the recovery point, and the newest."""
         segments, recovery_point = self._segments, self._known.recovery_point
         end_offset = segments[-1].base_offset
@@ -217,6 +220,7 @@ class _Recovery:
             epochs,
             report,
             False,
+            producers,
         )
 
     def _check(self, number: int) -> int:

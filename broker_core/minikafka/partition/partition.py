@@ -71,7 +71,8 @@ class Partition:
         """Give the messages the next offsets and write them. ``now_ms``: wall-clock time.
 
         ``all_in_sync``: the producer asked for acks=all: ``min.insync.replicas`` counts. Raises BrokerError
-        NOT_LEADER_FOR_PARTITION, NOT_ENOUGH_REPLICAS or RECORD_LIST_TOO_LARGE, and StorageError.
+        NOT_LEADER_FOR_PARTITION, NOT_ENOUGH_REPLICAS, RECORD_LIST_TOO_LARGE or those of a producer's numbers
+        (``log.producer_state``), and StorageError.
         """
         leadership = self.check_leader()
         in_sync = len(leadership.isr)
@@ -84,7 +85,8 @@ class Partition:
         assigned = self.log.append(valid, now_ms=now_ms, leader_epoch=leadership.leader_epoch)
         must_flush = self.log.needs_flush()
         if not must_flush:
-            self._high_watermark = assigned.last_offset + 1
+            # Not below: it may have been here before.
+            self._high_watermark = max(self._high_watermark, assigned.last_offset + 1)
         return Appended(assigned, must_flush)
 
     def flushed(self, end_offset: int) -> bool:

@@ -17,9 +17,10 @@ codecs stay as they are. A wrapper or batch of which all stays is copied; one th
 - magic 2: as 3.9.1's does. Base and last offset, producer, sequence and epoch stay; the base timestamp is the
   first record's; the largest timestamp is that of what stayed. A batch of which nothing stays goes, but for
   the last of a producer that is still active: that stays without records, as it has the sequence with which
-  the producer goes on. Who is active: whose last batch is not older than a day (``producer.id.expiration.ms``
-  of that release); a batch that lies before the part that the map was made from counts as its producer's last
-  when none of the producer lies in that part.
+  the producer goes on. Who is active, and which batch is its last, the log says. Where it does not: whose
+  last batch is not older than a day (``producer.id.expiration.ms`` of that release); a batch that lies before
+  the part that the map was made from counts as its producer's last when none of the producer lies in that
+  part.
 
 **Transactions** (magic 2). The records of an aborted one go, and never get into the map: they would push out
 committed ones. Which are aborted is found from the marks that end them: of a producer's batches, the next
@@ -40,7 +41,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -311,6 +312,7 @@ class Sieve:
     """Lets through what stays of a log, which is given from its start, set by set.
 
     ``transactions``: how those ended of the part that the map was made from, where there are any.
+    ``producers``: the offset of the last record of each that is active, where that is known.
     """
 
     def __init__(
@@ -320,6 +322,7 @@ class Sieve:
         now_ms: int,
         delete_retention_ms: int,
         transactions: Transactions | None = None,
+        producers: Mapping[int, int] | None = None,
         max_content_bytes: int = MAX_CONTENT_BYTES,
     ) -> None:
         self.tombstones_stay = True
@@ -335,7 +338,12 @@ class Sieve:
         self._active_since_ms = now_ms - PRODUCER_EXPIRATION_MS
         self._transactions = transactions
         self._max_content_bytes = max_content_bytes
-        self._producers, self._lasts = offsets.producers.table(self._active_since_ms)
+        if producers is None:
+            self._producers, self._lasts = offsets.producers.table(self._active_since_ms)
+        else:
+            rows = np.array(sorted(producers.items()), dtype=np.int64).reshape(-1, 2)
+            self._producers, self._lasts = rows[:, 0].copy(), rows[:, 1].copy()
+            self._active_since_ms = INT64_MAX
         self._marks = np.empty(0, dtype=np.uint8)
         self._out = np.empty(0, dtype=np.uint8)
         self._next_offset = 0

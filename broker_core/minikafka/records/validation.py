@@ -120,6 +120,16 @@ class AssignedSet:
     """Offset of the first entry that has it."""
     marks: tuple[tuple[int, int], ...] = ()
     """Last offset and position of the first entry, and of one in so many bytes: see ``assign``."""
+    duplicate: bool = False
+    """The log had it before: there is no ``data``."""
+
+    @classmethod
+    def as_before(cls, first_offset: int, last_offset: int, timestamp_ms: int) -> AssignedSet:
+        """The answer for a set that the log has already."""
+        count = last_offset - first_offset + 1
+        return cls(
+            memoryview(b""), first_offset, last_offset, count, timestamp_ms, last_offset, duplicate=True
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,7 @@ class Housekeeper:
             if now_ms >= self._retention_at_ms:
                 self._retention_at_ms = now_ms + broker.config.retention_check_interval_ms
                 broker.logs.delete_old(broker.readable_up_to)
+                broker.logs.forget_producers()
             if now_ms >= self._checkpoint_at_ms:
                 self._checkpoint_at_ms = now_ms + broker.config.flush_checkpoint_interval_ms
                 broker.logs.checkpoint_offsets()

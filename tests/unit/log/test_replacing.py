@@ -11,7 +11,7 @@ from minikafka.base.errors import StorageError
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log import opening
 from minikafka.log.config import LogConfig
-from minikafka.log.layout import Layout
+from minikafka.log.layout import Layout, snapshot_name
 from minikafka.log.log import Log
 from minikafka.log.segment import Segment
 from minikafka.records.message_set import iterate
@@ -60,11 +60,13 @@ def test_the_new_segment_is_read_in_place_of_the_old_ones(files: MemoryFiles, la
     assert offsets(log) == expected
     assert log.read(8, 50).first_offset == 14
     assert log.offset_for_timestamp(NOW_MS + 15) == (21, NOW_MS + 21)
-    assert sorted(gone) == sorted(
-        f"{HOME}/{name}.deleted"
+    names = {
+        name
         for base in (0, 15)
         for name in (layout.segment_name(base), layout.index_name(base), layout.time_index_name(base))
-    )
+    }
+    assert set(gone) == {f"{HOME}/{name}.deleted" for name in names | {snapshot_name(15)}}
+    assert len(gone) == len(set(gone))
     files.kill_process()
     assert offsets(open_log(files, COMPACTED, layout=layout)) == expected
 
@@ -190,7 +192,7 @@ def test_files_of_a_change_that_failed_are_told_with_the_next_one(files: MemoryF
     with pytest.raises(StorageError):
         log.replace_segments(cleaned(files, log, range(0, 30, 7)), log.segments[:2])
     gone = log.delete_old(lambda segments: 0, 40)
-    assert gone == sorted(gone, key=lambda path: path[: len(f"{HOME}/00000000000")])
+    assert gone == sorted(gone, key=lambda path: int(path.removeprefix(f"{HOME}/").partition(".")[0]))
     assert sorted(gone) == sorted(
         f"{HOME}/{name}" for name in files.list_dir(HOME) if name.endswith(".deleted")
     )
