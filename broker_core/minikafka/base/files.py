@@ -25,6 +25,8 @@ from minikafka.base.errors import DirectoryLocked, StorageError, TooManyFiles
 Buffer = bytes | bytearray | memoryview
 """What the project passes as bytes without copying."""
 
+TEMPORARY_SUFFIX = ".tmp"
+"""Of what ``replace_file`` writes first; a crash may leave it."""
 _PRIVATE_MODE = 0o600
 """Of secrets, and of locks: who can open a lock file can hold it."""
 
@@ -144,7 +146,7 @@ def replace_file(files: Files, path: str, data: bytes, *, private: bool = False,
     ``private``: nobody but this user can read it (mode 0600), at no time. Without ``sync`` that holds for the
     death of the process only, not of the machine.
     """
-    temporary = path + ".tmp"
+    temporary = path + TEMPORARY_SUFFIX
     file = files.open(temporary, create=True, private=private)
     try:
         file.truncate(0)

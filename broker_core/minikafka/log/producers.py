@@ -28,7 +28,7 @@ from typing import Protocol
 import numpy as np
 
 from minikafka.base.errors import StorageError
-from minikafka.base.files import File, Files, read_file, replace_file
+from minikafka.base.files import TEMPORARY_SUFFIX, File, Files, read_file, replace_file
 from minikafka.log.layout import SNAPSHOT_SUFFIX, snapshot_name
 from minikafka.log.producer_snapshots import encode_producers, parse_producers
 from minikafka.log.producer_state import (
@@ -134,6 +134,8 @@ class LogProducers:
             if self._complaint != str(error):
                 _log.warning("%s; the next start finds out again what is known of producers", error)
             self._complaint = str(error)
+            with contextlib.suppress(StorageError, FileNotFoundError):
+                self._files.remove(path + TEMPORARY_SUFFIX)
             return
         self._snapshots.append(offset)
         believed = [at for at in self._snapshots if at <= recovery_point]

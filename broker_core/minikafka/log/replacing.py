@@ -8,7 +8,8 @@ Each step is a rename (``layout`` has the suffixes)::
                  the old segments -> .deleted, oldest first; the directory is flushed, the indexes written
                  and flushed, then 00.kafka.swap -> 00.kafka
 
-At open ``settle`` finishes what a crash interrupted: what is ``.deleted`` or ``.cleaned`` goes, a ``.swap``
+At open ``settle`` finishes what a crash interrupted: what is ``.deleted`` or ``.cleaned`` goes, as does half
+a snapshot, a ``.swap``
 takes the place of the segments whose offsets it covers. Segments behind its last offset may stay, though
 they were to be replaced too: what compaction dropped of them comes back, and nothing else, as a key's later
 value or its tombstone always lies behind the dropped one. (``Log.replaceSegments`` of 0.10.1, whose names
@@ -22,11 +23,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from minikafka.base.files import Files
-from minikafka.log.layout import CLEANED_SUFFIX, GONE_SUFFIX, SWAP_SUFFIX, Layout
+from minikafka.base.files import TEMPORARY_SUFFIX, Files
+from minikafka.log.layout import CLEANED_SUFFIX, GONE_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, Layout
 from minikafka.log.recovery import free_path, scan_file
 from minikafka.log.segment import Segment
 
+_LEFT_OVER = (GONE_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, SNAPSHOT_SUFFIX + TEMPORARY_SUFFIX)
 _log = logging.getLogger(__name__)
 
 
@@ -93,7 +95,7 @@ def settle(files: Files, directory: str, layout: Layout) -> bool:
         base = layout.segment_base(name.removesuffix(SWAP_SUFFIX)) if name.endswith(SWAP_SUFFIX) else None
         if base is not None:
             swaps.append((base, path))
-        elif name.endswith((GONE_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) and not files.is_dir(path):
+        elif name.endswith(_LEFT_OVER) and not files.is_dir(path):
             files.remove(path)
             changed = True
     for base, path in sorted(swaps):

@@ -500,3 +500,13 @@ def test_producers_of_a_thousand_batches_are_read_without_looking_at_each(
     again = open_log(files, LogConfig())
     assert len(replayed) == 5
     assert again.producers.known[7].batches == log.producers.known[7].batches
+
+
+def test_half_a_snapshot_goes_at_the_next_open(files: MemoryFiles) -> None:
+    log = open_log(files)
+    send(log, 0)
+    files.kill_process()
+    left = f"{HOME}/{snapshot_name(2)}.tmp"
+    files.open(left, create=True)
+    assert known(open_log(files)) == {7: (0, 1, 1)}
+    assert not files.exists(left)
