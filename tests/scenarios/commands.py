@@ -119,6 +119,12 @@ def advance(world: World, time: Duration) -> None:
 
 
 @VOCABULARY.command
+def call_yourself(world: World, client_id: str) -> None:
+    """The client's id from now on."""
+    world.client_id = client_id
+
+
+@VOCABULARY.command
 def use_port(world: World, port: int) -> None:
     """The client goes to another listener from now on."""
     world.go_to(port)
@@ -456,6 +462,19 @@ def alter(world: World, topic: str, **settings: str) -> None:
     """These are the topic's settings from now on, as Kafka's own tool writes it into ZooKeeper."""
     set_znode(world, f"/config/topics/{topic}", EntityConfig(_settings(settings)).to_json().decode())
     news = json.dumps({"version": 2, "entity_path": f"topics/{topic}"})
+    make_znode(world, "/config/changes/config_change_", news, sequential=True)
+
+
+@VOCABULARY.command
+def alter_client(world: World, client: str, **settings: str) -> None:
+    """These are the client's quotas from now on, as Kafka's own tool writes it into ZooKeeper."""
+    path = f"/config/clients/{client}"
+    observer = world.zookeeper.connect()
+    there = observer.exists(path) is not None
+    observer.close()
+    write = set_znode if there else make_znode
+    write(world, path, EntityConfig(settings).to_json().decode())
+    news = json.dumps({"version": 2, "entity_path": f"clients/{client}"})
     make_znode(world, "/config/changes/config_change_", news, sequential=True)
 
 

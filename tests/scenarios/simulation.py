@@ -111,6 +111,7 @@ class Client:
         self.network = network
         self.host = host
         self.port = PORT
+        self.client_id = "simulation"
         self.connection: MemoryConnection | None = None
         self._correlation_id = 0
         self._pending: PendingResponse | None = None
@@ -130,7 +131,7 @@ class Client:
     def begin(self, request: Request) -> None:
         """Send one request, to be answered later (see ``finish``), and deliver it."""
         self._correlation_id += 1
-        header = RequestHeader(int(request.key), request.version, self._correlation_id, "simulation")
+        header = RequestHeader(int(request.key), request.version, self._correlation_id, self.client_id)
         body = APIS[request.key].encode_request(request.version, request.body)
         parts: list[Part] = [header.encode(), *body]
         if self.connection is None or self.connection.closed:

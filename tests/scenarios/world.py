@@ -88,4 +88,7 @@ class World(Simulation):
         answer = self.finish() if asked.request.answered else None
         self.machine.files.note("answer")
         passed_ms = self.clock.monotonic_ms() - began_ms
-        return [f"after {passed_ms} ms"] * (passed_ms > 0) + list(asked.show(answer))
+        throttled_ms = getattr(answer, "throttle_time_ms", 0)
+        times = [f"after {passed_ms} ms"] * (passed_ms > 0)
+        times += [f"throttled for {throttled_ms} ms"] * (throttled_ms > 0)
+        return times + list(asked.show(answer))

@@ -31,6 +31,7 @@ CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 CLUSTER_ID = "/cluster/id"
 TOPIC_CONFIGS = "/config/topics"
+CLIENT_CONFIGS = "/config/clients"
 CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = "config_change_"
 DELETE_TOPICS = "/admin/delete_topics"
@@ -42,7 +43,7 @@ PERSISTENT_PATHS = (
     BROKER_SEQUENCE,
     BROKER_TOPICS,
     CONFIG_CHANGES,
-    "/config/clients",
+    CLIENT_CONFIGS,
     TOPIC_CONFIGS,
     "/consumers",
     "/isr_change_notification",
@@ -50,7 +51,8 @@ PERSISTENT_PATHS = (
 """What a 0.10.1 broker makes at its start, empty, for others to watch and to write below."""
 
 TOPICS = "topics"
-ENTITY_TYPES = (TOPICS, "clients", "users", "brokers")
+CLIENTS = "clients"
+ENTITY_TYPES = (TOPICS, CLIENTS, "users", "brokers")
 """What has settings, in 0.10.1."""
 
 
@@ -254,7 +256,7 @@ class ControllerEpoch:
 
 @dataclass(frozen=True, slots=True)
 class EntityConfig:
-    """The settings that one topic has of its own."""
+    """The settings that one topic or client has of its own."""
 
     config: Mapping[str, str] = field(default_factory=dict)
     """Kafka's name of the setting -> value as text."""

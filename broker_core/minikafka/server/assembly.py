@@ -100,6 +100,7 @@ class RunningBroker:
             worker=ports.worker,
             registrar=registrar,
         )
+        self.broker.quotas.replace(registrar.client_configs())
         control = ControlPath(self.broker, serving=self.serving.set, fatal=fatal)
         self.housekeeper = Housekeeper(self.broker, control, self._cleaning(config, ports, logs))
         server = ports.listen(config, Dispatcher(self.broker))

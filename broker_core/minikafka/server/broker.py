@@ -26,6 +26,7 @@ from minikafka.partition.partition import Partition
 from minikafka.partition.waiting import Waiting
 from minikafka.server.config import BrokerConfig
 from minikafka.server.image import ClusterImage
+from minikafka.server.quotas import Quotas
 from minikafka.server.registrar import Registrar
 from minikafka.server.worker import Worker
 
@@ -72,6 +73,7 @@ class Broker:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.waiting: Waiting[Ticket] = Waiting()
         self.controller = Controller(broker_id, delete_topics=config.delete_topics)
+        self.quotas = Quotas(config.quotas)
         self.deadline_added: Callable[[int], None] = lambda deadline_ms: None
         """Told of each new deadline (monotonic ms), so that the housekeeper wakes in time."""
         self.being_created: set[str] = set()

@@ -19,6 +19,7 @@ from minikafka.log.config import BROKER_PROPERTIES, LogConfig
 from minikafka.log.layout import Layout
 from minikafka.net.limits import UNLIMITED, ConnectionLimits
 from minikafka.server.listeners import WILDCARDS, Listener, parse_listeners
+from minikafka.server.quotas import QuotaConfig
 
 
 def _integer(low: int, high: int | None = None) -> Callable[[str, str], int]:
@@ -82,6 +83,8 @@ def _text(name: str, text: str) -> str:
     return text.strip()
 
 
+_LONG_MAX = 0x7FFFFFFFFFFFFFFF
+
 _KEYS: dict[str, tuple[Callable[[str, str], Any], str | None]] = {
     # name: (parser, default as text; None where there is none)
     "broker.id": (_integer(-1), "-1"),
@@ -108,6 +111,10 @@ _KEYS: dict[str, tuple[Callable[[str, str], Any], str | None]] = {
     "max.connections.per.ip.overrides": (_counts, ""),
     "queued.max.requests": (_integer(1), "500"),
     "queued.max.request.bytes": (_integer(-1), "-1"),
+    "quota.producer.default": (_integer(1, _LONG_MAX), str(_LONG_MAX)),
+    "quota.consumer.default": (_integer(1, _LONG_MAX), str(_LONG_MAX)),
+    "quota.window.num": (_integer(1), "11"),
+    "quota.window.size.seconds": (_integer(1), "1"),
     "auto.create.topics.enable": (_boolean, "true"),
     "delete.topic.enable": (_boolean, "true"),
     "num.partitions": (_integer(1), "1"),
@@ -158,6 +165,7 @@ class BrokerConfig:
     """The overrides by host, as they were written: names are still to be resolved."""
     queued_max_requests: int
     queued_max_bytes: int | None
+    quotas: QuotaConfig
     auto_create_topics: bool
     delete_topics: bool
     default_partitions: int
@@ -210,6 +218,12 @@ class BrokerConfig:
             ),
             queued_max_requests=values["queued.max.requests"],
             queued_max_bytes=None if queued_bytes <= 0 else queued_bytes,
+            quotas=QuotaConfig(
+                producer_default=values["quota.producer.default"],
+                consumer_default=values["quota.consumer.default"],
+                windows=values["quota.window.num"],
+                window_ms=1000 * values["quota.window.size.seconds"],
+            ),
             auto_create_topics=values["auto.create.topics.enable"],
             delete_topics=values["delete.topic.enable"],
             default_partitions=values["num.partitions"],

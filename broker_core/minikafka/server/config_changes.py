@@ -34,8 +34,9 @@ class ConfigChanges:
         self._made_ms: dict[str, int] = {}
         """When the notifications were made that are there and have been acted on."""
 
-    def follow(self, changed: Callable[[str], None]) -> None:
-        """Call ``changed`` with the topic of each new notification, in their order, then remove old ones.
+    def follow(self, changed: Mapping[str, Callable[[str], None]]) -> None:
+        """For each new notification, in their order, call what ``changed`` has for its type with the name of
+        the entity; then remove old ones.
 
         A job: after a lost connection it goes on where it was. What else fails for one does not stop others.
         """
@@ -57,15 +58,16 @@ class ConfigChanges:
         except NoNode:
             return []
 
-    def _act_on(self, name: str, changed: Callable[[str], None]) -> None:
+    def _act_on(self, name: str, changed: Mapping[str, Callable[[str], None]]) -> None:
         path = f"{paths.CONFIG_CHANGES}/{name}"
         made_ms = self._clock.now_ms()
         try:
             data, stat = self._store.read(path)
             made_ms = stat.created_ms
             change = ConfigChange.from_json(data, path)
-            if change.entity_type == paths.TOPICS:
-                changed(change.entity_name)
+            act = changed.get(change.entity_type)
+            if act is not None:
+                act(change.entity_name)
             else:
                 entity = f"{change.entity_type}/{change.entity_name}"
                 _log.info("settings of %s changed: they have no effect here", entity)

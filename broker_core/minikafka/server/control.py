@@ -91,6 +91,14 @@ class ControlPath:
         if broker.logs.partitions_of(topic):
             broker.logs.set_overrides(topic, broker.registrar.topic_config(topic))
 
+    def client_config_changed(self, name: str) -> None:
+        """Give a client its quota."""
+        self._broker.quotas.change(name, self._broker.registrar.client_config(name))
+
+    def client_configs_missed(self) -> None:
+        """Give all clients their quotas."""
+        self._broker.quotas.replace(self._broker.registrar.client_configs())
+
     def _delete_unreadable_going(self) -> None:
         for topic in sorted(self._unreadable_going):
             self.delete_unreadable(topic)

@@ -6,9 +6,18 @@ from minikafka.net.server import Exchange
 from minikafka.server.broker import Broker
 from minikafka.server.context import decode_request
 from minikafka.server.handlers import HANDLERS
+from minikafka.server.throttle import metered
 from minikafka.wire.keys import ApiKey
 
-WORK = frozenset({ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS})
+WORK = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    }
+)
 """What is not answered at once because ZooKeeper has to be written: jobs that the worker has yet to do. All
 other requests that wait do so for other clients, for time to pass, or for the start."""
 
@@ -23,6 +32,7 @@ class Dispatcher:
         """Answer one request, now or later. RemoteWireError, for what is no request, ends the connection."""
         context, request = decode_request(exchange, frame, HANDLERS)
         if request is not None:  # else answered already: a version of ApiVersions that is not spoken here
+            context = metered(self._broker, context, request, len(frame))
             HANDLERS[context.api.key](self._broker, context, request)
             if context.api.key not in WORK:
                 exchange.park()

@@ -68,6 +68,12 @@ class Listener(Protocol):
     def topic_config_changed(self, topic: str) -> None:
         """A topic, which need not exist, has other settings."""
 
+    def client_config_changed(self, name: str) -> None:
+        """A client, by the name of its znode, has other settings."""
+
+    def client_configs_missed(self) -> None:
+        """Settings of clients may have changed, and the news be gone."""
+
     @property
     def fatal(self) -> Callable[[str], None]:
         """To be called when this broker cannot stay in the cluster, with the reason."""
@@ -189,6 +195,15 @@ class Registrar:
     def topic_configs(self) -> dict[str, Mapping[str, str]]:
         """The own settings of every topic."""
         return {topic: self.topic_config(topic) for topic in self._store.children(paths.TOPIC_CONFIGS)}
+
+    def client_config(self, name: str) -> Mapping[str, str]:
+        """The settings of a client, by the name of its znode; empty when there are none, or nonsense."""
+        config = self._read(f"{paths.CLIENT_CONFIGS}/{name}", EntityConfig.from_json)
+        return {} if config is None else config.config
+
+    def client_configs(self) -> dict[str, Mapping[str, str]]:
+        """The settings of every client."""
+        return {name: self.client_config(name) for name in self._store.children(paths.CLIENT_CONFIGS)}
 
     def request_deletion(self, topic: str) -> None:
         """Mark the topic for deletion; the controller does the rest."""
@@ -316,6 +331,7 @@ class Registrar:
             )
             return
         self._keep_ticket()
+        self._listener.client_configs_missed()
         self._see_controller()
 
     def _see_controller(self) -> None:
@@ -407,7 +423,10 @@ class Registrar:
         self._listener.post(events.TopicsChanged(dict(self._assignments)))
 
     def _see_config_changes(self) -> None:
-        self._config_changes.follow(self._listener.topic_config_changed)
+        listener = self._listener
+        self._config_changes.follow(
+            {paths.TOPICS: listener.topic_config_changed, paths.CLIENTS: listener.client_config_changed}
+        )
 
     def _read_brokers(self, names: list[str]) -> dict[int, BrokerAddress]:
         brokers = {}

@@ -34,7 +34,7 @@ class World:
     def follow(self) -> list[str]:
         """The topics that are told now."""
         self.told.clear()
-        self.changes.follow(self.told.append)
+        self.changes.follow({"topics": self.told.append})
         return self.told
 
 
@@ -78,7 +78,7 @@ def test_a_notification_on_which_could_not_be_acted_is_acted_on_the_next_time() 
         world.told.append(topic)
 
     with pytest.raises(CoordinationLost):
-        world.changes.follow(lose_the_connection_at_b)
+        world.changes.follow({"topics": lose_the_connection_at_b})
     assert world.told == ["a"]
     assert world.follow() == ["b", "c"]
 
@@ -93,7 +93,7 @@ def test_settings_that_zookeeper_refuses_to_give_do_not_stop_others(caplog: pyte
             raise CoordinationError("not authorised")
         world.told.append(topic)
 
-    world.changes.follow(refuse_secrets)
+    world.changes.follow({"topics": refuse_secrets})
     assert world.told == ["t"]
     assert world.follow() == []
     assert caplog.messages == ["a notification of changed settings is passed over: not authorised"]
@@ -132,7 +132,7 @@ def test_a_notification_that_another_broker_removes_meanwhile_is_passed_over() -
             world.store.delete(path)
         told.append(topic)
 
-    world.changes.follow(told_while_another_removes)
+    world.changes.follow({"topics": told_while_another_removes})
     assert told == ["a", "c"]
 
 

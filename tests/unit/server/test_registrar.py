@@ -40,6 +40,7 @@ class World:
         self.unreadable: frozenset[str] = frozenset()
         self.deleted: list[str] = []
         self.changed: list[str] = []
+        self.changed_clients: list[str] = []
 
     def start(self) -> World:
         def keep_ticket() -> None:
@@ -63,6 +64,12 @@ class World:
 
     def topic_config_changed(self, topic: str) -> None:
         self.changed.append(topic)
+
+    def client_config_changed(self, name: str) -> None:
+        self.changed_clients.append(name)
+
+    def client_configs_missed(self) -> None:
+        self.changed_clients.append("all")
 
     def fatal(self, reason: str) -> None:
         self.reasons.append(reason)
@@ -125,7 +132,19 @@ def test_who_changes_settings_is_heard() -> None:
         "/config/changes/config_change_", b'{"version":2,"entity_path":"topics/t"}', sequential=True
     )
     world.settle()
+    world.store.create(
+        "/config/changes/config_change_", b'{"version":2,"entity_path":"clients/app"}', sequential=True
+    )
+    world.settle()
     assert world.changed == ["t"]
+    assert world.changed_clients == ["app"]
+
+
+def test_settings_of_clients_are_read_anew_with_a_new_session() -> None:
+    world = World().start()
+    world.zookeeper.expire(world.store)
+    world.settle()
+    assert world.changed_clients == ["all"]
 
 
 def test_settings_that_are_other_than_the_last_time_are_told_by_whoever_reads_them(

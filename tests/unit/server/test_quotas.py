@@ -1,0 +1,114 @@
+"""How long a client waits: rates in windows, and whose limit counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.server.quotas import UNLIMITED, Flow, QuotaConfig, Quotas, Rate
+
+
+def quotas(**config: int) -> Quotas:
+    return Quotas(QuotaConfig(**config))
+
+
+def test_at_first_bytes_count_as_those_of_all_windows_but_one() -> None:
+    rate = Rate(11, 1000)
+    rate.record(10_000, 0)
+    assert rate.throttle_ms(1000, 0) == 0
+    rate.record(500, 0)
+    assert rate.throttle_ms(1000, 0) == 500
+
+
+def test_a_full_row_of_windows_counts_by_the_time_that_has_passed() -> None:
+    rate = Rate(3, 1000)
+    for now_ms in (0, 1000, 2500):
+        rate.record(1000, now_ms)
+    # 3000 bytes in 2.5 seconds, of which 2500 may be.
+    assert rate.throttle_ms(1000, 2500) == 500
+    assert rate.throttle_ms(1000, 2999) == 1
+
+
+def test_bytes_of_windows_that_are_over_do_not_count() -> None:
+    rate = Rate(2, 1000)
+    rate.record(1_000_000, 0)
+    rate.record(100, 1500)
+    assert rate.throttle_ms(1000, 1999) > 0
+    assert rate.throttle_ms(1000, 2000) == 0
+    assert not rate.idle(2000)
+    assert rate.idle(3500)
+
+
+def test_a_steady_rate_below_the_limit_is_never_delayed() -> None:
+    rate = Rate(11, 1000)
+    for now_ms in range(0, 60_000, 100):
+        rate.record(95, now_ms)
+        assert rate.throttle_ms(1000, now_ms) == 0
+
+
+def test_who_sends_as_fast_as_the_answers_come_is_held_to_the_limit() -> None:
+    rate, now_ms, sent = Rate(11, 1000), 0, 0
+    while now_ms < 120_000:
+        rate.record(1000, now_ms)
+        sent += 1000
+        now_ms += 10 + rate.throttle_ms(1000, now_ms)
+    assert sent / (now_ms / 1000) == pytest.approx(1000, rel=0.15)
+
+
+def test_a_client_has_its_own_limit_or_the_default_or_the_brokers() -> None:
+    made = quotas(producer_default=3000, windows=2)
+    made.replace({"app": {"producer_byte_rate": "1000"}, "<default>": {"producer_byte_rate": "2000"}})
+    assert made.record("app", Flow.PRODUCE, 6000, 0) == 5000
+    assert made.record("other", Flow.PRODUCE, 6000, 0) == 2000
+    made.replace({})
+    assert made.record("new", Flow.PRODUCE, 6000, 0) == 1000
+    assert made.record("new", Flow.FETCH, 1 << 40, 0) == 0
+
+
+def test_clients_and_directions_are_measured_apart() -> None:
+    made = quotas(producer_default=1000, consumer_default=1000, windows=2)
+    assert made.record("a", Flow.PRODUCE, 1000, 0) == 0
+    assert made.record("b", Flow.PRODUCE, 1000, 0) == 0
+    assert made.record("a", Flow.FETCH, 1000, 0) == 0
+    assert made.record("a", Flow.PRODUCE, 1000, 0) == 1000
+
+
+def test_a_change_holds_for_what_was_measured_before() -> None:
+    made = quotas(producer_default=1000, windows=2)
+    assert made.record("a", Flow.PRODUCE, 2000, 0) == 1000
+    made.change("a", {"producer_byte_rate": "4000"})
+    assert made.record("a", Flow.PRODUCE, 0, 0) == 0
+    made.change("a", {})
+    assert made.record("a", Flow.PRODUCE, 0, 0) == 1000
+
+
+def test_nothing_needs_to_be_measured_where_nobody_has_a_limit() -> None:
+    made = quotas()
+    assert not made.limited
+    made.change("a", {"consumer_byte_rate": "1"})
+    assert made.limited
+    made.change("a", {})
+    assert not made.limited
+    assert quotas(consumer_default=1).limited
+
+
+@pytest.mark.parametrize(("text", "limit"), [("1024", 1024), ("1024.0", 1024), ("9" * 30, UNLIMITED)])
+def test_limits_are_numbers_as_the_releases_write_them(text: str, limit: int) -> None:
+    made = quotas()
+    made.change("a", {"producer_byte_rate": text})
+    assert made._limit("a", Flow.PRODUCE) == limit
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1e3", "fast", "²"])
+def test_what_is_no_limit_is_left_out_with_a_warning(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    made = quotas()
+    made.change("a", {"producer_byte_rate": text, "consumer_byte_rate": "5"})
+    assert made._limit("a", Flow.PRODUCE) == UNLIMITED
+    assert made._limit("a", Flow.FETCH) == 5
+    assert "clients/a: producer_byte_rate=" in caplog.text
+
+
+def test_made_up_client_ids_are_not_kept_longer_than_their_rates_count() -> None:
+    made = quotas(producer_default=1000, windows=2)
+    for number in range(10_000):
+        made.record(f"client-{number}", Flow.PRODUCE, 1, number * 100)
+    assert len(made._rates) < 200
