@@ -1,4 +1,4 @@
-"""Which brokers hold the replicas of a new topic's partitions.
+"""Which brokers hold the replicas of new partitions, of a new topic or of one that grows.
 
 Method of ``AdminUtils.assignReplicasToBrokersRackUnaware``: the first replicas go round the brokers from a
 random start; the other replicas of a partition follow at a distance that grows by one at each round of the
@@ -16,11 +16,18 @@ Assignment = Mapping[int, tuple[int, ...]]
 
 
 def assign_replicas(
-    broker_ids: Sequence[int], partitions: int, replication_factor: int, *, start_index: int, start_shift: int
+    broker_ids: Sequence[int],
+    partitions: int,
+    replication_factor: int,
+    *,
+    start_index: int,
+    start_shift: int,
+    first_partition: int = 0,
 ) -> dict[int, tuple[int, ...]]:
     """Spread ``partitions`` x ``replication_factor`` replicas over ``broker_ids``.
 
-    ``start_index`` and ``start_shift`` are the two random numbers of the method, given by the caller.
+    ``start_index`` and ``start_shift`` are the two random numbers of the method, given by the caller. The
+    partitions are numbered from ``first_partition`` on, for a topic that gets more of them.
     Raises BrokerError INVALID_PARTITIONS and INVALID_REPLICATION_FACTOR.
     """
     if partitions < 1:
@@ -38,7 +45,7 @@ def assign_replicas(
         )
     assignment: dict[int, tuple[int, ...]] = {}
     shift = start_shift
-    for partition in range(partitions):
+    for partition in range(first_partition, first_partition + partitions):
         if partition > 0 and partition % len(brokers) == 0:
             shift += 1
         first = (partition + start_index) % len(brokers)
@@ -59,11 +66,34 @@ def check_assignment(assignment: Assignment, live_broker_ids: Sequence[int]) -> 
         factors = {len(replicas) for replicas in assignment.values()}
         if len(factors) != 1 or 0 in factors:
             problem = f"all partitions must have the same number of replicas, not {sorted(factors)}"
-        for partition, replicas in assignment.items():
-            unknown = sorted(set(replicas) - set(live_broker_ids))
-            if len(set(replicas)) != len(replicas):
-                problem = f"partition {partition} names a broker twice: {list(replicas)}"
-            elif unknown:
-                problem = f"partition {partition} names brokers that are not alive: {unknown}"
+    problem = _wrong_brokers(assignment, live_broker_ids) or problem
     if problem is not None:
         raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+
+
+def check_growth(
+    added: Assignment, partitions: int, replication_factor: int, live_broker_ids: Sequence[int]
+) -> None:
+    """Raise INVALID_REPLICA_ASSIGNMENT unless ``added`` can be the ``partitions`` that a topic gets more."""
+    problem = _wrong_brokers(added, live_broker_ids)
+    if len(added) != partitions:
+        problem = f"{partitions} partitions are new, and replicas are given for {len(added)}"
+    for partition, replicas in added.items():
+        if len(replicas) != replication_factor:
+            problem = (
+                f"partition {partition} has {len(replicas)} replicas, those that are there have "
+                f"{replication_factor}"
+            )
+    if problem is not None:
+        raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+
+
+def _wrong_brokers(assignment: Assignment, live_broker_ids: Sequence[int]) -> str | None:
+    problem = None
+    for partition, replicas in assignment.items():
+        unknown = sorted(set(replicas) - set(live_broker_ids))
+        if len(set(replicas)) != len(replicas):
+            problem = f"partition {partition} names a broker twice: {list(replicas)}"
+        elif unknown:
+            problem = f"partition {partition} names brokers that are not alive: {unknown}"
+    return problem

@@ -45,6 +45,10 @@ class Controller:
         """Where the partition stands."""
         return self._statuses.get(topic_partition, PartitionStatus.NON_EXISTENT)
 
+    def assignment_of(self, topic: str) -> Assignment | None:
+        """The replicas of a topic's partitions; None for one that is not there, or is being deleted."""
+        return None if topic in self._deleting else self._assignments.get(topic)
+
     def is_gone(self, topic: str) -> bool:
         """Whether nothing is known of a topic, and nothing of it waits to be deleted."""
         return topic not in self._assignments and topic not in self._deleting

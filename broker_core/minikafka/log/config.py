@@ -172,11 +172,30 @@ TOPIC_PROPERTIES: dict[str, Property] = {
 }
 
 _PRODUCER_EXPIRATION = "transactional.id.expiration.ms"
+_PRODUCER_EXPIRATION_MS = 604_800_000
 
-BROKER_PROPERTIES: frozenset[str] = frozenset(
-    name for entry in TOPIC_PROPERTIES.values() for name, _ in entry.broker
-) | {_PRODUCER_EXPIRATION}
-"""The broker properties that this table reads."""
+LIST_PROPERTIES = frozenset(
+    {"cleanup.policy", "follower.replication.throttled.replicas", "leader.replication.throttled.replicas"}
+)
+"""Topic properties that are lists, with commas."""
+
+BROKER_PROPERTIES: dict[str, Any] = {
+    name: (entry.default if factor == 1 else entry.default // factor)
+    if (name, factor) == entry.broker[-1]
+    else None
+    for entry in TOPIC_PROPERTIES.values()
+    for name, factor in entry.broker
+} | {_PRODUCER_EXPIRATION: _PRODUCER_EXPIRATION_MS}
+"""The broker properties that this table reads, with their defaults. Of several for the same thing only the
+weakest has one: ``log.retention.hours``.
+"""
+
+
+def default_text(value: Any) -> str:
+    """A default as Kafka writes it."""
+    if isinstance(value, frozenset):
+        return ",".join(sorted(value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def check_topic_properties(overrides: Mapping[str, str]) -> None:
@@ -249,7 +268,7 @@ class LogConfig:
     """Of what is stored at most: 0 for ``message.format.version`` 0.8 and 0.9, 1 for 0.10. Those two are of
     all that is stored."""
     min_insync_replicas: int = 1
-    producer_expiration_ms: int = 604_800_000
+    producer_expiration_ms: int = _PRODUCER_EXPIRATION_MS
     """``transactional.id.expiration.ms``, of the broker: who is silent for so long is forgotten."""
 
     @property

@@ -286,6 +286,10 @@ class ConfigChange:
     entity_name: str
     """A topic; of users and clients it may have more parts, ``alice/clients/app``."""
 
+    def to_json(self) -> bytes:
+        """Bytes for a new znode under ``CONFIG_CHANGES``, of version 2, which 0.10.1 writes."""
+        return _dump({"version": 2, "entity_path": f"{self.entity_type}/{self.entity_name}"})
+
     @classmethod
     def from_json(cls, data: bytes, path: str) -> ConfigChange:
         """The news in ``data``."""

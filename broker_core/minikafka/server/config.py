@@ -12,10 +12,12 @@ import os
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 from minikafka.base.errors import ConfigError
-from minikafka.log.config import BROKER_PROPERTIES, LogConfig
+from minikafka.log.config import BROKER_PROPERTIES, LogConfig, default_text
 from minikafka.log.layout import Layout
 from minikafka.net.limits import UNLIMITED, ConnectionLimits
 from minikafka.server.listeners import WILDCARDS, Listener, parse_listeners
@@ -180,6 +182,8 @@ class BrokerConfig:
     """What a topic without settings of its own gets."""
     unknown: tuple[str, ...] = field(default=())
     """Names of properties that this version does not use; worth one warning."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """As they were given."""
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
@@ -241,7 +245,17 @@ class BrokerConfig:
             ),
             log=LogConfig.from_properties(log_properties),
             unknown=unknown,
+            properties=dict(properties),
         )
+
+
+@cache
+def property_defaults() -> Mapping[str, str | None]:
+    """Every broker property that is known here, with its default as text; None where there is none."""
+    defaults: dict[str, str | None] = {}
+    for name, default in BROKER_PROPERTIES.items():
+        defaults[name] = None if default is None else default_text(default)
+    return MappingProxyType(defaults | {name: default for name, (_, default) in _KEYS.items()})
 
 
 def parse_properties(text: str, source: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ from minikafka.log.log import Log
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
 from minikafka.server.broker import Broker
+from minikafka.server.settings import refresh_topic
 
 _log = logging.getLogger(__name__)
 
@@ -87,9 +88,8 @@ class ControlPath:
 
     def topic_config_changed(self, topic: str) -> None:
         """Give the logs that lie here of a topic its settings."""
-        broker = self._broker
-        if broker.logs.partitions_of(topic):
-            broker.logs.set_overrides(topic, broker.registrar.topic_config(topic))
+        if self._broker.logs.partitions_of(topic):
+            refresh_topic(self._broker, topic)
 
     def client_config_changed(self, name: str) -> None:
         """Give a client its quota."""

@@ -28,6 +28,7 @@ from minikafka.registry import paths
 from minikafka.registry.paths import (
     BrokerRegistration,
     ClusterId,
+    ConfigChange,
     ControllerEpoch,
     ControllerRegistration,
     EntityConfig,
@@ -175,6 +176,35 @@ class Registrar:
         if not self._make(config_path, EntityConfig(config).to_json()):
             self._store.write(config_path, EntityConfig(config).to_json())
         self._store.create(paths.topic_path(topic), TopicAssignment(assignment).to_json())
+
+    def add_partitions(self, topic: str, added: Assignment) -> None:
+        """Write a topic's new partitions beside those that it has, and tell the controller.
+
+        Raises NoNode for a topic that is not there or is being deleted, BadVersion where somebody else gave
+        it other partitions.
+        """
+        path = paths.topic_path(topic)
+        if self._store.exists(f"{paths.DELETE_TOPICS}/{topic}") is not None:
+            raise NoNode(f"topic {topic} is being deleted")
+        data, stat = self._store.read(path)
+        known = TopicAssignment.from_json(data, path).partitions
+        grown = {**known, **added}
+        if any(known.get(partition, replicas) != replicas for partition, replicas in added.items()) or sorted(
+            grown
+        ) != list(range(len(grown))):
+            raise BadVersion(f"topic {topic} has other partitions meanwhile, {sorted(known)}: ask again")
+        if grown != known:
+            self._store.write(path, TopicAssignment(grown).to_json(), stat.version)
+        self._assignments[topic] = grown
+        self._listener.post(events.TopicsChanged(dict(self._assignments)))
+
+    def change_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
+        """Write all of a topic's own settings, then the news for all brokers, as 0.10.1's tools do it."""
+        path, data = paths.topic_config_path(topic), EntityConfig(config).to_json()
+        if not self._make(path, data):
+            self._store.write(path, data)
+        news = ConfigChange(paths.TOPICS, topic).to_json()
+        self._store.create(f"{paths.CONFIG_CHANGES}/{paths.CONFIG_CHANGE_PREFIX}", news, sequential=True)
 
     def topic_config(self, topic: str) -> Mapping[str, str]:
         """The topic's own settings; empty when there is no such znode (text 003: it may be left out).

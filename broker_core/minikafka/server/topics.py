@@ -1,15 +1,23 @@
-"""Creating and deleting topics: the checks, and the request that waits for all of its topics."""
+"""Topics made, grown and deleted: the checks, and the request that waits for all of its topics."""
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from minikafka.base.errors import BrokerError, ConfigError, CoordinationError, ErrorCode, NodeExists
-from minikafka.base.ids import check_topic_name, names_collide
-from minikafka.controller.assignment import assign_replicas, check_assignment
+from minikafka.base.errors import (
+    BadVersion,
+    BrokerError,
+    ConfigError,
+    CoordinationError,
+    ErrorCode,
+    NodeExists,
+    NoNode,
+)
+from minikafka.base.ids import TopicPartition, check_topic_name, names_collide
+from minikafka.controller.assignment import assign_replicas, check_assignment, check_growth
 from minikafka.log.config import without_effect
 from minikafka.registry.paths import TopicAssignment
 from minikafka.registry.store import DATA_MAX_BYTES
@@ -30,6 +38,28 @@ class CreationRequest:
     config: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class GrowthRequest:
+    """A topic that may get more partitions; ``assignment`` is of the new ones."""
+
+    name: str
+    assignment: Mapping[int, tuple[int, ...]]
+
+
+Outcomes = dict[str, BrokerError | None]
+"""What became of each topic: None where it worked."""
+
+
+def error_code_of(error: BrokerError | None) -> ErrorCode:
+    """The code for a response."""
+    return ErrorCode.NONE if error is None else error.code
+
+
+def error_message_of(error: BrokerError | None) -> str | None:
+    """What is wrong, in words, for a response."""
+    return None if error is None else str(error.detail) or None
+
+
 class TopicTicket:
     """A request about several topics, answered when each of them is done or has failed.
 
@@ -42,19 +72,23 @@ class TopicTicket:
         *,
         is_done: Callable[[str], bool],
         context: RequestContext,
-        reply: Callable[[dict[str, ErrorCode]], None],
+        reply: Callable[[Outcomes], None],
     ) -> None:
         self._names = names
         self._is_done = is_done
         self._context = context
         self._reply = reply
-        self._failed: dict[str, ErrorCode] = {}
+        self._failed: dict[str, BrokerError] = {}
         self._done: set[str] = set()
 
     def fail(self, name: str, error: BrokerError) -> None:
         """This topic is answered with an error."""
         _log.info("the request for topic %s is refused: %s", name, error)
-        self._failed[name] = error.code
+        self._failed[name] = error
+
+    def succeed(self, name: str) -> None:
+        """This topic needs nothing to be done."""
+        self._done.add(name)
 
     def failed_later(self, broker: Broker, name: str, error: BrokerError) -> None:
         """From within a step: a topic failed after the request began to wait."""
@@ -65,7 +99,7 @@ class TopicTicket:
         """Submit the work and wait for it."""
 
         def step() -> None:
-            if timeout_ms <= 0 or len(self._failed) == len(self._names):
+            if timeout_ms <= 0 or len(self._failed) + len(self._done) == len(self._names):
                 broker.answer(self)
             else:
                 keys = [("topic", name) for name in self._names]
@@ -82,11 +116,24 @@ class TopicTicket:
         self._context.exchange.close(reason)
 
     def complete(self) -> None:
-        late = {
-            name: ErrorCode.NONE if name in self._done else ErrorCode.REQUEST_TIMED_OUT
-            for name in self._names
-        }
-        self._reply({**late, **self._failed})
+        late = BrokerError(ErrorCode.REQUEST_TIMED_OUT, "not done within the time-out; it goes on")
+        outcomes: Outcomes = {name: None if name in self._done else late for name in self._names}
+        self._reply({**outcomes, **self._failed})
+
+
+def is_usable(broker: Broker, name: str, partitions: int) -> bool:
+    """Whether a topic has so many partitions, all with leaders."""
+    known = broker.image.topics.get(name, {})
+    # The leaders are all here as long as one broker makes the cluster.
+    return len(known) >= partitions and all(
+        TopicPartition(name, index) in broker.partitions for index in known
+    )
+
+
+def check_controller(broker: Broker) -> None:
+    """Raise NOT_CONTROLLER unless this broker decides about topics."""
+    if not broker.controller.active:
+        raise BrokerError(ErrorCode.NOT_CONTROLLER, f"broker {broker.broker_id} is not the controller")
 
 
 def check_creation(
@@ -175,3 +222,55 @@ def start_creation(broker: Broker, name: str) -> None:
     )
     broker.being_created.add(name)
     submit_creation(broker, wish, None)
+
+
+def check_more_partitions(
+    broker: Broker, name: str, count: int, assignments: Sequence[tuple[int, ...]] | None
+) -> GrowthRequest:
+    """What a topic will get to have ``count`` partitions. Raises BrokerError with the reason why it cannot.
+
+    The new ones go round the brokers from where the first partition has its preferred leader, as
+    ``AdminUtils.addPartitions`` of 0.10.1 has it.
+    """
+    known = broker.controller.assignment_of(name)
+    if not known:
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+    if count <= len(known):
+        raise BrokerError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {name} has {len(known)} partitions; {count} are not more, and it cannot get fewer",
+        )
+    live = sorted(broker.image.brokers)
+    _check_size(name, count)
+    replicas = known[min(known)]
+    if assignments is None:
+        start = next((index for index, broker_id in enumerate(live) if broker_id >= replicas[0]), 0)
+        added = assign_replicas(
+            live,
+            count - len(known),
+            len(replicas),
+            start_index=start,
+            start_shift=start,
+            first_partition=len(known),
+        )
+    else:
+        added = dict(enumerate(assignments, start=len(known)))
+        check_growth(added, count - len(known), len(replicas), live)
+    _check_size(name, count, len(TopicAssignment({**known, **added}).to_json()))
+    return GrowthRequest(name, added)
+
+
+def submit_growth(broker: Broker, wish: GrowthRequest, ticket: TopicTicket) -> None:
+    """Add the partitions to the topic's znode on the worker; the controller does the rest."""
+
+    def job() -> None:
+        try:
+            broker.registrar.add_partitions(wish.name, wish.assignment)
+            return
+        except NoNode:
+            failure = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wish.name}")
+        except BadVersion as error:
+            failure = BrokerError(ErrorCode.INVALID_PARTITIONS, str(error))
+        broker.run(lambda: ticket.failed_later(broker, wish.name, failure))
+
+    broker.worker.submit(job)

@@ -280,7 +280,7 @@ class BrokersInMemory:
             else:
                 self.add_topic(topic.name, max(topic.num_partitions, len(topic.assignments)))
             results.append(CreatableTopicResult(topic.name, int(code)))
-        return CreateTopicsResponse(tuple(results))
+        return CreateTopicsResponse(0, tuple(results))
 
     def answer_delete_topics(self, broker_id: int, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
         results = []

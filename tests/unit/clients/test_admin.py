@@ -55,7 +55,7 @@ def test_settings_and_assignments_reach_the_broker(brokers: BrokersInMemory, adm
 def test_the_call_returns_when_all_partitions_have_leaders(brokers: BrokersInMemory, admin: Admin) -> None:
     def slowly(broker_id: int, request: CreateTopicsRequest) -> CreateTopicsResponse:
         brokers.leaders |= {TopicPartition("a", 0): 1, TopicPartition("a", 1): -1}
-        return CreateTopicsResponse((CreatableTopicResult("a", int(ErrorCode.REQUEST_TIMED_OUT)),))
+        return CreateTopicsResponse(0, (CreatableTopicResult("a", int(ErrorCode.REQUEST_TIMED_OUT)),))
 
     def elect(milliseconds: int) -> None:
         brokers.clock.advance(milliseconds)
@@ -73,7 +73,7 @@ def test_a_topic_that_gets_no_leaders_is_told_after_the_deadline(
 ) -> None:
     def never(broker_id: int, request: CreateTopicsRequest) -> CreateTopicsResponse:
         brokers.leaders[TopicPartition("a", 0)] = -1
-        return CreateTopicsResponse((CreatableTopicResult("a", 0),))
+        return CreateTopicsResponse(0, (CreatableTopicResult("a", 0),))
 
     brokers.script(ApiKey.CREATE_TOPICS, never)
     made = admin.create_topics([NewTopic("a")], timeout_ms=2_000)
@@ -134,7 +134,7 @@ def refused(brokers: BrokersInMemory, code: ErrorCode) -> None:
     brokers.script(
         ApiKey.CREATE_TOPICS,
         lambda _, request: CreateTopicsResponse(
-            tuple(CreatableTopicResult(topic.name, int(code)) for topic in request.topics)
+            0, tuple(CreatableTopicResult(topic.name, int(code)) for topic in request.topics)
         ),
     )
     brokers.script(
@@ -218,7 +218,7 @@ def test_a_cluster_that_says_no_more_does_not_hide_the_refusal(
 ) -> None:
     def refuse_and_go(_: int, request: CreateTopicsRequest) -> CreateTopicsResponse:
         brokers.script(ApiKey.METADATA, *[lambda *_: Fault.CUT_REQUEST] * 100)
-        return CreateTopicsResponse((CreatableTopicResult("c", int(ErrorCode.INVALID_TOPIC)),))
+        return CreateTopicsResponse(0, (CreatableTopicResult("c", int(ErrorCode.INVALID_TOPIC)),))
 
     brokers.script(ApiKey.CREATE_TOPICS, refuse_and_go)
     with pytest.raises(BrokerError, match="INVALID_TOPIC: the cluster does not take the name 'c'"):

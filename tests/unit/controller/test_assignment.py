@@ -3,7 +3,7 @@
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.controller.assignment import assign_replicas, check_assignment
+from minikafka.controller.assignment import assign_replicas, check_assignment, check_growth
 
 
 def test_ten_partitions_with_three_replicas_spread_as_the_release_documents_it() -> None:
@@ -65,3 +65,26 @@ def test_a_senseless_assignment_is_refused(assignment: dict[int, tuple[int, ...]
 
 def test_a_usable_assignment_passes() -> None:
     check_assignment({0: (1, 2), 1: (2, 1)}, [1, 2, 3])
+
+
+def test_partitions_that_come_later_go_on_round_the_brokers() -> None:
+    # As AdminUtils.addPartitions: partition 0 begins at broker 7, so partition 3 begins there again.
+    first = assign_replicas([7, 8, 9], 2, 2, start_index=0, start_shift=0)
+    later = assign_replicas([7, 8, 9], 2, 2, start_index=0, start_shift=0, first_partition=2)
+    assert {**first, **later} == {0: (7, 8), 1: (8, 9), 2: (9, 7), 3: (7, 9)}
+
+
+@pytest.mark.parametrize(
+    ("added", "complaint"),
+    [
+        ({2: (1,)}, "2 partitions are new, and replicas are given for 1"),
+        ({2: (1,), 3: (1, 2)}, "partition 3 has 2 replicas, those that are there have 1"),
+        ({2: (1,), 3: (9,)}, r"not alive: \[9\]"),
+    ],
+)
+def test_replicas_given_for_partitions_that_come_later_must_fit(
+    added: dict[int, tuple[int, ...]], complaint: str
+) -> None:
+    with pytest.raises(BrokerError, match=complaint) as refused:
+        check_growth(added, 2, 1, [1, 2])
+    assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT

@@ -72,6 +72,26 @@ def test_a_topic_that_is_known_is_not_elected_again() -> None:
     assert chief.step(events.TopicsChanged({"t": {0: (1,)}})) == []
 
 
+def test_partitions_that_a_topic_gets_later_get_leaders_and_the_others_keep_theirs() -> None:
+    chief = controller(
+        elected(), events.TopicsChanged({"t": {0: (1,)}}), events.LeadershipsWritten({T0: LED_BY_ONE})
+    )
+    effects = chief.step(events.TopicsChanged({"t": {0: (1,), 1: (1,)}}))
+    assert effects == [events.WriteLeaderships({TopicPartition("t", 1): LED_BY_ONE}, create=True)]
+    assert chief.status(T0) is PartitionStatus.ONLINE
+    assert chief.assignment_of("t") == {0: (1,), 1: (1,)}
+
+
+def test_a_topic_that_is_being_deleted_has_no_assignment_any_more() -> None:
+    chief = controller(
+        elected(),
+        events.TopicsChanged({"t": {0: (1,)}}),
+        events.LeadershipsWritten({T0: LED_BY_ONE}),
+        events.DeletionRequested(frozenset({"t"})),
+    )
+    assert chief.assignment_of("t") is None
+
+
 def test_a_partition_without_a_live_replica_stays_new_until_one_comes() -> None:
     chief = controller(elected(), events.TopicsChanged({"t": {0: (2,)}}))
     assert chief.status(T0) is PartitionStatus.NEW

@@ -186,10 +186,13 @@ def test_the_rack_stands_in_the_json_only_where_there_is_one() -> None:
         (3, ConfigChange("brokers", "0")),
     ],
 )
-def test_a_recorded_notification_of_changed_settings_is_read(number: int, change: ConfigChange) -> None:
+def test_a_recorded_notification_of_changed_settings_is_read_and_written_alike(
+    number: int, change: ConfigChange
+) -> None:
     path = f"{paths.CONFIG_CHANGES}/{paths.CONFIG_CHANGE_PREFIX}{number:010d}"
     node = json.loads((GOLDEN / "05-configs-changed.json").read_text(encoding="utf-8"))[path]
     assert ConfigChange.from_json(node["data"].encode(), path) == change
+    assert change.to_json() == node["data"].encode()
 
 
 def test_a_notification_of_an_earlier_release_is_read() -> None:

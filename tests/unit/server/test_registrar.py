@@ -8,7 +8,7 @@ import random
 import pytest
 
 from minikafka.base.clock import ManualClock
-from minikafka.base.errors import CoordinationLost, NodeExists
+from minikafka.base.errors import BadVersion, CoordinationLost, NodeExists, NoNode
 from minikafka.base.files import read_file
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.base.memory_files import MemoryFiles
@@ -145,6 +145,54 @@ def test_settings_of_clients_are_read_anew_with_a_new_session() -> None:
     world.zookeeper.expire(world.store)
     world.settle()
     assert world.changed_clients == ["all"]
+
+
+def test_changed_settings_are_written_with_news_that_every_broker_hears() -> None:
+    world = World().start()
+    world.registrar.create_topic("t", {0: (1,)}, {"segment.bytes": "100"})
+    world.registrar.change_topic_config("t", {"retention.ms": "5"})
+    world.settle()
+    assert world.changed == ["t"]
+    assert world.registrar.topic_config("t") == {"retention.ms": "5"}
+    world.registrar.change_topic_config("by-hand", {"retention.ms": "6"})
+    assert world.registrar.topic_config("by-hand") == {"retention.ms": "6"}, (
+        "it had no settings' znode before"
+    )
+
+
+def test_more_partitions_are_written_beside_those_that_are_there_and_told() -> None:
+    world = World().start()
+    world.registrar.create_topic("t", {0: (1,)}, {})
+    world.settle()
+    for _ in range(2):  # run again after an answer that was lost
+        world.registrar.add_partitions("t", {1: (1,), 2: (1,)})
+    assert json.loads(world.store.read("/brokers/topics/t")[0])["partitions"] == {
+        "0": [1],
+        "1": [1],
+        "2": [1],
+    }
+    changed = world.last(events.TopicsChanged)
+    assert isinstance(changed, events.TopicsChanged)
+    assert changed.assignments == {"t": {0: (1,), 1: (1,), 2: (1,)}}
+
+
+@pytest.mark.parametrize("added", [{0: (2,)}, {2: (1,)}])
+def test_partitions_that_somebody_else_changed_meanwhile_are_left_alone(
+    added: dict[int, tuple[int, ...]],
+) -> None:
+    world = World().start()
+    world.registrar.create_topic("t", {0: (1,)}, {})
+    with pytest.raises(BadVersion, match="has other partitions meanwhile"):
+        world.registrar.add_partitions("t", added)
+    assert json.loads(world.store.read("/brokers/topics/t")[0])["partitions"] == {"0": [1]}
+
+
+def test_a_topic_that_is_being_deleted_gets_no_more_partitions() -> None:
+    world = World().start()
+    world.registrar.create_topic("t", {0: (1,)}, {})
+    world.registrar.request_deletion("t")
+    with pytest.raises(NoNode, match="is being deleted"):
+        world.registrar.add_partitions("t", {1: (1,)})
 
 
 def test_settings_that_are_other_than_the_last_time_are_told_by_whoever_reads_them(

@@ -2,7 +2,7 @@
 
 Behaviour: only the controller serves it (NOT_CONTROLLER). Each topic succeeds or fails for itself. The answer
 waits until every partition has a leader, or ``timeout_ms``: then REQUEST_TIMED_OUT, and the topic may still
-come. A time-out of 0 or less does not wait.
+come. A time-out of 0 or less does not wait. ``validate_only`` makes all checks and nothing else.
 """
 
 from __future__ import annotations
@@ -10,10 +10,19 @@ from __future__ import annotations
 from collections import Counter
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.base.ids import TopicPartition
+from minikafka.base.ids import names_collide
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
-from minikafka.server.topics import CreationRequest, TopicTicket, check_creation, submit_creation
+from minikafka.server.topics import (
+    CreationRequest,
+    TopicTicket,
+    check_controller,
+    check_creation,
+    error_code_of,
+    error_message_of,
+    is_usable,
+    submit_creation,
+)
 from minikafka.wire.apis.create_topics import (
     CreatableTopic,
     CreatableTopicResult,
@@ -28,11 +37,15 @@ def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest
     partitions: dict[str, int] = {}
     ticket = TopicTicket(
         list(named),
-        is_done=lambda name: _usable(broker, name, partitions.get(name, 1)),
+        is_done=lambda name: is_usable(broker, name, partitions.get(name, 1)),
         context=context,
-        reply=lambda codes: context.reply(
+        reply=lambda outcomes: context.reply(
             CreateTopicsResponse(
-                topics=tuple(CreatableTopicResult(name=name, error_code=code) for name, code in codes.items())
+                throttle_time_ms=0,
+                topics=tuple(
+                    CreatableTopicResult(name, error_code_of(error), error_message_of(error))
+                    for name, error in outcomes.items()
+                ),
             )
         ),
     )
@@ -41,33 +54,33 @@ def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest
         try:
             if named[topic.name] > 1:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} is named twice")
-            if not broker.controller.active:
-                raise BrokerError(
-                    ErrorCode.NOT_CONTROLLER, f"broker {broker.broker_id} is not the controller"
-                )
-            wish = check_creation(broker, *_wanted(broker, topic))
+            check_controller(broker)
+            wish = check_creation(broker, *_wanted(topic))
+            _check_company(wish.name, creations)
             partitions[topic.name] = len(wish.assignment)
             creations.append(wish)
+            if request.validate_only:
+                ticket.succeed(topic.name)
         except BrokerError as error:
             ticket.fail(topic.name, error)
 
     def submit() -> None:
-        for wish in creations:
+        for wish in () if request.validate_only else creations:
             submit_creation(broker, wish, ticket)
 
     ticket.start(broker, request.timeout_ms, submit)
 
 
-def _usable(broker: Broker, name: str, partitions: int) -> bool:
-    known = broker.image.topics.get(name, {})
-    # The leaders are all here as long as one broker makes the cluster.
-    return len(known) >= partitions and all(
-        TopicPartition(name, index) in broker.partitions for index in known
-    )
+def _check_company(name: str, creations: list[CreationRequest]) -> None:
+    for other in creations:
+        if names_collide(other.name, name):
+            raise BrokerError(
+                ErrorCode.INVALID_TOPIC, f"topic {name} collides with {other.name} of the same request"
+            )
 
 
 def _wanted(
-    broker: Broker, topic: CreatableTopic
+    topic: CreatableTopic,
 ) -> tuple[str, int, int, dict[int, tuple[int, ...]] | None, dict[str, str | None]]:
     assignment = {part.partition_index: tuple(part.broker_ids) for part in topic.assignments} or None
     if assignment is not None and (topic.num_partitions != -1 or topic.replication_factor != -1):

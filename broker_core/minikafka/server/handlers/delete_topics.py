@@ -12,7 +12,7 @@ from functools import partial
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
-from minikafka.server.topics import TopicTicket
+from minikafka.server.topics import TopicTicket, check_controller, error_code_of
 from minikafka.wire.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 
@@ -23,11 +23,11 @@ def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest
         names,
         is_done=lambda name: not _is_known(broker, name),
         context=context,
-        reply=lambda codes: context.reply(
+        reply=lambda outcomes: context.reply(
             DeleteTopicsResponse(
                 throttle_time_ms=0,
                 topics=tuple(
-                    DeletableTopicResult(name=name, error_code=code) for name, code in codes.items()
+                    DeletableTopicResult(name, error_code_of(error)) for name, error in outcomes.items()
                 ),
             )
         ),
@@ -48,8 +48,7 @@ def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest
 
 
 def _check(broker: Broker, name: str, version: int) -> None:
-    if not broker.controller.active:
-        raise BrokerError(ErrorCode.NOT_CONTROLLER, f"broker {broker.broker_id} is not the controller")
+    check_controller(broker)
     if name not in broker.image.topics and not _is_known(broker, name):
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
     if not broker.config.delete_topics:

@@ -1,6 +1,7 @@
 """CreateTopics: make topics, of so many partitions or with an assignment of them to brokers.
 
-Sent to the controller; any other broker answers NOT_CONTROLLER.
+Sent to the controller; any other broker answers NOT_CONTROLLER. Version 1: ``validate_only``, and errors in
+words; 2: throttle time; 3 is the same.
 """
 
 from __future__ import annotations
@@ -9,7 +10,16 @@ from dataclasses import dataclass
 
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
-from minikafka.wire.schema import INT16, INT32, NULLABLE_STRING, STRING, ArrayOf, Struct, field
+from minikafka.wire.schema import (
+    BOOLEAN,
+    INT16,
+    INT32,
+    NULLABLE_STRING,
+    STRING,
+    ArrayOf,
+    Struct,
+    field,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +51,13 @@ class CreatableTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopicsRequest:
-    """``timeout_ms``: how long to wait until the topics are complete; 0 or less does not wait."""
+    """``timeout_ms``: how long to wait until the topics are complete; 0 or less does not wait.
+    ``validate_only``: say what would be wrong, make nothing.
+    """
 
     topics: tuple[CreatableTopic, ...]
     timeout_ms: int
+    validate_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +66,14 @@ class CreatableTopicResult:
 
     name: str
     error_code: int
+    error_message: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CreateTopicsResponse:
     """One result per topic, in no particular order."""
 
+    throttle_time_ms: int
     topics: tuple[CreatableTopicResult, ...]
 
 
@@ -66,7 +81,7 @@ CREATE_TOPICS = Api(
     ApiKey.CREATE_TOPICS,
     "CreateTopics",
     0,
-    0,
+    3,
     request=Struct(
         CreateTopicsRequest,
         field(
@@ -102,12 +117,21 @@ CREATE_TOPICS = Api(
             ),
         ),
         field("timeout_ms", INT32),
+        field("validate_only", BOOLEAN, since=1, default=False),
     ),
     response=Struct(
         CreateTopicsResponse,
+        field("throttle_time_ms", INT32, since=2, default=0),
         field(
             "topics",
-            ArrayOf(Struct(CreatableTopicResult, field("name", STRING), field("error_code", INT16))),
+            ArrayOf(
+                Struct(
+                    CreatableTopicResult,
+                    field("name", STRING),
+                    field("error_code", INT16),
+                    field("error_message", NULLABLE_STRING, since=1),
+                )
+            ),
         ),
     ),
 )

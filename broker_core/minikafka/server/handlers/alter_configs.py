@@ -1,0 +1,66 @@
+"""AlterConfigs: all settings of topics anew.
+
+Behaviour: every broker serves it. The settings are written to ZooKeeper with the news for all brokers, and
+are in effect on this one when it answers. Each resource succeeds or fails for itself: an unknown setting or a
+value that is not allowed gets INVALID_CONFIG with what is. Settings of brokers are refused. While ZooKeeper
+is away, the answer is REQUEST_TIMED_OUT, and the change may still come.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.server.broker import Broker
+from minikafka.server.context import RequestContext
+from minikafka.server.later import answer_by_job
+from minikafka.server.settings import Change, change_resource, replacement
+from minikafka.wire.apis.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+
+def handle(broker: Broker, context: RequestContext, request: AlterConfigsRequest) -> None:
+    """Serve one request."""
+    wanted = [(one.resource_type, one.resource_name, replacement(one.configs)) for one in request.resources]
+    alter(broker, context, wanted, validate_only=request.validate_only)
+
+
+def alter(
+    broker: Broker,
+    context: RequestContext,
+    wanted: Sequence[tuple[int, str, Change]],
+    *,
+    validate_only: bool,
+) -> None:
+    """Change resources, given as type, name and change, and answer."""
+    named = Counter((kind, name) for kind, name, _ in wanted)
+
+    def outcome(kind: int, name: str, change: Change) -> AlterConfigsResourceResponse:
+        try:
+            if named[kind, name] > 1:
+                raise BrokerError(ErrorCode.INVALID_REQUEST, f"{name} is named {named[kind, name]} times")
+            change_resource(broker, kind, name, change, validate_only=validate_only)
+        except BrokerError as error:
+            return AlterConfigsResourceResponse(error.code, error.detail, kind, name)
+        return AlterConfigsResourceResponse(ErrorCode.NONE, None, kind, name)
+
+    def late() -> AlterConfigsResponse:
+        words = "ZooKeeper, which keeps the settings, does not answer; the change may still come"
+        return AlterConfigsResponse(
+            0,
+            tuple(
+                AlterConfigsResourceResponse(ErrorCode.REQUEST_TIMED_OUT, words, kind, name)
+                for kind, name, _ in wanted
+            ),
+        )
+
+    answer_by_job(
+        broker,
+        context,
+        lambda: AlterConfigsResponse(0, tuple(outcome(*one) for one in wanted)),
+        late,
+    )

@@ -1,0 +1,73 @@
+"""CreatePartitions: ask the controller for more partitions of topics, and wait until they can be used.
+
+Behaviour: only the controller serves it (NOT_CONTROLLER). Partitions that are there keep their replicas and
+their messages; which partition a key belongs to changes. Each topic succeeds or fails for itself. Time-outs
+and ``validate_only`` as in CreateTopics.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.server.broker import Broker
+from minikafka.server.context import RequestContext
+from minikafka.server.topics import (
+    GrowthRequest,
+    TopicTicket,
+    check_controller,
+    check_more_partitions,
+    error_code_of,
+    error_message_of,
+    is_usable,
+    submit_growth,
+)
+from minikafka.wire.apis.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+def handle(broker: Broker, context: RequestContext, request: CreatePartitionsRequest) -> None:
+    """Serve one request, when its partitions can be used."""
+    named = Counter(topic.name for topic in request.topics)
+    counts = {topic.name: topic.count for topic in request.topics}
+    ticket = TopicTicket(
+        list(named),
+        is_done=lambda name: is_usable(broker, name, counts[name]),
+        context=context,
+        reply=lambda outcomes: context.reply(
+            CreatePartitionsResponse(
+                throttle_time_ms=0,
+                results=tuple(
+                    CreatePartitionsTopicResult(name, error_code_of(error), error_message_of(error))
+                    for name, error in outcomes.items()
+                ),
+            )
+        ),
+    )
+    wishes: list[GrowthRequest] = []
+    for topic in request.topics:
+        try:
+            if named[topic.name] > 1:
+                raise BrokerError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} is named twice")
+            check_controller(broker)
+            wishes.append(check_more_partitions(broker, topic.name, topic.count, _given(topic)))
+            if request.validate_only:
+                ticket.succeed(topic.name)
+        except BrokerError as error:
+            ticket.fail(topic.name, error)
+
+    def submit() -> None:
+        for wish in () if request.validate_only else wishes:
+            submit_growth(broker, wish, ticket)
+
+    ticket.start(broker, request.timeout_ms, submit)
+
+
+def _given(topic: CreatePartitionsTopic) -> list[tuple[int, ...]] | None:
+    if topic.assignments is None:
+        return None
+    return [tuple(one.broker_ids) for one in topic.assignments]

@@ -1,0 +1,17 @@
+"""IncrementalAlterConfigs: some settings of topics, the others stay. Behaviour as of AlterConfigs."""
+
+from __future__ import annotations
+
+from minikafka.server.broker import Broker
+from minikafka.server.context import RequestContext
+from minikafka.server.handlers.alter_configs import alter
+from minikafka.server.settings import increments
+from minikafka.wire.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+
+
+def handle(broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest) -> None:
+    """Serve one request."""
+    wanted = [
+        (one.resource_type, one.resource_name, increments(broker, one.configs)) for one in request.resources
+    ]
+    alter(broker, context, wanted, validate_only=request.validate_only)

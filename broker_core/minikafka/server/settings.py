@@ -1,0 +1,232 @@
+"""Settings of topics and brokers as clients see and change them.
+
+A setting of a topic stands in ZooKeeper; where it does not, the broker's properties stand in, and then their
+defaults. Each of these that is given is a synonym, the one with precedence first (``Source`` in
+DescribeConfigs of Kafka 1.1). Settings of brokers are those of the properties that it was started with: they
+can be read, and are not changed while it runs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from minikafka.base.errors import (
+    BrokerError,
+    ConfigError,
+    CoordinationError,
+    CoordinationLost,
+    ErrorCode,
+    SessionExpired,
+)
+from minikafka.base.ids import check_topic_name
+from minikafka.log.config import LIST_PROPERTIES, TOPIC_PROPERTIES, LogConfig, Property, default_text
+from minikafka.server.broker import Broker
+from minikafka.server.config import property_defaults
+from minikafka.wire.apis.alter_configs import AlterableConfig
+from minikafka.wire.apis.describe_configs import (
+    ConfigSource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsSynonym,
+    ResourceType,
+)
+from minikafka.wire.apis.incremental_alter_configs import AlterOperation, IncrementalAlterableConfig
+
+Settings = Mapping[str, str]
+Change = Callable[[Settings], dict[str, str]]
+"""From a topic's own settings to those that it shall have."""
+
+
+# --- what there is ------------------------------------------------------------------------------------------
+
+
+def describe_topic(
+    log: LogConfig, properties: Settings, overrides: Settings
+) -> Iterable[DescribeConfigsResourceResult]:
+    """Every setting of a topic, by name. ``log`` and ``properties`` are the broker's; of ``overrides`` what
+    it cannot use is left out.
+    """
+    for name, entry in sorted(TOPIC_PROPERTIES.items()):
+        synonyms = list(_broker_synonyms(entry, properties))
+        value = default_text(entry.default)
+        for broker_name, factor in entry.broker:
+            if broker_name in properties:
+                text = properties[broker_name].strip()
+                value = text if factor == 1 else str(int(text) * factor)
+                break
+        if name in overrides and _is_usable(log, name, overrides[name]):
+            value = overrides[name]
+            synonyms.insert(0, DescribeConfigsSynonym(name, value, ConfigSource.TOPIC))
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+        yield DescribeConfigsResourceResult(
+            name=name,
+            value=value,
+            read_only=False,
+            is_default=source == ConfigSource.DEFAULT,
+            config_source=source,
+            is_sensitive=False,
+            synonyms=tuple(synonyms),
+        )
+
+
+def _broker_synonyms(entry: Property, properties: Settings) -> Iterable[DescribeConfigsSynonym]:
+    for broker_name, _ in entry.broker:
+        if broker_name in properties:
+            yield DescribeConfigsSynonym(broker_name, properties[broker_name], ConfigSource.STATIC_BROKER)
+    defaults = property_defaults()
+    for broker_name, _ in entry.broker:
+        default = defaults[broker_name]
+        if default is not None:
+            yield DescribeConfigsSynonym(broker_name, default, ConfigSource.DEFAULT)
+
+
+def _is_usable(log: LogConfig, name: str, text: str) -> bool:
+    try:
+        log.with_overrides({name: text})
+    except ConfigError:
+        return False
+    return True
+
+
+def describe_broker(properties: Settings) -> Iterable[DescribeConfigsResourceResult]:
+    """Every property of a broker, by name. What this version does not know may be a password: its value is
+    kept back.
+    """
+    defaults = property_defaults()
+    for name in sorted(defaults.keys() | properties.keys()):
+        sensitive = name not in defaults
+        synonyms = []
+        if name in properties:
+            value = None if sensitive else properties[name]
+            synonyms.append(DescribeConfigsSynonym(name, value, ConfigSource.STATIC_BROKER))
+        default = defaults.get(name)
+        if default is not None:
+            synonyms.append(DescribeConfigsSynonym(name, default, ConfigSource.DEFAULT))
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+        yield DescribeConfigsResourceResult(
+            name=name,
+            value=synonyms[0].value if synonyms else None,
+            read_only=True,
+            is_default=source == ConfigSource.DEFAULT,
+            config_source=source,
+            is_sensitive=sensitive,
+            synonyms=tuple(synonyms),
+        )
+
+
+# --- jobs of the worker -------------------------------------------------------------------------------------
+
+
+def refresh_topic(broker: Broker, topic: str) -> Settings:
+    """A topic's own settings as ZooKeeper has them; the logs that lie here have them from now on."""
+    settings = broker.registrar.topic_config(topic)
+    if broker.logs.partitions_of(topic):
+        broker.logs.set_overrides(topic, settings)
+    return settings
+
+
+def change_resource(broker: Broker, kind: int, name: str, change: Change, *, validate_only: bool) -> None:
+    """Change what a client names. Raises BrokerError with the reason why that cannot be."""
+    if kind == ResourceType.BROKER:
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST,
+            "settings of a broker are not changed while it runs: change its properties and start it again",
+        )
+    if kind != ResourceType.TOPIC:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"resources of type {kind} have no settings here")
+    check_topic(broker, name)
+    before = refresh_topic(broker, name)
+    after = change(before)
+    changed = {key: text for key, text in after.items() if before.get(key) != text}
+    try:
+        # What stands there already, perhaps of a newer Kafka, is not the client's fault.
+        broker.config.log.with_overrides(changed)
+    except ConfigError as error:
+        raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    if validate_only:
+        return
+    try:
+        broker.registrar.change_topic_config(name, after)
+    except (CoordinationLost, SessionExpired):
+        raise
+    except CoordinationError as error:
+        raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    refresh_topic(broker, name)
+
+
+def check_topic(broker: Broker, name: str) -> None:
+    """Raise INVALID_TOPIC or UNKNOWN_TOPIC_OR_PARTITION unless there is such a topic."""
+    check_topic_name(name)
+    if name not in broker.image.topics:
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+
+
+# --- changes ------------------------------------------------------------------------------------------------
+
+
+def replacement(given: Sequence[AlterableConfig]) -> Change:
+    """AlterConfigs: these settings and no others."""
+
+    def change(_: Settings) -> dict[str, str]:
+        _check_once(one.name for one in given)
+        return {one.name: _value(one.name, one.value) for one in given}
+
+    return change
+
+
+def increments(broker: Broker, given: Sequence[IncrementalAlterableConfig]) -> Change:
+    """IncrementalAlterConfigs: these changes and no others."""
+
+    def change(before: Settings) -> dict[str, str]:
+        _check_once(one.name for one in given)
+        after = dict(before)
+        for one in given:
+            match one.config_operation:
+                case AlterOperation.SET:
+                    after[one.name] = _value(one.name, one.value)
+                case AlterOperation.DELETE:
+                    after.pop(one.name, None)
+                case AlterOperation.APPEND:
+                    members, others = _members(broker, before, one)
+                    after[one.name] = ",".join(members + [other for other in others if other not in members])
+                case AlterOperation.SUBTRACT:
+                    members, others = _members(broker, before, one)
+                    after[one.name] = ",".join(member for member in members if member not in others)
+                case other:
+                    raise BrokerError(
+                        ErrorCode.INVALID_REQUEST,
+                        f"{one.name}: operation {other} is none of "
+                        + ", ".join(f"{known.value} ({known.name})" for known in AlterOperation),
+                    )
+        return after
+
+    return change
+
+
+def _members(
+    broker: Broker, before: Settings, one: IncrementalAlterableConfig
+) -> tuple[list[str], list[str]]:
+    """The members of a list that are there, and those that are named."""
+    if one.name not in LIST_PROPERTIES:
+        raise BrokerError(ErrorCode.INVALID_CONFIG, f"{one.name} is no list: it can be set or deleted")
+    text = before.get(one.name)
+    if text is None:
+        standing = describe_topic(broker.config.log, broker.config.properties, {})
+        text = next(row.value for row in standing if row.name == one.name) or ""
+    return _split(text), _split(_value(one.name, one.value))
+
+
+def _split(text: str) -> list[str]:
+    return [member.strip() for member in text.split(",") if member.strip()]
+
+
+def _value(name: str, value: str | None) -> str:
+    if value is None:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"{name} has no value (null): name one, or leave it out")
+    return value
+
+
+def _check_once(names: Iterable[str]) -> None:
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"{name} is named {times} times")

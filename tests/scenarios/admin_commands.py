@@ -1,0 +1,179 @@
+"""What scenario scripts can say about administration over the protocol: see ``commands``.
+
+Each of them is a request. Errors appear as ``CODE: what is wrong``, as the answer has it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minikafka.base.errors import ErrorCode
+from minikafka.wire.apis.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from minikafka.wire.apis.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from minikafka.wire.apis.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
+from minikafka.wire.apis.describe_configs import (
+    ConfigSource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    ResourceType,
+)
+from minikafka.wire.apis.incremental_alter_configs import (
+    AlterOperation,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
+from minikafka.wire.keys import ApiKey
+from tests.scenarios.commands import VOCABULARY
+from tests.scenarios.script import Duration, Numbers, ScriptError
+from tests.scenarios.simulation import Request
+from tests.scenarios.world import Asked, Lines, World
+
+BY_ASSIGNMENT = -1
+
+
+def _failed(result: Any) -> str:
+    message = getattr(result, "error_message", None)
+    return ErrorCode.of(result.error_code).name + f": {message}" * bool(message)
+
+
+def _failures(results: Any) -> Lines:
+    named = len(results) > 1
+    return [
+        f"{getattr(one, 'name', None) or one.resource_name} " * named + _failed(one)
+        for one in results
+        if one.error_code
+    ]
+
+
+@VOCABULARY.command
+def create_topics(
+    world: World,
+    *topics: str,
+    partitions: int = 1,
+    replicas: int = 1,
+    on: Numbers = (),
+    validate_only: bool = False,
+    version: int = 3,
+    timeout: Duration = 5000,
+    **settings: str,
+) -> Asked:
+    """Create topics; ``on`` assigns each partition to one broker, in place of ``partitions``."""
+    configs = tuple(CreatableTopicConfig(*setting) for setting in settings.items())
+    assignment = tuple(CreatableReplicaAssignment(index, (broker,)) for index, broker in enumerate(on))
+    numbers = (
+        (BY_ASSIGNMENT, BY_ASSIGNMENT) if on and (partitions, replicas) == (1, 1) else (partitions, replicas)
+    )
+    body = CreateTopicsRequest(
+        tuple(CreatableTopic(topic, *numbers, assignment, configs) for topic in topics),
+        timeout,
+        validate_only,
+    )
+    return Asked(Request(ApiKey.CREATE_TOPICS, version, body), lambda answer: _failures(answer.topics))
+
+
+@VOCABULARY.command
+def delete_topics(world: World, *topics: str, version: int = 3, timeout: Duration = 5000) -> Asked:
+    """Delete topics."""
+    body = DeleteTopicsRequest(topics, timeout)
+    return Asked(Request(ApiKey.DELETE_TOPICS, version, body), lambda answer: _failures(answer.topics))
+
+
+@VOCABULARY.command
+def create_partitions(
+    world: World,
+    topic: str,
+    count: int,
+    *,
+    on: Numbers = (),
+    validate_only: bool = False,
+    timeout: Duration = 5000,
+    version: int = 1,
+) -> Asked:
+    """Give a topic ``count`` partitions in all; ``on`` assigns each new one to one broker."""
+    assignments = tuple(CreatePartitionsAssignment((broker,)) for broker in on) or None
+    wish = CreatePartitionsTopic(topic, count, assignments)
+    body = CreatePartitionsRequest((wish,), timeout, validate_only)
+    return Asked(Request(ApiKey.CREATE_PARTITIONS, version, body), lambda answer: _failures(answer.results))
+
+
+def _resource(name: str) -> tuple[ResourceType, str]:
+    """A topic, or a broker as ``broker:ID``."""
+    kind, colon, broker = name.partition(":")
+    if not colon:
+        return ResourceType.TOPIC, name
+    if kind != "broker":
+        raise ScriptError(f"{name!r} is neither a topic nor broker:ID")
+    return ResourceType.BROKER, broker
+
+
+@VOCABULARY.command
+def describe_configs(world: World, resource: str, *names: str, version: int = 2) -> Asked:
+    """Settings of a topic or of ``broker:ID``, and what else is given for them; those that are not the
+    default, or those that are named.
+    """
+
+    def show(answer: Any) -> Lines:
+        (result,) = answer.results
+        if result.error_code:
+            return [_failed(result)]
+        return [line for row in result.configs for line in _setting(row, bool(names), version)]
+
+    one = DescribeConfigsResource(*_resource(resource), names or None)
+    return Asked(Request(ApiKey.DESCRIBE_CONFIGS, version, DescribeConfigsRequest((one,), True)), show)
+
+
+def _setting(row: Any, named: bool, version: int) -> Lines:
+    is_default = row.is_default if version == 0 else row.config_source == ConfigSource.DEFAULT
+    if is_default and not named:
+        return
+    flags = " read-only" * row.read_only + " sensitive" * row.is_sensitive
+    source = ("default" if is_default else "set") if version == 0 else _source(row.config_source)
+    yield f"{row.name}={row.value} {source}{flags}"
+    for synonym in row.synonyms:
+        yield f"  {synonym.name}={synonym.value} {_source(synonym.source)}"
+
+
+def _source(number: int) -> str:
+    return ConfigSource(number).name.lower().replace("_", "-")
+
+
+@VOCABULARY.command
+def alter_configs(
+    world: World, resource: str, *, validate_only: bool = False, version: int = 1, **settings: str
+) -> Asked:
+    """These are the settings from now on, and no others."""
+    configs = tuple(AlterableConfig(*setting) for setting in settings.items())
+    body = AlterConfigsRequest((AlterConfigsResource(*_resource(resource), configs),), validate_only)
+    return Asked(Request(ApiKey.ALTER_CONFIGS, version, body), lambda answer: _failures(answer.responses))
+
+
+@VOCABULARY.command
+def incremental_alter_configs(
+    world: World, resource: str, *operations: str, validate_only: bool = False, **settings: str
+) -> Asked:
+    """Set NAME=VALUE; ``delete:NAME``, ``append:NAME:VALUE`` and ``subtract:NAME:VALUE``."""
+    changes = [
+        IncrementalAlterableConfig(name, AlterOperation.SET, value) for name, value in settings.items()
+    ]
+    for operation in operations:
+        kind, name, *value = operation.split(":")
+        changes.append(
+            IncrementalAlterableConfig(name, AlterOperation[kind.upper()], value[0] if value else None)
+        )
+    body = IncrementalAlterConfigsRequest(
+        (IncrementalAlterConfigsResource(*_resource(resource), tuple(changes)),), validate_only
+    )
+    return Asked(
+        Request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, body), lambda answer: _failures(answer.responses)
+    )
