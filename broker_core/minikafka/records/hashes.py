@@ -1,4 +1,6 @@
-"""Java's murmur2, as Kafka's producers place keys (``Utils.murmur2`` of 0.10.1)."""
+"""Java's hashes, by which Kafka places things: murmur2 for keys (``Utils.murmur2`` of 0.10.1), and
+``String.hashCode`` for groups.
+"""
 
 from __future__ import annotations
 
@@ -28,3 +30,18 @@ def murmur2(data: Buffer) -> int:
 def partition_of_key(key: Buffer, partitions: int) -> int:
     """The partition in ``range(partitions)`` where Java's default partitioner puts ``key``."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def string_hash(text: str) -> int:
+    """Java's ``String.hashCode``: over UTF-16 code units, as a signed 32-bit integer."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    h = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        h = (31 * h + (high << 8 | low)) & _MASK
+    return h - (1 << 32) if h >> 31 else h
+
+
+def partition_of_group(group: str, partitions: int) -> int:
+    """The partition of ``__consumer_offsets`` that holds ``group``: whose leader is its coordinator."""
+    h = string_hash(group)
+    return (0 if h == -(1 << 31) else abs(h)) % partitions

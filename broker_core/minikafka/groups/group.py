@@ -1,0 +1,504 @@
+"""One group as its coordinator has it: members, generations, and the rebalance from one to the next.
+
+Invariants
+    A generation has one protocol, which all of its members can follow, and one leader, who is a member.
+    Generations only grow. A request that the group has taken is answered once, whatever happens.
+    Members' metadata goes to nobody but the leader.
+
+A rebalance: members are told by their heartbeats to join again; when all have, or the longest of their
+rebalance time-outs is over, the next generation begins with those that did. A group that was empty waits
+``group.initial.rebalance.delay.ms`` for more members instead, before its first generation again and again
+while some come, at most their rebalance time-out: so that a starting application does not rebalance once for
+each of its consumers. The leader then brings everybody's assignment, which is stored before anybody gets it.
+
+Text: "Consumers and Consumer Groups", which the release moved from ZooKeeper to brokers; ``GroupCoordinator``
+and ``GroupMetadata`` of Kafka 2.1. Where the release leaves a request without an answer (a second one of the
+same member, a member that leaves while it waits), it is answered here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from minikafka.base.errors import ErrorCode
+from minikafka.groups import events
+from minikafka.groups.events import Effect, Event
+from minikafka.groups.messages import UNKNOWN_MS, GroupValue, MemberValue
+from minikafka.groups.states import VALID_PREDECESSORS, GroupState
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+"""How long the first join of a member may wait: whoever gave up and came again is another member then."""
+
+Protocols = tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """What DescribeGroups tells of a member; metadata and assignment are empty unless the group is stable."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """What DescribeGroups tells of a group. ``protocol`` is empty unless it is stable."""
+
+    state: GroupState
+    protocol_type: str
+    protocol: str
+    members: tuple[MemberDescription, ...]
+
+
+class _Member:
+    """One member. ``joining`` and ``syncing`` are its requests that wait for an answer."""
+
+    def __init__(self, join: events.Join, deadline_ms: int) -> None:
+        self.member_id = join.new_member_id
+        self.client_id = join.client_id
+        self.client_host = join.client_host
+        self.rebalance_timeout_ms = join.rebalance_timeout_ms
+        self.session_timeout_ms = join.session_timeout_ms
+        self.protocols = join.protocols
+        self.assignment = b""
+        self.joining: Any = None
+        self.syncing: Any = None
+        self.is_new = True
+        self.alive_until_ms = deadline_ms
+
+    @classmethod
+    def restored(cls, value: MemberValue, protocol: str, protocol_type: str, now_ms: int) -> _Member:
+        """A member as it was stored, seen just now."""
+        join = events.Join(
+            request=None,
+            member_id=value.member_id,
+            new_member_id=value.member_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            session_timeout_ms=value.session_timeout_ms,
+            protocol_type=protocol_type,
+            protocols=((protocol, value.subscription),),
+        )
+        member = cls(join, now_ms + value.session_timeout_ms)
+        member.assignment = value.assignment
+        member.is_new = False
+        return member
+
+    def metadata(self, protocol: str) -> bytes:
+        """What it says about itself to the leader."""
+        return next(metadata for name, metadata in self.protocols if name == protocol)
+
+    def deadline_ms(self) -> int | None:
+        """When it is given up; None while one of its requests waits, as it cannot send another then."""
+        if self.syncing is not None or (self.joining is not None and not self.is_new):
+            return None
+        return self.alive_until_ms
+
+
+class Group:
+    """The mutable state of one group. Same events at the same times give the same effects."""
+
+    def __init__(self, group_id: str, *, initial_rebalance_delay_ms: int) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.generation = 0
+        self.protocol_type: str | None = None
+        """None for a group that only commits offsets."""
+        self.protocol: str | None = None
+        self.leader: str | None = None
+        self._initial_delay_ms = initial_rebalance_delay_ms
+        self._members: dict[str, _Member] = {}
+        self._join_until_ms = 0
+        self._join_extension_ms = 0
+        """By how much the first join may still be put off."""
+        self._join_is_initial = False
+        self._joined_meanwhile = False
+        """Whether somebody has come since the first join was last put off."""
+        self._effects: list[Effect] = []
+
+    @classmethod
+    def restored(
+        cls, group_id: str, value: GroupValue, now_ms: int, *, initial_rebalance_delay_ms: int
+    ) -> Group:
+        """The group as it was stored; its members have a session time-out to be heard of."""
+        group = cls(group_id, initial_rebalance_delay_ms=initial_rebalance_delay_ms)
+        group.generation = value.generation
+        group.protocol_type = value.protocol_type or None
+        group.protocol = value.protocol
+        group.leader = value.leader
+        for member in value.members:
+            group._members[member.member_id] = _Member.restored(
+                member, value.protocol or "", value.protocol_type, now_ms
+            )
+        if group._members:
+            group.state = GroupState.STABLE
+        return group
+
+    # --- questions ------------------------------------------------------------------------------------------
+
+    def describe(self) -> GroupDescription:
+        """What anybody may know."""
+        stable = self.state is GroupState.STABLE
+        protocol = (self.protocol or "") if stable else ""
+        return GroupDescription(
+            self.state,
+            self.protocol_type or "",
+            protocol,
+            tuple(
+                MemberDescription(
+                    member.member_id,
+                    member.client_id,
+                    member.client_host,
+                    member.metadata(protocol) if stable else b"",
+                    member.assignment if stable else b"",
+                )
+                for member in self._members.values()
+            ),
+        )
+
+    def next_deadline_ms(self) -> int | None:
+        """When Tick is wanted, if nothing happens before."""
+        deadlines = [
+            deadline_ms
+            for member in self._members.values()
+            if (deadline_ms := member.deadline_ms()) is not None
+        ]
+        if self.state is GroupState.PREPARING_REBALANCE:
+            deadlines.append(self._join_until_ms)
+        return min(deadlines, default=None)
+
+    # --- events ---------------------------------------------------------------------------------------------
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        """Take in what happened; return what is to be done. ``now_ms`` is monotonic."""
+        match event:
+            case events.Join():
+                self._join(event, now_ms)
+            case events.Sync():
+                self._sync(event, now_ms)
+            case events.Heartbeat(request, member_id, generation):
+                self._answer(request, self._heartbeat(member_id, generation, now_ms))
+            case events.Leave(request, member_id):
+                self._answer(request, self._leave(member_id, now_ms))
+            case events.Stored(value, error):
+                self._stored(value, error, now_ms)
+            case events.Tick():
+                self._expire(now_ms)
+            case events.Unload():
+                self._unload()
+        self._end_join_if_due(now_ms)
+        effects, self._effects = self._effects, []
+        return effects
+
+    def check_commit(self, member_id: str, generation: int, now_ms: int) -> ErrorCode:
+        """Whether a commit may be taken, which is also a sign of life.
+
+        A generation below 0 is a consumer that takes no part in the group.
+        """
+        if self.state is GroupState.DEAD:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if generation < 0 and self.state is GroupState.EMPTY:
+            return ErrorCode.NONE
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return self._check_member(member_id, generation, now_ms)
+
+    def delete(self) -> ErrorCode:
+        """Delete the group, if nobody is in it."""
+        if self.state is GroupState.DEAD:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if self.state is not GroupState.EMPTY:
+            return ErrorCode.NON_EMPTY_GROUP
+        self._move(GroupState.DEAD)
+        return ErrorCode.NONE
+
+    # --- joining --------------------------------------------------------------------------------------------
+
+    def _join(self, event: events.Join, now_ms: int) -> None:
+        member = self._members.get(event.member_id)
+        refusal = self._refusal(event, member)
+        if refusal is not ErrorCode.NONE:
+            self._effects.append(events.Joined(event.request, refusal, event.member_id))
+        elif member is None:
+            self._add(event, now_ms)
+        elif self._has_answer_already(member, event):
+            self._effects.append(self._joined(member, event.request))
+        else:
+            member.protocols = event.protocols
+            self._wait_for_join(member, event.request)
+            self._prepare_rebalance(now_ms)
+
+    def _refusal(self, event: events.Join, member: _Member | None) -> ErrorCode:
+        if self.state is GroupState.DEAD:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if self.state is GroupState.EMPTY:
+            if not event.protocol_type or not event.protocols:
+                return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        elif event.protocol_type != self.protocol_type or not self._supports(event.protocols):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if event.member_id and member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE
+
+    def _has_answer_already(self, member: _Member, event: events.Join) -> bool:
+        """Whether a join changes nothing: its answer was lost, or a follower makes sure.
+
+        The leader's does in a stable group: that is how it asks for a rebalance, when topics have changed.
+        """
+        if member.protocols != event.protocols:
+            return False
+        if self.state is GroupState.STABLE:
+            return member.member_id != self.leader
+        return self.state is GroupState.COMPLETING_REBALANCE
+
+    def _add(self, event: events.Join, now_ms: int) -> None:
+        if not self._members:
+            self.protocol_type = event.protocol_type
+        # Neither its session counts, as it does not know its id yet, nor is it noticed when it disconnects.
+        member = _Member(event, now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self._members[member.member_id] = member
+        if self.leader is None:
+            self.leader = member.member_id
+        self._joined_meanwhile = self.state is GroupState.PREPARING_REBALANCE and self.generation == 0
+        self._wait_for_join(member, event.request)
+        self._prepare_rebalance(now_ms)
+
+    def _wait_for_join(self, member: _Member, request: Any) -> None:
+        if member.joining is not None:
+            # It has asked again, on another connection: nobody waits for this answer any more.
+            self._effects.append(
+                events.Joined(member.joining, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+            )
+        member.joining = request
+
+    def _prepare_rebalance(self, now_ms: int) -> None:
+        if self.state not in VALID_PREDECESSORS[GroupState.PREPARING_REBALANCE]:
+            return
+        longest_ms = max((member.rebalance_timeout_ms for member in self._members.values()), default=0)
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            self._answer_syncs(ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
+        self._join_is_initial = self.state is GroupState.EMPTY
+        if self._join_is_initial:
+            self._join_until_ms = now_ms + self._initial_delay_ms
+            self._join_extension_ms = max(0, longest_ms - self._initial_delay_ms)
+            self._joined_meanwhile = False
+        else:
+            self._join_until_ms = now_ms + longest_ms
+        self._move(GroupState.PREPARING_REBALANCE)
+
+    def _end_join_if_due(self, now_ms: int) -> None:
+        """Begin the next generation when nobody is waited for any more."""
+        if self.state is not GroupState.PREPARING_REBALANCE:
+            return
+        if self._join_is_initial:
+            if now_ms < self._join_until_ms:
+                return
+            if self._joined_meanwhile and self._join_extension_ms > 0:
+                delay_ms = min(self._initial_delay_ms, self._join_extension_ms)
+                self._join_extension_ms -= delay_ms
+                self._join_until_ms = now_ms + delay_ms
+                self._joined_meanwhile = False
+                return
+        elif now_ms < self._join_until_ms and any(
+            member.joining is None for member in self._members.values()
+        ):
+            return
+        self._begin_generation(now_ms)
+
+    def _begin_generation(self, now_ms: int) -> None:
+        for member in list(self._members.values()):
+            if member.joining is None:
+                self._forget(member)
+        self.generation += 1
+        if not self._members:
+            self.protocol = None
+            self._move(GroupState.EMPTY)
+            self._effects.append(events.Store(self._value({})))
+            return
+        self.protocol = self._elect_protocol()
+        self._move(GroupState.COMPLETING_REBALANCE)
+        for member in self._members.values():
+            self._effects.append(self._joined(member, member.joining))
+            member.joining = None
+            member.is_new = False
+            member.alive_until_ms = now_ms + member.session_timeout_ms
+
+    def _joined(self, member: _Member, request: Any) -> events.Joined:
+        assert self.protocol is not None
+        assert self.leader is not None
+        members: Protocols = ()
+        if member.member_id == self.leader:
+            members = tuple(
+                (other.member_id, other.metadata(self.protocol)) for other in self._members.values()
+            )
+        return events.Joined(
+            request,
+            ErrorCode.NONE,
+            member.member_id,
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader,
+            members=members,
+        )
+
+    def _candidates(self) -> set[str]:
+        """The protocols that every member, of at least one, can follow."""
+        return set.intersection(*(_names(member.protocols) for member in self._members.values()))
+
+    def _supports(self, protocols: Protocols) -> bool:
+        names = _names(protocols)
+        return bool(names & self._candidates() if self._members else names)
+
+    def _elect_protocol(self) -> str:
+        """The candidate with the most votes: each member votes for the first that it likes."""
+        candidates = self._candidates()
+        votes = Counter(
+            next(name for name, _ in member.protocols if name in candidates)
+            for member in self._members.values()
+        )
+        return votes.most_common(1)[0][0]
+
+    # --- the assignment -------------------------------------------------------------------------------------
+
+    def _sync(self, event: events.Sync, now_ms: int) -> None:
+        member = self._members.get(event.member_id)
+        if self.state is GroupState.DEAD or member is None:
+            self._effects.append(events.Synced(event.request, ErrorCode.UNKNOWN_MEMBER_ID))
+        elif event.generation != self.generation:
+            self._effects.append(events.Synced(event.request, ErrorCode.ILLEGAL_GENERATION))
+        elif self.state is GroupState.PREPARING_REBALANCE:
+            self._effects.append(events.Synced(event.request, ErrorCode.REBALANCE_IN_PROGRESS))
+        elif self.state is GroupState.STABLE:
+            self._effects.append(events.Synced(event.request, ErrorCode.NONE, member.assignment))
+            member.alive_until_ms = now_ms + member.session_timeout_ms
+        else:
+            if member.syncing is not None:
+                # As with joins: nobody waits for this answer any more.
+                self._effects.append(events.Synced(member.syncing, ErrorCode.REBALANCE_IN_PROGRESS))
+            member.syncing = event.request
+            if member.member_id == self.leader:
+                self._effects.append(events.Store(self._value(event.assignments)))
+
+    def _stored(self, value: GroupValue, error: ErrorCode, now_ms: int) -> None:
+        if self.state is not GroupState.COMPLETING_REBALANCE or value.generation != self.generation:
+            return  # another rebalance has begun meanwhile
+        if error is not ErrorCode.NONE:
+            self._answer_syncs(error, now_ms)
+            self._prepare_rebalance(now_ms)
+            return
+        for stored in value.members:
+            self._members[stored.member_id].assignment = stored.assignment
+        self._move(GroupState.STABLE)
+        self._answer_syncs(ErrorCode.NONE, now_ms)
+
+    def _answer_syncs(self, error: ErrorCode, now_ms: int) -> None:
+        """Answer all who wait for their assignment; after an error nobody has one."""
+        for member in self._members.values():
+            if error is not ErrorCode.NONE:
+                member.assignment = b""
+            if member.syncing is not None:
+                self._effects.append(events.Synced(member.syncing, error, member.assignment))
+                member.syncing = None
+                # It could not send heartbeats while it waited.
+                member.alive_until_ms = now_ms + member.session_timeout_ms
+
+    def _value(self, assignments: Mapping[str, bytes]) -> GroupValue:
+        """The generation as it is stored; who is not named in ``assignments`` gets nothing."""
+        return GroupValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader,
+            state_timestamp_ms=UNKNOWN_MS,
+            members=tuple(
+                MemberValue(
+                    member.member_id,
+                    None,
+                    member.client_id,
+                    member.client_host,
+                    member.rebalance_timeout_ms,
+                    member.session_timeout_ms,
+                    member.metadata(self.protocol or ""),
+                    assignments.get(member.member_id, b""),
+                )
+                for member in self._members.values()
+            ),
+        )
+
+    # --- staying and going ----------------------------------------------------------------------------------
+
+    def _heartbeat(self, member_id: str, generation: int, now_ms: int) -> ErrorCode:
+        if self.state in {GroupState.DEAD, GroupState.EMPTY} or member_id not in self._members:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        error = self._check_member(member_id, generation, now_ms)
+        if error is ErrorCode.NONE and self.state is GroupState.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return error
+
+    def _check_member(self, member_id: str, generation: int, now_ms: int) -> ErrorCode:
+        """Whether a member speaks for this generation; it is alive then."""
+        member = self._members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        member.alive_until_ms = now_ms + member.session_timeout_ms
+        return ErrorCode.NONE
+
+    def _leave(self, member_id: str, now_ms: int) -> ErrorCode:
+        member = self._members.get(member_id)
+        if self.state is GroupState.DEAD or member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        self._remove(member, now_ms)
+        return ErrorCode.NONE
+
+    def _expire(self, now_ms: int) -> None:
+        for member in list(self._members.values()):
+            deadline_ms = member.deadline_ms()
+            if deadline_ms is not None and deadline_ms <= now_ms:
+                self._remove(member, now_ms)
+
+    def _remove(self, member: _Member, now_ms: int) -> None:
+        """Go on without a member."""
+        self._forget(member)
+        if member.joining is not None:
+            self._effects.append(events.Joined(member.joining, ErrorCode.UNKNOWN_MEMBER_ID, ""))
+        if member.syncing is not None:
+            self._effects.append(events.Synced(member.syncing, ErrorCode.UNKNOWN_MEMBER_ID))
+        self._prepare_rebalance(now_ms)
+
+    def _forget(self, member: _Member) -> None:
+        del self._members[member.member_id]
+        if member.member_id == self.leader:
+            self.leader = next(iter(self._members), None)
+
+    def _unload(self) -> None:
+        for member in self._members.values():
+            if member.joining is not None:
+                refused = events.Joined(member.joining, ErrorCode.NOT_COORDINATOR_FOR_GROUP, member.member_id)
+                self._effects.append(refused)
+            if member.syncing is not None:
+                self._effects.append(events.Synced(member.syncing, ErrorCode.NOT_COORDINATOR_FOR_GROUP))
+        self._members.clear()
+        self._move(GroupState.DEAD)
+
+    def _answer(self, request: Any, error: ErrorCode) -> None:
+        self._effects.append(events.Answered(request, error))
+
+    def _move(self, to: GroupState) -> None:
+        if self.state not in VALID_PREDECESSORS[to]:
+            raise AssertionError(f"group {self.group_id} cannot go from {self.state.value} to {to.value}")
+        self.state = to
+
+
+def _names(protocols: Protocols) -> set[str]:
+    return {name for name, _ in protocols}

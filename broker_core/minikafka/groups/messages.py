@@ -1,0 +1,247 @@
+"""What stands in the topic ``__consumer_offsets``: Kafka's own keys and values, as tables of ``wire.schema``.
+
+Both begin with an int16, the version; the key's version is also its kind::
+
+    key 0, 1   (group, topic, partition)   value 0 to 3: an offset that the group has committed
+    key 2      (group)                     value 0 to 3: the group's generation, leader and members
+
+A key without a value is a tombstone: the offset or the group is gone. The topic is compacted, so that the
+newest value of each key stays.
+
+Which versions are written depends on ``inter.broker.protocol.version``, so that every broker of a cluster
+that is upgraded or mixed can become the coordinator: ``Versions.written_for``. 0.10.1, the default, reads
+offsets 0 and 1 and groups 0 and 1. Offsets 1 carry the time when they expire, which later versions leave to
+the coordinator. Source: ``GroupMetadataManager.scala`` of 0.10.1 and 2.1, ``GroupMetadataValue.json`` for 3.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from minikafka.base.binary import INT16
+from minikafka.base.errors import RemoteWireError
+from minikafka.base.files import Buffer
+from minikafka.base.ids import TopicPartition
+from minikafka.wire import schema
+from minikafka.wire.parts import join
+from minikafka.wire.schema import INT32, INT64, NULLABLE_STRING, RECORDS, STRING, ArrayOf, Struct, field
+
+T = TypeVar("T")
+
+NEVER_MS = -1
+"""``expire_timestamp_ms`` of an offset for which no client has asked for an own time."""
+UNKNOWN_MS = -1
+"""``state_timestamp_ms`` where the version does not carry it."""
+NO_EPOCH = -1
+
+OFFSET_KEY = 1
+GROUP_KEY = 2
+NEWEST_KEY = 2
+NEWEST_VALUE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetKey:
+    """Whose offset, and where."""
+
+    group: str
+    topic: str
+    partition: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Where."""
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKey:
+    """Which group."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetValue:
+    """A committed offset. Times are ms since the epoch."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberValue:
+    """One member of a generation. ``subscription`` is its metadata for the chosen protocol."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupValue:
+    """One generation of a group; ``protocol`` and ``leader`` are None where nobody is in it."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    state_timestamp_ms: int
+    members: tuple[MemberValue, ...]
+
+
+_OFFSET_KEY = Struct(
+    OffsetKey,
+    field("group", STRING),
+    field("topic", STRING),
+    field("partition", INT32),
+)
+_GROUP_KEY = Struct(GroupKey, field("group", STRING))
+_OFFSET_VALUE = Struct(
+    OffsetValue,
+    field("offset", INT64),
+    field("leader_epoch", INT32, since=3, default=NO_EPOCH),
+    field("metadata", STRING),
+    field("commit_timestamp_ms", INT64),
+    field("expire_timestamp_ms", INT64, since=1, until=1, default=NEVER_MS),
+)
+_GROUP_VALUE = Struct(
+    GroupValue,
+    field("protocol_type", STRING),
+    field("generation", INT32),
+    field("protocol", NULLABLE_STRING),
+    field("leader", NULLABLE_STRING),
+    field("state_timestamp_ms", INT64, since=2, default=UNKNOWN_MS),
+    field(
+        "members",
+        ArrayOf(
+            Struct(
+                MemberValue,
+                field("member_id", STRING),
+                field("group_instance_id", NULLABLE_STRING, since=3, default=None),
+                field("client_id", STRING),
+                field("client_host", STRING),
+                field("rebalance_timeout_ms", INT32, since=1, default=-1),
+                field("session_timeout_ms", INT32),
+                field("subscription", RECORDS),
+                field("assignment", RECORDS),
+            )
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """The versions in which values are written."""
+
+    offset: int = 1
+    group: int = 1
+
+    @classmethod
+    def written_for(cls, inter_broker_version: str) -> Versions:
+        """What brokers of a release can read: ``0.10.1``, ``2.1`` or ``2.1-IV0``.
+
+        ValueError when the text is no release.
+        """
+        match = re.fullmatch(r"(\d+(?:\.\d+){1,3})(?:-IV(\d+))?", inter_broker_version)
+        if match is None:
+            raise ValueError(f"{inter_broker_version!r} is no release like 0.10.1 or 2.1-IV2")
+        release = [int(part) for part in match[1].split(".")]
+        step = int(match[2]) if match[2] else NEWEST_VALUE
+        if release >= [2, 1]:
+            return cls(offset=2 if release == [2, 1] and step == 0 else 3, group=2)
+        return cls(offset=1, group=1 if release >= [0, 10, 1] else 0)
+
+
+def offset_key(group: str, topic_partition: TopicPartition) -> bytes:
+    """The key of a committed offset. LocalWireError for names that do not fit."""
+    return _encode(_OFFSET_KEY, OFFSET_KEY, OffsetKey(group, *topic_partition))
+
+
+def group_key(group: str) -> bytes:
+    """The key of a group."""
+    return _encode(_GROUP_KEY, GROUP_KEY, GroupKey(group))
+
+
+def offset_bytes(value: OffsetValue, versions: Versions, retention_ms: int) -> bytes:
+    """A committed offset as it is stored.
+
+    Version 1 has no way to say that there is no time of its own. It gets ``retention_ms`` after the commit,
+    which ``read_offset`` knows again: a coordinator of 0.10.1 would drop anything else at once.
+    """
+    if value.expire_timestamp_ms != NEVER_MS:
+        return _encode(_OFFSET_VALUE, 1, value)
+    if versions.offset == 1:
+        value = replace(value, expire_timestamp_ms=value.commit_timestamp_ms + retention_ms)
+    return _encode(_OFFSET_VALUE, versions.offset, value)
+
+
+def group_bytes(value: GroupValue, versions: Versions) -> bytes:
+    """A generation as it is stored."""
+    return _encode(_GROUP_VALUE, versions.group, value)
+
+
+def read_key(data: Buffer) -> OffsetKey | GroupKey | None:
+    """What a key is about; None for kinds that later releases added. RemoteWireError when it is damaged."""
+    version, body = _opened(data)
+    if version > NEWEST_KEY:
+        return None
+    if version == GROUP_KEY:
+        return schema.decode(_GROUP_KEY, version, body)
+    return schema.decode(_OFFSET_KEY, version, body)
+
+
+def read_offset(data: Buffer, retention_ms: int) -> OffsetValue:
+    """A committed offset. RemoteWireError when it is damaged or of an unknown version."""
+    value: OffsetValue = _decode(_OFFSET_VALUE, data)
+    if value.expire_timestamp_ms == value.commit_timestamp_ms + retention_ms:
+        return replace(value, expire_timestamp_ms=NEVER_MS)
+    return value
+
+
+def read_group(data: Buffer) -> GroupValue:
+    """A generation. RemoteWireError when it is damaged or of an unknown version."""
+    value: GroupValue = _decode(_GROUP_VALUE, data)
+    return replace(value, members=tuple(map(_own, value.members)))
+
+
+def _own(member: MemberValue) -> MemberValue:
+    """A member whose bytes are no views; version 0 knows one time-out only."""
+    rebalance_timeout_ms = member.rebalance_timeout_ms
+    return replace(
+        member,
+        rebalance_timeout_ms=member.session_timeout_ms if rebalance_timeout_ms < 0 else rebalance_timeout_ms,
+        subscription=bytes(member.subscription),
+        assignment=bytes(member.assignment),
+    )
+
+
+def _encode(table: Struct[T], version: int, value: T) -> bytes:
+    return INT16.pack(version) + join(schema.encode(table, version, value))
+
+
+def _opened(data: Buffer) -> tuple[int, memoryview]:
+    if len(data) < INT16.size:
+        raise RemoteWireError(f"{bytes(data)!r} is too short for a version")
+    version: int = INT16.unpack_from(data)[0]
+    if version < 0:
+        raise RemoteWireError(f"version {version} of a message of __consumer_offsets")
+    return version, memoryview(data)[INT16.size :]
+
+
+def _decode(table: Struct[Any], data: Buffer) -> Any:
+    version, body = _opened(data)
+    if version > NEWEST_VALUE:
+        raise RemoteWireError(f"version {version} of {table.name} is newer than {NEWEST_VALUE}")
+    return schema.decode(table, version, body)

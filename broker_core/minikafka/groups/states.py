@@ -1,0 +1,39 @@
+"""The states of a group, and which may follow which: ``GroupMetadata`` of Kafka 2.1.
+
+    Empty ─────────▶ PreparingRebalance ◀──────────── Stable
+      ▲                │    ▲     │ all have joined,     ▲
+      └────────────────┘    │     ▼ or the time is up    │ the leader's assignment is stored
+        nobody has joined   └─ CompletingRebalance ──────┘
+
+Every state goes over to Dead when the group is deleted or its partition of ``__consumer_offsets`` moves.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class GroupState(Enum):
+    """Where a group stands. The values are what DescribeGroups answers."""
+
+    EMPTY = "Empty"
+    """No members: a group that all have left, or one that only commits offsets."""
+    PREPARING_REBALANCE = "PreparingRebalance"
+    """Members are asked to join again; their joins wait for each other."""
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    """All have joined; they wait for the leader's assignment (``AwaitingSync`` in 0.10.1)."""
+    STABLE = "Stable"
+    """Every member can have its assignment."""
+    DEAD = "Dead"
+    """Deleted, or moved to another broker: nothing is accepted any more."""
+
+
+VALID_PREDECESSORS: dict[GroupState, frozenset[GroupState]] = {
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.PREPARING_REBALANCE: frozenset(
+        {GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY}
+    ),
+    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
+    GroupState.DEAD: frozenset(GroupState),
+}

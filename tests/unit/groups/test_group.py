@@ -1,0 +1,648 @@
+"""The life of a group, as its members see it: the behaviours of Kafka's coordinator, one by one."""
+
+import pytest
+
+from minikafka.base.errors import ErrorCode
+from minikafka.groups.group import NEW_MEMBER_JOIN_TIMEOUT_MS, Group
+from minikafka.groups.states import VALID_PREDECESSORS, GroupState
+from tests.unit.groups.conversation import REBALANCE_MS, SESSION_MS, Conversation, Member, errors
+
+EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
+
+
+# --- joining ------------------------------------------------------------------------------------------------
+
+
+def test_the_first_member_leads_the_first_generation() -> None:
+    talk = Conversation()
+    alice = talk.member("alice")
+    joined = talk.hear(alice, talk.join(alice))
+    assert joined.error is ErrorCode.NONE
+    assert (joined.member_id, joined.leader, joined.generation, joined.protocol) == (
+        "alice-1",
+        "alice-1",
+        1,
+        "range",
+    )
+    assert joined.members == (("alice-1", b"alice"),)
+    assert talk.group.state is COMPLETING
+
+
+def test_a_second_member_makes_the_first_join_again() -> None:
+    talk = Conversation()
+    (alice,) = talk.stable("alice")
+    bob = talk.member("bob")
+    bobs = talk.join(bob)
+    assert errors([bobs]) == ["waits"]
+    assert talk.heartbeat(alice) is ErrorCode.REBALANCE_IN_PROGRESS
+    alices = talk.join(alice)
+    assert errors([alices, bobs]) == ["NONE", "NONE"]
+    assert talk.hear(alice, alices).generation == talk.hear(bob, bobs).generation == 2
+
+
+def test_only_the_leader_hears_what_members_say_about_themselves() -> None:
+    talk = Conversation()
+    alice, bob = talk.member("alice"), talk.member("bob")
+    talk.together(alice)
+    bobs = talk.join(bob)
+    alices = talk.join(alice)
+    assert alices.answer.members == (("alice-1", b"alice"), ("bob-2", b"bob"))
+    assert bobs.answer.members == ()
+    assert bobs.answer.leader == "alice-1"
+
+
+def test_another_kind_of_group_is_inconsistent() -> None:
+    talk = Conversation()
+    talk.stable("alice")
+    refused = talk.join(talk.member("bob"), protocol_type="connect")
+    assert errors([refused]) == ["INCONSISTENT_GROUP_PROTOCOL"]
+    assert talk.group.state is STABLE
+
+
+def test_a_member_that_shares_no_protocol_with_all_is_inconsistent() -> None:
+    talk = Conversation()
+    alice, bob = talk.member("alice", "range", "sticky"), talk.member("bob", "sticky")
+    talk.together(alice, bob)
+    assert errors([talk.join(talk.member("carol", "range"))]) == ["INCONSISTENT_GROUP_PROTOCOL"]
+
+
+@pytest.mark.parametrize("protocol_type", ["", "consumer"])
+def test_the_first_member_names_a_type_and_a_protocol(protocol_type: str) -> None:
+    talk = Conversation()
+    nobody = Member("alice", () if protocol_type else (("range", b""),))
+    assert errors([talk.join(nobody, protocol_type=protocol_type)]) == ["INCONSISTENT_GROUP_PROTOCOL"]
+    assert talk.group.state is EMPTY
+
+
+def test_a_member_id_that_the_group_has_not_given_is_unknown() -> None:
+    talk = Conversation()
+    talk.stable("alice")
+    stranger = talk.member("bob")
+    stranger.member_id = "bob-77"
+    refused = talk.join(stranger)
+    assert errors([refused]) == ["UNKNOWN_MEMBER_ID"]
+    assert refused.answer.member_id == "bob-77"
+
+
+def test_a_follower_that_joins_again_unchanged_gets_the_generation_that_is() -> None:
+    talk = Conversation()
+    alice, bob = talk.stable("alice", "bob")
+    joined = talk.join(bob).answer
+    assert (joined.error, joined.generation, joined.members) == (ErrorCode.NONE, bob.generation, ())
+    assert talk.group.state is STABLE
+    assert talk.heartbeat(alice) is ErrorCode.NONE
+
+
+def test_a_leader_that_joins_again_unchanged_wants_a_rebalance() -> None:
+    talk = Conversation()
+    alice, bob = talk.stable("alice", "bob")
+    assert errors([talk.join(alice)]) == ["waits"]
+    assert talk.heartbeat(bob) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_follower_that_has_changed_makes_a_rebalance() -> None:
+    talk = Conversation()
+    _, bob = talk.stable("alice", "bob")
+    bob.protocols = (("range", b"another topic"),)
+    assert errors([talk.join(bob)]) == ["waits"]
+    assert talk.group.state is PREPARING
+
+
+def test_a_member_whose_answer_was_lost_gets_it_again_while_the_assignment_is_awaited() -> None:
+    talk = Conversation()
+    alice, bob = talk.member("alice"), talk.member("bob")
+    talk.together(alice, bob)
+    assert talk.join(alice).answer.members == (("alice-1", b"alice"), ("bob-2", b"bob"))
+    assert talk.join(bob).answer.generation == bob.generation
+    assert talk.group.state is COMPLETING
+
+
+def test_a_member_that_changes_while_the_assignment_is_awaited_makes_a_rebalance() -> None:
+    talk = Conversation()
+    alice, bob = talk.member("alice"), talk.member("bob")
+    talk.together(alice, bob)
+    waiting = talk.sync(bob)
+    alice.protocols = (("range", b"another topic"),)
+    assert errors([talk.join(alice), waiting]) == ["waits", "REBALANCE_IN_PROGRESS"]
+
+
+def test_a_member_that_asks_again_elsewhere_gets_one_answer_there() -> None:
+    talk = Conversation()
+    alice, _ = talk.stable("alice", "bob")
+    first, second = talk.join(alice), talk.join(alice)
+    assert errors([first, second]) == ["REBALANCE_IN_PROGRESS", "waits"]
+
+
+def test_the_rebalance_goes_on_without_those_that_do_not_come_in_time() -> None:
+    talk = Conversation()
+    alice, bob = talk.stable("alice", "bob")
+    alices = talk.join(alice)
+    for _ in range(REBALANCE_MS // 5_000):  # it lives, and yet does not join
+        assert talk.heartbeat(bob) is ErrorCode.REBALANCE_IN_PROGRESS
+        talk.wait(5_000)
+    assert talk.hear(alice, alices).members == (("alice-1", b"alice"),)
+    assert talk.heartbeat(bob) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert errors([talk.join(bob)]) == ["UNKNOWN_MEMBER_ID"]
+
+
+def test_the_longest_rebalance_timeout_of_the_members_counts() -> None:
+    talk = Conversation()
+    patient, other = talk.member("patient"), talk.member("other")
+    talk.hear(patient, talk.join(patient, rebalance_ms=90_000, session_ms=200_000))
+    waiting = talk.join(other, rebalance_ms=1_000)
+    talk.wait(89_999)
+    assert errors([waiting]) == ["waits"]
+    talk.wait(1)
+    assert errors([waiting]) == ["NONE"]
+    assert waiting.answer.leader == waiting.answer.member_id
+
+
+def test_a_leader_that_does_not_come_is_followed_by_another() -> None:
+    talk = Conversation()
+    alice, bob, carol = talk.stable("alice", "bob", "carol")
+    requests = [talk.join(talk.member("dave")), talk.join(carol), talk.join(bob)]
+    assert talk.leave(alice) is ErrorCode.NONE
+    assert {request.answer.leader for request in requests} == {bob.member_id}
+
+
+def test_each_rebalance_makes_a_generation() -> None:
+    talk = Conversation()
+    (alice,) = talk.stable("alice")
+    for generation in (2, 3, 4):
+        (joined,) = talk.rejoin(alice)
+        assert joined.generation == generation
+        talk.share(alice)
+
+
+# --- the first members of a group ---------------------------------------------------------------------------
+
+
+def test_a_new_group_waits_for_more_members() -> None:
+    talk = Conversation(delay_ms=3_000)
+    alices = talk.join(talk.member("alice"))
+    talk.wait(2_999)
+    assert errors([alices]) == ["waits"]
+    talk.wait(1)
+    assert errors([alices]) == ["NONE"]
+
+
+def test_who_comes_meanwhile_is_in_the_first_generation_and_makes_it_wait_once_more() -> None:
+    talk = Conversation(delay_ms=3_000)
+    alices = talk.join(talk.member("alice"))
+    talk.wait(2_000)
+    bobs = talk.join(talk.member("bob"))
+    talk.wait(3_999)
+    assert errors([alices, bobs]) == ["waits", "waits"]
+    talk.wait(1)
+    assert errors([alices, bobs]) == ["NONE", "NONE"]
+    assert alices.answer.generation == 1
+
+
+def test_a_new_group_waits_no_longer_than_its_members_do() -> None:
+    talk = Conversation(delay_ms=3_000)
+    requests = []
+    for number in range(8):
+        requests.append(talk.join(talk.member(f"m{number}"), rebalance_ms=7_000))
+        talk.wait(1_000)
+    assert errors(requests) == ["NONE"] * 7 + ["waits"]
+
+
+def test_a_group_that_was_empty_for_a_while_waits_once() -> None:
+    talk = Conversation(delay_ms=3_000)
+    alice = talk.member("alice")
+    request = talk.join(alice)
+    talk.wait(3_000)
+    talk.hear(alice, request)
+    talk.share(alice)
+    talk.leave(alice)
+    bobs = talk.join(talk.member("bob"))
+    talk.wait(1_000)
+    carols = talk.join(talk.member("carol"))
+    talk.wait(2_000)
+    assert errors([bobs, carols]) == ["NONE", "NONE"]
+
+
+def test_all_may_leave_before_the_first_generation_and_others_come() -> None:
+    talk = Conversation(delay_ms=400_000)
+    lost = talk.join(talk.member("lost"), rebalance_ms=500_000)
+    talk.wait(NEW_MEMBER_JOIN_TIMEOUT_MS)
+    assert errors([lost]) == ["UNKNOWN_MEMBER_ID"]
+    late = talk.join(talk.member("late", "another protocol"))
+    talk.wait(200_000)
+    assert errors([late]) == ["NONE"]
+
+
+def test_a_new_member_that_waits_for_five_minutes_is_told_to_come_again() -> None:
+    talk = Conversation()
+    alice = talk.member("alice")
+    talk.hear(alice, talk.join(alice, session_ms=3_600_000, rebalance_ms=3_600_000))
+    request = talk.join(talk.member("bob"), session_ms=SESSION_MS)
+    talk.wait(NEW_MEMBER_JOIN_TIMEOUT_MS - 1)
+    assert errors([request]) == ["waits"]
+    talk.wait(1)
+    assert (request.answer.error, request.answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "")
+
+
+# --- protocols ----------------------------------------------------------------------------------------------
+
+
+def protocol_of(*wishes: tuple[str, ...]) -> str:
+    talk = Conversation()
+    talk.together(*(talk.member(f"m{number}", *wish) for number, wish in enumerate(wishes)))
+    return talk.group.protocol or ""
+
+
+def test_the_protocol_that_most_members_prefer_is_chosen() -> None:
+    assert protocol_of(("range", "roundrobin"), ("roundrobin", "range"), ("roundrobin", "range")) == (
+        "roundrobin"
+    )
+
+
+def test_only_a_protocol_that_all_can_follow_is_chosen() -> None:
+    assert protocol_of(("sticky", "range"), ("sticky", "range"), ("range",)) == "range"
+
+
+# --- the assignment -----------------------------------------------------------------------------------------
+
+
+def test_a_follower_waits_for_the_leader() -> None:
+    talk = Conversation()
+    alice, bob = talk.member("alice"), talk.member("bob")
+    talk.together(alice, bob)
+    waiting = talk.sync(bob)
+    assert errors([waiting]) == ["waits"]
+    leading = talk.sync(alice, {alice.member_id: b"0", bob.member_id: b"1"})
+    assert (leading.answer.assignment, waiting.answer.assignment) == (b"0", b"1")
+    assert talk.group.state is STABLE
+
+
+def test_a_follower_that_comes_after_the_leader_gets_its_share_at_once() -> None:
+    talk = Conversation()
+    alice, bob = talk.member("alice"), talk.member("bob")
+    talk.together(alice, bob)
+    talk.sync(alice, {bob.member_id: b"1"})
+    assert talk.sync(bob).answer.assignment == b"1"
+
+
+def test_whom_the_leader_does_not_name_gets_nothing() -> None:
+    talk = Conversation()
+    alice = talk.member("alice")
+    talk.together(alice)
+    synced = talk.sync(alice, {"nobody": b"1"}).answer
+    assert (synced.error, synced.assignment) == (ErrorCode.NONE, b"")
+
+
+def test_the_assignment_of_an_unknown_member_is_refused() -> None:
+    talk = Conversation()
+    talk.stable("alice")
+    assert errors([talk.sync(Member("x", (), "x-1", 1))]) == ["UNKNOWN_MEMBER_ID"]
+
+
+def test_the_assignment_of_another_generation_is_refused() -> None:
+    talk = Conversation()
+    (alice,) = talk.stable("alice")
+    assert errors([talk.sync(alice, generation=alice.generation + 1)]) == ["ILLEGAL_GENERATION"]
+
+
+def test_there_is_no_assignment_while_members_are_called_together() -> None:
+    talk = Conversation()
+    alice, bob = talk.stable("alice", "bob")
+    talk.join(alice)
+    assert errors([talk.sync(bob)]) == ["REBALANCE_IN_PROGRESS"]
+
+
+def test_nobody_gets_an_assignment_before_it_is_stored() -> None:
+    talk = Conversation()
+    alice, bob = talk.member("alice"), talk.member("bob")
+    talk.together(alice, bob)
+    talk.holds_stores = True
+    requests = [talk.sync(bob), talk.sync(alice, {bob.member_id: b"1"})]
+    assert errors(requests) == ["waits", "waits"]
+    talk.store()
+    assert errors(requests) == ["NONE", "NONE"]
+    (stored,) = [value for value in talk.stored if value.members]
+    assert [(member.member_id, member.assignment) for member in stored.members] == [
+        (alice.member_id, b""),
+        (bob.member_id, b"1"),
+    ]
+
+
+def test_an_assignment_that_cannot_be_stored_makes_a_rebalance() -> None:
+    talk = Conversation()
+    alice, bob = talk.member("alice"), talk.member("bob")
+    talk.together(alice, bob)
+    talk.holds_stores = True
+    requests = [talk.sync(bob), talk.sync(alice)]
+    talk.store(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
+    assert errors(requests) == ["NOT_COORDINATOR_FOR_GROUP"] * 2
+    assert talk.group.state is PREPARING
+
+
+def test_an_assignment_that_is_stored_too_late_changes_nothing() -> None:
+    talk = Conversation()
+    alice, bob = talk.member("alice"), talk.member("bob")
+    talk.together(alice, bob)
+    talk.holds_stores = True
+    late = talk.sync(alice, {alice.member_id: b"old"})
+    talk.join(talk.member("carol"))
+    assert errors([late]) == ["REBALANCE_IN_PROGRESS"]
+    talk.store()
+    assert talk.group.state is PREPARING
+
+
+def test_a_leader_that_dies_before_it_has_assigned_makes_a_rebalance() -> None:
+    talk = Conversation()
+    alice, bob = talk.member("alice"), talk.member("bob")
+    talk.together(alice, bob)
+    waiting = talk.sync(bob)
+    talk.wait(SESSION_MS)
+    assert errors([waiting]) == ["REBALANCE_IN_PROGRESS"]
+    (joined,) = talk.rejoin(bob)
+    assert (joined.leader, joined.members) == (bob.member_id, ((bob.member_id, b"bob"),))
+
+
+def test_who_waits_for_its_assignment_is_alive() -> None:
+    talk = Conversation()
+    leader, bob = talk.member("leader"), talk.member("bob")
+    talk.hear(leader, talk.join(leader, session_ms=300_000))
+    bobs = talk.join(bob)
+    talk.hear(leader, talk.join(leader, session_ms=300_000))
+    talk.hear(bob, bobs)
+    waiting = talk.sync(bob)
+    talk.wait(3 * SESSION_MS)
+    talk.sync(leader, {bob.member_id: b"1"})
+    assert waiting.answer.assignment == b"1"
+    talk.wait(SESSION_MS - 1)
+    assert talk.heartbeat(bob) is ErrorCode.NONE
+
+
+# --- staying alive ------------------------------------------------------------------------------------------
+
+
+def test_a_heartbeat_keeps_a_member() -> None:
+    talk = Conversation()
+    (alice,) = talk.stable("alice")
+    for _ in range(5):
+        talk.wait(SESSION_MS - 1)
+        assert talk.heartbeat(alice) is ErrorCode.NONE
+
+
+def test_a_commit_keeps_a_member() -> None:
+    talk = Conversation()
+    (alice,) = talk.stable("alice")
+    for _ in range(5):
+        talk.wait(SESSION_MS - 1)
+        assert talk.commit(alice) is ErrorCode.NONE
+
+
+def test_a_member_that_is_silent_for_its_session_timeout_is_out() -> None:
+    talk = Conversation()
+    (alice,) = talk.stable("alice")
+    talk.wait(SESSION_MS)
+    assert talk.heartbeat(alice) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert talk.group.state is EMPTY
+
+
+def test_a_member_that_dies_while_others_wait_for_it_is_not_waited_for() -> None:
+    talk = Conversation()
+    alice, _ = talk.stable("alice", "bob")
+    waiting = talk.join(alice)
+    talk.wait(SESSION_MS)
+    assert errors([waiting]) == ["NONE"]
+
+
+def test_who_waits_for_the_others_to_join_is_alive() -> None:
+    talk = Conversation()
+    alice, bob = talk.stable("alice", "bob")
+    waiting = talk.join(alice)
+    for _ in range(3):
+        talk.wait(SESSION_MS - 1)
+        talk.heartbeat(bob)
+    assert errors([waiting]) == ["waits"]
+    talk.join(bob)
+    assert errors([waiting]) == ["NONE"]
+
+
+@pytest.mark.parametrize("group_is", [PREPARING, COMPLETING, STABLE])
+def test_the_heartbeat_of_a_stranger_is_refused(group_is: GroupState) -> None:
+    talk = Conversation()
+    (alice,) = talk.stable("alice")
+    if group_is is not STABLE:
+        talk.join(talk.member("bob"))
+    if group_is is COMPLETING:
+        talk.join(alice)
+    assert talk.group.state is group_is
+    assert talk.heartbeat(Member("x", (), "x-1", alice.generation)) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_heartbeat_of_another_generation_is_refused_and_does_not_count() -> None:
+    talk = Conversation()
+    (alice,) = talk.stable("alice")
+    talk.wait(SESSION_MS - 1)
+    assert talk.heartbeat(alice, generation=99) is ErrorCode.ILLEGAL_GENERATION
+    talk.wait(1)
+    assert talk.group.state is EMPTY
+
+
+def test_a_heartbeat_learns_that_the_assignment_is_awaited() -> None:
+    talk = Conversation()
+    alice = talk.member("alice")
+    talk.together(alice)
+    assert talk.heartbeat(alice) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_nobody_can_be_alive_in_an_empty_group() -> None:
+    assert Conversation().heartbeat(Member("x", (), "x-1", 0)) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# --- leaving ------------------------------------------------------------------------------------------------
+
+
+def test_a_member_that_leaves_makes_the_others_rebalance() -> None:
+    talk = Conversation()
+    alice, bob = talk.stable("alice", "bob")
+    assert talk.leave(bob) is ErrorCode.NONE
+    assert talk.heartbeat(alice) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert talk.heartbeat(bob) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_when_the_last_member_leaves_an_empty_generation_is_stored() -> None:
+    talk = Conversation()
+    (alice,) = talk.stable("alice")
+    talk.leave(alice)
+    assert talk.group.state is EMPTY
+    last = talk.stored[-1]
+    assert (last.generation, last.protocol_type, last.protocol, last.leader, last.members) == (
+        2,
+        "consumer",
+        None,
+        None,
+        (),
+    )
+
+
+def test_a_stranger_cannot_leave() -> None:
+    talk = Conversation()
+    talk.stable("alice")
+    assert talk.leave(Member("x", (), "x-1")) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_whoever_leaves_while_it_waits_is_answered() -> None:
+    talk = Conversation()
+    alice, bob = talk.stable("alice", "bob")
+    carol = talk.member("carol")
+    carols, bobs = talk.join(carol), talk.join(bob)
+    talk.leave(bob)
+    assert errors([bobs, carols]) == ["UNKNOWN_MEMBER_ID", "waits"]
+    talk.join(alice)
+    talk.hear(carol, carols)
+    syncing = talk.sync(carol)
+    talk.leave(carol)
+    assert errors([syncing]) == ["UNKNOWN_MEMBER_ID"]
+
+
+# --- commits ------------------------------------------------------------------------------------------------
+
+
+def test_a_consumer_outside_of_the_group_may_commit_while_nobody_is_in_it() -> None:
+    talk = Conversation()
+    outside = Member("x", ())
+    assert talk.commit(outside) is ErrorCode.NONE
+    talk.stable("alice")
+    assert talk.commit(outside) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_members_may_commit_what_they_have_read_while_they_are_called_together() -> None:
+    talk = Conversation()
+    alice, bob = talk.stable("alice", "bob")
+    talk.join(alice)
+    assert talk.group.state is PREPARING
+    assert talk.commit(bob) is ErrorCode.NONE
+
+
+def test_nobody_commits_while_the_assignment_is_awaited() -> None:
+    talk = Conversation()
+    alice = talk.member("alice")
+    talk.together(alice)
+    assert talk.commit(alice) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_commit_of_an_old_generation_is_refused() -> None:
+    talk = Conversation()
+    (alice,) = talk.stable("alice")
+    assert talk.commit(alice, generation=alice.generation - 1) is ErrorCode.ILLEGAL_GENERATION
+
+
+def test_a_member_cannot_commit_to_a_group_that_all_have_left() -> None:
+    talk = Conversation()
+    (alice,) = talk.stable("alice")
+    talk.wait(SESSION_MS)
+    assert talk.commit(alice) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# --- deleting, moving, coming back --------------------------------------------------------------------------
+
+
+def test_only_a_group_without_members_can_be_deleted() -> None:
+    talk = Conversation()
+    (alice,) = talk.stable("alice")
+    assert talk.group.delete() is ErrorCode.NON_EMPTY_GROUP
+    talk.leave(alice)
+    assert talk.group.delete() is ErrorCode.NONE
+    assert talk.group.state is DEAD
+    assert talk.group.delete() is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_dead_group_knows_nobody() -> None:
+    talk = Conversation()
+    (alice,) = talk.stable("alice")
+    talk.leave(alice)
+    talk.group.delete()
+    assert (
+        errors([talk.join(alice), talk.join(talk.member("bob")), talk.sync(alice)])
+        == ["UNKNOWN_MEMBER_ID"] * 3
+    )
+    assert {talk.heartbeat(alice), talk.leave(alice), talk.commit(alice)} == {ErrorCode.UNKNOWN_MEMBER_ID}
+
+
+def test_a_group_that_moves_answers_all_who_wait() -> None:
+    talk = Conversation()
+    alice, bob = talk.stable("alice", "bob")
+    joining = talk.join(alice)
+    talk.unload()
+    other = Conversation()
+    carol, dave = other.member("carol"), other.member("dave")
+    other.together(carol, dave)
+    syncing = other.sync(dave)
+    other.unload()
+    assert errors([joining, syncing]) == ["NOT_COORDINATOR_FOR_GROUP"] * 2
+    assert talk.group.next_deadline_ms() is None
+    assert talk.heartbeat(bob) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_stored_group_goes_on_where_it_was() -> None:
+    before = Conversation()
+    alice, bob = before.stable("alice", "bob")
+    stored = before.stored[-1]
+    talk = Conversation(group=Group.restored("g", stored, 0, initial_rebalance_delay_ms=0))
+    assert talk.heartbeat(alice) is ErrorCode.NONE
+    assert talk.commit(bob) is ErrorCode.NONE
+    assert talk.sync(bob).answer.assignment == b"share of bob"
+    assert talk.group.describe() == before.group.describe()
+
+
+def test_members_of_a_stored_group_have_a_session_timeout_to_be_heard_of() -> None:
+    before = Conversation()
+    before.stable("alice", "bob")
+    talk = Conversation(group=Group.restored("g", before.stored[-1], 0, initial_rebalance_delay_ms=0))
+    talk.wait(SESSION_MS - 1)
+    assert talk.group.state is STABLE
+    talk.wait(1)
+    assert talk.group.state is EMPTY
+
+
+# --- what anybody may know ----------------------------------------------------------------------------------
+
+
+def test_a_stable_group_is_described_with_its_shares() -> None:
+    talk = Conversation()
+    talk.stable("alice")
+    described = talk.group.describe()
+    assert (described.state, described.protocol_type, described.protocol) == (STABLE, "consumer", "range")
+    (alice,) = described.members
+    assert (alice.member_id, alice.client_id, alice.client_host) == ("alice-1", "alice", "/127.0.0.1")
+    assert (alice.metadata, alice.assignment) == (b"alice", b"share of alice")
+
+
+def test_a_group_in_a_rebalance_is_described_without_them() -> None:
+    talk = Conversation()
+    (alice,) = talk.stable("alice")
+    talk.join(talk.member("bob"))
+    described = talk.group.describe()
+    assert (described.state, described.protocol) == (PREPARING, "")
+    assert [(member.member_id, member.metadata, member.assignment) for member in described.members] == [
+        (alice.member_id, b"", b""),
+        ("bob-2", b"", b""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (STABLE, STABLE),
+        (STABLE, COMPLETING),
+        (STABLE, EMPTY),
+        (PREPARING, PREPARING),
+        (PREPARING, STABLE),
+        (COMPLETING, COMPLETING),
+        (COMPLETING, EMPTY),
+        (EMPTY, STABLE),
+        (EMPTY, COMPLETING),
+        (DEAD, STABLE),
+        (DEAD, PREPARING),
+        (DEAD, COMPLETING),
+        (DEAD, EMPTY),
+    ],
+)
+def test_these_states_never_follow_each_other(before: GroupState, after: GroupState) -> None:
+    assert before not in VALID_PREDECESSORS[after]
