@@ -194,6 +194,7 @@ class Machine:
         self.running: RunningBroker | None = None
         self._world = world
         self._worker = InlineWorker()
+        self._loader = InlineWorker()
         self._store: MemoryStore | None = None
         self._server: MemoryServer | None = None
 
@@ -209,6 +210,7 @@ class Machine:
         Raises what ``RunningBroker`` raises.
         """
         world, worker, store = self._world, InlineWorker(), self._world.zookeeper.connect()
+        loader = InlineWorker()
         servers: list[MemoryServer] = []
 
         def listen(config: BrokerConfig, handler: RequestHandler) -> MemoryServer:
@@ -228,6 +230,7 @@ class Machine:
                 files=self.files,
                 clock=world.clock,
                 worker=worker,
+                loader=loader,
                 connect_store=lambda: store,
                 listen=listen,
                 random_bytes=world.chance.randbytes,
@@ -235,6 +238,7 @@ class Machine:
         )
         # Only now: an attempt that fails leaves the broker that may run here as it is.
         self.running, self._worker, self._store, (self._server,) = running, worker, store, servers
+        self._loader = loader
         world.settle()
         return running.serving.is_set()
 
@@ -261,11 +265,11 @@ class Machine:
         assert self._server is not None, f"no broker was started on {self.host}"
         self._world.zookeeper.suspend(self.store)
         self._server.vanish()
-        self.running, self._worker = None, InlineWorker()
+        self.running, self._worker, self._loader = None, InlineWorker(), InlineWorker()
 
     def work(self) -> int:
-        """Run the jobs of the broker's worker; how many are done."""
-        return self._worker.run_until_idle()
+        """Run the jobs of the broker's workers; how many are done."""
+        return self._worker.run_until_idle() + self._loader.run_until_idle()
 
 
 class Simulation(Client):

@@ -14,7 +14,9 @@ TOPIC_NAME_MAX_LENGTH = 249
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+OFFSETS_TOPIC = "__consumer_offsets"
+"""Where groups and their offsets are kept."""
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state"})
 
 
 class TopicPartition(NamedTuple):

@@ -238,6 +238,7 @@ class Cluster:
             "zookeeper.connection.timeout.ms": str(
                 ZOOKEEPER_PATIENCE_MS if self._given_zookeeper is None else GIVEN_ZOOKEEPER_PATIENCE_MS
             ),
+            "group.initial.rebalance.delay.ms": "0",  # who tries something out has few consumers, and waits
             **self._config,
         }
         on_exit = self._on_exit

@@ -26,7 +26,7 @@ from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
 from minikafka.wire import schema
 from minikafka.wire.parts import join
-from minikafka.wire.schema import INT32, INT64, NULLABLE_STRING, RECORDS, STRING, ArrayOf, Struct, field
+from minikafka.wire.schema import BYTES, INT32, INT64, NULLABLE_STRING, STRING, ArrayOf, Struct, field
 
 T = TypeVar("T")
 
@@ -133,8 +133,8 @@ _GROUP_VALUE = Struct(
                 field("client_host", STRING),
                 field("rebalance_timeout_ms", INT32, since=1, default=-1),
                 field("session_timeout_ms", INT32),
-                field("subscription", RECORDS),
-                field("assignment", RECORDS),
+                field("subscription", BYTES),
+                field("assignment", BYTES),
             )
         ),
     ),
@@ -213,18 +213,14 @@ def read_offset(data: Buffer, retention_ms: int) -> OffsetValue:
 def read_group(data: Buffer) -> GroupValue:
     """A generation. RemoteWireError when it is damaged or of an unknown version."""
     value: GroupValue = _decode(_GROUP_VALUE, data)
-    return replace(value, members=tuple(map(_own, value.members)))
+    return replace(value, members=tuple(map(_with_rebalance_timeout, value.members)))
 
 
-def _own(member: MemberValue) -> MemberValue:
-    """A member whose bytes are no views; version 0 knows one time-out only."""
-    rebalance_timeout_ms = member.rebalance_timeout_ms
-    return replace(
-        member,
-        rebalance_timeout_ms=member.session_timeout_ms if rebalance_timeout_ms < 0 else rebalance_timeout_ms,
-        subscription=bytes(member.subscription),
-        assignment=bytes(member.assignment),
-    )
+def _with_rebalance_timeout(member: MemberValue) -> MemberValue:
+    """Version 0 knows one time-out only."""
+    if member.rebalance_timeout_ms >= 0:
+        return member
+    return replace(member, rebalance_timeout_ms=member.session_timeout_ms)
 
 
 def _encode(table: Struct[T], version: int, value: T) -> bytes:

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from minikafka.base.errors import CoordinationError
+from minikafka.base.errors import BrokerError, CoordinationError, ErrorCode
 from minikafka.base.ids import BrokerAddress
 
 BROKER_IDS = "/brokers/ids"
@@ -36,6 +36,7 @@ CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = "config_change_"
 DELETE_TOPICS = "/admin/delete_topics"
 BROKER_SEQUENCE = "/brokers/seqid"
+CONSUMERS = "/consumers"
 
 PERSISTENT_PATHS = (
     DELETE_TOPICS,
@@ -45,7 +46,7 @@ PERSISTENT_PATHS = (
     CONFIG_CHANGES,
     CLIENT_CONFIGS,
     TOPIC_CONFIGS,
-    "/consumers",
+    CONSUMERS,
     "/isr_change_notification",
 )
 """What a 0.10.1 broker makes at its start, empty, for others to watch and to write below."""
@@ -79,6 +80,16 @@ def partition_state_path(topic: str, partition: int) -> str:
 def topic_config_path(topic: str) -> str:
     """Where the settings of ``topic`` stand."""
     return f"{TOPIC_CONFIGS}/{topic}"
+
+
+def consumer_offset_path(group: str, topic: str, partition: int) -> str:
+    """Where a group of the time before the offsets topic keeps how far it has read: a bare integer.
+
+    Raises BrokerError INVALID_GROUP_ID for a name that cannot be part of a path.
+    """
+    if not group or "/" in group or "\0" in group or group in {".", ".."}:
+        raise BrokerError(ErrorCode.INVALID_GROUP_ID, f"{group!r} cannot be a group in ZooKeeper")
+    return f"{CONSUMERS}/{group}/offsets/{topic}/{partition}"
 
 
 @dataclass(frozen=True, slots=True)

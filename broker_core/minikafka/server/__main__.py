@@ -194,6 +194,7 @@ def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
             files=RealFiles(),
             clock=SystemClock(),
             worker=ThreadWorker("registrar"),
+            loader=ThreadWorker("groups"),
             connect_store=lambda: ending.or_result(connect),
             listen=listen,
             random_bytes=os.urandom,

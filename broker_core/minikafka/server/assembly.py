@@ -47,6 +47,8 @@ class Ports:
     files: Files
     clock: Clock
     worker: Worker
+    loader: Worker
+    """Loads groups, which may take long and must not keep others from the worker."""
     connect_store: Callable[[], Store]
     listen: Callable[[BrokerConfig, RequestHandler], Server]
     random_bytes: Callable[[int], bytes]
@@ -89,6 +91,7 @@ class RunningBroker:
         self._stops.callback(store.close)
         registrar = Registrar(store, ports.clock, ports.worker, random_bytes=ports.random_bytes)
         self._stops.callback(ports.worker.stop)
+        self._stops.callback(ports.loader.stop)
         logs.open_all(registrar.topic_configs())
         directories = logs.paths
         broker_id = self._agree_on_broker_id(config, directories, ports.files, registrar)
@@ -99,6 +102,8 @@ class RunningBroker:
             logs=logs,
             worker=ports.worker,
             registrar=registrar,
+            loader=ports.loader,
+            random_bytes=ports.random_bytes,
         )
         self.broker.quotas.replace(registrar.client_configs())
         control = ControlPath(self.broker, serving=self.serving.set, fatal=fatal)
@@ -106,6 +111,7 @@ class RunningBroker:
         server = ports.listen(config, Dispatcher(self.broker))
         self._stops.callback(server.stop)
         self._stops.callback(self.broker.stop_waiting)
+        self._stops.callback(self.broker.coordinator.stop)
         advertised = {
             listener.name: BrokerAddress(
                 broker_id, listener.advertised_host, listener.advertised_port or server.ports[listener.name]

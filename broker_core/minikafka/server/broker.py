@@ -25,6 +25,7 @@ from minikafka.log.manager import LogManager
 from minikafka.partition.partition import Partition
 from minikafka.partition.waiting import Waiting
 from minikafka.server.config import BrokerConfig
+from minikafka.server.coordinator import Coordinator
 from minikafka.server.image import ClusterImage
 from minikafka.server.quotas import Quotas
 from minikafka.server.registrar import Registrar
@@ -60,7 +61,10 @@ class Broker:
         logs: LogManager,
         worker: Worker,
         registrar: Registrar,
+        loader: Worker,
+        random_bytes: Callable[[int], bytes],
     ) -> None:
+        """``loader`` loads groups; ``random_bytes`` makes members' ids."""
         self.config = config
         self.broker_id = broker_id
         self.clock = clock
@@ -76,6 +80,7 @@ class Broker:
         self.quotas = Quotas(config.quotas)
         self.deadline_added: Callable[[int], None] = lambda deadline_ms: None
         """Told of each new deadline (monotonic ms), so that the housekeeper wakes in time."""
+        self.coordinator = Coordinator(self, loader, random_bytes)
         self.being_created: set[str] = set()
         """Topics that somebody's request for metadata has asked ZooKeeper for already."""
         self._lock = threading.Lock()

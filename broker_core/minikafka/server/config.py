@@ -3,7 +3,8 @@
 A ``.properties`` file is Java's: ``key=value`` or ``key: value``, ``#`` and ``!`` start comments, a backslash
 at the end of a line continues it. Differences from 0.10.1's defaults: ``delete.topic.enable`` is true (text
 003), ``num.recovery.threads.per.data.dir`` is as many as there are processors, for all directories together
-(0.10.1: one for each), and ``log.layout`` is ours.
+(0.10.1: one for each), ``offsets.retention.minutes`` is a week and ``group.initial.rebalance.delay.ms`` is
+3,000 as in 2.1, and ``log.layout`` is ours.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from types import MappingProxyType
 from typing import Any
 
 from minikafka.base.errors import ConfigError
+from minikafka.groups.messages import Versions
+from minikafka.groups.shard import GroupSettings
 from minikafka.log.config import BROKER_PROPERTIES, LogConfig, default_text
 from minikafka.log.layout import Layout
 from minikafka.net.limits import UNLIMITED, ConnectionLimits
+from minikafka.records.compression import Codec
 from minikafka.server.listeners import WILDCARDS, Listener, parse_listeners
 from minikafka.server.quotas import QuotaConfig
 
@@ -130,6 +134,19 @@ _KEYS: dict[str, tuple[Callable[[str, str], Any], str | None]] = {
     "log.cleaner.io.max.bytes.per.second": (_rate, "1.7976931348623157E308"),
     "log.cleaner.backoff.ms": (_integer(0), "15000"),
     "num.recovery.threads.per.data.dir": (_integer(1), None),
+    "inter.broker.protocol.version": (_text, "0.10.1"),
+    "group.min.session.timeout.ms": (_integer(0), "6000"),
+    "group.max.session.timeout.ms": (_integer(0), "300000"),
+    "group.initial.rebalance.delay.ms": (_integer(0), "3000"),
+    "offset.metadata.max.bytes": (_integer(0), "4096"),
+    "offsets.load.buffer.size": (_integer(1, 1 << 30), "5242880"),
+    "offsets.topic.replication.factor": (_integer(1), "3"),
+    "offsets.topic.num.partitions": (_integer(1), "50"),
+    "offsets.topic.segment.bytes": (_integer(14), "104857600"),
+    "offsets.topic.compression.codec": (_integer(0, 3), "0"),
+    "offsets.retention.minutes": (_integer(1), "10080"),
+    "offsets.retention.check.interval.ms": (_integer(1), "600000"),
+    "offsets.commit.timeout.ms": (_integer(1), "5000"),
 }
 
 
@@ -144,6 +161,22 @@ class CleanerConfig:
     """Read and written together."""
     backoff_ms: int
     """Between looks when there was nothing to clean."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsConfig:
+    """How offsets and groups are kept in ``__consumer_offsets``."""
+
+    partitions: int
+    replication_factor: int
+    """At most: where fewer brokers live, the topic is made with as many replicas."""
+    segment_bytes: int
+    codec: Codec
+    load_bytes: int
+    """Of a partition that are read at once while it is loaded."""
+    commit_timeout_ms: int
+    check_interval_ms: int
+    """Between looks for offsets that are too old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +211,8 @@ class BrokerConfig:
     recovery_threads: int
     """For all data directories together."""
     cleaner: CleanerConfig
+    groups: GroupSettings
+    offsets: OffsetsConfig
     log: LogConfig
     """What a topic without settings of its own gets."""
     unknown: tuple[str, ...] = field(default=())
@@ -243,6 +278,16 @@ class BrokerConfig:
                 bytes_per_second=values["log.cleaner.io.max.bytes.per.second"],
                 backoff_ms=values["log.cleaner.backoff.ms"],
             ),
+            groups=_groups(values),
+            offsets=OffsetsConfig(
+                partitions=values["offsets.topic.num.partitions"],
+                replication_factor=values["offsets.topic.replication.factor"],
+                segment_bytes=values["offsets.topic.segment.bytes"],
+                codec=Codec(values["offsets.topic.compression.codec"]),
+                load_bytes=values["offsets.load.buffer.size"],
+                commit_timeout_ms=values["offsets.commit.timeout.ms"],
+                check_interval_ms=values["offsets.retention.check.interval.ms"],
+            ),
             log=LogConfig.from_properties(log_properties),
             unknown=unknown,
             properties=dict(properties),
@@ -256,6 +301,22 @@ def property_defaults() -> Mapping[str, str | None]:
     for name, default in BROKER_PROPERTIES.items():
         defaults[name] = None if default is None else default_text(default)
     return MappingProxyType(defaults | {name: default for name, (_, default) in _KEYS.items()})
+
+
+def _groups(values: Mapping[str, Any]) -> GroupSettings:
+    version = values["inter.broker.protocol.version"]
+    try:
+        versions = Versions.written_for(version)
+    except ValueError:
+        raise ConfigError("inter.broker.protocol.version", version, "a release like 0.10.1 or 2.1") from None
+    return GroupSettings(
+        session_timeout_min_ms=values["group.min.session.timeout.ms"],
+        session_timeout_max_ms=values["group.max.session.timeout.ms"],
+        initial_rebalance_delay_ms=values["group.initial.rebalance.delay.ms"],
+        retention_ms=values["offsets.retention.minutes"] * 60_000,
+        metadata_max_chars=values["offset.metadata.max.bytes"],
+        versions=versions,
+    )
 
 
 def parse_properties(text: str, source: str) -> dict[str, str]:

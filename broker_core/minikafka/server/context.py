@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+import logging
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,8 @@ from minikafka.wire.apis import API_VERSIONS, APIS
 from minikafka.wire.apis.api_versions import refusal
 from minikafka.wire.framing import RequestHeader, response_header
 from minikafka.wire.keys import ApiKey
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,14 @@ class RequestContext:
         """Send the response. Called once, by any thread, outside the core's lock."""
         parts = self.api.encode_response(self.version, response)
         self.exchange.respond([response_header(self.header.correlation_id), *parts])
+
+    def answer(self, response: Callable[[], Any]) -> None:
+        """``reply`` for whoever does not run on the connection's thread: a failure ends the connection."""
+        try:
+            self.reply(response())
+        except Exception:  # noqa: BLE001 - others' answers wait behind it
+            _log.exception("request %s cannot be answered", self.header)
+            self.exchange.close("its answer could not be made")
 
     def no_reply(self) -> None:
         """The request wants no response (acks=0): take the next one from this connection."""

@@ -13,6 +13,7 @@ from functools import partial
 from minikafka.base.errors import MinikafkaError, StorageError
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.controller import events
+from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.log.log import Log
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
@@ -173,6 +174,7 @@ class ControlPath:
                     partition = Partition(topic_partition, log, broker.broker_id)
                     broker.partitions[topic_partition] = partition
                 partition.lead(leaderships[topic_partition])
+                broker.coordinator.leadership_changed(topic_partition)
             for topic in {key.topic for key in opened}:
                 broker.touch(("topic", topic))
 
@@ -222,9 +224,11 @@ class ControlPath:
         self, brokers: Mapping[int, BrokerAddress], leaderships: Mapping[TopicPartition, Leadership]
     ) -> None:
         broker = self._broker
+        gone = [key for key, leadership in leaderships.items() if leadership.leader == LEADER_DURING_DELETE]
 
         def step() -> None:
             broker.image = broker.image.updated(brokers, leaderships)
+            broker.coordinator.partitions_deleted(gone)
             broker.touch("image")
             for topic in {key.topic for key in leaderships}:
                 broker.touch(("topic", topic))
@@ -239,6 +243,7 @@ class ControlPath:
             for topic_partition in partitions:
                 broker.partitions.pop(topic_partition, None)
                 broker.touch(topic_partition)
+                broker.coordinator.leadership_changed(topic_partition)
 
         broker.run(step)
         for topic_partition in partitions:

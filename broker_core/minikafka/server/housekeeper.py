@@ -1,5 +1,5 @@
 """What time brings: requests whose wait is over, logs to be flushed, recovery points to be written, segments
-that nobody needs any more.
+and offsets that nobody needs any more.
 
 Three threads: a slow disk must not delay the answers of requests that wait, nor compaction the flushes.
 """
@@ -37,6 +37,7 @@ class Housekeeper:
         self._retry_at_ms = now_ms + _RETRY_MS
         self._clean_at_ms = now_ms + broker.config.cleaner.backoff_ms
         self._retention_at_ms = now_ms + min(_FIRST_RETENTION_MS, broker.config.retention_check_interval_ms)
+        self._expire_at_ms = now_ms + broker.config.offsets.check_interval_ms
         self._wake = threading.Condition()
         self._wakes_at_ms = 0
         self._stopping = threading.Event()
@@ -86,12 +87,21 @@ class Housekeeper:
                 self._retention_at_ms = now_ms + broker.config.retention_check_interval_ms
                 broker.logs.delete_old(broker.readable_up_to)
                 broker.logs.forget_producers()
+            if now_ms >= self._expire_at_ms:
+                self._expire_at_ms = now_ms + broker.config.offsets.check_interval_ms
+                broker.coordinator.expire()
             if now_ms >= self._checkpoint_at_ms:
                 self._checkpoint_at_ms = now_ms + broker.config.flush_checkpoint_interval_ms
                 broker.logs.checkpoint_offsets()
         except Exception:  # noqa: BLE001 - one failure must not end the thread
             _log.exception("housekeeping failed; it is tried again")
-        return min(self._flush_at_ms, self._retry_at_ms, self._retention_at_ms, self._checkpoint_at_ms)
+        return min(
+            self._flush_at_ms,
+            self._retry_at_ms,
+            self._retention_at_ms,
+            self._expire_at_ms,
+            self._checkpoint_at_ms,
+        )
 
     def _watch_logs(self) -> None:
         while True:

@@ -243,6 +243,23 @@ class Registrar:
         """Take the mark away."""
         self._remove(f"{paths.DELETE_TOPICS}/{topic}")
 
+    def consumer_offset(self, group: str, topic_partition: TopicPartition) -> int | None:
+        """What a group has committed to ZooKeeper; None when nothing, or nothing that is a number.
+
+        Raises BrokerError INVALID_GROUP_ID.
+        """
+        path = paths.consumer_offset_path(group, *topic_partition)
+        try:
+            return int(self._store.read(path)[0])
+        except (NoNode, ValueError):
+            return None
+
+    def set_consumer_offset(self, group: str, topic_partition: TopicPartition, offset: int) -> None:
+        """Commit to ZooKeeper. Raises BrokerError INVALID_GROUP_ID."""
+        path, data = paths.consumer_offset_path(group, *topic_partition), str(offset).encode()
+        if not self._make(path, data):
+            self._store.write(path, data)
+
     def remove_topic(self, topic: str) -> None:
         """Remove the topic's znodes, the mark last, so that a crash in between repeats the deletion."""
         self._remove(paths.topic_path(topic))

@@ -6,6 +6,7 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from minikafka.base.errors import (
     BadVersion,
@@ -21,8 +22,10 @@ from minikafka.controller.assignment import assign_replicas, check_assignment, c
 from minikafka.log.config import without_effect
 from minikafka.registry.paths import TopicAssignment
 from minikafka.registry.store import DATA_MAX_BYTES
-from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
+
+if TYPE_CHECKING:
+    from minikafka.server.broker import Broker
 
 _log = logging.getLogger(__name__)
 
@@ -212,14 +215,20 @@ def submit_creation(broker: Broker, wish: CreationRequest, ticket: TopicTicket |
     broker.worker.submit(job)
 
 
-def start_creation(broker: Broker, name: str) -> None:
-    """Create a topic because somebody asked for its metadata. Raises BrokerError when it cannot be."""
+def start_creation(
+    broker: Broker,
+    name: str,
+    partitions: int,
+    replication_factor: int,
+    config: Mapping[str, str | None] | None = None,
+) -> None:
+    """Create a topic because somebody needs it, unless that is under way.
+
+    Raises BrokerError when it cannot be.
+    """
     if name in broker.being_created:
         return
-    config = broker.config
-    wish = check_creation(
-        broker, name, config.default_partitions, config.default_replication_factor, None, {}
-    )
+    wish = check_creation(broker, name, partitions, replication_factor, None, config or {})
     broker.being_created.add(name)
     submit_creation(broker, wish, None)
 

@@ -137,7 +137,8 @@ def _absent(broker: Broker, name: str, *, may_create: bool) -> ErrorCode:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # waiting does not help
         if not (may_create and broker.config.auto_create_topics) or name in INTERNAL_TOPICS:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        start_creation(broker, name)
+        config = broker.config
+        start_creation(broker, name, config.default_partitions, config.default_replication_factor)
     except BrokerError as error:
         return error.code
     return ErrorCode.LEADER_NOT_AVAILABLE

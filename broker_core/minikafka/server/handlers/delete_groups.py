@@ -1,0 +1,18 @@
+"""DeleteGroups: remove groups that have no members, with their offsets.
+
+Versions: 1 is the same. Behaviour: NON_EMPTY_GROUP for a group with members, GROUP_ID_NOT_FOUND for one that
+there is not.
+"""
+
+from __future__ import annotations
+
+from minikafka.server.broker import Broker
+from minikafka.server.context import RequestContext
+from minikafka.wire.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+
+
+def handle(broker: Broker, context: RequestContext, request: DeleteGroupsRequest) -> None:
+    """Serve one request."""
+    names = dict.fromkeys(request.groups_names)
+    rows = tuple(DeletableGroupResult(name, broker.coordinator.delete(name)) for name in names)
+    context.reply(DeleteGroupsResponse(throttle_time_ms=0, results=rows))

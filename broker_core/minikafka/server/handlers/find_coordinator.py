@@ -1,0 +1,62 @@
+"""FindCoordinator: which broker keeps a group. 0.10.1 calls it GroupCoordinator.
+
+Versions: 1 adds the kind of key, throttle_time_ms and the error in words.
+Behaviour: the first request has the offsets topic made; it, and all until the partition has a leader, is told
+COORDINATOR_NOT_AVAILABLE and asks again. Transactions are not served: UNSUPPORTED_VERSION.
+"""
+
+from __future__ import annotations
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.ids import BrokerAddress
+from minikafka.server.broker import Broker
+from minikafka.server.context import RequestContext
+from minikafka.wire.apis.find_coordinator import (
+    CoordinatorType,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+
+def handle(broker: Broker, context: RequestContext, request: FindCoordinatorRequest) -> None:
+    """Serve one request."""
+    error, message = ErrorCode.NONE, None
+    node = BrokerAddress(-1, "", -1)
+    try:
+        node = _coordinator(broker, request)
+    except BrokerError as problem:
+        error, message = problem.code, problem.detail
+    context.reply(
+        FindCoordinatorResponse(
+            throttle_time_ms=0,
+            error_code=error,
+            error_message=message,
+            node_id=node.broker_id,
+            host=node.host,
+            port=node.port,
+        )
+    )
+
+
+def _coordinator(broker: Broker, request: FindCoordinatorRequest) -> BrokerAddress:
+    if request.key_type == CoordinatorType.TRANSACTION:
+        raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, "this version serves no transactions")
+    if request.key_type != CoordinatorType.GROUP:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"nobody knows keys of kind {request.key_type}")
+    image, topic_partition = broker.image, broker.coordinator.partition_of(request.key)
+    leadership = image.leadership(topic_partition)
+    if leadership is None:
+        missing = f"{topic_partition} is not there yet"
+        try:
+            if topic_partition.topic not in image.topics:
+                broker.coordinator.create_topic()
+        except BrokerError as error:
+            missing = f"{topic_partition.topic} cannot be made: {error}"
+        raise BrokerError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, missing)
+    address = image.brokers.get(leadership.leader)
+    not_open = leadership.leader == broker.broker_id and topic_partition not in broker.partitions
+    if address is None or not_open:
+        raise BrokerError(
+            ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, f"{topic_partition} has no leader at the moment"
+        )
+    return address

@@ -1,0 +1,48 @@
+"""JoinGroup: become, or stay, a member of a group.
+
+Versions: 0 has one time-out, for session and rebalance; 2 adds throttle_time_ms. Behaviour: see
+``groups.group``; the answer waits until all members have joined, or the rebalance time-out is over.
+"""
+
+from __future__ import annotations
+
+from minikafka.base.errors import BrokerError
+from minikafka.groups import events
+from minikafka.server.broker import Broker
+from minikafka.server.context import RequestContext
+from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+
+
+def handle(broker: Broker, context: RequestContext, request: JoinGroupRequest) -> None:
+    """Serve one request."""
+
+    def answer(joined: events.Joined) -> None:
+        context.answer(
+            lambda: JoinGroupResponse(
+                throttle_time_ms=0,
+                error_code=joined.error,
+                generation_id=joined.generation,
+                protocol_name=joined.protocol,
+                leader=joined.leader,
+                member_id=joined.member_id,
+                members=tuple(JoinGroupResponseMember(*member) for member in joined.members),
+            )
+        )
+
+    client_id = context.header.client_id or ""
+    one_timeout = context.version == 0
+    join = events.Join(
+        request=answer,
+        member_id=request.member_id,
+        new_member_id=broker.coordinator.new_member_id(client_id),
+        client_id=client_id,
+        client_host=f"/{context.exchange.client_host}",  # as Java prints an address
+        rebalance_timeout_ms=request.session_timeout_ms if one_timeout else request.rebalance_timeout_ms,
+        session_timeout_ms=request.session_timeout_ms,
+        protocol_type=request.protocol_type,
+        protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
+    )
+    try:
+        broker.coordinator.tell(request.group_id, join)
+    except BrokerError as error:
+        answer(events.Joined(answer, error.code, request.member_id))

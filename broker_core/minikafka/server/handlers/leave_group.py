@@ -1,0 +1,24 @@
+"""LeaveGroup: a member goes; the others need not wait for its session to be over.
+
+Versions: 1 adds throttle_time_ms. Behaviour: see ``groups.group``.
+"""
+
+from __future__ import annotations
+
+from minikafka.base.errors import BrokerError
+from minikafka.groups import events
+from minikafka.server.broker import Broker
+from minikafka.server.context import RequestContext
+from minikafka.wire.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse
+
+
+def handle(broker: Broker, context: RequestContext, request: LeaveGroupRequest) -> None:
+    """Serve one request."""
+
+    def answer(answered: events.Answered) -> None:
+        context.answer(lambda: LeaveGroupResponse(throttle_time_ms=0, error_code=answered.error))
+
+    try:
+        broker.coordinator.tell(request.group_id, events.Leave(answer, request.member_id))
+    except BrokerError as error:
+        answer(events.Answered(answer, error.code))

@@ -1,0 +1,92 @@
+"""OffsetCommit: keep how far a group has read.
+
+Versions: 0 stores in ZooKeeper, later ones in the offsets topic. 1 adds generation, member and a time stamp
+for each partition, 2 to 4 have a retention time for all in its place, 3 adds throttle_time_ms, 6 the leader
+epoch.
+Behaviour: partitions that the cluster does not have, and texts that are too long, fail for themselves; the
+others are one commit, answered when every in-sync replica has it, or after ``offsets.commit.timeout.ms``. A
+generation of -1 and no member is a consumer that divides nothing with others; the group must be empty then.
+"""
+
+from __future__ import annotations
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.ids import TopicPartition
+from minikafka.groups.messages import NEVER_MS, OffsetValue
+from minikafka.server.broker import Broker
+from minikafka.server.context import RequestContext
+from minikafka.wire.apis.offset_commit import (
+    DEFAULT_RETENTION,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+_Errors = dict[TopicPartition, ErrorCode]
+
+
+def handle(broker: Broker, context: RequestContext, request: OffsetCommitRequest) -> None:
+    """Serve one request."""
+    errors: _Errors = {}
+    commits: dict[TopicPartition, OffsetValue] = {}
+    now_ms = broker.clock.now_ms()
+    for topic in request.topics:
+        for part in topic.partitions:
+            topic_partition = TopicPartition(topic.name, part.partition_index)
+            if broker.image.leadership(topic_partition) is None:
+                errors[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif len(part.committed_metadata or "") > broker.config.groups.metadata_max_chars:
+                errors[topic_partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                commits[topic_partition] = _value(part, request.retention_time_ms, now_ms)
+
+    def done(error: ErrorCode) -> None:
+        errors.update(dict.fromkeys(commits, error))
+        context.answer(lambda: _response(request, errors))
+
+    if not commits:
+        done(ErrorCode.NONE)
+    elif context.version == 0:
+        broker.worker.submit(lambda: done(_to_zookeeper(broker, request.group_id, commits)))
+    else:
+        broker.coordinator.commit(request.group_id, request.member_id, request.generation_id, commits, done)
+
+
+def _value(part: OffsetCommitRequestPartition, retention_ms: int, now_ms: int) -> OffsetValue:
+    own_time = part.commit_timestamp != DEFAULT_RETENTION
+    return OffsetValue(
+        offset=part.committed_offset,
+        leader_epoch=part.committed_leader_epoch,
+        metadata=part.committed_metadata or "",
+        commit_timestamp_ms=part.commit_timestamp if own_time else now_ms,
+        expire_timestamp_ms=NEVER_MS if retention_ms == DEFAULT_RETENTION else now_ms + retention_ms,
+    )
+
+
+def _to_zookeeper(broker: Broker, group_id: str, commits: dict[TopicPartition, OffsetValue]) -> ErrorCode:
+    try:
+        for topic_partition, value in commits.items():
+            broker.registrar.set_consumer_offset(group_id, topic_partition, value.offset)
+    except BrokerError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+def _response(request: OffsetCommitRequest, errors: _Errors) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        throttle_time_ms=0,
+        topics=tuple(
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=tuple(
+                    OffsetCommitResponsePartition(
+                        part.partition_index, errors[TopicPartition(topic.name, part.partition_index)]
+                    )
+                    for part in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )

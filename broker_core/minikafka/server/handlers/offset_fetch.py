@@ -1,0 +1,99 @@
+"""OffsetFetch: how far a group has read.
+
+Versions: 0 reads from ZooKeeper, later ones from the offsets topic. From 2 on null means all partitions of
+the group, and the group's error has a place of its own; 3 adds throttle_time_ms, 5 the leader epoch.
+Behaviour: a partition without a commit is -1, which version 0 calls an unknown partition. Whoever is in the
+group, or whether anybody is, does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import groupby
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.ids import TopicPartition
+from minikafka.groups.messages import NO_EPOCH, OffsetValue
+from minikafka.server.broker import Broker
+from minikafka.server.context import RequestContext
+from minikafka.wire.apis.offset_fetch import (
+    NO_OFFSET,
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+
+_Row = Callable[[TopicPartition], OffsetFetchResponsePartition]
+
+
+def handle(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> None:
+    """Serve one request."""
+    if context.version == 0:
+        broker.worker.submit(lambda: _from_zookeeper(broker, context, request))
+        return
+    try:
+        committed = broker.coordinator.offsets(request.group_id)
+    except BrokerError as error:
+        code = error.code
+        # Where the group's error has no place, each partition has it.
+        named = (request.topics or ()) if context.version < 2 else ()
+        context.reply(_response(named, lambda key: _none(key, code), code))
+        return
+    topics = request.topics
+    if topics is None:
+        topics = tuple(
+            OffsetFetchRequestTopic(name, tuple(key.partition for key in keys))
+            for name, keys in groupby(sorted(committed), key=lambda key: key.topic)
+        )
+
+    def row(key: TopicPartition) -> OffsetFetchResponsePartition:
+        value = committed.get(key)
+        return _none(key, ErrorCode.NONE) if value is None else _committed(key, value)
+
+    context.reply(_response(topics, row))
+
+
+def _from_zookeeper(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> None:
+    def row(key: TopicPartition) -> OffsetFetchResponsePartition:
+        try:
+            known = broker.image.leadership(key) is not None
+            offset = broker.registrar.consumer_offset(request.group_id, key) if known else None
+        except BrokerError as error:
+            return _none(key, error.code)
+        if offset is None:
+            return _none(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return OffsetFetchResponsePartition(key.partition, offset, NO_EPOCH, "", ErrorCode.NONE)
+
+    response = _response(request.topics or (), row)
+    context.answer(lambda: response)
+
+
+def _committed(key: TopicPartition, value: OffsetValue) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=key.partition,
+        committed_offset=value.offset,
+        committed_leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+        error_code=ErrorCode.NONE,
+    )
+
+
+def _none(key: TopicPartition, error: ErrorCode) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(key.partition, NO_OFFSET, NO_EPOCH, "", error)
+
+
+def _response(
+    topics: Iterable[OffsetFetchRequestTopic], row: _Row, error: ErrorCode = ErrorCode.NONE
+) -> OffsetFetchResponse:
+    return OffsetFetchResponse(
+        throttle_time_ms=0,
+        topics=tuple(
+            OffsetFetchResponseTopic(
+                topic.name, tuple(row(TopicPartition(topic.name, index)) for index in topic.partition_indexes)
+            )
+            for topic in topics
+        ),
+        error_code=error,
+    )
