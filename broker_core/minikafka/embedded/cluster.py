@@ -34,6 +34,9 @@ ZOOKEEPER_PATIENCE_MS = 60_000
 """How long a broker asks for ZooKeeper, which is started together with it."""
 GIVEN_ZOOKEEPER_PATIENCE_MS = 10_000
 """The same for one that should be running already."""
+REBALANCE_DELAY_MS = 100
+"""Who tries something out waits for three seconds with the default. With none, of consumers that start
+together the first one would be alone, and hear of the others with its next heartbeat, three seconds later."""
 
 CLIENT_ID = "minikafka-embedded"
 
@@ -238,7 +241,7 @@ class Cluster:
             "zookeeper.connection.timeout.ms": str(
                 ZOOKEEPER_PATIENCE_MS if self._given_zookeeper is None else GIVEN_ZOOKEEPER_PATIENCE_MS
             ),
-            "group.initial.rebalance.delay.ms": "0",  # who tries something out has few consumers, and waits
+            "group.initial.rebalance.delay.ms": str(REBALANCE_DELAY_MS),
             **self._config,
         }
         on_exit = self._on_exit
