@@ -23,7 +23,7 @@ def handle(broker: Broker, context: RequestContext, request: FindCoordinatorRequ
     error, message = ErrorCode.NONE, None
     node = BrokerAddress(-1, "", -1)
     try:
-        node = _coordinator(broker, request)
+        node = broker.address_for(context.listener, _coordinator(broker, request))
     except BrokerError as problem:
         error, message = problem.code, problem.detail
     context.reply(
