@@ -279,15 +279,7 @@ class BrokerConfig:
                 backoff_ms=values["log.cleaner.backoff.ms"],
             ),
             groups=_groups(values),
-            offsets=OffsetsConfig(
-                partitions=values["offsets.topic.num.partitions"],
-                replication_factor=values["offsets.topic.replication.factor"],
-                segment_bytes=values["offsets.topic.segment.bytes"],
-                codec=Codec(values["offsets.topic.compression.codec"]),
-                load_bytes=values["offsets.load.buffer.size"],
-                commit_timeout_ms=values["offsets.commit.timeout.ms"],
-                check_interval_ms=values["offsets.retention.check.interval.ms"],
-            ),
+            offsets=_offsets(values),
             log=LogConfig.from_properties(log_properties),
             unknown=unknown,
             properties=dict(properties),
@@ -316,6 +308,18 @@ def _groups(values: Mapping[str, Any]) -> GroupSettings:
         retention_ms=values["offsets.retention.minutes"] * 60_000,
         metadata_max_chars=values["offset.metadata.max.bytes"],
         versions=versions,
+    )
+
+
+def _offsets(values: Mapping[str, Any]) -> OffsetsConfig:
+    return OffsetsConfig(
+        partitions=values["offsets.topic.num.partitions"],
+        replication_factor=values["offsets.topic.replication.factor"],
+        segment_bytes=values["offsets.topic.segment.bytes"],
+        codec=Codec(values["offsets.topic.compression.codec"]),
+        load_bytes=values["offsets.load.buffer.size"],
+        commit_timeout_ms=values["offsets.commit.timeout.ms"],
+        check_interval_ms=values["offsets.retention.check.interval.ms"],
     )
 
 
