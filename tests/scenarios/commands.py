@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, NoNode
-from minikafka.records.batch import build_batch
+from minikafka.records.batch import build_batch, set_producer
 from minikafka.records.message_set import Codec, Record, StoredRecord, build_message_set, iterate
 from minikafka.registry.paths import EntityConfig
 from minikafka.server.config import BrokerConfig
@@ -24,6 +24,7 @@ from minikafka.wire.apis.delete_records import (
     DeleteRecordsTopic,
 )
 from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
+from minikafka.wire.apis.init_producer_id import InitProducerIdRequest
 from minikafka.wire.apis.list_offsets import (
     EARLIEST,
     LATEST,
@@ -218,9 +219,13 @@ def produce(
     version: int = 2,
     at: Duration = -1,
     damaged: bool = False,
+    producer: int = -1,
+    epoch: int = 0,
+    sequence: int = 0,
 ) -> Asked:
     """Send one message set of VALUE or KEY:VALUE, of magic 0 up to version 1 and a batch from version 3 on,
     with the time ``at`` or now's; ``damaged`` spoils its last bit. VALUE may be like ``x*5000``, or ``null``.
+    A ``producer`` numbers its messages from ``sequence`` on.
     """
     timestamp_ms = world.clock.now_ms() if at < 0 else at
     records = []
@@ -230,6 +235,8 @@ def produce(
     chosen = Codec[codec.upper()]
     if version >= 3:
         message_set = bytearray(build_batch(records, codec=chosen))
+        if producer >= 0:
+            set_producer(message_set, producer, epoch, sequence)
     else:
         message_set = bytearray(build_message_set(records, magic=int(version == 2), codec=chosen))
     if damaged:
@@ -245,6 +252,19 @@ def produce(
 
     request = simulation.produce(topic, bytes(message_set), partitions=partition, acks=acks, version=version)
     return Asked(request, show)
+
+
+@VOCABULARY.command
+def producer_id(world: World, *, transactional_id: str = "") -> Asked:
+    """Get an id for a producer."""
+
+    def show(answer: Any) -> Lines:
+        code = answer.error_code
+        yield ErrorCode.of(code).name if code else f"id {answer.producer_id} epoch {answer.producer_epoch}"
+
+    return Asked(
+        Request(ApiKey.INIT_PRODUCER_ID, 1, InitProducerIdRequest(transactional_id or None, 60_000)), show
+    )
 
 
 def _appended(part: Any) -> str:

@@ -13,6 +13,7 @@ in the cluster id and a number elsewhere, timestamps are strings.
     /cluster/id                          ClusterId
     /config/topics/T                     EntityConfig
     /config/changes/config_change_N      ConfigChange, sequential
+    /latest_producer_id_block            ProducerIdBlock, of 0.11 and later, written as the states are
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ CONFIG_CHANGE_PREFIX = "config_change_"
 DELETE_TOPICS = "/admin/delete_topics"
 BROKER_SEQUENCE = "/brokers/seqid"
 CONSUMERS = "/consumers"
+PRODUCER_IDS = "/latest_producer_id_block"
 
 PERSISTENT_PATHS = (
     DELETE_TOPICS,
@@ -335,6 +337,37 @@ class ClusterId:
         return cls(node.text("id"))
 
 
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    """The producer ids that a broker took last; both ends included. The next one takes those behind."""
+
+    broker_id: int
+    first: int
+    last: int
+
+    def to_json(self) -> bytes:
+        """Bytes for ``PRODUCER_IDS``."""
+        return _dump(
+            {
+                "version": 1,
+                "broker": self.broker_id,
+                "block_start": str(self.first),
+                "block_end": str(self.last),
+            }
+        )
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str = PRODUCER_IDS) -> ProducerIdBlock:
+        """The block in ``data``."""
+        node = _Node(data, path)
+        block = cls(
+            node.integer("broker"), node.number_as_text("block_start"), node.number_as_text("block_end")
+        )
+        if not 0 <= block.first <= block.last < 1 << 63:
+            raise node.error("block_end", "between block_start and 2^63 - 1")
+        return block
+
+
 def _dump(fields: dict[str, object]) -> bytes:
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
@@ -369,7 +402,7 @@ class _Node:
             raise self.error(key, "a number")
         return value
 
-    def number_as_text(self, key: str, default: int) -> int:
+    def number_as_text(self, key: str, default: object = _REQUIRED) -> int:
         value = self._fields.get(key, default)
         if isinstance(value, str) and value.lstrip("-").isdigit():
             return int(value)

@@ -27,6 +27,7 @@ from minikafka.partition.waiting import Waiting
 from minikafka.server.config import BrokerConfig
 from minikafka.server.coordinator import Coordinator
 from minikafka.server.image import ClusterImage
+from minikafka.server.producer_ids import ProducerIds
 from minikafka.server.quotas import Quotas
 from minikafka.server.registrar import Registrar
 from minikafka.server.worker import Worker
@@ -78,6 +79,7 @@ class Broker:
         self.waiting: Waiting[Ticket] = Waiting()
         self.controller = Controller(broker_id, delete_topics=config.delete_topics)
         self.quotas = Quotas(config.quotas)
+        self.producer_ids = ProducerIds()
         self.deadline_added: Callable[[int], None] = lambda deadline_ms: None
         """Told of each new deadline (monotonic ms), so that the housekeeper wakes in time."""
         self.coordinator = Coordinator(self, loader, random_bytes)

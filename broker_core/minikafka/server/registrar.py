@@ -33,6 +33,7 @@ from minikafka.registry.paths import (
     ControllerRegistration,
     EntityConfig,
     PartitionState,
+    ProducerIdBlock,
     TopicAssignment,
 )
 from minikafka.registry.store import SessionState, SessionTicket, Stat, Store, parent_of
@@ -45,6 +46,8 @@ Value = TypeVar("Value")
 
 _ADVICE = "; delete the topic, or mend this and restart the broker"
 
+PRODUCER_IDS_AT_ONCE = 1000
+"""As Kafka's brokers do."""
 SESSION_FILE = "zookeeper-session"
 """In the first data directory:
 the ticket of the session, which lets a restarted broker end its killed predecessor's.
@@ -319,6 +322,25 @@ class Registrar:
             return None
         self._versions[topic_partition] = stat.version
         return leadership
+
+    def take_producer_ids(self) -> range:
+        """The next block of ids for producers, of this broker alone.
+
+        Run again after a lost connection it may pass over a block. CoordinationError when there are none
+        left, or the znode holds nonsense.
+        """
+        while True:
+            self._make(paths.PRODUCER_IDS, b"")
+            data, stat = self._store.read(paths.PRODUCER_IDS)
+            # A 0.11 broker makes it without data at its start.
+            first = ProducerIdBlock.from_json(data).last + 1 if data else 0
+            last = first + PRODUCER_IDS_AT_ONCE - 1
+            if last >= 1 << 63:
+                raise CoordinationError(f"{paths.PRODUCER_IDS} has no ids left: {data!r}")
+            block = ProducerIdBlock(self._address.broker_id, first, last)
+            with contextlib.suppress(BadVersion):
+                self._store.write(paths.PRODUCER_IDS, block.to_json(), stat.version)
+                return range(first, last + 1)
 
     # --- registration and election --------------------------------------------------------------------------
 

@@ -8,14 +8,16 @@ import random
 import pytest
 
 from minikafka.base.clock import ManualClock
-from minikafka.base.errors import BadVersion, CoordinationLost, NodeExists, NoNode
+from minikafka.base.errors import BadVersion, CoordinationError, CoordinationLost, NodeExists, NoNode
 from minikafka.base.files import read_file
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.controller import events
 from minikafka.partition.leadership import Leadership
+from minikafka.registry import paths
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
-from minikafka.registry.store import SessionTicket
+from minikafka.registry.paths import ProducerIdBlock
+from minikafka.registry.store import SessionTicket, Stat
 from minikafka.server.registrar import Registrar
 from minikafka.server.worker import InlineWorker
 
@@ -353,3 +355,44 @@ def test_removing_a_topic_takes_its_mark_away_last() -> None:
 def test_generated_broker_ids_lie_above_the_reserved_ones_and_rise() -> None:
     world = World()
     assert [world.registrar.generate_broker_id(1000) for _ in range(3)] == [1001, 1002, 1003]
+
+
+def test_each_block_of_producer_ids_follows_the_one_that_any_broker_took_before() -> None:
+    world = World().start()
+    assert world.registrar.take_producer_ids() == range(1000)
+    world.store.write(paths.PRODUCER_IDS, ProducerIdBlock(7, 5000, 5999).to_json())
+    assert world.registrar.take_producer_ids() == range(6000, 7000)
+    assert ProducerIdBlock.from_json(world.store.read(paths.PRODUCER_IDS)[0]) == ProducerIdBlock(
+        1, 6000, 6999
+    )
+
+
+def test_the_znode_of_a_release_that_made_it_without_data_is_the_beginning() -> None:
+    world = World().start()
+    world.store.create(paths.PRODUCER_IDS)
+    assert world.registrar.take_producer_ids() == range(1000)
+
+
+def test_of_two_brokers_that_take_producer_ids_at_once_none_gets_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World().start()
+    read, others = world.store.read, [ProducerIdBlock(7, 0, 999), ProducerIdBlock(7, 1000, 1999)]
+
+    def overtaken(path: str) -> tuple[bytes, Stat]:
+        found = read(path)
+        if others:
+            world.store.write(path, others.pop(0).to_json())
+        return found
+
+    monkeypatch.setattr(world.store, "read", overtaken)
+    assert world.registrar.take_producer_ids() == range(2000, 3000)
+
+
+@pytest.mark.parametrize("data", [b"nonsense", ProducerIdBlock(7, 0, (1 << 63) - 1000).to_json()])
+def test_producer_ids_that_cannot_be_taken_are_an_error(data: bytes) -> None:
+    world = World().start()
+    world.store.create(paths.PRODUCER_IDS, data)
+    with pytest.raises(CoordinationError, match=paths.PRODUCER_IDS):
+        world.registrar.take_producer_ids()
+    assert world.store.read(paths.PRODUCER_IDS)[0] == data
