@@ -3,6 +3,7 @@
     MinikafkaError
     ├── BrokerError(code)        an error of Kafka's protocol, with its numeric code
     │   └── OffsetOutOfRange     carries the valid range of the log that was asked
+    ├── NoCommittedOffset        a group has no place to go on from, and is told not to choose one
     ├── StorageError             the disk or what lies on it
     │   └── DirectoryLocked      another process holds the data directory
     ├── WireError                bytes that are not the protocol
@@ -180,6 +181,10 @@ class OffsetOutOfRange(BrokerError):
 
     def __reduce__(self) -> tuple[type[OffsetOutOfRange], tuple[int, int, int]]:
         return OffsetOutOfRange, (self.offset, self.start_offset, self.end_offset)
+
+
+class NoCommittedOffset(MinikafkaError):
+    """A group has committed nothing for a partition, and ``auto.offset.reset`` is ``none``."""
 
 
 class StorageError(MinikafkaError):

@@ -49,7 +49,10 @@ class Lane(Enum):
     CONTROL = "control"
     FETCH = "fetch"
     PRODUCE = "produce"
-    GROUP = "group"
+
+
+class OwnLane:
+    """A lane of one user: what it waits for holds up nobody else. ``Cluster.close_lane`` ends it."""
 
 
 class Cluster:
@@ -103,7 +106,7 @@ class Cluster:
         )
         self._lock = threading.Lock()
         self._refresh_lock = threading.Lock()
-        self._links: dict[tuple[Endpoint, Lane], BrokerLink] = {}
+        self._links: dict[tuple[Endpoint, Lane | OwnLane], BrokerLink] = {}
         self._metadata = ClusterMetadata()
         self._stale: set[str] = set()
         self._outage_told = False
@@ -199,7 +202,7 @@ class Cluster:
         """A deadline on this client's clock; the request time-out by default."""
         return Deadline(self.clock, self.request_timeout_ms if timeout_ms is None else timeout_ms)
 
-    def link(self, broker_id: int, lane: Lane = Lane.CONTROL) -> BrokerLink:
+    def link(self, broker_id: int, lane: Lane | OwnLane = Lane.CONTROL) -> BrokerLink:
         """The link to a broker that the metadata names. NetworkError when it is not there (any more)."""
         address = self._metadata.brokers.get(broker_id)
         if address is None:
@@ -208,7 +211,7 @@ class Cluster:
             )
         return self._link(Endpoint(address.host, address.port), lane, str(address))
 
-    def link_to(self, address: BrokerAddress, lane: Lane = Lane.CONTROL) -> BrokerLink:
+    def link_to(self, address: BrokerAddress, lane: Lane | OwnLane = Lane.CONTROL) -> BrokerLink:
         """The link to a broker that another one has named, as a group's coordinator is."""
         return self._link(Endpoint(address.host, address.port), lane, str(address))
 
@@ -222,7 +225,7 @@ class Cluster:
         api: Api[RequestT, ResponseT],
         request: RequestT,
         *,
-        lane: Lane = Lane.CONTROL,
+        lane: Lane | OwnLane = Lane.CONTROL,
         deadline: Deadline | None = None,
     ) -> Reply[ResponseT]:
         """Send a request to a broker, without waiting. One attempt; raises as ``BrokerLink.send``."""
@@ -234,7 +237,7 @@ class Cluster:
         api: Api[RequestT, ResponseT],
         request: RequestT,
         *,
-        lane: Lane = Lane.CONTROL,
+        lane: Lane | OwnLane = Lane.CONTROL,
         timeout_ms: int | None = None,
     ) -> ResponseT:
         """The answer to a request: of a certain broker in one attempt, or (None) of any that can be reached.
@@ -272,6 +275,13 @@ class Cluster:
                         raise
                     raise _exhausted(what, deadline.timeout_ms, tried, error) from error
                 self.waiter.wait(delay_ms)
+
+    def close_lane(self, lane: OwnLane) -> None:
+        """Close the connections of ``lane``; what waits for an answer there gets a NetworkError."""
+        with self._lock:
+            gone = [self._links.pop(key) for key in list(self._links) if key[1] is lane]
+        for link in gone:
+            link.close()
 
     def close(self) -> None:
         """Close all connections; what waits for an answer gets a NetworkError. A second call does nothing."""
@@ -362,7 +372,7 @@ class Cluster:
             link.close()
         return metadata
 
-    def _link(self, endpoint: Endpoint, lane: Lane, name: str) -> BrokerLink:
+    def _link(self, endpoint: Endpoint, lane: Lane | OwnLane, name: str) -> BrokerLink:
         key = endpoint, lane
         with self._lock:
             if self._closed:

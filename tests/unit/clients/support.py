@@ -52,6 +52,7 @@ from minikafka.wire.apis.produce import (
     ProduceTopicResponse,
 )
 from minikafka.wire.framing import RequestHeader, response_header
+from tests.unit.clients.groups_in_memory import GroupsInMemory, Later
 
 HOST = "memory"
 FIRST_PORT = 9000
@@ -128,6 +129,7 @@ class BrokersInMemory:
         self.newest: dict[ApiKey, int] = {}
         self.oldest: dict[ApiKey, int] = {}
         self.unknown: set[ApiKey] = set()
+        self.groups = GroupsInMemory(lambda broker_id: (HOST, FIRST_PORT + broker_id))
         self._scripts: dict[ApiKey, deque[Answer]] = defaultdict(deque)
         self._servers: dict[int, MemoryServer] = {}
         for name, partitions in (topics or {}).items():
@@ -175,17 +177,23 @@ class BrokersInMemory:
         request = api.decode_request(header.api_version, body)
         self.requests.append((broker_id, api.key, header.api_version, request))
         scripts = self._scripts[api.key]
-        default: Answer = getattr(self, f"answer_{api.key.name.lower()}")
+        name = f"answer_{api.key.name.lower()}"
+        default: Answer = getattr(self, name, None) or getattr(self.groups, name)
         response = (scripts.popleft() if scripts else default)(broker_id, request)
+
+        def send(response: Any) -> None:
+            parts = api.encode_response(header.api_version, response)
+            exchange.respond([response_header(header.correlation_id), *parts])
+
         if response is Fault.CUT_REQUEST:
             exchange.close("scripted")
         elif response is None:
             exchange.respond([])
+        elif isinstance(response, Later):
+            response.bind(send)
         else:
-            if api.key is ApiKey.FETCH and header.api_version < 3:
-                response = _cut(request, response)
-            parts = api.encode_response(header.api_version, response)
-            exchange.respond([response_header(header.correlation_id), *parts])
+            send(_cut(request, response) if api.key is ApiKey.FETCH and header.api_version < 3 else response)
+        self.groups.settle()
 
     def answer_api_versions(self, broker_id: int, request: object) -> ApiVersionsResponse:
         rows = [

@@ -1,0 +1,134 @@
+"""Where a member reads each of its partitions: what it seeks, what the group has committed, or an end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+
+from minikafka.base.errors import (
+    BrokerError,
+    ErrorCode,
+    MinikafkaError,
+    NoCommittedOffset,
+)
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.cluster import Cluster, worth_a_retry
+from minikafka.clients.group_config import ConsumerConfig, Reset
+from minikafka.clients.group_coordinator import Coordinator
+from minikafka.clients.group_offsets import Committed, committed_offsets
+from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
+from minikafka.clients.retry import Deadline
+
+logger = logging.getLogger("minikafka.clients.group")
+
+_AGAIN_MS = 1_000
+"""Pause before positions that could not be found are looked for again."""
+
+
+class GroupPositions:
+    """The partitions of one member. Not thread-safe."""
+
+    def __init__(self, cluster: Cluster, config: ConsumerConfig, coordinator: Coordinator) -> None:
+        self.assigned: tuple[TopicPartition, ...] = ()
+        self.known: dict[TopicPartition, int] = {}
+        self.paused: set[TopicPartition] = set()
+        self._cluster = cluster
+        self._config = config
+        self._coordinator = coordinator
+        self._resets: dict[TopicPartition, Reset] = {}
+        self._fill_at_ms = 0
+
+    def assign(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """Read these, and forget all that was before."""
+        self.assigned = partitions
+        self.known.clear()
+        self.paused.clear()
+        self._resets.clear()
+        self._fill_at_ms = 0
+
+    def check(self, partitions: Iterable[TopicPartition]) -> None:
+        """ValueError for one that is another member's."""
+        for tp in partitions:
+            if tp not in self.assigned:
+                raise ValueError(f"{tp} is not assigned to this member, which has {_some(self.assigned)}")
+
+    def wanted(self) -> dict[TopicPartition, int]:
+        """What is to be fetched, and from where."""
+        return {tp: offset for tp, offset in self.known.items() if tp not in self.paused}
+
+    def committable(self) -> dict[TopicPartition, Committed]:
+        """All positions that are known."""
+        return {tp: Committed(offset) for tp, offset in self.known.items()}
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Read on at ``offset``."""
+        self._resets.pop(partition, None)
+        self.known[partition] = offset
+
+    def reset(self, partitions: Iterable[TopicPartition], where: Reset) -> None:
+        """Read on at an end of the log."""
+        for tp in partitions:
+            self.known.pop(tp, None)
+            self._resets[tp] = where
+            self._fill_at_ms = 0
+
+    def out_of_range(self, partition: TopicPartition) -> None:
+        """The log does not have the position any more, or not yet. OFFSET_OUT_OF_RANGE without a rule."""
+        rule, offset = self._config.auto_offset_reset, self.known[partition]
+        if rule is Reset.NONE:
+            raise BrokerError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"the log of {partition} does not have offset {offset}, and auto.offset.reset is none: "
+                "seek to one that it has",
+            )
+        logger.warning("%s has no offset %d, going on with the %s one", partition, offset, rule.value)
+        self.reset([partition], rule)
+
+    def fill(self, deadline: Deadline) -> None:
+        """Find the positions that are missing, as far as brokers answer.
+
+        Raises NoCommittedOffset, or the BrokerError of what will not pass.
+        """
+        now_ms = self._cluster.clock.monotonic_ms()
+        missing = [tp for tp in self.assigned if tp not in self.known]
+        if not missing or now_ms < self._fill_at_ms:
+            return
+        try:
+            self._fill_committed([tp for tp in missing if tp not in self._resets], deadline)
+            for rule, end in ((Reset.EARLIEST, EARLIEST), (Reset.LATEST, LATEST)):
+                self._fill_from_log([tp for tp in missing if self._resets.get(tp) is rule], end, deadline)
+        except MinikafkaError as error:
+            if not worth_a_retry(error):
+                raise
+            logger.info("positions of %s are not known yet: %s", _some(missing), error)
+            self._fill_at_ms = self._cluster.clock.monotonic_ms() + _AGAIN_MS
+
+    def _fill_committed(self, partitions: list[TopicPartition], deadline: Deadline) -> None:
+        committed = committed_offsets(self._coordinator, partitions, deadline)
+        rule = self._config.auto_offset_reset
+        none = []
+        for tp in partitions:
+            if tp in committed:
+                self.known[tp] = committed[tp].offset
+            elif rule is Reset.NONE:
+                none.append(tp)
+            else:
+                self._resets[tp] = rule
+        if none:
+            raise NoCommittedOffset(
+                f"group {self._config.group_id!r} has committed no offset of {_some(none)}, and "
+                "auto.offset.reset is none: seek to where it shall begin"
+            )
+
+    def _fill_from_log(self, partitions: list[TopicPartition], end: int, deadline: Deadline) -> None:
+        if not partitions:
+            return
+        for tp, offset in list_offsets(self._cluster, dict.fromkeys(partitions, end), deadline).items():
+            if offset is not None:
+                self.seek(tp, offset)
+
+
+def _some(partitions: Collection[TopicPartition]) -> str:
+    names = [str(tp) for tp in list(partitions)[:3]]
+    more = f" and {len(partitions) - 3} more" if len(partitions) > 3 else ""
+    return ", ".join(names) + more if names else "none"

@@ -1,0 +1,49 @@
+"""``clients/group_config``: Kafka's property names, and what is refused under them."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import ConfigError
+from minikafka.clients.group_config import ConsumerConfig, Reset
+
+
+def test_kafkas_properties_are_read_and_others_passed_over() -> None:
+    config = ConsumerConfig.from_properties(
+        {
+            "group.id": "g",
+            "session.timeout.ms": "6000",
+            "enable.auto.commit": "false",
+            "auto.offset.reset": "none",
+            "partition.assignment.strategy": "org.apache.kafka.clients.consumer.RoundRobinAssignor, range",
+            "fetch.min.bytes": 10,
+            "key.deserializer": "x",
+        }
+    )
+    assert config == ConsumerConfig(
+        "g",
+        session_timeout_ms=6_000,
+        auto_commit=False,
+        auto_offset_reset=Reset.NONE,
+        assignors=("roundrobin", "range"),
+        fetch_min_bytes=10,
+    )
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({}, "group.id=''"),
+        ({"group.id": "g", "session.timeout.ms": "soon"}, "session.timeout.ms='soon': a whole number"),
+        ({"group.id": "g", "fetch.max.bytes": "0"}, "fetch.max.bytes=0: a number from 1"),
+        ({"group.id": "g", "heartbeat.interval.ms": "10000"}, "less than session.timeout.ms, which is 10000"),
+        ({"group.id": "g", "enable.auto.commit": "yes"}, "enable.auto.commit='yes': true or false"),
+        ({"group.id": "g", "auto.offset.reset": "first"}, "one of earliest, latest, none"),
+        ({"group.id": "g", "partition.assignment.strategy": "sticky"}, "='sticky': of range, roundrobin"),
+        ({"group.id": "g", "partition.assignment.strategy": ""}, "partition.assignment.strategy=''"),
+    ],
+)
+def test_what_cannot_be_is_refused_under_its_kafka_name(properties: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ConsumerConfig.from_properties(properties)
+    assert message in str(caught.value)
