@@ -64,6 +64,7 @@ BATCH_HEADER_BYTES = 61
 MIN_BATCH_SIZE = 49
 """Smallest value of the size field: a batch without records."""
 LEADER_EPOCH_AT = 12
+MAGIC_AT = 16
 CRC_AT = 17
 COVERED_AT = 21
 """What the checksum covers begins here."""
@@ -78,9 +79,13 @@ _DELETE_HORIZON_BIT = 64
 
 _LAYOUT = struct.Struct(">qiibIhiqqqhii")
 _UINT32 = struct.Struct(">I")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
 _PRODUCER = struct.Struct(">qhi")
 _CONTROL_KEY = struct.Struct(">hh")
 _CONTROL_VALUE = struct.Struct(">hi")
+_CODECS = tuple(sorted(Codec))
+_TIMESTAMP_TYPES = (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
 _SEQUENCES = 1 << 31
 """Sequences go on at 0 after 2^31 - 1."""
 
@@ -118,13 +123,28 @@ class BatchHeader:
         return self.base_offset + self.last_offset_delta
 
 
+def is_whole(data: memoryview, position: int) -> bool:
+    """Whether what stands at ``position`` claims to be a batch of magic 2, and all bytes of it are there."""
+    left = len(data) - position
+    if left < BATCH_HEADER_BYTES or data[position + MAGIC_AT] != MAGIC:
+        return False
+    size: int = _INT32.unpack_from(data, position + 8)[0]
+    return MIN_BATCH_SIZE <= size <= left - 12
+
+
+def place(data: memoryview, base_offset: int, leader_epoch: int) -> None:
+    """Give the batch at the beginning of ``data`` its place in a log, which the checksum does not cover."""
+    _INT64.pack_into(data, 0, base_offset)
+    _INT32.pack_into(data, LEADER_EPOCH_AT, leader_epoch)
+
+
 def read_header(data: Buffer, position: int, *, check_crc: bool = True) -> BatchHeader:
     """The header of the batch at ``position``, of which all bytes are there and whose magic byte is 2.
 
     CORRUPT_MESSAGE with the position when its size, checksum, codec, deltas or count cannot be right.
     """
     view = memoryview(data)
-    size = int.from_bytes(view[position + 8 : position + 12], "big", signed=True)
+    (size,) = _INT32.unpack_from(view, position + 8)
     if size < MIN_BATCH_SIZE:
         raise stops.error(stops.BAD_SIZE, position)
     base_offset, _, epoch, _, crc, attributes, last_delta, *rest = _LAYOUT.unpack_from(view, position)
@@ -138,21 +158,21 @@ def read_header(data: Buffer, position: int, *, check_crc: bool = True) -> Batch
     if count < 0:
         raise stops.error(stops.BAD_COUNT, position)
     return BatchHeader(
-        base_offset=base_offset,
-        size_bytes=12 + size,
-        codec=Codec(attributes & _CODEC_MASK),
-        last_offset_delta=last_delta,
-        base_timestamp_ms=base_ms,
-        max_timestamp_ms=max_ms,
-        count=count,
-        timestamp_type=TimestampType(attributes >> 3 & 1),
-        transactional=bool(attributes & _TRANSACTIONAL_BIT),
-        control=bool(attributes & _CONTROL_BIT),
-        has_delete_horizon=bool(attributes & _DELETE_HORIZON_BIT),
-        leader_epoch=epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
+        base_offset,
+        12 + size,
+        _CODECS[attributes & _CODEC_MASK],
+        last_delta,
+        base_ms,
+        max_ms,
+        count,
+        _TIMESTAMP_TYPES[attributes >> 3 & 1],
+        attributes & _TRANSACTIONAL_BIT != 0,
+        attributes & _CONTROL_BIT != 0,
+        attributes & _DELETE_HORIZON_BIT != 0,
+        epoch,
+        producer_id,
+        producer_epoch,
+        base_sequence,
     )
 
 

@@ -33,7 +33,8 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import Buffer
 from minikafka.records import kernels, stops
 from minikafka.records.arrays import INT64_MAX, INT64_MIN, read_only, writable
-from minikafka.records.batch import BatchHeader, read_header, records_of, set_max_timestamp
+from minikafka.records.batch import MAGIC as BATCH_MAGIC
+from minikafka.records.batch import BatchHeader, is_whole, place, read_header, records_of, set_max_timestamp
 from minikafka.records.checksums import CRC32_TABLES, CRC_TABLES
 from minikafka.records.compression import MAX_CONTENT_BYTES
 from minikafka.records.conversion import down_convert, rewrite, rewrite_batches
@@ -269,12 +270,16 @@ def _new_state(limits: Limits, now_ms: int) -> NDArray[np.int64]:
     state[write.CONSECUTIVE] = 1
     state[write.MAX_MESSAGE_BYTES] = limits.max_message_bytes
     state[write.KEY_NEEDED] = limits.compacted
-    state[write.EARLIEST], state[write.LATEST] = INT64_MIN, INT64_MAX
-    difference = limits.max_timestamp_difference_ms
-    if limits.timestamp_type is TimestampType.CREATE_TIME and difference is not None:
-        state[write.EARLIEST] = max(INT64_MIN, now_ms - difference)
-        state[write.LATEST] = min(INT64_MAX, now_ms + difference)
+    state[write.EARLIEST], state[write.LATEST] = _allowed_times(limits, now_ms)
     return state
+
+
+def _allowed_times(limits: Limits, now_ms: int) -> tuple[int, int]:
+    """The earliest and the latest timestamp that a message may have."""
+    difference = limits.max_timestamp_difference_ms
+    if limits.timestamp_type is not TimestampType.CREATE_TIME or difference is None:
+        return INT64_MIN, INT64_MAX
+    return max(INT64_MIN, now_ms - difference), min(INT64_MAX, now_ms + difference)
 
 
 def _check_entries(
@@ -285,13 +290,19 @@ def _check_entries(
     wrappers: list[_Wrapper] = []
     batches: list[BatchHeader] = []
     while True:
-        stop = write.validate_run(array, CRC32_TABLES, state)
         position = int(state[write.POSITION])
+        if batches and position == len(view):
+            stop = stops.END
+        elif limits.max_magic >= BATCH_MAGIC and is_whole(view, position):
+            stop = stops.BATCH
+        else:
+            stop = write.validate_run(array, CRC32_TABLES, state)
+            position = int(state[write.POSITION])
         if batches and int(state[write.COUNT]) != sum(header.count for header in batches):
             raise stops.corrupt("messages of magic 0 or 1 stand among batches of magic 2", position)
         if stop in {stops.END, stops.PARTIAL}:
             return wrappers, batches
-        if stop == stops.BATCH and limits.max_magic >= 2:
+        if stop == stops.BATCH and limits.max_magic >= BATCH_MAGIC:
             header, max_timestamp_ms = _check_batch(view, position, limits, now_ms)
             batches.append(header)
             state[write.POSITION] += header.size_bytes
@@ -348,14 +359,12 @@ def _check_batch(view: memoryview, position: int, limits: Limits, now_ms: int) -
         raise stops.error(stop, position)
     kernel = kernels.batches
     content = records_of(view, position, header, limits.max_content_bytes)
-    allowed = _new_state(limits, now_ms)
     state = np.zeros(kernel.CHECK_STATE_SIZE, dtype=np.int64)
     state[kernel.CHECK_MAX_TIMESTAMP] = NO_TIMESTAMP
     state[kernel.CHECK_WANTED] = header.count
     state[kernel.CHECK_BASE_TIMESTAMP] = header.base_timestamp_ms
     state[kernel.CHECK_KEY_NEEDED] = limits.compacted
-    state[kernel.CHECK_EARLIEST] = allowed[kernels.write.EARLIEST]
-    state[kernel.CHECK_LATEST] = allowed[kernels.write.LATEST]
+    state[kernel.CHECK_EARLIEST], state[kernel.CHECK_LATEST] = _allowed_times(limits, now_ms)
     stop = kernel.validate_records(read_only(content), state)
     if stop != stops.END:
         error = stops.batch_error(stop, int(state[kernel.CHECK_AT]), position)
@@ -495,6 +504,9 @@ def assign(
     """
     data = valid.data
     counts = _NO_WRAPPERS
+    if len(valid.batches) == 1 and valid.batches[0].size_bytes == len(data):
+        place(data, base_offset, leader_epoch)
+        return _assigned(valid, data, base_offset, ((base_offset + valid.count - 1, 0),))
     if valid.wrappers:
         counts = np.array([wrapper.count for wrapper in valid.wrappers], dtype=np.int64)
         counts.flags.writeable = False
@@ -503,6 +515,12 @@ def assign(
     marks = np.empty(1 + 2 * room, dtype=np.int64)
     kernels.write.assign_offsets(writable(data), base_offset, counts, leader_epoch, mark_every, marks)
     found = marks[1 : 1 + 2 * int(marks[0])].tolist()
+    return _assigned(valid, data, base_offset, tuple(zip(found[::2], found[1::2], strict=True)))
+
+
+def _assigned(
+    valid: ValidatedSet, data: memoryview, base_offset: int, marks: tuple[tuple[int, int], ...]
+) -> AssignedSet:
     return AssignedSet(
         data,
         base_offset,
@@ -510,7 +528,7 @@ def assign(
         valid.count,
         valid.max_timestamp_ms,
         base_offset + valid.max_timestamp_at,
-        tuple(zip(found[::2], found[1::2], strict=True)),
+        marks,
     )
 
 

@@ -72,7 +72,7 @@ class Kernel:
 
     def __init__(self, function: Callable[..., Any], arguments: Sequence[Argument], address: int) -> None:
         self.__name__, self.__doc__ = function.__name__, function.__doc__
-        self._arguments = tuple(arguments)
+        self._arguments = tuple(None if one is None else (one.dtype, one.flags) for one in arguments)
         kinds: list[Any] = []
         for argument in arguments:
             kinds += [ctypes.c_int64] if argument is None else [ctypes.c_void_p, ctypes.c_int64]
@@ -87,8 +87,8 @@ class Kernel:
                 continue
             if not isinstance(value, np.ndarray):
                 raise TypeError(f"{self.__name__} takes an array, not {value!r:.100}")
-            needs = argument.flags
-            if value.dtype != argument.dtype or value.ndim != 1 or value.flags.num & needs != needs:
+            dtype, needs = argument
+            if value.dtype != dtype or value.ndim != 1 or value.flags.num & needs != needs:
                 raise TypeError(
                     f"{self.__name__} does not take {value.dtype}{list(value.shape)}: {value.flags}"
                 )
