@@ -1,4 +1,4 @@
-"""Kafka 0.10.1.1's own Java clients and tools against our broker and our files."""
+"""Kafka's own Java clients and tools, of 0.10.1.1 and 3.9.1, against our broker and our files."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from minikafka.clients.cluster import Cluster as Client
 from minikafka.clients.producer import Producer
 from minikafka.embedded.cluster import Cluster
 from tests.interop.conftest import Pair
+from tests.interop.releases import KAFKA_0_10, KAFKA_3_9, Release
 
 JAVA = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 HERE = Path(__file__).parent
@@ -30,12 +31,31 @@ def encoded(value: bytes | None) -> str:
     return "-" if value is None else base64.b64encode(value).decode("ascii")
 
 
+CODECS = ["none", "gzip", "snappy", "lz4"]
+EVERYTHING: dict[str, str] = {}
+COMMITTED = {"isolation.level": "read_committed"}
+
+
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
+@pytest.mark.parametrize(
+    ("release", "codec", "settings"),
+    [
+        *((KAFKA_0_10, codec, EVERYTHING) for codec in CODECS),
+        *((KAFKA_3_9, codec, EVERYTHING) for codec in [*CODECS, "zstd"]),
+        (KAFKA_3_9, "none", COMMITTED),
+    ],
+)
 def test_the_java_clients_get_back_what_they_sent(
-    apache_cluster: Cluster, kafka_libs: Path, tmp_path: Path, pairs: list[Pair], codec: str
+    apache_cluster: Cluster,
+    tmp_path: Path,
+    pairs: list[Pair],
+    release: Release,
+    codec: str,
+    settings: dict[str, str],
 ) -> None:
-    topic = f"java-{codec}"
+    kafka_libs = release.libs()
+    topic = f"java-{release}-{codec}-{len(settings)}"
+    settings = settings | {"enable.idempotence": "false"}
     apache_cluster.create_topic(topic)
     lines = [f"{1000 + i} {encoded(key)} {encoded(value)}" for i, (key, value) in enumerate(pairs)]
     sent = tmp_path / "records"
@@ -47,6 +67,7 @@ def test_the_java_clients_get_back_what_they_sent(
         topic,
         codec,
         str(sent),
+        *(f"{name}={value}" for name, value in settings.items()),
     )
     received = [line for line in printed.splitlines() if re.match(r"\d+ \d+ ", line)]
     assert received == [f"{number} {line}" for number, line in enumerate(lines)]

@@ -15,17 +15,21 @@ with warnings.catch_warnings():
     import confluent_kafka
     import kafka
 
-CODECS = ["none", "gzip", "snappy", "lz4"]
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 PATIENCE_S = 30
+HEADERS = [("trace", b"\x00\xff"), ("trace", b""), ("source", b"test")]
 
 
 def produce_with_kafka_python(servers: str, topic: str, pairs: list[Pair], codec: str) -> None:
     assert (None, None) not in pairs, "kafka-python refuses to send nothing at all"
     producer = kafka.KafkaProducer(
-        bootstrap_servers=servers, acks="all", compression_type=None if codec == "none" else codec
+        bootstrap_servers=servers,
+        acks="all",
+        compression_type=None if codec == "none" else codec,
+        enable_idempotence=False,
     )
     sent = [
-        producer.send(topic, value=value, key=key, partition=0, timestamp_ms=1000 + i)
+        producer.send(topic, value=value, key=key, partition=0, timestamp_ms=1000 + i, headers=HEADERS)
         for i, (key, value) in enumerate(pairs)
     ]
     producer.flush(PATIENCE_S)
@@ -59,6 +63,7 @@ def produce_with_librdkafka(servers: str, topic: str, pairs: list[Pair], codec: 
             key=key,
             partition=0,
             timestamp=1000 + number,
+            headers=HEADERS,
             on_delivery=lambda error, _: failures.append(error) if error else None,
         )
     assert producer.flush(PATIENCE_S) == 0
@@ -80,7 +85,9 @@ def consume_with_librdkafka(servers: str, topic: str, count: int) -> list[Any]:
     return records
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(
+    "codec", [codec for codec in CODECS if codec != "zstd"]
+)  # which it needs another package for
 def test_kafka_python_gets_back_what_it_sent(
     minikafka_cluster: Cluster, minikafka_topic: str, pairs: list[Pair], codec: str
 ) -> None:
@@ -90,6 +97,7 @@ def test_kafka_python_gets_back_what_it_sent(
     assert [(record.key, record.value) for record in records] == pairs
     assert [record.offset for record in records] == list(range(len(pairs)))
     assert [record.timestamp for record in records] == [1000 + number for number in range(len(pairs))]
+    assert all(list(record.headers) == HEADERS for record in records)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -101,6 +109,7 @@ def test_librdkafka_gets_back_what_it_sent(
     records = consume_with_librdkafka(servers, minikafka_topic, len(pairs))
     assert [(record.key(), record.value()) for record in records] == pairs
     assert [record.timestamp()[1] for record in records] == [1000 + number for number in range(len(pairs))]
+    assert all(record.headers() == HEADERS for record in records)
 
 
 def test_what_librdkafka_sent_kafka_python_reads(

@@ -15,7 +15,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * Roundtrip BOOTSTRAP TOPIC CODEC FILE: sends the lines of FILE ("TIMESTAMP KEY VALUE", base64, - for null) to
+ * Roundtrip BOOTSTRAP TOPIC CODEC FILE [NAME=VALUE]...: with these settings, sends the lines of FILE ("TIMESTAMP KEY VALUE", base64, - for null) to
  * partition 0, reads the partition from its start, and prints what came as "OFFSET TIMESTAMP KEY VALUE".
  */
 public final class Roundtrip {
@@ -23,12 +23,19 @@ public final class Roundtrip {
 
     public static void main(String[] args) throws Exception {
         List<String> lines = Files.readAllLines(Path.of(args[3]));
-        send(args[0], args[1], args[2], lines);
-        read(args[0], args[1], lines.size());
+        Properties settings = new Properties();
+        for (int i = 4; i < args.length; i++) {
+            String[] setting = args[i].split("=", 2);
+            settings.put(setting[0], setting[1]);
+        }
+        send(args[0], args[1], args[2], lines, settings);
+        read(args[0], args[1], lines.size(), settings);
     }
 
-    private static void send(String bootstrap, String topic, String codec, List<String> lines) throws Exception {
+    private static void send(String bootstrap, String topic, String codec, List<String> lines, Properties settings)
+            throws Exception {
         Properties properties = new Properties();
+        properties.putAll(settings);
         properties.put("bootstrap.servers", bootstrap);
         properties.put("acks", "all");
         properties.put("compression.type", codec);
@@ -45,8 +52,9 @@ public final class Roundtrip {
         }
     }
 
-    private static void read(String bootstrap, String topic, int count) {
+    private static void read(String bootstrap, String topic, int count, Properties settings) {
         Properties properties = new Properties();
+        properties.putAll(settings);
         properties.put("bootstrap.servers", bootstrap);
         properties.put("enable.auto.commit", "false");
         properties.put("key.deserializer", BYTES + "Deserializer");
