@@ -23,6 +23,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.producer import Producer, ProducerConfig
 from minikafka.records.columns import encode, partitions_by_key
+from minikafka.records.message_set import Codec
 from pyspark_minikafka import cache
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options import SinkOptions
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     Rows = npt.NDArray[np.int64]
     Longs = npt.NDArray[np.int64]
 
-MAGIC = 1
 SET_BYTES = 900_000
 """Largest message set unless ``kafka.batch.size`` says otherwise:
 what a broker with default limits takes as one.
@@ -104,12 +104,18 @@ class _Task:
     def _queue(
         self, tp: TopicPartition, keys: pa.Array | None, values: pa.Array, timestamps: Longs, rows: Rows
     ) -> None:
+        magic = self._producer.magic(tp)
+        if magic < 2 and self._config.compression is Codec.ZSTD:
+            raise BrokerError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                f"the broker of {tp} does not know kafka.compression.type zstd, which came with Kafka 2.1",
+            )
         sets = encode(
             keys,
             values,
             timestamps,
             rows,
-            magic=MAGIC,
+            magic=magic,
             codec=self._config.compression,
             max_bytes=self._set_bytes,
         )

@@ -45,7 +45,7 @@ DataDir = Annotated[
     ),
 ]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
-CodecName = Annotated[str, typer.Option("--codec", metavar="C", help="none, gzip, snappy or lz4.")]
+CodecName = Annotated[str, typer.Option("--codec", metavar="C", help="none, gzip, snappy, lz4 or zstd.")]
 OutputFormat = Annotated[Format, typer.Option("--format", help="A table, or JSON a line.")]
 Settings = Annotated[
     Optional[list[str]],  # noqa: UP045

@@ -98,10 +98,12 @@ def produce(
     ):
         partitions = [one.topic_partition for one in existing_topic(Admin(cluster), topic).partitions]
         producer = Producer(cluster, config)
-        warm_up(compression)
+        magic = producer.magic(partitions[0])
+        warm_up(compression, magic)
         started_s = time.perf_counter()
         try:
-            for number, one in enumerate(random_sets(records, size, compression, batch_bytes)):
+            sets = random_sets(records, size, compression, batch_bytes, magic)
+            for number, one in enumerate(sets):
                 latencies.watch(send(producer, partitions[number % len(partitions)], one))
                 progress.advance(one.count)
                 if latencies.failure is not None:
@@ -137,7 +139,7 @@ def consume(
     with connected(bootstrap, data_dir) as cluster:
         ranges = list(ranges_of(cluster, topic, records))
         total = sum(end - start for _, start, end in ranges)
-        warm_up(Codec.NONE)
+        warm_up(Codec.NONE, 2)
         count = size_bytes = 0
         started_s = time.perf_counter()
         with Progress(f"consuming {topic}", total, lines=True) as progress:
@@ -162,7 +164,7 @@ def rates(records: int, size_bytes: int, elapsed_s: float) -> dict[str, object]:
     }
 
 
-def random_sets(records: int, size: int, codec: Codec, batch_bytes: int) -> Iterator[EncodedSet]:
+def random_sets(records: int, size: int, codec: Codec, batch_bytes: int, magic: int) -> Iterator[EncodedSet]:
     """Message sets with ``records`` values of ``size`` random letters in all; every chunk has the same
     letters.
     """
@@ -179,7 +181,13 @@ def random_sets(records: int, size: int, codec: Codec, batch_bytes: int) -> Iter
         now_ms = time.time_ns() // 1_000_000
         chosen = np.arange(min(rows, records), dtype=np.int64)
         yield from encode(
-            None, values, np.full(rows, now_ms, dtype=np.int64), chosen, codec=codec, max_bytes=batch_bytes
+            None,
+            values,
+            np.full(rows, now_ms, dtype=np.int64),
+            chosen,
+            magic=magic,
+            codec=codec,
+            max_bytes=batch_bytes,
         )
         records -= rows
 
@@ -223,9 +231,9 @@ def decoded(
         yield columns.count, int(columns.key_ends[-1]) + int(columns.value_ends[-1])
 
 
-def warm_up(codec: Codec) -> None:
+def warm_up(codec: Codec, magic: int) -> None:
     """Compile and load what a first message would have to wait for."""
     from minikafka.records.columns import decode
 
-    for one in random_sets(1, 1, codec, 1024):
+    for one in random_sets(1, 1, codec, 1024, magic):
         decode(one.data, 0, 1)

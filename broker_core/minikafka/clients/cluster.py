@@ -34,6 +34,9 @@ UNKNOWN_TOPIC_PATIENCE_MS = 5_000
 """How long a topic that no broker knows is asked for again: one that was just made reaches all brokers
 within that."""
 
+MAY_FORBID_SINCE = 4
+"""The Metadata version that can forbid to make topics."""
+
 OUTAGE_PATIENCE_MS = 5_000
 """How long nobody may answer before a warning says so."""
 
@@ -60,8 +63,9 @@ class Cluster:
 
     ``bootstrap`` is ``host:port,host:port`` (ConfigError under the name ``option`` when it is not).
     With ``creates_topics`` False no question of this client can make a topic: brokers with
-    ``auto.create.topics.enable`` make one whose metadata is asked for by name, so it asks for all. Whoever
-    only reads wants that, as a deleted topic would come back empty. ``newest_versions`` holds APIs down to
+    ``auto.create.topics.enable`` make one whose metadata is asked for by name, unless they are told not to;
+    of those before 0.11, which cannot be told, it asks for all. Whoever only reads wants that, as a deleted
+    topic would come back empty. ``newest_versions`` holds APIs down to
     an older version than both sides speak.
     """
 
@@ -102,7 +106,7 @@ class Cluster:
             self.waiter,
             client_id,
             request_timeout_ms,
-            newest_versions={ApiKey.PRODUCE: 2} | dict(newest_versions or {}),
+            newest_versions=newest_versions or {},
         )
         self._lock = threading.Lock()
         self._refresh_lock = threading.Lock()
@@ -246,7 +250,7 @@ class Cluster:
         """
         deadline = self.deadline(timeout_ms)
         if broker_id is None:
-            return self._call_any(api, request, deadline)
+            return self._call_any(api, lambda _: request, deadline)
         return self.send(broker_id, api, request, lane=lane, deadline=deadline).result(
             max(1, deadline.remaining_ms())
         )
@@ -342,14 +346,17 @@ class Cluster:
                 and all(self._fetched_since(name, asked_at_ms) for name in topics)
             ):
                 return self._metadata
-            wanted = topics or ()
-            if not self._creates_topics and wanted:
-                # Metadata 4 and later could name them with allow_auto_topic_creation false.
-                topics = None
-            request = MetadataRequest(topics)
+            asked = topics
+
+            def request(version: int) -> MetadataRequest:
+                nonlocal asked
+                may_name = self._creates_topics or version >= MAY_FORBID_SINCE
+                asked = topics if may_name or not topics else None
+                return MetadataRequest(asked, self._creates_topics)
+
             response = self._call_any(METADATA, request, deadline, _names_nobody, patience_ms)
-            newer = from_response(response, self.clock.monotonic_ms(), wanted)
-            return self._take_in(newer, topics)
+            newer = from_response(response, self.clock.monotonic_ms(), topics or ())
+            return self._take_in(newer, asked)
         finally:
             self._refresh_lock.release()
 
@@ -395,7 +402,7 @@ class Cluster:
     def _call_any(
         self,
         api: Api[RequestT, ResponseT],
-        request: RequestT,
+        request: Callable[[int], RequestT],
         deadline: Deadline,
         complaint: Callable[[ResponseT], str] = lambda _: "",
         patience_ms: int | None = None,
@@ -411,7 +418,7 @@ class Cluster:
                 share_ms = deadline.remaining_ms() if position == len(links) - 1 else _METADATA_ATTEMPT_MS
                 limit = self.deadline(deadline.at_most(share_ms))
                 try:
-                    answer = link.send(api, lambda _: request, limit).result(max(1, limit.remaining_ms()))
+                    answer = link.send(api, request, limit).result(max(1, limit.remaining_ms()))
                 except (NetworkError, RemoteWireError) as error:
                     tried.add(str(error))
                     continue

@@ -40,7 +40,8 @@ from minikafka.clients.links import Reply
 from minikafka.clients.offsets import CONSUMER, EARLIEST, LATEST, list_offsets
 from minikafka.clients.prefetch import prefetching
 from minikafka.clients.retry import Deadline, Tried
-from minikafka.records.message_set import ATTRIBUTES_AT, CODEC_MASK
+from minikafka.records.batch import MAGIC as BATCH_MAGIC
+from minikafka.records.message_set import ATTRIBUTES_AT, CODEC_MASK, MAGIC_AT
 from minikafka.records.scan import ScanResult, scan
 from minikafka.wire.apis.fetch import (
     FETCH,
@@ -211,15 +212,21 @@ class RangeFetcher:
                 # loop.
                 self._cluster.waiter.wait(_EMPTY_PAUSE_MS)
             return None
-        # Only where it ends: the decoder checks the sums. Offsets below the one asked for would be a problem
-        # here.
-        found = scan(data, base_offset=self.next_offset, index_interval_bytes=_NO_INDEX, check_crc=False)
+        # Only where it ends: the decoder checks the sums. A batch may begin before the offset that was asked
+        # for.
+        found = scan(data, base_offset=None, index_interval_bytes=_NO_INDEX, check_crc=False)
         if found.valid_bytes == 0:
             if data[: len(_FILLING)] == _FILLING:
                 self.next_offset += 1
             else:
                 self._make_room(found)
             return None
+        if found.next_offset <= self.next_offset:
+            raise BrokerError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"{self.topic_partition}, fetched from offset {self.next_offset}: what came ends at "
+                f"{found.next_offset}, before it",
+            )
         self._fetch_bytes = self._max_bytes
         self.next_offset = found.next_offset
         if _starts_behind(data, self.end_offset):
@@ -274,5 +281,5 @@ def _may_pass(error: MinikafkaError) -> bool:
 
 def _starts_behind(data: memoryview, end_offset: int) -> bool:
     """Whether even the first message is behind the range. A compressed one may hold earlier messages."""
-    compressed = data[ATTRIBUTES_AT] & CODEC_MASK
+    compressed = data[MAGIC_AT] < BATCH_MAGIC and data[ATTRIBUTES_AT] & CODEC_MASK
     return not compressed and int.from_bytes(data[:8], "big", signed=True) >= end_offset

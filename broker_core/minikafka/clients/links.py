@@ -115,21 +115,26 @@ class BrokerLink:
         return connection is not None and not connection.closed
 
     def version(self, api: Api[Any, Any], deadline: Deadline) -> int:
-        """The version in which ``api`` is spoken with this broker; connects where needed."""
-        self._open(deadline)
+        """The version in which ``api`` is spoken with this broker; connects unless it ever did."""
+        if not self._versions:
+            self._open(deadline)
         return self._version_for(api)
 
     def send(
-        self, api: Api[RequestT, ResponseT], request: Callable[[int], RequestT], deadline: Deadline
+        self,
+        api: Api[RequestT, ResponseT],
+        request: Callable[[int], RequestT],
+        deadline: Deadline,
+        newest: int | None = None,
     ) -> Reply[ResponseT]:
         """Send ``request(version)`` without waiting for its answer; connects where needed.
 
-        Raises NetworkError when there is no connection to be had or it breaks, BrokerError
-        UNSUPPORTED_VERSION when the broker and we have no version of ``api`` in common, LocalWireError for a
-        request that cannot be encoded.
+        ``newest`` is the newest version that will do. Raises NetworkError when there is no connection to be
+        had or it breaks, BrokerError UNSUPPORTED_VERSION when the broker and we have no version of ``api`` in
+        common, LocalWireError for a request that cannot be encoded.
         """
         connection = self._open(deadline)
-        version = self._version_for(api)
+        version = self._version_for(api, newest)
         correlation_id, parts = self._encode(api, version, request(version))
         try:
             return Reply(self, connection.request(parts), api, version, correlation_id)
@@ -137,11 +142,15 @@ class BrokerLink:
             raise NetworkError(f"{self.name} did not take {api.name}: {error}") from error
 
     def send_only(
-        self, api: Api[RequestT, Any], request: Callable[[int], RequestT], deadline: Deadline
+        self,
+        api: Api[RequestT, Any],
+        request: Callable[[int], RequestT],
+        deadline: Deadline,
+        newest: int | None = None,
     ) -> None:
         """As ``send``, for a request that gets no answer (Produce with acks 0)."""
         connection = self._open(deadline)
-        version = self._version_for(api)
+        version = self._version_for(api, newest)
         _, parts = self._encode(api, version, request(version))
         try:
             connection.send(parts)
@@ -164,8 +173,10 @@ class BrokerLink:
         header = RequestHeader(api.key, version, correlation_id, self._config.client_id)
         return correlation_id, [header.encode(), *api.encode_request(version, request)]
 
-    def _version_for(self, api: Api[Any, Any]) -> int:
+    def _version_for(self, api: Api[Any, Any], newest_wanted: int | None = None) -> int:
         newest_here = min(api.max_version, self._config.newest_versions.get(api.key, api.max_version))
+        if newest_wanted is not None:
+            newest_here = min(newest_here, newest_wanted)
         oldest, newest = self._versions.get(api.key, (0, -1))
         version = min(newest_here, newest)
         if version < max(api.min_version, oldest):

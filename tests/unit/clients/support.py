@@ -93,7 +93,8 @@ class PartitionLog:
         for entry in split_entries(data):
             count = sum(1 for _ in iterate(entry))
             last = self.end_offset + count - 1
-            self.entries.append((self.end_offset, last, last.to_bytes(8, "big") + entry[8:]))
+            offset = self.end_offset if entry[16] == 2 else last
+            self.entries.append((self.end_offset, last, offset.to_bytes(8, "big") + entry[8:]))
             self.end_offset += count
         return base
 

@@ -59,7 +59,16 @@ def test_all_topics_are_asked_each_time_and_forget_those_that_are_gone(brokers: 
     assert [r.topics for r in brokers.asked(ApiKey.METADATA)] == [None, None]
 
 
-def test_a_client_that_creates_no_topics_never_names_one(brokers: BrokersInMemory) -> None:
+def test_a_client_that_creates_no_topics_says_so_where_it_names_them(brokers: BrokersInMemory) -> None:
+    cluster = brokers.client(creates_topics=False)
+    cluster.topic("t")
+    cluster.metadata()
+    asked = brokers.asked(ApiKey.METADATA)
+    assert [(one.topics, one.allow_auto_topic_creation) for one in asked] == [(("t",), False), (None, False)]
+
+
+def test_a_client_that_creates_no_topics_names_none_where_it_cannot_say_so(brokers: BrokersInMemory) -> None:
+    brokers.newest[ApiKey.METADATA] = 3
     cluster = brokers.client(creates_topics=False)
     assert len(cluster.topic("t").partitions) == 3
     assert cluster.leader(TopicPartition("u", 0)).broker_id == 1
@@ -69,6 +78,7 @@ def test_a_client_that_creates_no_topics_never_names_one(brokers: BrokersInMemor
 
 
 def test_a_client_that_creates_no_topics_remembers_all_of_them(brokers: BrokersInMemory) -> None:
+    brokers.newest[ApiKey.METADATA] = 3
     cluster = brokers.client(creates_topics=False, metadata_max_age_ms=1_000)
     cluster.metadata()
     cluster.metadata(["t"])
@@ -89,6 +99,7 @@ def test_a_client_that_creates_no_topics_remembers_all_of_them(brokers: BrokersI
 def test_a_topic_that_was_left_out_of_all_topics_is_in_the_result_with_its_error(
     brokers: BrokersInMemory,
 ) -> None:
+    brokers.newest[ApiKey.METADATA] = 3
     cluster = brokers.client(creates_topics=False)
     cluster.topic("u")
     del brokers.leaders[TopicPartition("u", 0)]

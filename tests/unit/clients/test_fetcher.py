@@ -13,7 +13,9 @@ from minikafka.clients.cluster import Cluster, Lane
 from minikafka.clients.fetcher import RangeFetcher
 from minikafka.clients.links import Reply
 from minikafka.net.memory import Fault
-from minikafka.records.message_set import Codec, iterate
+from minikafka.records.batch import ControlType, build_control_batch
+from minikafka.records.columns import decode
+from minikafka.records.message_set import Codec, Record, build_message_set, iterate
 from minikafka.wire.apis import ApiKey
 from minikafka.wire.apis.fetch import FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse
 from tests.unit.clients.support import BrokersInMemory, fetch_error
@@ -52,6 +54,37 @@ def test_a_range_comes_whole_and_in_order(brokers: BrokersInMemory, max_bytes: i
     assert within(found, 7, 93) == list(range(7, 93))
     assert found == sorted(found)
     assert {v for _, key, v, _ in brokers.requests if key is ApiKey.FETCH} == {version}
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4, Codec.ZSTD])
+def test_batches_come_whole_around_the_range(brokers: BrokersInMemory, codec: Codec) -> None:
+    brokers.fill(TP, *VALUES[:50], codec=codec, magic=2)
+    brokers.fill(TP, *VALUES[50:], codec=codec, magic=2)
+    assert offsets(fetcher(brokers, 120, 180, max_bytes=100)) == list(range(100, 200))
+    assert offsets(fetcher(brokers, 149, 150, max_bytes=100)) == list(range(100, 150))
+    assert within(offsets(fetcher(brokers, 90, 110)), 90, 110) == list(range(90, 110))
+
+
+def test_a_mark_of_a_transaction_has_no_rows_and_does_not_end_the_range(brokers: BrokersInMemory) -> None:
+    mark = build_control_batch(
+        ControlType.ABORT, coordinator_epoch=0, producer_id=7, producer_epoch=0, timestamp_ms=0
+    )
+    brokers.logs[TP].append(mark)
+    brokers.fill(TP, b"behind", magic=2)
+    for start, rows in ((99, [99, 101]), (100, [101]), (101, [101])):
+        found = [
+            int(offset)
+            for data in fetcher(brokers, start, 102)
+            for offset in decode(data, start, 102).offsets
+        ]
+        assert found == rows
+
+
+def test_what_ends_before_the_offset_that_was_asked_for_is_an_error(brokers: BrokersInMemory) -> None:
+    old = build_message_set([Record(None, b"old")], magic=2)
+    brokers.script(ApiKey.FETCH, *[lambda *_: one_answer(old)] * 50)
+    with pytest.raises(BrokerError, match="fetched from offset 7: what came ends at 1, before it"):
+        next(fetcher(brokers, 7, 93))
 
 
 def test_sets_end_at_a_message_and_are_views_of_the_response(brokers: BrokersInMemory) -> None:

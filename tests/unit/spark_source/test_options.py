@@ -293,7 +293,7 @@ def test_producer_properties_are_mapped() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("kafka.acks", "2"), ("kafka.compression.type", "zip"), ("kafka.compression.type", "zstd")],
+    [("kafka.acks", "2"), ("kafka.compression.type", "zip"), ("kafka.compression.type", "4")],
 )
 def test_producer_properties_out_of_range_are_refused(name: str, value: str) -> None:
     with pytest.raises(ConfigError) as refusal:

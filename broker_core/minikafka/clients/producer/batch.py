@@ -8,7 +8,8 @@ from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.producer.delivery import Delivery, Outcome
-from minikafka.records.message_set import Codec, Record, build_message_set
+from minikafka.records.batch import MAGIC as BATCH_MAGIC
+from minikafka.records.message_set import CODEC_MASK, Codec, Record, build_message_set
 
 MESSAGE_OVERHEAD_BYTES = 34
 """Bytes of a magic 1 message around its key and value: offset 8, size 4, crc 4, magic 1, attributes 1,
@@ -16,6 +17,7 @@ timestamp 8, and two lengths of 4."""
 
 _MAGIC_AT = 16
 _ATTRIBUTES_AT = 17
+_BATCH_CODEC_AT = 22
 
 
 def message_bytes(key: bytes | None, value: bytes | None) -> int:
@@ -37,6 +39,15 @@ class Batch(ABC):
         self.failures = 0
         self.not_before_ms = 0
         self.last_error: MinikafkaError | None = None
+
+    @property
+    def is_classic(self) -> bool:
+        """Whether it can be had in magic 0 or 1 only."""
+        return False
+
+    def codec(self, configured: Codec) -> Codec:
+        """What it is compressed with, by a producer that is to use ``configured``."""
+        return configured
 
     @abstractmethod
     def encode(self, magic: int, codec: Codec) -> Buffer:
@@ -108,6 +119,13 @@ class SetBatch(Batch):
         self.size_bytes = len(data)
         self.closed = True
         self.deliveries = [Delivery(topic_partition, outcome, 0, count)]
+
+    @property
+    def is_classic(self) -> bool:
+        return self.data[_MAGIC_AT] < BATCH_MAGIC
+
+    def codec(self, configured: Codec) -> Codec:
+        return Codec(self.data[_ATTRIBUTES_AT if self.is_classic else _BATCH_CODEC_AT] & CODEC_MASK)
 
     def encode(self, magic: int, codec: Codec) -> Buffer:
         if self.data[_MAGIC_AT] > magic:

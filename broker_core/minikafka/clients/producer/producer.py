@@ -26,13 +26,17 @@ from minikafka.clients.producer.delivery import Delivery
 from minikafka.clients.producer.partitioner import DefaultPartitioner
 from minikafka.clients.producer.sender import MetadataJob, ProduceJob, Sender, produce_request
 from minikafka.clients.retry import Deadline
-from minikafka.records.message_set import Record
+from minikafka.records.message_set import Codec, Record
 from minikafka.wire.apis.produce import PRODUCE, ProduceRequest, ProduceResponse
 
 logger = logging.getLogger("minikafka.clients.producer")
 
 MAGIC_1_SINCE = 2
 """The Produce version that carries messages of magic 1; older ones carry magic 0."""
+MAGIC_2_SINCE = 3
+"""The Produce version that carries batches of magic 2, and nothing else."""
+ZSTD_SINCE = 7
+"""The Produce version whose batches may be compressed with zstd."""
 
 _METADATA_TIMEOUT_MS = 10_000
 
@@ -111,8 +115,9 @@ class Producer:
         """Queue a message set of ``count`` records that is encoded already; it is sent as it is, without a
         copy.
 
-        ``data`` must not change until the delivery is done, and be of a magic that the broker takes (1 from
-        Kafka 0.10 on). Blocks and raises as ``send``. The delivery's offset is that of the first record.
+        ``data`` must not change until the delivery is done, and be of a magic that the broker takes (see
+        ``magic``); in magic 2 it is one batch. Blocks and raises as ``send``. The delivery's offset is that
+        of the first record.
         """
         if count < 1 or not len(data):
             raise ValueError(f"an empty message set was given for {topic_partition}")
@@ -126,6 +131,22 @@ class Producer:
             delivery = self._accumulator.append_set(topic_partition, data, count, self._clock.monotonic_ms())
             self._wake_worker()
         return delivery
+
+    def magic(self, topic_partition: TopicPartition) -> int:
+        """The newest format that the partition's leader takes: 2 from Kafka 0.11 on, 1 from 0.10 on.
+
+        Blocks and raises as ``send``, where no connection to that broker was ever made.
+        """
+        leader = self._cluster.known_leader(topic_partition)
+        deadline = self._cluster.deadline(self.config.max_block_ms)
+
+        def ask() -> int:
+            broker_id = leader
+            if broker_id is None:
+                broker_id = self._cluster.leader(topic_partition, deadline.remaining_ms()).broker_id
+            return _magic_of(self._cluster.link(broker_id, Lane.PRODUCE).version(PRODUCE, deadline))
+
+        return self._cluster.retrying(f"asking what the leader of {topic_partition} takes", deadline, ask)
 
     def flush(self, timeout_ms: int | None = None) -> None:
         """Send all that is queued now and wait until each of it is acknowledged or has failed (see its
@@ -362,21 +383,34 @@ class Producer:
         acks, timeout_ms = self.config.acks, self.config.request_timeout_ms
 
         def request(version: int) -> ProduceRequest:
-            magic = 1 if version >= MAGIC_1_SINCE else 0
-            sets = [self._encode(batch, magic) for batch in job.batches]
+            sets = [self._encode(batch, version) for batch in job.batches]
             # The broker gives up a little before we do, so that its answer still finds us.
             return produce_request(job, sets, acks, timeout_ms - timeout_ms // 10)
 
         deadline = self._cluster.deadline(timeout_ms)
         link = self._cluster.link(job.broker_id, Lane.PRODUCE)
-        if acks == 0:
-            link.send_only(PRODUCE, request, deadline)
-            return None
-        return link.send(PRODUCE, request, deadline).result(timeout_ms)
-
-    def _encode(self, batch: Batch, magic: int) -> Buffer:
+        classic = next((batch for batch in job.batches if batch.is_classic), None)
+        newest = None if classic is None else MAGIC_2_SINCE - 1
         try:
-            return batch.encode(magic, self.config.compression)
+            if acks == 0:
+                link.send_only(PRODUCE, request, deadline, newest)
+                return None
+            reply = link.send(PRODUCE, request, deadline, newest)
+        except BrokerError as error:
+            if classic is not None and error.code is ErrorCode.UNSUPPORTED_VERSION:
+                raise _Refused(classic, error) from error  # the others may go without it
+            raise
+        return reply.result(timeout_ms)
+
+    def _encode(self, batch: Batch, version: int) -> Buffer:
+        codec = self.config.compression
+        try:
+            if version < ZSTD_SINCE and batch.codec(codec) is Codec.ZSTD:
+                raise BrokerError(
+                    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                    f"{batch}: its broker does not know compression.type zstd, which came with Kafka 2.1",
+                )
+            return batch.encode(_magic_of(version), codec)
         except MinikafkaError as error:
             raise _Refused(batch, error) from error
 
@@ -392,6 +426,11 @@ class Producer:
                     callback(delivery)
                 except Exception:
                     logger.exception("a callback for %s failed", delivery.topic_partition)
+
+
+def _magic_of(version: int) -> int:
+    """The format that a version of Produce carries."""
+    return 2 if version >= MAGIC_2_SINCE else 1 if version >= MAGIC_1_SINCE else 0
 
 
 class _Refused(Exception):

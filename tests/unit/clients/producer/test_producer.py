@@ -13,7 +13,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.producer import Producer, ProducerConfig
 from minikafka.clients.producer.partitioner import DefaultPartitioner
 from minikafka.net.memory import Fault
-from minikafka.records.message_set import CLASSIC_CODECS, Codec, Record, build_message_set, iterate
+from minikafka.records.message_set import Codec, Record, build_message_set, iterate
 from minikafka.wire.apis import ApiKey
 from minikafka.wire.apis.produce import ProduceRequest, ProduceResponse
 from tests.unit.clients.support import BrokersInMemory, produce_error
@@ -40,7 +40,7 @@ def run(producer: Producer) -> None:
         pass
 
 
-@pytest.mark.parametrize("codec", CLASSIC_CODECS)
+@pytest.mark.parametrize("codec", Codec)
 def test_records_arrive_in_order_with_their_offsets(brokers: BrokersInMemory, codec: Codec) -> None:
     with producer_of(brokers, compression=codec) as producer:
         sent = [producer.send("t", b"%d" % n, partition=n % 2) for n in range(100)]
@@ -60,12 +60,60 @@ def test_keys_null_values_and_times_arrive_as_they_are(brokers: BrokersInMemory)
     assert [r.timestamp_ms for r in stored] == [5, 6, brokers.clock.now_ms()]
 
 
-def test_messages_are_magic_0_for_brokers_before_0_10(brokers: BrokersInMemory) -> None:
-    brokers.newest[ApiKey.PRODUCE] = 1
+@pytest.mark.parametrize(("version", "magic"), [(1, 0), (2, 1), (3, 2), (7, 2)])
+def test_messages_are_of_the_format_that_the_broker_takes(
+    brokers: BrokersInMemory, version: int, magic: int
+) -> None:
+    brokers.newest[ApiKey.PRODUCE] = version
     with producer_of(brokers) as producer:
+        assert producer.magic(A) == magic
         producer.send("t", b"v", partition=0, timestamp_ms=5)
-    (record,) = iterate(brokers.logs[A].entries[0][2])
-    assert record.magic == 0
+        producer.send("t", b"w", partition=0, timestamp_ms=5)
+    records = [record for _, _, entry in brokers.logs[A].entries for record in iterate(entry)]
+    assert [(record.magic, record.offset) for record in records] == [(magic, 0), (magic, 1)]
+
+
+def test_the_format_that_a_broker_takes_is_remembered_while_it_is_away(brokers: BrokersInMemory) -> None:
+    with producer_of(brokers, max_block_ms=1_000) as producer:
+        assert producer.magic(A) == 2
+        brokers.stop(1)
+        assert producer.magic(A) == 2
+        with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+            producer.magic(TopicPartition("t", 9))
+
+
+@pytest.mark.parametrize("version", [6, 2])
+def test_zstd_is_not_sent_to_a_broker_that_does_not_know_it(brokers: BrokersInMemory, version: int) -> None:
+    brokers.newest[ApiKey.PRODUCE] = version
+    with producer_of(brokers, compression=Codec.ZSTD) as producer:
+        sent = producer.send("t", b"v", partition=0)
+    assert isinstance(sent.error, BrokerError)
+    assert sent.error.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    packed = build_message_set([Record(None, b"v")], magic=2, codec=Codec.ZSTD)
+    with producer_of(brokers) as producer:
+        refused = producer.send_set(A, packed, 1)
+    assert isinstance(refused.error, BrokerError)
+    assert brokers.asked(ApiKey.PRODUCE) == []
+
+
+def test_a_set_of_an_older_format_goes_in_an_older_request(brokers: BrokersInMemory) -> None:
+    with producer_of(brokers) as producer:
+        sent = producer.send_set(A, build_message_set([Record(None, b"v")], magic=1), 1)
+        producer.flush()
+        assert sent.result().offset == 0
+        producer.send("t", b"w", partition=0)
+    assert [version for _, key, version, _ in brokers.requests if key is ApiKey.PRODUCE] == [2, 7]
+    assert brokers.logs[A].values() == [b"v", b"w"]
+
+
+def test_a_set_that_is_too_old_for_the_broker_fails_alone(brokers: BrokersInMemory) -> None:
+    brokers.oldest[ApiKey.PRODUCE] = 3
+    with producer_of(brokers) as producer:
+        refused = producer.send_set(A, build_message_set([Record(None, b"v")], magic=1), 1)
+        taken = producer.send("t", b"w", partition=2)
+    assert isinstance(refused.error, BrokerError)
+    assert refused.error.code is ErrorCode.UNSUPPORTED_VERSION
+    assert taken.result().offset == 0
 
 
 def test_a_lingering_batch_is_sent_when_its_time_has_come(brokers: BrokersInMemory) -> None:
