@@ -38,7 +38,7 @@ class KafkaBroker:
         self.port = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.log = directory / "broker.log"
-        self._release = release
+        self.release = release
         self._zookeeper = zookeeper
         self._directory = directory
         self._process: ChildProcess | None = None
@@ -72,7 +72,7 @@ class KafkaBroker:
             find_java().path,
             *JVM,
             f"-Dlog4j.configuration=file:{self._directory / 'log4j.properties'}",
-            *("-cp", f"{self._release.libs()}/*", "kafka.Kafka", str(self._directory / "server.properties")),
+            *("-cp", f"{self.release.libs()}/*", "kafka.Kafka", str(self._directory / "server.properties")),
         ]
         self._process = process = ChildProcess(
             command, name="kafka", log=str(self.log), environment=java_environment(), grace_s=30.0

@@ -16,10 +16,8 @@ When is the end reached
 A message that does not fit
     Fetch 0 to 2 cut the first message off at the limit. Its header says how long it is, and the next request
     asks for that much. Fetch 3 always sends the first message whole.
-A marker of a transaction
-    Kafka 2.0 and later convert down for us, and a marker has no older form. Where markers are all that an
-    answer would hold, it is filled with the beginning of a message of offset -1: then there is nothing at the
-    offset that was asked for. (0.11 to 1.1 give an empty answer, which looks as if the log ended there.)
+A mark of a transaction
+    It has an offset and no row: the decoder passes it over. (Brokers that know marks know Fetch 4.)
 """
 
 from __future__ import annotations
@@ -64,8 +62,6 @@ _LARGEST_FETCH = (1 << 31) - 1
 _RANGE_TIMEOUT_MS = 5_000
 _EMPTY_PAUSE_MS = 10
 _NO_INDEX = 1 << 30
-_FILLING = b"\xff" * 8
-"""The offset -1."""
 
 
 class RangeFetcher:
@@ -216,10 +212,7 @@ class RangeFetcher:
         # for.
         found = scan(data, base_offset=None, index_interval_bytes=_NO_INDEX, check_crc=False)
         if found.valid_bytes == 0:
-            if data[: len(_FILLING)] == _FILLING:
-                self.next_offset += 1
-            else:
-                self._make_room(found)
+            self._make_room(found)
             return None
         if found.next_offset <= self.next_offset:
             raise BrokerError(

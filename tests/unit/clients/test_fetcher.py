@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 import pytest
@@ -217,22 +216,6 @@ def test_a_failure_between_two_empty_answers_begins_the_proof_anew(brokers: Brok
         answer_of_a_read_before_the_last_append,
     )
     assert offsets(fetcher(brokers, 90, 100)) == list(range(90, 100))
-
-
-def nothing_to_convert(broker_id: int, request: FetchRequest) -> FetchResponse:
-    """What Kafka 2.0 and later give where a transaction's marker is all there is to convert down: filling."""
-    filling = struct.pack(">qi66x", -1, 78 + 61)
-    return one_answer(filling)
-
-
-def test_a_marker_of_a_transaction_is_passed_over(brokers: BrokersInMemory) -> None:
-    brokers.script(ApiKey.FETCH, nothing_to_convert, nothing_to_convert)
-    assert offsets(fetcher(brokers, 90, 100)) == list(range(92, 100))
-
-
-def test_a_range_may_end_with_the_marker_of_a_transaction(brokers: BrokersInMemory) -> None:
-    brokers.script(ApiKey.FETCH, nothing_to_convert)
-    assert offsets(fetcher(brokers, 99, 100)) == []
 
 
 def test_gaps_inside_are_passed_over(brokers: BrokersInMemory) -> None:
