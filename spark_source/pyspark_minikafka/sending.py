@@ -23,7 +23,6 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.producer import Producer, ProducerConfig
 from minikafka.records.columns import encode, partitions_by_key
-from minikafka.records.message_set import Codec
 from pyspark_minikafka import cache
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options import SinkOptions
@@ -105,7 +104,7 @@ class _Task:
         self, tp: TopicPartition, keys: pa.Array | None, values: pa.Array, timestamps: Longs, rows: Rows
     ) -> None:
         magic = self._producer.magic(tp)
-        if magic < 2 and self._config.compression is Codec.ZSTD:
+        if magic < 2 and self._options.producer.codec == "zstd":
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
                 f"the broker of {tp} does not know kafka.compression.type zstd, which came with Kafka 2.1",
