@@ -1,4 +1,4 @@
-"""``minikafka topic``: create, list, describe and delete topics."""
+"""``minikafka topic``: create, list, describe, alter and delete topics."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import Annotated, Optional
 
 import typer
 
+from minikafka.base.errors import ConfigError
+from minikafka.cli.config import changes_of, told
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, key_values
 
-app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
+app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 
@@ -86,6 +88,53 @@ def describe(
         for one in topic.partitions
     ]
     print_rows(rows, ["partition", "leader", "replicas", "in_sync", "start_offset", "end_offset"], style)
+
+
+@app.command()
+def alter(
+    name: Name,
+    partitions: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(
+            "--partitions", help="How many it shall have: more than now.", min=1, show_default=False
+        ),
+    ] = None,
+    config: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            "--config", metavar="K=V", help="A topic config; may be given again.", show_default=False
+        ),
+    ] = None,
+    delete_config: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--delete-config", metavar="K", help="Back to the broker's value.", show_default=False),
+    ] = None,
+    bootstrap: Bootstrap = None,
+    data_dir: DataDir = None,
+    style: OutputFormat = Format.TABLE,
+) -> None:
+    """Give a topic more partitions, or other settings."""
+    changes = changes_of("--delete-config", key_values("--config", config), delete_config)
+    if partitions is None and not changes:
+        raise ConfigError("--partitions", None, "say what to alter: this, --config K=V or --delete-config K")
+
+    from minikafka.cli.connect import connected, existing_topic
+    from minikafka.cli.output import counted, print_json
+    from minikafka.clients.admin import Admin
+    from minikafka.wire.apis.describe_configs import ResourceType
+
+    with connected(bootstrap, data_dir) as cluster:
+        admin = Admin(cluster)
+        existing_topic(admin, name)
+        if changes:
+            admin.change_configs(ResourceType.TOPIC, name, changes)
+        if partitions is not None:
+            admin.create_partitions(name, partitions)
+    if style is Format.JSON:
+        print_json({"topic": name, "partitions": partitions, "config": changes})
+        return
+    done = [] if partitions is None else [counted(partitions, "partition")]
+    print(f"{name} has {', '.join(done + [told(changes)] * bool(changes))}")
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Administration: topics made, removed, listed and described; offsets of their partitions."""
+"""Administration: topics made, grown, removed, listed and described; settings; offsets of partitions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ from typing import Any
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster
+from minikafka.clients.configs import Setting, change_configs, describe_configs
 from minikafka.clients.metadata import ClusterMetadata, TopicMetadata
 from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.retry import Deadline
 from minikafka.clients.topics import NewTopic, no_such_topic, why_not_deleted, why_not_made
-from minikafka.wire.apis import CREATE_TOPICS, DELETE_TOPICS, Api
+from minikafka.wire.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, Api
+from minikafka.wire.apis.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
 from minikafka.wire.apis.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -21,6 +27,7 @@ from minikafka.wire.apis.create_topics import (
     CreateTopicsRequest,
 )
 from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
+from minikafka.wire.apis.describe_configs import ResourceType
 
 __all__ = ["EARLIEST", "LATEST", "Admin", "NewTopic"]
 
@@ -29,7 +36,13 @@ TopicErrors = dict[str, BrokerError | None]
 
 _BY_ASSIGNMENT = -1
 _EXPLAIN_TIMEOUT_MS = 2_000
-_MAY_BE_OURS = frozenset({ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+_MAY_BE_OURS = frozenset(
+    {
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_PARTITIONS,
+    }
+)
 
 
 class Admin:
@@ -66,6 +79,44 @@ class Admin:
         error = self.create_topics([topic], timeout_ms=timeout_ms)[topic.name]
         if error is not None:
             raise error
+
+    def create_partitions(self, name: str, count: int, *, timeout_ms: int = 30_000) -> None:
+        """Give a topic ``count`` partitions in all, and wait until each has a leader. Raises its BrokerError.
+
+        Which partition a key belongs to changes; messages stay where they are.
+        """
+        deadline = self._cluster.deadline(timeout_ms)
+
+        def request(names: list[str]) -> CreatePartitionsRequest:
+            topics = tuple(CreatePartitionsTopic(name, count, None) for name in names)
+            return CreatePartitionsRequest(topics, _patience(deadline), validate_only=False)
+
+        def why(code: ErrorCode, name: str) -> str | None:
+            return why_not_made(code, NewTopic(name, count), self._known())
+
+        call = _ControllerCall(self._cluster, deadline, CREATE_PARTITIONS, request, why)
+        error = call.run([name])[name]
+        if error is None or error.code is ErrorCode.REQUEST_TIMED_OUT:
+            error = self._await_leaders(name, deadline, count)
+        if error is not None:
+            raise error
+
+    def describe_configs(
+        self, kind: ResourceType, name: str, *, timeout_ms: int | None = None
+    ) -> list[Setting]:
+        """All settings of a topic, or of the broker with the id ``name``, by name. Raises BrokerError."""
+        return describe_configs(self._cluster, kind, name, self._cluster.deadline(timeout_ms))
+
+    def change_configs(
+        self,
+        kind: ResourceType,
+        name: str,
+        changes: Mapping[str, str | None],
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Change settings of a topic or broker; None goes back to the default. Raises BrokerError."""
+        change_configs(self._cluster, kind, name, changes, self._cluster.deadline(timeout_ms))
 
     def delete_topics(self, names: Iterable[str], *, timeout_ms: int = 30_000) -> TopicErrors:
         """Remove topics with all their data and wait until that is done. One result per topic."""
@@ -122,12 +173,14 @@ class Admin:
             return self._cluster.metadata(None, timeout_ms=_EXPLAIN_TIMEOUT_MS)
         return ClusterMetadata()
 
-    def _await_leaders(self, name: str, deadline: Deadline) -> BrokerError | None:
+    def _await_leaders(self, name: str, deadline: Deadline, partitions: int = 1) -> BrokerError | None:
         def attempt() -> None:
             topic = self._cluster.metadata(
                 [name], refresh=True, timeout_ms=max(1, deadline.remaining_ms())
             ).topics[name]
-            if topic.error is not ErrorCode.NONE or len(topic.available) < max(1, len(topic.partitions)):
+            if topic.error is not ErrorCode.NONE or len(topic.available) < max(
+                partitions, len(topic.partitions)
+            ):
                 # Retriable whatever it was: the broker that was asked may not have heard of the topic yet.
                 raise BrokerError(
                     ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name!r} was made, but has no leaders yet"
@@ -178,22 +231,24 @@ class _ControllerCall:
             self._lost_answer = True
             raise
         moved = False
-        for result in response.topics:
+        results = response.results if isinstance(response, CreatePartitionsResponse) else response.topics
+        for result in results:
             code = ErrorCode.of(result.error_code)
             if code is ErrorCode.NOT_CONTROLLER:
                 moved = True
             elif result.name in self._left:
                 self._left.remove(result.name)
-                self._errors[result.name] = self._error(code, result.name, controller)
+                words = getattr(result, "error_message", None)  # DeleteTopics has none
+                self._errors[result.name] = self._error(code, result.name, controller, words)
         if moved:
             raise BrokerError(ErrorCode.NOT_CONTROLLER, f"broker {controller} is not the controller any more")
         if self._left:
             raise NetworkError(f"broker {controller} left {', '.join(self._left[:3])} out of its answer")
 
-    def _error(self, code: ErrorCode, name: str, controller: int) -> BrokerError | None:
+    def _error(self, code: ErrorCode, name: str, controller: int, words: str | None) -> BrokerError | None:
         if code is ErrorCode.NONE:
             return None
-        detail = self._why(code, name)
+        detail = words or self._why(code, name)
         if detail is None:
             detail = f"{self._api.name} of topic {name!r}, answered by broker {controller}"
         if self._lost_answer and code in _MAY_BE_OURS:

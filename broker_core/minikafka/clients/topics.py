@@ -1,7 +1,8 @@
 """Topics to be made, and why one could not be made or deleted, in words.
 
-The answers of CreateTopics and DeleteTopics 0 hold codes only. The brokers' check is the truth; the sentences
-here are found afterwards, in what the cluster tells of itself. What no broker could take is refused before.
+The answers of CreateTopics 0 and of DeleteTopics hold codes only. The brokers' check is the truth; the
+sentences here are found afterwards, in what the cluster tells of itself. What no broker could take is refused
+before.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def why_not_deleted(code: ErrorCode, name: str, known: ClusterMetadata) -> str |
     """The same for the answer to DeleteTopics."""
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return no_such_topic(name, known.topics)
-    if code is ErrorCode.INVALID_REQUEST:
+    if code in (ErrorCode.INVALID_REQUEST, ErrorCode.TOPIC_DELETION_DISABLED):
         return f"topic {name!r} stays: delete.topic.enable is false on the brokers"
     return _why_forbidden(code, "deleted")
 

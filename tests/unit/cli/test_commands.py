@@ -18,8 +18,8 @@ from minikafka.base.errors import (
 from minikafka.cli.commands import explain, run
 from minikafka.embedded.broker import BrokerFailed
 
-NOUNS = ["up", "broker", "topic", "produce", "consume", "log", "perf", "ps", "stop"]
-LATER_NOUNS = ["group", "cluster", "config"]
+NOUNS = ["up", "broker", "topic", "produce", "consume", "config", "cluster", "log", "perf", "ps", "stop"]
+LATER_NOUNS = ["group"]
 
 
 @pytest.mark.parametrize(
@@ -73,6 +73,12 @@ def test_an_error_of_many_lines_becomes_one() -> None:
         (["produce", "t", "--key-separator", ""], "--key-separator=''"),
         (["produce", "not a topic"], "INVALID_TOPIC"),
         (["topic", "create", "t", "--config", "novalue"], "--config='novalue'"),
+        (["topic", "alter", "t"], "say what to alter"),
+        (["topic", "alter", "t", "--config", "a.b=1", "--delete-config", "a.b"], "do one of them"),
+        (["config", "set", "topic", "t"], "give settings to change"),
+        (["config", "set", "topic", "t", "a.b"], "K=V='a.b'"),
+        (["config", "set", "topic", "t", "--delete", "a.b=1"], "--delete='a.b=1'"),
+        (["config", "get", "group", "g"], "'group'"),
         (["topic", "list", "--bootstrap", "nowhere"], "bootstrap"),
         (["up", "--set", "novalue"], "--set='novalue'"),
         (["up", "--brokers", "0"], "--brokers"),
@@ -108,7 +114,7 @@ def test_help_lists_the_nouns_of_this_release_and_no_others(capfd: pytest.Captur
     assert sorted(listed) == sorted(NOUNS)
 
 
-@pytest.mark.parametrize("arguments", [[], ["topic"], ["log"], ["perf"]])
+@pytest.mark.parametrize("arguments", [[], ["topic"], ["config"], ["cluster"], ["log"], ["perf"]])
 def test_no_command_shows_the_help_as_it_is_meant_to_be_read(
     arguments: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:

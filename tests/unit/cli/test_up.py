@@ -150,9 +150,13 @@ def test_a_topic_that_is_not_there_is_a_failure_and_is_not_made(
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        (("--replicas", "3"), 2, "INVALID_REPLICATION_FACTOR: 3 replicas need as many live brokers"),
+        (
+            ("--replicas", "3"),
+            2,
+            "INVALID_REPLICATION_FACTOR: replication factor 3 is more than the live brokers",
+        ),
         (("--config", "segment.bytes=little"), 2, "INVALID_CONFIG: segment.bytes='little'"),
-        ((), 1, "TOPIC_ALREADY_EXISTS: there is a topic"),
+        ((), 1, "TOPIC_ALREADY_EXISTS: topic test_a_topic"),
     ],
 )
 def test_a_topic_that_cannot_be_is_refused(
@@ -164,6 +168,46 @@ def test_a_topic_that_cannot_be_is_refused(
     done = minikafka("topic", "create", topic, *arguments, *to)
     assert done.status == status
     assert words in done.err
+
+
+def test_a_topic_gets_more_partitions_and_other_settings(cluster: Up, request: pytest.FixtureRequest) -> None:
+    topic, to = topic_of(request), ("--bootstrap", cluster.address)
+    ok("topic", "create", topic, "--config", "flush.messages=1", *to)
+    altered = ok("topic", "alter", topic, "--partitions", "3", "--config", "retention.ms=5", *to)
+    assert altered == f"{topic} has 3 partitions, retention.ms=5\n"
+    assert len(rows(ok("topic", "describe", topic, "--format", "json", *to))) == 3
+    ok("config", "set", "topic", topic, "segment.bytes=100", "--delete", "flush.messages", *to)
+    found = rows(ok("config", "get", "topic", topic, "--format", "json", *to))
+    own = {row["setting"]: row["value"] for row in found if row["source"] == "topic"}
+    assert own == {"retention.ms": "5", "segment.bytes": "100"}
+    everything = rows(ok("config", "get", "topic", topic, "--all", "--format", "json", *to))
+    assert {row["setting"] for row in everything} > {"flush.messages", "cleanup.policy"}
+    for arguments, words in (
+        (("--partitions", "2"), "INVALID_PARTITIONS: topic"),
+        (("--config", "segment.bytes=little"), "INVALID_CONFIG: segment.bytes='little'"),
+    ):
+        done = minikafka("topic", "alter", topic, *arguments, *to)
+        assert done.status == 2
+        assert words in done.err
+
+
+def test_a_broker_tells_its_settings_and_does_not_change_them(cluster: Up) -> None:
+    to = ("--bootstrap", cluster.address)
+    table = ok("config", "get", "broker", "0", *to)
+    assert table.startswith("SETTING")
+    assert "zookeeper.connect" in table
+    done = minikafka("config", "set", "broker", "0", "message.max.bytes=1", *to)
+    assert done.status == 2
+    assert "INVALID_REQUEST: settings of a broker are not changed while it runs" in done.err
+
+
+def test_the_cluster_is_described_with_its_brokers(cluster: Up) -> None:
+    (found,) = rows(ok("cluster", "describe", "--format", "json", "--bootstrap", cluster.address))
+    assert found["cluster"] == cluster.cluster_id
+    (broker,) = found["brokers"]  # type: ignore[misc]
+    assert (broker["broker"], broker["port"], broker["controller"]) == (0, cluster.port, True)
+    table = ok("cluster", "describe", "--bootstrap", cluster.address)
+    assert table.startswith(f"cluster {cluster.cluster_id} with ")
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])

@@ -179,8 +179,9 @@ class BrokersInMemory:
         self.requests.append((broker_id, api.key, header.api_version, request))
         scripts = self._scripts[api.key]
         name = f"answer_{api.key.name.lower()}"
-        default: Answer = getattr(self, name, None) or getattr(self.groups, name)
-        response = (scripts.popleft() if scripts else default)(broker_id, request)
+        owner = self if hasattr(self, name) else self.groups
+        answer: Answer = scripts.popleft() if scripts else getattr(owner, name)
+        response = answer(broker_id, request)
 
         def send(response: Any) -> None:
             parts = api.encode_response(header.api_version, response)

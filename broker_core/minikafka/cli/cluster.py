@@ -1,0 +1,47 @@
+"""``minikafka cluster``: the cluster as a whole."""
+
+from __future__ import annotations
+
+import typer
+
+from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat
+
+app = typer.Typer(help="Look at the cluster as a whole.", no_args_is_help=True)
+
+
+@app.callback()
+def _cluster() -> None:
+    """Keeps ``describe`` a command of its own while it is the only one."""
+
+
+@app.command()
+def describe(
+    bootstrap: Bootstrap = None, data_dir: DataDir = None, style: OutputFormat = Format.TABLE
+) -> None:
+    """Its id and its brokers: where they listen, which is the controller, what each leads."""
+    from minikafka.cli.connect import connected
+    from minikafka.cli.output import counted, print_json, print_rows
+    from minikafka.clients.admin import Admin
+
+    with connected(bootstrap, data_dir) as cluster:
+        found = Admin(cluster).describe_cluster()
+    partitions = [one for topic in found.topics.values() for one in topic.partitions]
+    rows = [
+        {
+            "broker": broker.broker_id,
+            "host": broker.host,
+            "port": broker.port,
+            "rack": broker.rack,
+            "controller": broker.broker_id == found.controller_id,
+            "leads": sum(one.leader_id == broker.broker_id for one in partitions),
+            "replicas": sum(broker.broker_id in one.replicas for one in partitions),
+        }
+        for _, broker in sorted(found.brokers.items())
+    ]
+    totals = {"topics": len(found.topics), "partitions": len(partitions)}
+    if style is Format.JSON:
+        print_json({"cluster": found.cluster_id, **totals, "brokers": rows})
+        return
+    counts = (counted(number, what.removesuffix("s")) for what, number in totals.items())
+    print(f"cluster {found.cluster_id} with {' and '.join(counts)}")
+    print_rows(rows, ["broker", "host", "port", "rack", "controller", "leads", "replicas"], style)

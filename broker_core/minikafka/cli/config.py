@@ -1,0 +1,108 @@
+"""``minikafka config``: settings of topics and brokers, read and changed while they run."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Optional
+
+import typer
+
+from minikafka.base.errors import ConfigError
+from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, key_values
+
+app = typer.Typer(help="Read and change settings of topics and brokers.", no_args_is_help=True)
+
+
+class Kind(str, Enum):
+    """What has settings."""
+
+    TOPIC = "topic"
+    BROKER = "broker"
+
+
+Of = Annotated[Kind, typer.Argument(metavar="topic|broker", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="A topic, or a broker's id.")]
+
+
+@app.command()
+def get(
+    kind: Of,
+    name: Name,
+    everything: Annotated[bool, typer.Option("--all", help="Those that have their default too.")] = False,
+    bootstrap: Bootstrap = None,
+    data_dir: DataDir = None,
+    style: OutputFormat = Format.TABLE,
+) -> None:
+    """Settings that are not the default, and where they come from."""
+    from minikafka.cli.connect import connected
+    from minikafka.cli.output import print_rows
+    from minikafka.clients.admin import Admin
+    from minikafka.wire.apis.describe_configs import ConfigSource, ResourceType
+
+    with connected(bootstrap, data_dir) as cluster:
+        settings = Admin(cluster).describe_configs(ResourceType[kind.name], name)
+    rows = [
+        {
+            kind.value: name,
+            "setting": one.name,
+            "value": one.value,
+            "source": one.source.name.lower().replace("_", " "),
+            "secret": one.is_sensitive,
+        }
+        for one in settings
+        if everything or one.source is not ConfigSource.DEFAULT
+    ]
+    print_rows(rows, ["setting", "value", "source"], style)
+
+
+@app.command("set")
+def set_(
+    kind: Of,
+    name: Name,
+    settings: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Argument(metavar="[K=V]...", show_default=False),
+    ] = None,
+    delete: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            "--delete", metavar="K", help="Back to the default; may be given again.", show_default=False
+        ),
+    ] = None,
+    bootstrap: Bootstrap = None,
+    data_dir: DataDir = None,
+    style: OutputFormat = Format.TABLE,
+) -> None:
+    """Change settings. A running broker acts on them at once."""
+    changes = changes_of("--delete", key_values("K=V", settings), delete)
+    if not changes:
+        raise ConfigError("K=V", "", "give settings to change, or --delete K")
+
+    from minikafka.cli.connect import connected
+    from minikafka.cli.output import print_json
+    from minikafka.clients.admin import Admin
+    from minikafka.wire.apis.describe_configs import ResourceType
+
+    with connected(bootstrap, data_dir) as cluster:
+        Admin(cluster).change_configs(ResourceType[kind.name], name, changes)
+    if style is Format.JSON:
+        print_json({kind.value: name, "config": changes})
+    else:
+        print(f"{name} has {told(changes)}")
+
+
+def changes_of(option: str, settings: dict[str, str], deleted: list[str] | None) -> dict[str, str | None]:
+    """What is set, and None for what is deleted. Raises ConfigError where a setting is both."""
+    for key in deleted or ():
+        if key in settings:
+            raise ConfigError(option, key, "is set by the same command: do one of them")
+        if not key.strip() or "=" in key:
+            raise ConfigError(option, key, "must be the name of a setting")
+    return {**settings, **dict.fromkeys(deleted or ())}
+
+
+def told(changes: dict[str, str | None]) -> str:
+    """``retention.ms=5, segment.bytes by default``."""
+    return ", ".join(
+        f"{key} by default" if value is None else f"{key}={value}" for key, value in changes.items()
+    )

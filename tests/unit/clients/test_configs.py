@@ -1,0 +1,158 @@
+"""``clients/configs``: settings read and changed, also of brokers that have older APIs for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.clients.admin import Admin
+from minikafka.clients.configs import Setting
+from minikafka.wire.apis import ApiKey
+from minikafka.wire.apis.alter_configs import (
+    AlterableConfig,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from minikafka.wire.apis.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from minikafka.wire.apis.describe_configs import (
+    ConfigSource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    ResourceType,
+)
+from minikafka.wire.apis.incremental_alter_configs import AlterOperation, IncrementalAlterableConfig
+from tests.unit.clients.support import BrokersInMemory
+
+TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
+
+
+@pytest.fixture
+def brokers() -> BrokersInMemory:
+    return BrokersInMemory(2, {"t": 2})
+
+
+@pytest.fixture
+def admin(brokers: BrokersInMemory) -> Admin:
+    return Admin(brokers.client())
+
+
+def described(*settings: tuple[str, str, ConfigSource]) -> Any:
+    """An answer to DescribeConfigs, as all its versions have it."""
+    rows = tuple(
+        DescribeConfigsResourceResult(
+            name, value, False, source is ConfigSource.DEFAULT, int(source), False, ()
+        )
+        for name, value, source in settings
+    )
+    return lambda _, request: DescribeConfigsResponse(
+        0,
+        tuple(
+            DescribeConfigsResult(0, None, one.resource_type, one.resource_name, rows)
+            for one in request.resources
+        ),
+    )
+
+
+def altered(code: ErrorCode = ErrorCode.NONE, message: str | None = None) -> Any:
+    """An answer to AlterConfigs or IncrementalAlterConfigs."""
+    return lambda _, request: AlterConfigsResponse(
+        0,
+        tuple(
+            AlterConfigsResourceResponse(int(code), message, one.resource_type, one.resource_name)
+            for one in request.resources
+        ),
+    )
+
+
+def test_settings_come_sorted_with_their_source(brokers: BrokersInMemory, admin: Admin) -> None:
+    brokers.script(
+        ApiKey.DESCRIBE_CONFIGS,
+        described(("b", "2", ConfigSource.DEFAULT), ("a", "1", ConfigSource.STATIC_BROKER)),
+    )
+    assert admin.describe_configs(TOPIC, "t") == [
+        Setting("a", "1", ConfigSource.STATIC_BROKER, read_only=False, is_sensitive=False),
+        Setting("b", "2", ConfigSource.DEFAULT, read_only=False, is_sensitive=False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "source"), [(TOPIC, ConfigSource.TOPIC), (BROKER, ConfigSource.STATIC_BROKER)]
+)
+def test_an_old_broker_tells_only_what_is_the_default(
+    brokers: BrokersInMemory, admin: Admin, kind: ResourceType, source: ConfigSource
+) -> None:
+    brokers.newest[ApiKey.DESCRIBE_CONFIGS] = 0
+    brokers.script(ApiKey.DESCRIBE_CONFIGS, described(("a", "1", source), ("b", "2", ConfigSource.DEFAULT)))
+    assert [one.source for one in admin.describe_configs(kind, "1")] == [source, ConfigSource.DEFAULT]
+
+
+def test_a_broker_is_asked_itself_for_its_settings(brokers: BrokersInMemory, admin: Admin) -> None:
+    brokers.script(ApiKey.DESCRIBE_CONFIGS, described())
+    admin.describe_configs(BROKER, "2")
+    assert [broker_id for broker_id, key, _, _ in brokers.requests if key is ApiKey.DESCRIBE_CONFIGS] == [2]
+    with pytest.raises(BrokerError, match="named by its id, not by 'two'"):
+        admin.describe_configs(BROKER, "two")
+
+
+def test_only_what_is_to_change_is_sent(brokers: BrokersInMemory, admin: Admin) -> None:
+    brokers.script(ApiKey.INCREMENTAL_ALTER_CONFIGS, altered())
+    admin.change_configs(TOPIC, "t", {"retention.ms": "5", "segment.bytes": None})
+    (request,) = brokers.asked(ApiKey.INCREMENTAL_ALTER_CONFIGS)
+    assert request.resources[0].configs == (
+        IncrementalAlterableConfig("retention.ms", AlterOperation.SET, "5"),
+        IncrementalAlterableConfig("segment.bytes", AlterOperation.DELETE, None),
+    )
+
+
+def test_a_broker_that_knows_no_increments_gets_all_of_the_topics_own_settings(
+    brokers: BrokersInMemory, admin: Admin
+) -> None:
+    brokers.unknown.add(ApiKey.INCREMENTAL_ALTER_CONFIGS)
+    brokers.script(
+        ApiKey.DESCRIBE_CONFIGS,
+        described(
+            ("kept", "1", ConfigSource.TOPIC),
+            ("gone", "2", ConfigSource.TOPIC),
+            ("default", "3", ConfigSource.DEFAULT),
+        ),
+    )
+    brokers.script(ApiKey.ALTER_CONFIGS, altered())
+    admin.change_configs(TOPIC, "t", {"gone": None, "new": "4"})
+    (request,) = brokers.asked(ApiKey.ALTER_CONFIGS)
+    assert request.resources[0].configs == (AlterableConfig("kept", "1"), AlterableConfig("new", "4"))
+
+
+def test_a_refusal_has_the_brokers_own_words(brokers: BrokersInMemory, admin: Admin) -> None:
+    brokers.script(ApiKey.INCREMENTAL_ALTER_CONFIGS, altered(ErrorCode.INVALID_CONFIG, "no such setting"))
+    with pytest.raises(BrokerError, match=r"^INVALID_CONFIG: no such setting$"):
+        admin.change_configs(TOPIC, "t", {"x.y": "1"})
+
+
+def test_more_partitions_are_waited_for_until_they_have_leaders(
+    brokers: BrokersInMemory, admin: Admin
+) -> None:
+    def grow(broker_id: int, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+        (topic,) = request.topics
+        assert (topic.name, topic.count, topic.assignments) == ("t", 3, None)
+        brokers.waiter.wait = lambda _: brokers.add_topic("t", 3)  # type: ignore[method-assign]
+        return CreatePartitionsResponse(0, (CreatePartitionsTopicResult("t", 0, None),))
+
+    brokers.script(ApiKey.CREATE_PARTITIONS, grow)
+    admin.create_partitions("t", 3)
+    assert len(admin.describe_cluster().topics["t"].partitions) == 3
+
+
+def test_partitions_that_cannot_be_are_refused_in_the_brokers_words(
+    brokers: BrokersInMemory, admin: Admin
+) -> None:
+    result = CreatePartitionsTopicResult("t", int(ErrorCode.INVALID_PARTITIONS), "it has 2 already")
+    brokers.script(ApiKey.CREATE_PARTITIONS, lambda *_: CreatePartitionsResponse(0, (result,)))
+    with pytest.raises(BrokerError, match=r"^INVALID_PARTITIONS: it has 2 already$"):
+        admin.create_partitions("t", 2)
