@@ -296,7 +296,7 @@ def fetch(
         data = buffer_of(part.records)
         lines = []
         try:
-            lines += [_record(record) for record in iterate(data)]
+            lines += [show_record(record) for record in iterate(data)]
         except BrokerError as error:  # the consumer's finding, not the broker's answer
             return [*lines, f"damaged: {error.detail}"]
         return lines or [f"{len(data)} bytes of a message" if len(data) else "nothing"]
@@ -314,7 +314,8 @@ def fetch(
     return Asked(request, show)
 
 
-def _record(record: StoredRecord) -> str:
+def show_record(record: StoredRecord) -> str:
+    """One message on one line."""
     time = f" timestamp {record.timestamp_ms}" if record.magic else ""
     key = f" key {_text(record.key)}" if record.key is not None else ""
     codec = f" {record.codec.name.lower()}" if record.codec else ""

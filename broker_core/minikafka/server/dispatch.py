@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from minikafka.net.server import Exchange
 from minikafka.server.broker import Broker
+from minikafka.server.classic import ClassicProtocol
 from minikafka.server.context import decode_request
 from minikafka.server.handlers import HANDLERS
+from minikafka.server.listeners import Protocol
 from minikafka.server.throttle import metered
 from minikafka.wire.keys import ApiKey
 
@@ -27,9 +29,17 @@ class Dispatcher:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._classic = ClassicProtocol(broker)
+        self._classic_listeners = {
+            listener.name for listener in broker.config.listeners if listener.protocol is Protocol.CLASSIC
+        }
 
     def on_request(self, exchange: Exchange, frame: memoryview) -> None:
         """Answer one request, now or later. RemoteWireError, for what is no request, ends the connection."""
+        if exchange.listener in self._classic_listeners:
+            self._classic.on_request(exchange, frame)
+            exchange.park()
+            return
         context, request = decode_request(exchange, frame, HANDLERS)
         if request is not None:  # else answered already: a version of ApiVersions that is not spoken here
             context = metered(self._broker, context, request, len(frame))

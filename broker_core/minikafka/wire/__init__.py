@@ -3,6 +3,7 @@
 ``schema``   what a message looks like, as a table, compiled once per version
 ``apis``     one module per API with all its versions side by side
 ``framing``  the length before every message and the headers behind it
+``classic``  the texts' compact protocol: requests of Kafka 0.7, answered by MessageSetSend
 ``consumer_protocol``  what the members of a group of consumers tell each other
 ``parts``    what a message is made of on its way out: memory, and slices of files that nobody has read
 

@@ -1,0 +1,233 @@
+"""A listener of the texts' compact protocol (``minikafka.wire.classic``), served by today's handlers.
+
+A classic request becomes requests of today, one for each partition that it names, whose answers are
+collected here: appends and reads have no second path. These are Produce 2 with acks=1 and Fetch 2 without
+waiting, whose messages are of magic 0 and 1, and ListOffsets 0; all three are answered before their handlers
+return.
+
+Such clients ask for no metadata. A produce request to a topic that does not exist creates it, where
+``auto.create.topics.enable`` says so, and waits for it; as does one that comes just after the start.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition
+from minikafka.net.server import Exchange
+from minikafka.server.broker import Broker
+from minikafka.server.context import RequestContext
+from minikafka.server.handlers import fetch, list_offsets, produce
+from minikafka.server.quotas import Flow
+from minikafka.server.throttle import delay_of, respond
+from minikafka.server.topics import start_creation
+from minikafka.wire import classic
+from minikafka.wire.api import Api
+from minikafka.wire.apis.fetch import (
+    FETCH,
+    FINAL_EPOCH,
+    NO_SESSION,
+    READ_UNCOMMITTED,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchTopic,
+)
+from minikafka.wire.apis.list_offsets import (
+    LIST_OFFSETS,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from minikafka.wire.apis.produce import PRODUCE, ProducePartition, ProduceRequest, ProduceTopic
+from minikafka.wire.framing import RequestHeader
+from minikafka.wire.parts import Part, buffer_of, part_size, total_size
+
+TOPIC_PATIENCE_MS = 5_000
+"""How long a produce request waits for a topic that is being created, or for the broker's start."""
+
+_UNKNOWN_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked(RequestContext):
+    """A request whose answer is kept, not sent."""
+
+    answers: list[Any]
+
+    def reply(self, response: Any) -> None:
+        self.answers.append(response)
+
+
+class _ProduceTicket:
+    """A produce request whose topics are not there yet."""
+
+    def __init__(self, broker: Broker, topics: set[str], complete: Callable[[], None], exchange: Exchange):
+        self._broker = broker
+        self._topics = topics
+        self._exchange = exchange
+        self.complete = complete
+
+    def satisfied(self) -> bool:
+        return all(_led(self._broker, topic) for topic in self._topics)
+
+    def abandon(self, reason: str) -> None:
+        self._exchange.close(reason)
+
+
+class ClassicProtocol:
+    """What the network calls for each frame that comes in by a CLASSIC listener."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._turns = itertools.count()
+
+    def on_request(self, exchange: Exchange, frame: memoryview) -> None:
+        """Answer one request, now or later. RemoteWireError, for what is none, ends the connection."""
+        broker = self._broker
+        match classic.decode_request(frame):
+            case classic.Produce() as one:
+                self._produce(exchange, [one], len(frame))
+            case classic.MultiProduce(produces):
+                self._produce(exchange, produces, len(frame))
+            case classic.Fetch() as one:
+                (answer,) = _read(broker, exchange, [one])
+                _send(broker, exchange, classic.encode_message_set_send(answer))
+            case classic.MultiFetch(fetches):
+                answers = _read(broker, exchange, fetches)
+                _send(broker, exchange, classic.encode_multi_message_set_send(answers))
+            case classic.Offsets() as asked:
+                part = _offsets(broker, exchange, asked)
+                exchange.respond(classic.encode_offsets(classic.code_of(part.error_code), part.offsets))
+
+    def _produce(self, exchange: Exchange, produces: Sequence[classic.Produce], size: int) -> None:
+        """Append, once the topics are there that are to come."""
+        broker = self._broker
+
+        def append() -> None:
+            self._append(exchange, produces, size)
+
+        topics = {one.topic for one in produces}
+        awaited = {topic for topic in topics if _awaited(broker, topic)}
+        ticket = _ProduceTicket(broker, awaited, append, exchange)
+        if ticket.satisfied():
+            append()
+            return
+
+        def step() -> None:
+            if ticket.satisfied():
+                broker.answer(ticket)
+            else:
+                keys: list[Hashable] = ["image", *(("topic", topic) for topic in topics)]
+                broker.wait(ticket, keys, broker.clock.monotonic_ms() + TOPIC_PATIENCE_MS)
+
+        broker.run(step)
+
+    def _append(self, exchange: Exchange, produces: Sequence[classic.Produce], size: int) -> None:
+        broker = self._broker
+        for one in produces:
+            partition = one.partition
+            if partition == classic.ANY_PARTITION:
+                partition = self._any_partition(one.topic)
+            request = ProduceRequest(
+                transactional_id=None,
+                acks=1,
+                timeout_ms=0,
+                topics=(ProduceTopic(one.topic, (ProducePartition(partition, one.messages),)),),
+            )
+            answer = _ask(produce.handle, broker, exchange, PRODUCE, 2, request)
+            if answer.error_code != ErrorCode.NONE:
+                name = ErrorCode.of(answer.error_code).name
+                exchange.close(f"a classic produce request to {one.topic}-{partition} failed: {name}")
+                return
+        respond(broker, exchange, [], delay_of(broker, None, Flow.PRODUCE, size))
+
+    def _any_partition(self, topic: str) -> int:
+        """In turn, one that this broker leads."""
+        partitions = sorted(self._broker.image.topics.get(topic, {}))
+        led = [one for one in partitions if TopicPartition(topic, one) in self._broker.partitions]
+        return led[next(self._turns) % len(led)] if led else classic.ANY_PARTITION
+
+
+def _ask(
+    handle: Callable[[Broker, Any, Any], None],
+    broker: Broker,
+    exchange: Exchange,
+    api: Api[Any, Any],
+    version: int,
+    request: Any,
+) -> Any:
+    context = _Asked(RequestHeader(api.key, version, 0, None), api, exchange, answers=[])
+    handle(broker, context, request)
+    (response,) = context.answers
+    (topic,) = response.topics
+    return topic.partitions[0]
+
+
+def _awaited(broker: Broker, topic: str) -> bool:
+    """Whether the topic is to come; it is created where that is wanted."""
+    if not broker.image.brokers:
+        return True
+    if topic in broker.image.topics or topic in broker.image.unreadable or topic in INTERNAL_TOPICS:
+        return False
+    if not broker.config.auto_create_topics:
+        return False
+    try:
+        config = broker.config
+        start_creation(broker, topic, config.default_partitions, config.default_replication_factor)
+    except BrokerError:
+        return False  # the handler will find what is wrong with it
+    return True
+
+
+def _led(broker: Broker, topic: str) -> bool:
+    partitions = broker.image.topics.get(topic, {})
+    return bool(partitions) and all(TopicPartition(topic, one) in broker.partitions for one in partitions)
+
+
+def _send(broker: Broker, exchange: Exchange, parts: list[Part]) -> None:
+    respond(broker, exchange, parts, delay_of(broker, None, Flow.FETCH, total_size(parts)))
+
+
+def _read(
+    broker: Broker, exchange: Exchange, fetches: Sequence[classic.Fetch]
+) -> list[classic.MessageSetSend]:
+    """All answers together hold at most as much as a request may: what is above is cut off."""
+    left, found = broker.config.request_max_bytes, []
+    for one in fetches:
+        if one.max_size < 0:
+            found.append(classic.MessageSetSend(classic.code_of(ErrorCode.INVALID_FETCH_SIZE), b""))
+            continue
+        limit = min(one.max_size, left)
+        part = FetchPartition(one.partition, _UNKNOWN_EPOCH, one.offset, classic.LATEST, limit)
+        request = FetchRequest(
+            replica_id=-1,
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=limit,
+            isolation_level=READ_UNCOMMITTED,
+            session_id=NO_SESSION,
+            session_epoch=FINAL_EPOCH,
+            topics=(FetchTopic(one.topic, (part,)),),
+        )
+        answer: FetchPartitionResponse = _ask(fetch.handle, broker, exchange, FETCH, 2, request)
+        messages = answer.records or b""
+        if part_size(messages) > limit:  # converted down, messages may have become larger
+            messages = buffer_of(messages)[:limit]
+        found.append(classic.MessageSetSend(classic.code_of(answer.error_code), messages))
+        left -= part_size(messages)
+    return found
+
+
+def _offsets(broker: Broker, exchange: Exchange, asked: classic.Offsets) -> ListOffsetsPartitionResponse:
+    part = ListOffsetsPartition(asked.partition, _UNKNOWN_EPOCH, asked.time_ms, max(0, asked.max_count))
+    request = ListOffsetsRequest(-1, READ_UNCOMMITTED, (ListOffsetsTopic(asked.topic, (part,)),))
+    answer: ListOffsetsPartitionResponse = _ask(
+        list_offsets.handle, broker, exchange, LIST_OFFSETS, 0, request
+    )
+    return answer

@@ -1,0 +1,328 @@
+"""The texts' own compact protocol: the requests of Kafka 0.7, answered by MessageSetSend and
+MultiMessageSetSend. A listener ``CLASSIC://HOST:PORT`` speaks it, and nothing else.
+
+**Numbers** are big-endian and signed. A *string* is an int16 length and that many bytes of UTF-8.
+
+**Every message** of both directions is a frame: its *total length*, an int32 that counts the bytes behind it
+and not itself, and those bytes. There is no version, no correlation id and no client id: answers come in the
+order of the requests.
+
+**A request** is an int16 id and a body:
+
+    id                body
+    0  Produce        topic string | partition int32 | size int32 | messages, size bytes
+    1  Fetch          topic string | partition int32 | offset int64 | max size int32
+    2  MultiFetch     count int16 | count times the body of Fetch
+    3  MultiProduce   count int16 | count times the body of Produce
+    4  Offsets        topic string | partition int32 | time int64 | max count int32
+
+Produce to partition -1 lets the broker choose one. A time is in ms since the epoch; -1 asks for the latest
+offset, -2 for the earliest.
+
+**Answers**
+
+    to Fetch          MessageSetSend        total length int32 | error code int16 | messages
+    to MultiFetch     MultiMessageSetSend   total length int32 | error code int16 | MessageSetSend, for each
+    to Offsets                              total length int32 | error code int16 | count int32 | int64, count
+                                            times: offsets, the latest first
+    to Produce, MultiProduce                none
+
+The total length of a MessageSetSend is 2 + the size of its messages. That of a MultiMessageSetSend is 2 + the
+sizes of all its MessageSetSends, each with its own total length: 4 + 2 + its messages. Its own error code is
+always 0; each set has one of its own. With an error there are no messages, and no offsets. A produce request
+that fails is told in the only way that there is: the connection is closed. What stands before the failed one
+in a MultiProduce is appended, what stands behind it is not.
+
+**Messages** are entries as on the disk, of magic 0 or 1: offset int64, size int32, crc, magic, attributes,
+timestamp (magic 1), key, value. (0.7 itself had no offset there; the texts' format has.) What producers
+write as offsets is not looked at. In an answer they are the messages' own; a compressed one has the offset
+of the last message in it, so that the first may lie before the offset that was asked for. Newer messages are
+converted down.
+
+**A partial last message**: an answer holds at most "max size" bytes of messages, cut there wherever that is.
+A reader leaves out the piece at the end. Where the answer is no more than such a piece, the same must be
+asked for with a larger size; an answer of no bytes is the end of the log.
+
+**Error codes** are 0.7's: -1 unknown, 0 none, 1 offset out of range, 2 invalid message, 3 wrong partition (it
+is not there, or not here), 4 invalid fetch size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from struct import Struct
+from typing import TypeVar
+
+from minikafka.base.binary import (
+    INT16,
+    INT32,
+    INT64,
+    read_integer,
+    read_nullable_bytes,
+    read_string,
+    write_integer,
+    write_nullable_string,
+)
+from minikafka.base.errors import ErrorCode, RemoteWireError
+from minikafka.base.files import Buffer
+from minikafka.wire.parts import Part, part_size, total_size
+
+ANY_PARTITION = -1
+LATEST = -1
+EARLIEST = -2
+
+
+class RequestId(IntEnum):
+    """What a request begins with."""
+
+    PRODUCE = 0
+    FETCH = 1
+    MULTI_FETCH = 2
+    MULTI_PRODUCE = 3
+    OFFSETS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Produce:
+    """Append messages. Decoded, they are a view of the request."""
+
+    topic: str
+    partition: int
+    messages: Part
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Read messages from ``offset`` on, at most ``max_size`` bytes."""
+
+    topic: str
+    partition: int
+    offset: int
+    max_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class MultiFetch:
+    """Several fetches, answered together."""
+
+    fetches: tuple[Fetch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MultiProduce:
+    """Several produce requests."""
+
+    produces: tuple[Produce, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """At most ``max_count`` offsets before a time (ms since the epoch, LATEST, EARLIEST)."""
+
+    topic: str
+    partition: int
+    time_ms: int
+    max_count: int
+
+
+Request = Produce | Fetch | MultiFetch | MultiProduce | Offsets
+Body = TypeVar("Body", Produce, Fetch)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSetSend:
+    """The answer to one fetch: a code of 0.7, and messages (none with an error)."""
+
+    error_code: int
+    messages: Part
+
+
+_CODES = {
+    ErrorCode.NONE: 0,
+    ErrorCode.OFFSET_OUT_OF_RANGE: 1,
+    ErrorCode.CORRUPT_MESSAGE: 2,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 3,
+    ErrorCode.NOT_LEADER_FOR_PARTITION: 3,
+    ErrorCode.LEADER_NOT_AVAILABLE: 3,
+    ErrorCode.INVALID_TOPIC: 3,
+    ErrorCode.INVALID_FETCH_SIZE: 4,
+}
+_ERRORS = {
+    0: ErrorCode.NONE,
+    1: ErrorCode.OFFSET_OUT_OF_RANGE,
+    2: ErrorCode.CORRUPT_MESSAGE,
+    3: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    4: ErrorCode.INVALID_FETCH_SIZE,
+}
+
+
+def code_of(error: int) -> int:
+    """0.7's code for an error of today's protocol."""
+    return _CODES.get(ErrorCode.of(error), -1)
+
+
+def error_of(code: int) -> ErrorCode:
+    """Today's error for a code of 0.7."""
+    return _ERRORS.get(code, ErrorCode.UNKNOWN)
+
+
+def decode_request(frame: Buffer) -> Request:
+    """The request in ``frame``, which has no length any more. RemoteWireError unless it fits exactly."""
+    number, position = read_integer(INT16, frame, 0)
+    request: Request
+    match number:
+        case RequestId.PRODUCE:
+            request, position = _read_produce(frame, position)
+        case RequestId.FETCH:
+            request, position = _read_fetch(frame, position)
+        case RequestId.MULTI_FETCH:
+            fetches, position = _read_all(_read_fetch, frame, position)
+            request = MultiFetch(fetches)
+        case RequestId.MULTI_PRODUCE:
+            produces, position = _read_all(_read_produce, frame, position)
+            request = MultiProduce(produces)
+        case RequestId.OFFSETS:
+            request, position = _read_offsets(frame, position)
+        case _:
+            raise RemoteWireError(f"classic request {number} is not known: there are 0 to 4")
+    _check_end(frame, position)
+    return request
+
+
+def encode_request(request: Request) -> list[Part]:
+    """The parts of a frame. LocalWireError when a value does not fit."""
+    match request:
+        case Produce():
+            return [_integer(INT16, RequestId.PRODUCE), *_produce(request)]
+        case Fetch():
+            return [_integer(INT16, RequestId.FETCH) + _fetch(request)]
+        case MultiFetch(fetches):
+            head = _integer(INT16, RequestId.MULTI_FETCH) + _integer(INT16, len(fetches))
+            return [head, *map(_fetch, fetches)]
+        case MultiProduce(produces):
+            head = _integer(INT16, RequestId.MULTI_PRODUCE) + _integer(INT16, len(produces))
+            return [head, *(part for produce in produces for part in _produce(produce))]
+        case Offsets():
+            out = _integer(INT16, RequestId.OFFSETS) + _address(request.topic, request.partition)
+            return [out + _integer(INT64, request.time_ms) + _integer(INT32, request.max_count)]
+
+
+def encode_message_set_send(answer: MessageSetSend) -> list[Part]:
+    """The parts of a frame, without the total length."""
+    return [_integer(INT16, answer.error_code), *([answer.messages] if part_size(answer.messages) else [])]
+
+
+def encode_multi_message_set_send(answers: Sequence[MessageSetSend]) -> list[Part]:
+    """The parts of a frame, without its own total length."""
+    parts: list[Part] = [_integer(INT16, 0)]
+    for answer in answers:
+        one = encode_message_set_send(answer)
+        parts += [_integer(INT32, total_size(one)), *one]
+    return parts
+
+
+def encode_offsets(error_code: int, offsets: Sequence[int]) -> list[Part]:
+    """The parts of a frame, without the total length."""
+    out = _integer(INT16, error_code) + _integer(INT32, len(offsets))
+    for offset in offsets:
+        out += _integer(INT64, offset)
+    return [out]
+
+
+def decode_message_set_send(frame: Buffer) -> MessageSetSend:
+    """The answer to a Fetch; the messages are a view of ``frame``."""
+    code, position = read_integer(INT16, frame, 0)
+    return MessageSetSend(code, memoryview(frame)[position:])
+
+
+def decode_multi_message_set_send(frame: Buffer) -> tuple[int, list[MessageSetSend]]:
+    """The answer to a MultiFetch: its own code, and its sets."""
+    code, position = read_integer(INT16, frame, 0)
+    answers = []
+    while position < len(frame):
+        one, position = read_nullable_bytes(frame, position)
+        if one is None:
+            raise RemoteWireError(f"a MessageSetSend has a total length of -1 at position {position - 4}")
+        answers.append(decode_message_set_send(one))
+    return code, answers
+
+
+def decode_offsets(frame: Buffer) -> tuple[int, list[int]]:
+    """The answer to an Offsets request: its code, and the offsets."""
+    code, position = read_integer(INT16, frame, 0)
+    count, position = read_integer(INT32, frame, position)
+    if len(frame) - position != count * INT64.size:
+        raise RemoteWireError(f"{count} offsets do not fit {len(frame) - position} bytes")
+    return code, [INT64.unpack_from(frame, at)[0] for at in range(position, len(frame), INT64.size)]
+
+
+def _read_produce(frame: Buffer, position: int) -> tuple[Produce, int]:
+    topic, partition, position = _read_address(frame, position)
+    messages, position = read_nullable_bytes(frame, position)
+    if messages is None:
+        raise RemoteWireError(f"messages have a size of -1 at position {position - 4}")
+    return Produce(topic, partition, messages), position
+
+
+def _read_fetch(frame: Buffer, position: int) -> tuple[Fetch, int]:
+    topic, partition, position = _read_address(frame, position)
+    offset, position = read_integer(INT64, frame, position)
+    max_size, position = read_integer(INT32, frame, position)
+    return Fetch(topic, partition, offset, max_size), position
+
+
+def _read_offsets(frame: Buffer, position: int) -> tuple[Offsets, int]:
+    topic, partition, position = _read_address(frame, position)
+    time_ms, position = read_integer(INT64, frame, position)
+    max_count, position = read_integer(INT32, frame, position)
+    return Offsets(topic, partition, time_ms, max_count), position
+
+
+def _read_all(
+    read: Callable[[Buffer, int], tuple[Body, int]], frame: Buffer, position: int
+) -> tuple[tuple[Body, ...], int]:
+    count, position = read_integer(INT16, frame, position)
+    if count < 0:
+        raise RemoteWireError(f"a count of {count} requests")
+    bodies = []
+    for _ in range(count):
+        body, position = read(frame, position)
+        bodies.append(body)
+    return tuple(bodies), position
+
+
+def _read_address(frame: Buffer, position: int) -> tuple[str, int, int]:
+    topic, position = read_string(frame, position)
+    partition, position = read_integer(INT32, frame, position)
+    return topic, partition, position
+
+
+def _check_end(frame: Buffer, position: int) -> None:
+    if position != len(frame):
+        raise RemoteWireError(f"{len(frame) - position} bytes are left behind a classic request")
+
+
+def _integer(form: Struct, value: int) -> bytes:
+    out = bytearray()
+    write_integer(form, out, value)
+    return bytes(out)
+
+
+def _address(topic: str, partition: int) -> bytes:
+    out = bytearray()
+    write_nullable_string(out, topic)
+    write_integer(INT32, out, partition)
+    return bytes(out)
+
+
+def _produce(request: Produce) -> list[Part]:
+    size = part_size(request.messages)
+    head = _address(request.topic, request.partition) + _integer(INT32, size)
+    return [head, *([request.messages] if size else [])]
+
+
+def _fetch(request: Fetch) -> bytes:
+    tail = _integer(INT64, request.offset) + _integer(INT32, request.max_size)
+    return _address(request.topic, request.partition) + tail
