@@ -197,6 +197,10 @@ Effect = Revoke | Join | Share | Sync | Start | Heartbeat | Leave | Forget | Fai
 
 _ELSEWHERE = frozenset({ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR_FOR_GROUP})
 
+_OF_MEMBERS = frozenset(
+    {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS}
+)
+
 
 class Membership:
     """One member. Not thread-safe.
@@ -239,7 +243,9 @@ class Membership:
         if isinstance(event, Beaten):
             return self._beaten(event, now_ms)
         if isinstance(event, CommitRefused):
-            return self._heard(event.generation, event.code)
+            # Most codes are about the offsets, not about the member.
+            known = event.code in _ELSEWHERE or event.code in _OF_MEMBERS
+            return self._heard(event.generation, event.code) if known else []
         return self._on_the_way(event, now_ms)
 
     @property

@@ -285,8 +285,9 @@ def test_a_heartbeat_that_is_answered_after_a_new_join_changes_nothing(member: L
     assert member.phase is Phase.JOINING
 
 
-def test_a_refused_commit_that_may_pass_leaves_the_member_as_it_is(member: Life) -> None:
+def test_a_commit_that_is_refused_for_its_own_sake_leaves_the_member_as_it_is(member: Life) -> None:
     assert member.on(CommitRefused(1, ErrorCode.GROUP_LOAD_IN_PROGRESS)) == []
+    assert member.on(CommitRefused(1, ErrorCode.OFFSET_METADATA_TOO_LARGE)) == []
     assert member.on(CommitRefused(1, ErrorCode.NOT_COORDINATOR_FOR_GROUP)) == [Forget()]
     assert not member.membership.must_rejoin
 
