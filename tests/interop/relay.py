@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import time
 import warnings
 from dataclasses import dataclass
@@ -19,7 +17,6 @@ from minikafka.embedded.cluster import Cluster
 from minikafka.log.dump import dump_records
 from minikafka.records.message_set import Codec
 from minikafka.records.record import StoredRecord
-from tests.interop.append_batches import INDEX_INTERVAL_BYTES, SEGMENT_BYTES
 from tests.interop.kafka_broker import KafkaBroker, await_free_id
 from tests.interop.releases import Release
 from tests.interop.topics import TOPICS, Topic, records_of, sets_of
@@ -30,8 +27,8 @@ with warnings.catch_warnings():
 
 PATIENCE_S = 30
 CONFIG = {
-    "log.segment.bytes": str(SEGMENT_BYTES),
-    "log.index.interval.bytes": str(INDEX_INTERVAL_BYTES),
+    "log.segment.bytes": "8000",
+    "log.index.interval.bytes": "512",
     "log.index.size.max.bytes": "10240",
     "log.retention.ms": "-1",
     "zookeeper.session.timeout.ms": "2000",
@@ -141,13 +138,10 @@ class Relay:
             with Cluster(data_dir=self._directory, zookeeper=self._zookeeper, config=config) as cluster:
                 self._create_topics(cluster.bootstrap_servers)
         said_before = log.stat().st_size if log.exists() else 0
-        if any(topic.magic == 2 for topic in self.topics):
-            self._append_batches(leg, number)
         with Cluster(data_dir=self._directory, zookeeper=self._zookeeper, config=config) as cluster:
             seen = self._look(cluster.bootstrap_servers, leg)
             seen.said.extend(_warnings(log.read_bytes()[said_before:].decode()))
-            classic = [topic for topic in self.topics if topic.magic < 2]
-            self._append(cluster.bootstrap_servers, number, classic)
+            self._append(cluster.bootstrap_servers, number, self.topics)
             if leg.end == "kill":
                 cluster.kill(0)
         return seen
@@ -168,14 +162,6 @@ class Relay:
                 self._note(topic, number)
                 assert sent[-1].result().offset + sent[-1].result().count == len(self._rows[topic])
 
-    def _append_batches(self, leg: Leg, number: int) -> None:
-        command = [sys.executable, "-m", "tests.interop.append_batches", str(self.data), str(number), leg.end]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
-        assert done.returncode == (-9 if leg.end == "kill" else 0), done.stderr
-        for topic in self.topics:
-            if topic.magic == 2:
-                self._note(topic, number)
-
     def _note(self, topic: Topic, number: int) -> None:
         rows = self._rows[topic]
         for record in records_of(topic, number):
@@ -184,7 +170,6 @@ class Relay:
 
     def _look(self, bootstrap: str, leg: Leg) -> Seen:
         wanted = {topic: list(rows) for topic, rows in self._rows.items()}
-        readable = [topic for topic in self.topics if leg.runner == THEIRS or str(topic) != "magic2-zstd"]
         consumer = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -199,10 +184,12 @@ class Relay:
         try:
             return Seen(
                 wanted=wanted,
-                served=read(consumer, dict.fromkeys(readable, 0)),
-                served_from_the_middle=read(consumer, {topic: middle(wanted[topic]) for topic in readable}),
+                served=read(consumer, dict.fromkeys(self.topics, 0)),
+                served_from_the_middle=read(
+                    consumer, {topic: middle(wanted[topic]) for topic in self.topics}
+                ),
                 bounds={topic: bounds(consumer, topic) for topic in self.topics},
-                found_by_time=found_by_time(consumer, {topic: wanted[topic] for topic in readable}),
+                found_by_time=found_by_time(consumer, {topic: wanted[topic] for topic in self.topics}),
                 in_files={topic: self._in_files(topic) for topic in self.topics},
                 said=[],
             )

@@ -33,6 +33,7 @@ def encoded(value: bytes | None) -> str:
 
 CODECS = ["none", "gzip", "snappy", "lz4"]
 EVERYTHING: dict[str, str] = {}
+NOT_IDEMPOTENT = {"enable.idempotence": "false"}
 COMMITTED = {"isolation.level": "read_committed"}
 
 
@@ -43,6 +44,7 @@ COMMITTED = {"isolation.level": "read_committed"}
         *((KAFKA_0_10, codec, EVERYTHING) for codec in CODECS),
         *((KAFKA_3_9, codec, EVERYTHING) for codec in [*CODECS, "zstd"]),
         (KAFKA_3_9, "none", COMMITTED),
+        (KAFKA_3_9, "lz4", NOT_IDEMPOTENT),
     ],
 )
 def test_the_java_clients_get_back_what_they_sent(
@@ -54,8 +56,7 @@ def test_the_java_clients_get_back_what_they_sent(
     settings: dict[str, str],
 ) -> None:
     kafka_libs = release.libs()
-    topic = f"java-{release}-{codec}-{len(settings)}"
-    settings = settings | {"enable.idempotence": "false"}
+    topic = f"java-{release}-{codec}-{'-'.join(settings.values())}"
     apache_cluster.create_topic(topic)
     lines = [f"{1000 + i} {encoded(key)} {encoded(value)}" for i, (key, value) in enumerate(pairs)]
     sent = tmp_path / "records"
@@ -77,7 +78,7 @@ def test_the_java_clients_get_back_what_they_sent(
 def test_the_release_dumps_a_segment_and_an_index_that_we_wrote(
     apache_cluster: Cluster, kafka_libs: Path, pairs: list[Pair]
 ) -> None:
-    apache_cluster.create_topic("dumped")
+    apache_cluster.create_topic("dumped", config={"message.format.version": "0.10.1"})
     with Client(apache_cluster.bootstrap_servers) as client, Producer(client) as producer:
         for key, value in pairs:
             producer.send("dumped", value, key=key, timestamp_ms=1000)

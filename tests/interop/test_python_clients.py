@@ -20,13 +20,15 @@ PATIENCE_S = 30
 HEADERS = [("trace", b"\x00\xff"), ("trace", b""), ("source", b"test")]
 
 
-def produce_with_kafka_python(servers: str, topic: str, pairs: list[Pair], codec: str) -> None:
+def produce_with_kafka_python(
+    servers: str, topic: str, pairs: list[Pair], codec: str, *, idempotent: bool = True
+) -> None:
     assert (None, None) not in pairs, "kafka-python refuses to send nothing at all"
     producer = kafka.KafkaProducer(
         bootstrap_servers=servers,
         acks="all",
         compression_type=None if codec == "none" else codec,
-        enable_idempotence=False,
+        enable_idempotence=idempotent,
     )
     sent = [
         producer.send(topic, value=value, key=key, partition=0, timestamp_ms=1000 + i, headers=HEADERS)
@@ -51,10 +53,18 @@ def consume_with_kafka_python(servers: str, topic: str, count: int) -> list[Any]
     return records
 
 
-def produce_with_librdkafka(servers: str, topic: str, pairs: list[Pair], codec: str) -> None:
+def produce_with_librdkafka(
+    servers: str, topic: str, pairs: list[Pair], codec: str, *, idempotent: bool = False
+) -> None:
     failures: list[Any] = []
     producer = confluent_kafka.Producer(
-        {"bootstrap.servers": servers, "acks": "all", "compression.type": codec, "linger.ms": 20}
+        {
+            "bootstrap.servers": servers,
+            "acks": "all",
+            "compression.type": codec,
+            "linger.ms": 20,
+            "enable.idempotence": idempotent,
+        }
     )
     for number, (key, value) in enumerate(pairs):
         producer.produce(
@@ -88,11 +98,12 @@ def consume_with_librdkafka(servers: str, topic: str, count: int) -> list[Any]:
 @pytest.mark.parametrize(
     "codec", [codec for codec in CODECS if codec != "zstd"]
 )  # which it needs another package for
+@pytest.mark.parametrize("idempotent", [True, False], ids=["idempotent", "plain"])
 def test_kafka_python_gets_back_what_it_sent(
-    minikafka_cluster: Cluster, minikafka_topic: str, pairs: list[Pair], codec: str
+    minikafka_cluster: Cluster, minikafka_topic: str, pairs: list[Pair], codec: str, idempotent: bool
 ) -> None:
     servers, pairs = minikafka_cluster.bootstrap_servers, pairs[1:]
-    produce_with_kafka_python(servers, minikafka_topic, pairs, codec)
+    produce_with_kafka_python(servers, minikafka_topic, pairs, codec, idempotent=idempotent)
     records = consume_with_kafka_python(servers, minikafka_topic, len(pairs))
     assert [(record.key, record.value) for record in records] == pairs
     assert [record.offset for record in records] == list(range(len(pairs)))
@@ -101,11 +112,12 @@ def test_kafka_python_gets_back_what_it_sent(
 
 
 @pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("idempotent", [True, False], ids=["idempotent", "plain"])
 def test_librdkafka_gets_back_what_it_sent(
-    minikafka_cluster: Cluster, minikafka_topic: str, pairs: list[Pair], codec: str
+    minikafka_cluster: Cluster, minikafka_topic: str, pairs: list[Pair], codec: str, idempotent: bool
 ) -> None:
     servers = minikafka_cluster.bootstrap_servers
-    produce_with_librdkafka(servers, minikafka_topic, pairs, codec)
+    produce_with_librdkafka(servers, minikafka_topic, pairs, codec, idempotent=idempotent)
     records = consume_with_librdkafka(servers, minikafka_topic, len(pairs))
     assert [(record.key(), record.value()) for record in records] == pairs
     assert [record.timestamp()[1] for record in records] == [1000 + number for number in range(len(pairs))]
