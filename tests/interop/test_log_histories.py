@@ -113,8 +113,8 @@ class History:
         config = {**CONFIG, "log.layout": "apache"}
         with Cluster(data_dir=self._directory, zookeeper=self._zookeeper, config=config) as cluster:
             bootstrap = cluster.bootstrap_servers
-            # A consumer without magic 2 gets nothing of the mark at the end of the transactions.
-            seen = look(bootstrap, [topic for topic in self.topics if topic != TRANSACTIONS])
+            seen = look(bootstrap, self.topics)
+            self.committed_in_ours = committed_of(bootstrap) if TRANSACTIONS in self.topics else []
             produce(bootstrap, COMPACTED, [(b"k0", b"ours")])
             if CUT in self.topics:
                 produce(bootstrap, CUT, [(None, b"ours")])
@@ -133,10 +133,7 @@ class History:
         self._kafka.start()
         bootstrap = self._kafka.bootstrap
         seen = look(bootstrap, self.topics)
-        committed: list[bytes | None] = []
-        if TRANSACTIONS in self.topics:
-            only = look(bootstrap, [TRANSACTIONS], isolation="read_committed")
-            committed = [value for _, _, value in only.rows[TRANSACTIONS]]
+        committed = committed_of(bootstrap) if TRANSACTIONS in self.topics else []
         with Client(bootstrap) as client:
             known = set(Admin(client).list_topics())
         self._kafka.stop()
@@ -248,6 +245,7 @@ def test_transactions_are_whole_after_we_wrote_behind_them(history: History, rel
     assert [record.control for record in stored].count(True) == 3
     values = [record.value for record in stored if not record.control]
     assert values == [b"a0", b"a1", b"b0", b"b1", b"c0", b"c1", b"ours"]
+    assert history.committed_in_ours == [b"a0", b"a1", b"c0", b"c1"]
     assert history.committed == [b"a0", b"a1", b"c0", b"c1", b"ours"]
     assert [value for _, _, value in history.in_kafka_again.rows[TRANSACTIONS]] == values
 
@@ -291,6 +289,12 @@ def delete_records(bootstrap: str, topics: tuple[str, ...], offset: int) -> None
     asked = admin.delete_records([confluent_kafka.TopicPartition(topic, 0, offset) for topic in topics])
     for result in asked.values():
         assert result.result(PATIENCE_S).low_watermark == offset
+
+
+def committed_of(bootstrap: str) -> list[bytes | None]:
+    """What a consumer gets that reads only what was committed."""
+    found = look(bootstrap, [TRANSACTIONS], isolation="read_committed")
+    return [value for _, _, value in found.rows[TRANSACTIONS]]
 
 
 def look(bootstrap: str, topics: list[str], isolation: str = "read_uncommitted") -> Look:

@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from minikafka.base.errors import ErrorCode
-from minikafka.records.message_set import StoredRecord, iterate
+from minikafka.records.batch import build_batch, set_producer
+from minikafka.records.message_set import Record, StoredRecord, iterate
+from minikafka.wire.apis.fetch import READ_COMMITTED
+from minikafka.wire.apis.list_offsets import (
+    LATEST,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from minikafka.wire.keys import ApiKey
 from minikafka.wire.parts import buffer_of
+from tests.scenarios import simulation
 from tests.scenarios.simulation import DATA_DIR, Simulation
-from tests.unit.records.samples import BATCH_CASES, expected, segment
+from tests.unit.records.samples import BATCH_CASES, expected, expected_read_committed, row_of, segment
 
 every_case = pytest.mark.parametrize("name", [name for name in BATCH_CASES if name != "magic2-zstd"])
 
 
 def world_with(name: str) -> Simulation:
     """One topic whose log Kafka 3.9.1 wrote."""
+    return world_of(segment(name))
+
+
+def world_of(data: bytes) -> Simulation:
+    """One topic with this log."""
     world = Simulation()
     world.machine.start()
     world.create_topic("t")
     world.machine.stop()
     file = world.machine.files.open(f"{DATA_DIR}/t_0/00000000000.kafka", create=True)
-    file.write_at(0, segment(name))
+    file.write_at(0, data)
     file.close()
     world.machine.files.remove(f"{DATA_DIR}/.kafka_cleanshutdown")
     assert world.machine.start()
     return world
+
+
+TRANSACTIONS = cache(lambda: world_with("magic2-transactions"))
 
 
 def fetched(world: Simulation, version: int) -> list[StoredRecord]:
@@ -55,6 +75,52 @@ def test_consumers_of_magic_0_get_every_record_without_its_timestamp(name: str) 
     records = fetched(world_with(name), 1)
     assert {record.magic for record in records} == {0}
     assert [(r.offset, r.key, r.value) for r in records] == [(o, k, v) for o, _, _, k, v in expected(name)]
+
+
+@pytest.mark.parametrize("max_bytes", [1, 300, 1000, 5000, 1 << 20])
+@pytest.mark.parametrize("first", range(0, 205, 17))
+def test_who_reads_what_was_committed_is_told_which_transactions_were_aborted(
+    max_bytes: int, first: int
+) -> None:
+    world = TRANSACTIONS()
+    aborted: list[tuple[int, int]] = []
+    dropping: set[int] = set()
+    found, at = [], first
+    while at < 205:
+        answer = world.fetch("t", at, version=10, max_bytes=max_bytes, isolation_level=READ_COMMITTED)
+        assert (answer.error_code, answer.last_stable_offset, answer.high_watermark) == (0, 205, 205)
+        # As Java's consumer does it: by the list that came with these batches.
+        aborted = [(one.first_offset, one.producer_id) for one in answer.aborted_transactions or ()]
+        assert aborted == sorted(aborted)
+        for record in iterate(buffer_of(answer.records)):
+            dropping |= {producer for offset, producer in aborted if offset <= record.offset}
+            aborted = [one for one in aborted if one[0] > record.offset]
+            if record.control:
+                dropping.discard(record.producer_id)
+            elif record.offset >= at and not (record.transactional and record.producer_id in dropping):
+                found.append(row_of(record))
+            last = record.offset
+        at, dropping = last + 1, set()
+    assert found == [row for row in expected_read_committed() if row[0] >= first]
+
+
+def test_a_transaction_that_never_ended_holds_back_who_reads_what_was_committed() -> None:
+    """What another release left: all that comes behind is not stable, whoever wrote it."""
+    data = segment("magic2-transactions")
+    begun = bytearray(build_batch([Record(None, b"open", 0)], base_offset=205))
+    set_producer(begun, 9999, 0, 0, transactional=True)
+    world = world_of(data + bytes(begun))
+    world.call(simulation.produce("t", build_batch([Record(None, b"behind", 0)]), version=7))
+    answer = world.fetch("t", 200, version=10, isolation_level=READ_COMMITTED)
+    assert (answer.last_stable_offset, answer.high_watermark) == (205, 207)
+    assert max(record.offset for record in iterate(buffer_of(answer.records))) == 204
+    assert world.fetch("t", 205, version=10, isolation_level=READ_COMMITTED).records == b""
+    assert [record.value for record in fetched(world, 10) if record.offset >= 205] == [b"open", b"behind"]
+    part = ListOffsetsPartition(0, -1, LATEST)
+    for level, end in ((0, 207), (READ_COMMITTED, 205)):
+        request = ListOffsetsRequest(-1, level, (ListOffsetsTopic("t", (part,)),))
+        answer = world.call(simulation.Request(ApiKey.LIST_OFFSETS, 2, request))
+        assert answer.topics[0].partitions[0].offset == end
 
 
 def test_zstd_which_older_formats_do_not_have_is_an_error_of_that_partition() -> None:

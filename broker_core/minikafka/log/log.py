@@ -205,6 +205,7 @@ class Log:
                 (assigned.max_timestamp_ms, assigned.max_timestamp_at),
                 every,
                 classic=not valid.batches,
+                settled=not any(batch.transactional for batch in valid.batches),
                 marks=assigned.marks,
             )
         except UnusableSegment as error:

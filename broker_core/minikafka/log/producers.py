@@ -69,7 +69,7 @@ def snapshot_offsets(names: Iterable[str]) -> list[int]:
 class LogProducers:
     """What one log knows of its producers. Changed by who holds the log's mutex."""
 
-    __slots__ = ("_complaint", "_directory", "_files", "_known", "_snapshots")
+    __slots__ = ("_complaint", "_directory", "_files", "_known", "_snapshots", "open_from")
 
     def __init__(self, files: Files, directory: str, snapshots: Sequence[int] = ()) -> None:
         self._files = files
@@ -79,6 +79,8 @@ class LogProducers:
         self._snapshots = list(snapshots)
         """Offsets of the files, rising. Of those below the newest, some may be gone with their segments."""
         self._complaint: str | None = None
+        self.open_from: int | None = None
+        """Where the oldest transaction begins that has not ended; None when all have."""
 
     @property
     def known(self) -> Producers:
@@ -99,6 +101,15 @@ class LogProducers:
 
     def adopt(self, changed: Producers) -> None:
         """Take what ``decide`` gave, once that is appended."""
+        self._put(changed)
+        if self.open_from is not None or any(one.open_from >= 0 for one in changed.values()):
+            self._note_open()
+
+    def _note_open(self) -> None:
+        begun = (producer.open_from for producer in self._known.values())
+        self.open_from = min((offset for offset in begun if offset >= 0), default=None)
+
+    def _put(self, changed: Producers) -> None:
         known = self._known
         for producer_id, producer in changed.items():
             known.pop(producer_id, None)
@@ -183,12 +194,12 @@ class LogProducers:
                 begin = self._snapshots[-1]
                 break
             self._remove(lambda at: at == self._snapshots[-1])
-        if begin >= end_offset or (none and after_clean):
-            return
-        ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
-        for segment, behind in zip(segments, ends, strict=True):
-            if behind > begin and segment.size:
-                self._replay_segment(segment, begin, advance)
+        if begin < end_offset and not (none and after_clean):
+            ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
+            for segment, behind in zip(segments, ends, strict=True):
+                if behind > begin and segment.size:
+                    self._replay_segment(segment, begin, advance)
+        self._note_open()
 
     def _load(self, offset: int) -> bool:
         path = os.path.join(self._directory, snapshot_name(offset))
@@ -228,7 +239,7 @@ class LogProducers:
             producer_id = header.producer_id
             producer = self._known.get(producer_id)
             if not header.control:
-                self.adopt({producer_id: replayed(producer, header, active_ms)})
+                self._put({producer_id: replayed(producer, header, active_ms)})
                 continue
             coordinator_epoch = coordinator_epoch_of(window.data, position)
             if coordinator_epoch is not None:
@@ -236,4 +247,4 @@ class LogProducers:
                 marked = (producer or Producer()).with_mark(
                     header.producer_epoch, coordinator_epoch, written_ms
                 )
-                self.adopt({producer_id: marked})
+                self._put({producer_id: marked})

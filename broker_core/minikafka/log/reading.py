@@ -28,6 +28,12 @@ class LogRead:
             return True
         return self.segment.is_classic(self.slice.position, self.slice.position + self.slice.length)
 
+    def has_transactions(self) -> bool:
+        """Whether a batch in the slice belongs to a transaction, or ends one. StorageError, BrokerError."""
+        if self.slice is None or self.segment is None or self.is_classic():
+            return False
+        return self.segment.has_transactions(self.slice.position, self.slice.position + self.slice.length)
+
     def has_zstd(self) -> bool:
         """Whether a batch in the slice is compressed with zstd. Reads its headers; StorageError."""
         if self.slice is None or self.segment is None or self.is_classic():

@@ -29,6 +29,7 @@ from minikafka.log.offset_index import OffsetIndex
 from minikafka.log.recovery import FileScan, scan_file
 from minikafka.log.time_index import TimeIndex
 from minikafka.records import batch
+from minikafka.records.isolation import has_transactions
 from minikafka.records.message_set import (
     ENTRY_HEADER_BYTES,
     MAGIC_AT,
@@ -71,6 +72,7 @@ class Segment:
         "_found",
         "_index",
         "_index_path",
+        "_settled",
         "_time_index_path",
         "_times",
         "base_offset",
@@ -108,6 +110,8 @@ class Segment:
         """Of the messages appended since."""
         self._classic_bytes = 0
         """What lies before is known to be of magic 0 and 1."""
+        self._settled = (0, 0)
+        """What lies between is known to have nothing of a transaction."""
         self._index: OffsetIndex | None = None if self.size else OffsetIndex(index_path, base_offset)
         self._times: TimeIndex | None = None if self.size else TimeIndex(time_index_path, base_offset)
 
@@ -213,13 +217,15 @@ class Segment:
         interval_bytes: int,
         *,
         classic: bool = True,
+        settled: bool = True,
         marks: Marks | None = None,
     ) -> None:
         """Write entries behind the last one. On StorageError nothing of them can be read.
 
         ``marks``: last offset and position in ``data`` of one entry in each interval, of which the index
         takes what it needs (``records.validation.assign``); looked for where they are not given. ``classic``:
-        none is of magic 2. ``UnusableSegment`` when the file could not even be cut back.
+        none is of magic 2; ``settled``: none is of a transaction. ``UnusableSegment`` when the file could not
+        even be cut back.
         """
         position = self.size
         try:
@@ -233,6 +239,8 @@ class Segment:
         self._index_appended(data, marks, position, interval_bytes)
         if classic and self._classic_bytes == position:
             self._classic_bytes = position + len(data)
+        if settled:
+            self._settle(position, position + len(data))
         self.size = position + len(data)
 
     def _cut_back(self, size: int, error: StorageError) -> None:
@@ -335,6 +343,27 @@ class Segment:
             self._classic_bytes = max(known, position + found.valid_bytes)
         return classic
 
+    def has_transactions(self, position: int, end: int) -> bool:
+        """Whether a whole entry between two positions, the first of an entry, is of a transaction or its end.
+
+        Looked at once where entries are read one after another; what was appended here is known.
+        """
+        begin, behind = self._settled
+        if begin <= position and end <= behind:
+            return False
+        data = self.file.read_at(position, end - position)
+        found = has_transactions(data)
+        if not found:
+            self._settle(position, position + scan(data, base_offset=None, check_crc=False).valid_bytes)
+        return found
+
+    def _settle(self, position: int, end: int) -> None:
+        begin, behind = self._settled
+        if begin == behind:
+            self._settled = (position, end)
+        elif position <= behind and begin <= end:
+            self._settled = (min(begin, position), max(behind, end))
+
     def has_zstd(self, position: int, end: int) -> bool:
         """Whether a whole entry between two positions, the first of an entry, is a batch in zstd."""
         return has_zstd(self.file.read_at(position, end - position))
@@ -354,6 +383,7 @@ class Segment:
         self.size = size
         self.index().cut(size)
         self._classic_bytes = min(self._classic_bytes, size)
+        self._settled = (0, 0)
         # How new the rest is, and from where on, is looked up again when somebody asks.
         self._found = self._appended = (-1, self.base_offset)
         self._first_timestamp_ms = self._first_timestamp_ms if size else None

@@ -51,10 +51,13 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset before which whoever reads only what was committed may read: no transaction is open
-        here, as none can be begun.
+        """The offset before which whoever reads only what was committed may read: no transaction that has
+        not ended begins there. (None begins here; another release may have left one.)
         """
-        return self._high_watermark
+        begun = self.log.producers.open_from
+        if begun is None:
+            return self._high_watermark
+        return min(self._high_watermark, max(begun, self.log.start_offset))
 
     @property
     def is_leader(self) -> bool:

@@ -490,13 +490,13 @@ def test_producers_of_a_thousand_batches_are_read_without_looking_at_each(
         send(log, first, 1, size=0)
     files.kill_process()
     replayed: list[object] = []
-    adopt = LogProducers.adopt
+   ._put = LogProducers.adopt
 
     def counted(self: LogProducers, changed: Producers) -> None:
         replayed.append(changed)
-        adopt(self, changed)
+        put(self, changed)
 
-    monkeypatch.setattr(LogProducers, "adopt", counted)
+    monkeypatch.setattr(LogProducers, "_put", counted)
     again = open_log(files, LogConfig())
     assert len(replayed) == 5
     assert again.producers.known[7].batches == log.producers.known[7].batches

@@ -23,7 +23,9 @@ from dataclasses import dataclass
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.files import FileSlice
 from minikafka.base.ids import TopicPartition
+from minikafka.log.log import Log
 from minikafka.log.reading import LogRead
+from minikafka.log.transactions import aborted_transactions
 from minikafka.records.conversion import down_convert
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
@@ -64,6 +66,7 @@ class _Share:
     last_stable_offset: int = NO_OFFSET
     log_start_offset: int = NO_OFFSET
     read: LogRead | None = None
+    log: Log | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -173,18 +176,19 @@ def _read(
     except StorageError as error:
         _log.error("fetch from %s at %d failed: %s", topic_partition, part.fetch_offset, error)
         return _Share(ErrorCode.KAFKA_STORAGE_ERROR)
-    return _Share(ErrorCode.NONE, high_watermark, last_stable_offset, partition.log.start_offset, read)
+    log = partition.log
+    return _Share(ErrorCode.NONE, high_watermark, last_stable_offset, log.start_offset, read, log)
 
 
 def _answer(context: RequestContext, request: FetchRequest, shares: _Shares) -> None:
     version = context.version
-    aborted = () if request.isolation_level == READ_COMMITTED else None
+    committed_only = request.isolation_level == READ_COMMITTED
     topics = []
     for topic in request.topics:
         partitions = []
         for part in topic.partitions:
             share = shares[TopicPartition(topic.name, part.index)]
-            partitions.append(_part(version, topic.name, part.index, share, aborted))
+            partitions.append(_part(version, topic.name, part.index, share, committed_only=committed_only))
         topics.append(FetchTopicResponse(name=topic.name, partitions=tuple(partitions)))
     context.reply(
         FetchResponse(
@@ -209,18 +213,24 @@ def _records(version: int, read: LogRead, records: FileSlice) -> Part:
 
 
 def _part(
-    version: int, topic: str, index: int, share: _Share, aborted: tuple[AbortedTransaction, ...] | None
+    version: int, topic: str, index: int, share: _Share, *, committed_only: bool
 ) -> FetchPartitionResponse:
     code = share.error_code
     sent: Part = b""
+    aborted: tuple[AbortedTransaction, ...] | None = () if committed_only else None
     if share.read is not None and share.read.slice is not None:
         try:
             sent = _records(version, share.read, share.read.slice)
+            if committed_only and share.log is not None:
+                found = aborted_transactions(share.log, share.read, share.high_watermark)
+                aborted = tuple(AbortedTransaction(*one) for one in found)
         except BrokerError as error:
+            sent = b""
             level = logging.ERROR if error.code is ErrorCode.CORRUPT_MESSAGE else logging.INFO
             _log.log(level, "%s-%d cannot be given in Fetch %d: %s", topic, index, version, error)
             code = error.code
         except StorageError as error:
+            sent = b""
             _log.error("%s-%d cannot be read: %s", topic, index, error)
             code = ErrorCode.KAFKA_STORAGE_ERROR
     return FetchPartitionResponse(

@@ -1,0 +1,37 @@
+"""The transactions in a part of a log that were aborted."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+
+from minikafka.base.errors import OffsetOutOfRange
+from minikafka.log.log import Log
+from minikafka.log.reading import LogRead
+from minikafka.records.isolation import AbortedSearch
+from minikafka.records.scan import scan
+
+LOOK_BYTES = 1 << 20
+"""What is read at once in search of a mark."""
+
+
+def aborted_transactions(log: Log, read: LogRead, up_to: int) -> list[tuple[int, int]]:
+    """Producer and first offset, in what was read, of each transaction that has batches there and was
+    aborted, by that offset.
+
+    Reads on until the ends of all of them were seen, or to ``up_to``. StorageError, CORRUPT_MESSAGE.
+    """
+    if read.slice is None or not read.has_transactions():
+        return []
+    data = read.slice.read()
+    search = AbortedSearch(data)
+    while search.open:
+        at = scan(data, base_offset=None, check_crc=False).next_offset
+        try:
+            more = log.read(at, LOOK_BYTES, up_to=up_to, partial=False) if at < up_to else None
+        except OffsetOutOfRange:
+            break  # deleted meanwhile
+        if more is None or more.slice is None:
+            break
+        data = more.slice.read()
+        search.look_at(data)
+    return sorted(search.aborted, key=itemgetter(1))
