@@ -490,7 +490,7 @@ def test_producers_of_a_thousand_batches_are_read_without_looking_at_each(
         send(log, first, 1, size=0)
     files.kill_process()
     replayed: list[object] = []
-   ._put = LogProducers.adopt
+    put = LogProducers._put
 
     def counted(self: LogProducers, changed: Producers) -> None:
         replayed.append(changed)
