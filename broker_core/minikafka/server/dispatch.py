@@ -18,6 +18,7 @@ WORK = frozenset(
         ApiKey.CREATE_PARTITIONS,
         ApiKey.ALTER_CONFIGS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.INIT_PRODUCER_ID,
     }
 )
 """What is not answered at once because ZooKeeper has to be written: jobs that the worker has yet to do. All

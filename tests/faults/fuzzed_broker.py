@@ -1,0 +1,135 @@
+"""A broker for ``test_request_fuzz``: real sockets, real files, ZooKeeper in memory, in a process of its own.
+
+``python -m tests.faults.fuzzed_broker DIRECTORY`` prints the ports of its two listeners as JSON once it
+serves, and when its stdin ends, a ``Report``. Address space is limited, so that an allocation that somebody
+has talked it into fails, and is in the report.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import resource
+import select
+import sys
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from minikafka.base.clock import SystemClock
+from minikafka.base.files import RealFiles
+from minikafka.net.limits import ConnectionLimits
+from minikafka.net.port import Endpoint, RequestHandler
+from minikafka.net.server import SocketServer
+from minikafka.records import kernels
+from minikafka.registry.memory import MemoryZooKeeper
+from minikafka.server.assembly import Ports, RunningBroker
+from minikafka.server.config import BrokerConfig
+from minikafka.server.worker import InlineWorker
+
+REQUEST_BYTES = 1 << 20
+MORE_MEMORY_BYTES = 384 << 20
+"""What logs, indexes and a thousand connections need is far below, what a length can claim far above."""
+TICK_SECONDS = 0.005
+
+
+@dataclass
+class Report:
+    """How it went."""
+
+    defects: list[str] = field(default_factory=list)
+    """What was logged with a traceback."""
+    peak_bytes: int = 0
+    """Memory at its most, above what there was when it began to serve."""
+
+
+class _Defects(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and len(self.found) < 10:
+            self.found.append(self.format(record))
+
+
+def main(directory: str) -> None:
+    """Serve until stdin ends."""
+    defects = _Defects()
+    logging.getLogger("minikafka").addHandler(defects)
+    logging.getLogger("minikafka").propagate = False
+    kernels.warm_up()
+    clock, worker, servers = SystemClock(), InlineWorker(), []
+    zookeeper = MemoryZooKeeper(clock)
+    config = BrokerConfig.from_properties(
+        {
+            "broker.id": "0",
+            "listeners": "PLAINTEXT://127.0.0.1:0,CLASSIC://127.0.0.1:0",
+            "zookeeper.connect": "memory",
+            "log.dirs": directory,
+            "socket.request.max.bytes": str(REQUEST_BYTES),
+            "message.max.bytes": str(REQUEST_BYTES // 2),
+            "connections.max.idle.ms": "2000",
+            "queued.max.request.bytes": str(16 * REQUEST_BYTES),
+            "log.segment.bytes": str(16 * REQUEST_BYTES),
+            "log.retention.ms": "-1",
+            "log.cleaner.dedupe.buffer.size": "1048576",
+        }
+    )
+
+    def listen(config: BrokerConfig, handler: RequestHandler) -> SocketServer:
+        servers.append(
+            SocketServer(
+                [Endpoint(at.name, at.host, at.port) for at in config.listeners],
+                handler,
+                processors=2,
+                max_request_bytes=config.request_max_bytes,
+                idle_ms=config.connection_idle_max_ms,
+                queued_bytes=config.queued_max_bytes,
+                limits=ConnectionLimits(),
+            )
+        )
+        servers[-1].start()
+        return servers[-1]
+
+    loader = InlineWorker()
+    ports = Ports(
+        files=RealFiles(),
+        clock=clock,
+        worker=worker,
+        loader=loader,
+        connect_store=zookeeper.connect,
+        listen=listen,
+        random_bytes=os.urandom,
+    )
+    running = RunningBroker(config, ports)
+
+    def settle() -> None:
+        while zookeeper.deliver() + worker.run_until_idle() + loader.run_until_idle():
+            pass
+        running.housekeeper.tick()
+
+    settle()
+    limit = _address_space() + MORE_MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    _say(dict(servers[0].ports))
+    while not select.select([sys.stdin], [], [], TICK_SECONDS)[0]:
+        settle()
+    report = Report(defects.found, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+    running.stop()
+    _say(asdict(report))
+
+
+def _say(what: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
+def _address_space() -> int:
+    with open("/proc/self/statm", encoding="ascii") as statm:
+        return int(statm.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

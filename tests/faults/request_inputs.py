@@ -1,0 +1,143 @@
+"""Wrong requests, by chance: recorded ones of real clients, and classic ones, damaged in the ways that break
+parsers. The same seed and number give the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from minikafka.wire import classic
+from minikafka.wire.framing import encode_frame
+from minikafka.wire.parts import join
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "wire"
+KEYS = 48
+VERSIONS = 13
+
+_EXTREMES = {
+    1: [0, 1, 0x7F, -1, -128],
+    2: [0, 1, -1, -2, 0x7FFF, -0x8000],
+    4: [0, 1, -1, -2, 0xFFFF, 1 << 20, (1 << 20) + 1, 0x7FFFFFFF, -0x80000000],
+    8: [0, -1, -2, 0x7FFFFFFFFFFFFFFF, -0x8000000000000000],
+}
+_FORMS = {1: ">b", 2: ">h", 4: ">i", 8: ">q"}
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What is sent on a connection of its own: to the classic listener, or to the other."""
+
+    data: bytes
+    to_classic: bool
+
+
+def _recorded() -> list[bytes]:
+    files = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(DATA.glob("*.json"))]
+    return [bytes.fromhex(one["request"])[4:] for content in files for one in content["examples"]]
+
+
+def _classic() -> list[bytes]:
+    fetch = classic.Fetch("steady", 0, 0, 1 << 20)
+    requests: list[classic.Request] = [
+        fetch,
+        classic.MultiFetch((fetch,) * 3),
+        classic.Offsets("steady", 0, -1, 10),
+        classic.Produce("classic", 0, b"\0" * 40),
+        classic.MultiProduce((classic.Produce("classic", 0, b""), classic.Produce("other", -1, b"x" * 30))),
+    ]
+    return [join(classic.encode_request(request)) for request in requests]
+
+
+RECORDED = _recorded()
+CLASSIC = _classic()
+
+
+def made(seed: int, number: int) -> Input:
+    """Input ``number`` of a seed."""
+    chance = random.Random(f"{seed}:{number}")
+    to_classic = chance.random() < 0.25
+    # Now and then what is meant for the other listener.
+    seeds = CLASSIC if to_classic != (chance.random() < 0.05) else RECORDED
+    body = bytearray(chance.choice(seeds))
+    for _ in range(chance.choice([0, 1, 1, 1, 2, 3, 8])):
+        chance.choice(_DAMAGES)(body, chance, seeds)
+    return Input(_framed(bytes(body), chance), to_classic)
+
+
+def _framed(body: bytes, chance: random.Random) -> bytes:
+    kind = chance.random()
+    if kind < 0.85:
+        return join(encode_frame([body]))
+    if kind < 0.9:
+        # Announces more than comes, or less: then the rest begins the next frame.
+        return struct.pack(">i", max(0, len(body) + chance.choice([-9, -1, 1, 1000, 100_000]))) + body
+    if kind < 0.95:
+        return struct.pack(">i", chance.choice(_EXTREMES[4])) + body
+    return body  # no length at all
+
+
+def _flip(body: bytearray, chance: random.Random, seeds: list[bytes]) -> None:
+    if body:
+        body[chance.randrange(len(body))] ^= 1 << chance.randrange(8)
+
+
+def _extreme(body: bytearray, chance: random.Random, seeds: list[bytes]) -> None:
+    size = chance.choice(list(_FORMS))
+    if len(body) > size:
+        struct.pack_into(
+            _FORMS[size], body, chance.randrange(len(body) - size), chance.choice(_EXTREMES[size])
+        )
+
+
+def _cut(body: bytearray, chance: random.Random, seeds: list[bytes]) -> None:
+    del body[chance.randint(0, len(body)) :]
+
+
+def _remove(body: bytearray, chance: random.Random, seeds: list[bytes]) -> None:
+    start = chance.randint(0, len(body))
+    del body[start : start + chance.randint(1, 8)]
+
+
+def _insert(body: bytearray, chance: random.Random, seeds: list[bytes]) -> None:
+    at = chance.randint(0, len(body))
+    body[at:at] = chance.randbytes(chance.randint(1, 16))
+
+
+def _repeat(body: bytearray, chance: random.Random, seeds: list[bytes]) -> None:
+    start = chance.randint(0, len(body))
+    piece = body[start : start + chance.randint(1, 64)]
+    body[start:start] = piece * chance.choice([1, 2, 100])
+
+
+def _splice(body: bytearray, chance: random.Random, seeds: list[bytes]) -> None:
+    other = chance.choice(seeds)
+    body[chance.randint(0, len(body)) :] = other[chance.randint(0, len(other)) :]
+
+
+def _other_version(body: bytearray, chance: random.Random, seeds: list[bytes]) -> None:
+    if len(body) >= 4:
+        body[2:4] = struct.pack(">h", chance.randrange(-1, VERSIONS))
+
+
+def _other_api(body: bytearray, chance: random.Random, seeds: list[bytes]) -> None:
+    if len(body) >= 2:
+        body[:2] = struct.pack(">h", chance.randrange(-1, KEYS))
+
+
+_DAMAGES = [
+    _flip,
+    _extreme,
+    _extreme,
+    _extreme,
+    _cut,
+    _remove,
+    _insert,
+    _repeat,
+    _splice,
+    _other_version,
+    _other_api,
+]

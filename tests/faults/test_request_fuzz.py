@@ -1,0 +1,212 @@
+"""A whole broker under requests that are wrong by chance, while a client with manners goes on all the time.
+
+The broker is a process of its own with little more address space than it has at the start. It must answer
+each request or close its connection, die of none, log no defect, keep its memory, and serve the other client
+without a single error. ``MINIKAFKA_FUZZ`` is how many inputs are tried (a tenth of it, at least 1,500). One
+input again, by itself::
+
+    python -m tests.faults.test_request_fuzz SEED NUMBER
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minikafka.clients.simple_consumer import FetchRequest, SimpleConsumer
+from minikafka.net.connection import connect
+from minikafka.records.message_set import Record, build_message_set
+from minikafka.wire.apis import APIS, ApiKey
+from minikafka.wire.framing import RequestHeader, split_response
+from minikafka.wire.parts import Part
+from tests.faults import fuzzed_broker
+from tests.faults.request_inputs import Input, made
+from tests.scenarios import simulation
+
+ROOT = Path(__file__).resolve().parents[2]
+HOST = "127.0.0.1"
+INPUTS = max(1500, int(os.environ.get("MINIKAFKA_FUZZ", "0")) // 10)
+PATIENCE_SECONDS = 20
+AT_A_TIME = 16
+"""Connections on which wrong requests are open together."""
+
+
+class Broker:
+    """The process. A context manager."""
+
+    def __init__(self, directory: Path) -> None:
+        command = [sys.executable, "-m", fuzzed_broker.__name__, str(directory)]
+        # Pools that take address space in advance would hide what is asked for.
+        environment = os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen(command, cwd=ROOT, env=environment, **pipes)
+        try:
+            self.ports: dict[str, int] = json.loads(self._line())
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __enter__(self) -> Broker:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        # Leaves by its own context manager, which closes the pipes.
+        with self.process:
+            self.process.kill()
+
+    def report(self) -> fuzzed_broker.Report:
+        """End it, and ask how it went."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        report = fuzzed_broker.Report(**json.loads(self._line()))
+        assert self.process.wait(PATIENCE_SECONDS) == 0
+        return report
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        line: str = self.process.stdout.readline()
+        assert line, "the broker has died"
+        return line
+
+
+class Mannered:
+    """Writes a message, reads it back in both protocols, and so on, until it is told to end."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._ports = broker.ports
+        self._connection = connect(HOST, self._ports["PLAINTEXT"])
+        self._correlation_id = 0
+        self.rounds = 0
+        self.error: BaseException | None = None
+        self._end = threading.Event()
+        assert self.call(simulation.create_topic("steady")).topics[0].error_code == 0
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Mannered:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._end.set()
+        self._thread.join()
+        self._connection.close()
+
+    def call(self, request: simulation.Request) -> Any:
+        self._correlation_id += 1
+        header = RequestHeader(int(request.key), request.version, self._correlation_id, "steady")
+        api = APIS[ApiKey(request.key)]
+        parts: list[Part] = [header.encode(), *api.encode_request(request.version, request.body)]
+        correlation_id, body = split_response(self._connection.request(parts).result())
+        assert correlation_id == self._correlation_id
+        return api.decode_response(request.version, body)
+
+    def _run(self) -> None:
+        try:
+            with (
+                SimpleConsumer(HOST, self._ports["PLAINTEXT"]) as today,
+                SimpleConsumer(HOST, self._ports["CLASSIC"], classic=True) as classic,
+            ):
+                while not self._end.is_set():
+                    self._round(today, classic)
+                    self.rounds += 1
+        except BaseException as error:  # noqa: BLE001 - the test raises it
+            self.error = error
+
+    def _round(self, today: SimpleConsumer, classic: SimpleConsumer) -> None:
+        value = b"%08d" % self.rounds
+        message_set = build_message_set([Record(b"k", value, 1)])
+        (part,) = self.call(simulation.produce("steady", message_set)).topics[0].partitions
+        assert (part.error_code, part.base_offset) == (0, self.rounds)
+        for consumer in (today, classic):
+            found = consumer.fetch(FetchRequest("steady", 0, self.rounds, 1 << 16))
+            assert [(message.offset, message.value) for message in found] == [(self.rounds, value)]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    with Broker(tmp_path / "data") as broker:
+        yield broker
+
+
+def send(broker: Broker, one: Input) -> socket.socket:
+    """A connection on which ``one`` was sent, and nothing else will be."""
+    sock = socket.create_connection((HOST, broker.ports["CLASSIC" if one.to_classic else "PLAINTEXT"]))
+    sock.settimeout(PATIENCE_SECONDS)
+    with contextlib.suppress(OSError):  # it may be closed already for its first bytes
+        sock.sendall(one.data)
+        sock.shutdown(socket.SHUT_WR)
+    return sock
+
+
+def may_wait(one: Input) -> bool:
+    """Whether it joins a group, whose other members may take their session's time."""
+    return not one.to_classic and one.data[4:6] in {b"\0\x0b", b"\0\x0e"}
+
+
+def ended(sock: socket.socket) -> bool:
+    """Whether the broker answered what it wanted to answer, and closed."""
+    try:
+        while sock.recv(1 << 16):
+            pass
+    except TimeoutError:
+        return False
+    except OSError:
+        return True  # it was reset
+    return True
+
+
+@pytest.mark.timeout(0)
+def test_wrong_requests_are_answered_or_end_their_connection_and_disturb_nobody(broker: Broker) -> None:
+    seed = 1
+    with Mannered(broker) as mannered:
+        for first in range(0, INPUTS, AT_A_TIME):
+            numbers = range(first, min(first + AT_A_TIME, INPUTS))
+            with contextlib.ExitStack() as stack:
+                socks = [stack.enter_context(send(broker, made(seed, number))) for number in numbers]
+                for number, sock in zip(numbers, socks, strict=True):
+                    assert may_wait(made(seed, number)) or ended(sock), (
+                        f"no answer and no end to input {number} of seed {seed}"
+                    )
+            assert broker.process.poll() is None, f"the broker died of inputs {numbers} of seed {seed}"
+            assert mannered.error is None, f"with inputs {numbers} of seed {seed}"
+    assert mannered.error is None
+    assert mannered.rounds > 10
+    report = broker.report()
+    assert report.defects == []
+    assert report.peak_bytes < (96 << 20) + 1000 * INPUTS
+
+
+@pytest.mark.timeout(120)
+def test_announced_lengths_take_no_memory_and_no_room_from_others(broker: Broker) -> None:
+    """More than the limit of all requests is announced, and does not come."""
+    announced = fuzzed_broker.REQUEST_BYTES.to_bytes(4, "big")
+    with contextlib.ExitStack() as stack, Mannered(broker) as mannered:
+        for _ in range(100):
+            sock = stack.enter_context(socket.create_connection((HOST, broker.ports["PLAINTEXT"])))
+            sock.sendall(announced + b"\0" * 100)
+        before = mannered.rounds
+        while mannered.rounds < before + 50 and mannered.error is None:
+            threading.Event().wait(0.005)
+    assert mannered.error is None
+    report = broker.report()
+    assert report.defects == []
+    assert report.peak_bytes < 48 << 20
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as directory, Broker(Path(directory)) as own:
+        wrong = made(int(sys.argv[1]), int(sys.argv[2]))
+        print(wrong.to_classic, wrong.data.hex(" ", 4))  # noqa: T201
+        print("ended" if ended(send(own, wrong)) else "no end", own.report())  # noqa: T201
