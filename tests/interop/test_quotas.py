@@ -1,0 +1,81 @@
+"""Quotas of client ids, set by the release's own tool: they hold here, and real clients bear them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from minikafka.embedded.cluster import Cluster
+from minikafka.embedded.process import wait_until
+from minikafka.net.connection import SocketConnection, connect
+from minikafka.records.message_set import Record, build_message_set
+from minikafka.wire.apis import PRODUCE
+from minikafka.wire.framing import RequestHeader, split_response
+from tests.interop.releases import KAFKA_0_10
+from tests.scenarios import simulation
+
+PATIENCE_S = 20.0
+
+pytestmark = [pytest.mark.timeout(180), pytest.mark.interop, pytest.mark.usefixtures("kafka_libs")]
+
+
+class Limited:
+    """A client whose bytes are counted."""
+
+    def __init__(self, cluster: Cluster, client_id: str) -> None:
+        self._cluster = cluster
+        self.client_id = client_id
+        self.topic = f"{client_id}-topic"
+        cluster.create_topic(self.topic)
+        host, _, port = cluster.bootstrap_servers.rpartition(":")
+        self.connection: SocketConnection = connect(host, int(port))
+
+    def alter(self, *options: str) -> None:
+        """``kafka-configs --alter`` of 0.10.1.1 with these options."""
+        printed = KAFKA_0_10.run(
+            "kafka.admin.ConfigCommand",
+            *("--zookeeper", self._cluster.zookeeper_connect, "--alter"),
+            *("--entity-type", "clients", "--entity-name", self.client_id, *options),
+        )
+        assert "Updated config for entity" in printed.out
+
+    def throttled_ms(self, size: int) -> int:
+        """What the answer to about ``size`` bytes says."""
+        request = simulation.produce(self.topic, build_message_set([Record(None, b"x" * size, 1)]))
+        header = RequestHeader(int(request.key), request.version, 1, self.client_id)
+        body = PRODUCE.encode_request(request.version, request.body)
+        _, answer = split_response(self.connection.request([header.encode(), *body]).result())
+        response = PRODUCE.decode_response(request.version, answer)
+        assert response.topics[0].partitions[0].error_code == 0
+        return response.throttle_time_ms
+
+
+@pytest.fixture
+def limited(apache_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Limited]:
+    limited = Limited(apache_cluster, f"client-{request.node.name.rpartition('_')[2]}")
+    yield limited
+    limited.connection.close()
+
+
+def test_a_quota_that_the_tool_sets_holds_at_once_and_ends_when_it_takes_it_away(limited: Limited) -> None:
+    assert limited.throttled_ms(10_000) == 0
+    limited.alter("--add-config", "producer_byte_rate=1000,consumer_byte_rate=1000")
+    assert wait_until(lambda: limited.throttled_ms(3000) > 0, PATIENCE_S)
+    limited.alter("--delete-config", "producer_byte_rate,consumer_byte_rate")
+    assert wait_until(lambda: limited.throttled_ms(3000) == 0, PATIENCE_S)
+
+
+def test_a_real_producer_above_its_quota_sends_everything(limited: Limited, apache_cluster: Cluster) -> None:
+    limited.alter("--add-config", "producer_byte_rate=100000")
+    # Ten times the quota are free at first; what is more waits.
+    printed = KAFKA_0_10.run(
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--topic", limited.topic, "--num-records", "15000", "--record-size", "100"),
+        *("--throughput", "-1", "--producer-props", f"bootstrap.servers={apache_cluster.bootstrap_servers}"),
+        *("acks=1", f"client.id={limited.client_id}"),
+    )
+    found = re.search(r"^15000 records sent, .*, (\d+)\.\d+ ms max latency", printed.out, re.MULTILINE)
+    assert found is not None, printed.out
+    assert int(found[1]) > 1000
