@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from minikafka.base.files import Files
 from minikafka.base.ids import TopicPartition
@@ -18,6 +19,7 @@ from minikafka.log.layout import CLEANED_SUFFIX, SWAP_SUFFIX, Layout
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
 from minikafka.log.offset_index import OffsetIndex
+from minikafka.log.producers import LogProducers
 from minikafka.log.segment import Segment
 
 
@@ -34,7 +36,7 @@ SEGMENTS = tuple(layout.segment_suffix for layout in Layout)
 
 sync_file, sync_directory, remove_file = MemoryFile.sync, MemoryFiles.sync_dir, MemoryFiles.remove
 roll, retire, load_index = Log._roll, replacing.retire, OffsetIndex.load
-adopt = Segment.adopt
+adopt, rebuild = Segment.adopt, LogProducers.rebuild
 close_directory, delete = LogManager._close_directory, LogManager.delete
 
 
@@ -83,6 +85,13 @@ def cut_without_sync(segment: Segment, size: int) -> None:
 def believe_index(files: Files, path: str, base_offset: int, segment_bytes: int) -> OffsetIndex | None:
     """Whatever its file says."""
     return load_index(files, path, base_offset, 1 << 40)
+
+
+def believe_every_snapshot(
+    producers: LogProducers, segments: Sequence[Segment], end_offset: int, _up_to: int, **more: Any
+) -> None:
+    """Wherever it lies."""
+    rebuild(producers, segments, 1 << 40, 1 << 40, **more)
 
 
 def adopt_no_index(segment: Segment, found: recovery.FileScan) -> OffsetIndex:
@@ -227,6 +236,12 @@ MISTAKES: dict[str, Mistake] = {
     "what replaced segments left is not removed": Mistake([(opening, "settle", no)], "clean"),
     "a tombstone goes with the first compaction": Mistake(
         [(cleaner._Pass, "_tombstones_stay", no)], "compact"
+    ),
+    "what producers wrote behind their snapshot is not looked for": Mistake(
+        [(LogProducers, "_replay_segment", nothing)]
+    ),
+    "a snapshot of producers is believed that tells of what is gone": Mistake(
+        [(LogProducers, "rebuild", believe_every_snapshot), (LogProducers, "drop_above", nothing)], "truncate"
     ),
     "a deleted partition is kept": Mistake([(MemoryFiles, "remove_tree", nothing)]),
 }

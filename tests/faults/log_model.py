@@ -69,6 +69,24 @@ class Partition:
     deleting: bool = False
     failed: bool = False
     """An fsync of it failed in this life."""
+    numbered: list[tuple[int, int, int]] = field(default_factory=list)
+    """Producer, last sequence and last offset of each batch that has a producer."""
+
+    def check_producers(self, log: Log) -> None:
+        """Of each producer the log knows the last batch that it has; of one that is deleted it may know."""
+        self.numbered = [one for one in self.numbered if one[2] < log.end_offset]
+        found = {producer: (sequence, offset) for producer, sequence, offset in self.numbered}
+        there = {last for segment in log.segments for _, _, last, _ in entries_of(segment)}
+        known = {
+            number: (producer.last_sequence, producer.last_offset)
+            for number, producer in log.producers.known.items()
+        }
+        for producer, last in found.items():
+            told = known.pop(producer, None)
+            if told != last:
+                assert last[1] not in there, f"of producer {producer} it knows {told}, and has {last}"
+                assert told is None or (producer, *told) in self.numbered, f"{told} of {producer} never was"
+        assert not known, f"it knows of {known}, who never wrote"
 
     @property
     def most_lost(self) -> int | None:
@@ -207,6 +225,7 @@ class Partition:
 
     def truncated(self, log: Log) -> None:
         """It is gone."""
+        self.numbered = [one for one in self.numbered if one[2] < log.end_offset]
         self.messages = {offset: one for offset, one in self.messages.items() if offset < log.end_offset}
         self.end = self.sure = log.end_offset
         self.start = self.highest_start = log.start_offset

@@ -29,6 +29,7 @@ from minikafka.log.layout import (
 )
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
+from minikafka.records.batch import set_producer
 from minikafka.records.compaction import SLOT_BYTES, OffsetMap
 from minikafka.records.message_set import (
     NO_TIMESTAMP,
@@ -97,6 +98,8 @@ class Simulation:
         ]
         if focus in {"clean", "compact"}:
             self.names = [TopicPartition("compacted", 0)]
+        if focus == "retain":
+            self.names = [TopicPartition("lazy", 0)]
         self.happened: Counter[str] = Counter()
         """Operations, ends of lives, and losses."""
         self.journal: list[str] = []
@@ -193,6 +196,7 @@ class Simulation:
                 step=self.dice.choice([1, 90, 400, 4000]),
             )
             partition.adopt(log, self.clock.monotonic_ms())
+            partition.check_producers(log)
             self.check_look_ups(partition, log)
         except (AssertionError, StorageError) as problem:
             raise AssertionError(f"{partition.id}: {problem}") from problem
@@ -280,7 +284,10 @@ class Simulation:
             contents = [None if dice.random() < 0.2 else value for value in values]
         pairs = list(zip(keys, contents, strict=True))
         records = [Record(*pair, time_ms + number) for number, pair in enumerate(pairs)]
-        valid = validate(bytearray(build_message_set(records, magic=magic, codec=codec)), LIMITS, time_ms)
+        data = bytearray(build_message_set(records, magic=magic, codec=codec))
+        if magic == 2:
+            self.number(partition, log, data, len(values))
+        valid = validate(data, LIMITS, time_ms)
         if valid.size_bytes > self.config.segment_bytes:
             return
         first, epoch = partition.end, log.epochs.latest
@@ -301,11 +308,23 @@ class Simulation:
         )
         assigned = log.append(valid, now_ms=self.clock.now_ms(), leader_epoch=epoch)
         assert assigned.first_offset == first, f"the next offset is {assigned.first_offset}, not {first}"
+        if magic == 2:
+            again = log.append(valid, now_ms=self.clock.now_ms(), leader_epoch=epoch)
+            assert again.duplicate
+            assert (again.first_offset, again.count) == (first, len(values))
         partition.sure = partition.end
         partition.appended_ms.append((partition.end, self.clock.monotonic_ms()))
         if log.needs_flush():
             self.flush(partition, log)
         partition.acknowledged = partition.end
+
+    def number(self, partition: Partition, log: Log, data: bytearray, count: int) -> None:
+        """Have one of three producers send the batch, as its next one."""
+        producer = self.dice.randrange(3)
+        known = log.producers.known.get(producer)
+        sequence = 0 if known is None else known.last_sequence + 1
+        set_producer(data, producer, 0, sequence)
+        partition.numbered.append((producer, sequence + count - 1, partition.end + count - 1))
 
     def flush(self, partition: Partition, log: Log) -> None:
         self.tell("flush", partition)
@@ -361,7 +380,7 @@ class Simulation:
         for partition in self.partitions.values():
             partition.highest_start = partition.end
         # Now and then the wall clock is ahead, and much goes at once.
-        now_ms = self.clock.now_ms() + self.dice.choice([0, 0, 1_000])
+        now_ms = self.clock.now_ms() + self.dice.choice([0, 1_000])
         self.manager.delete_old(lambda _, log: log.end_offset, now_ms)
         for name, log in self.manager.logs().items():
             partition = self.partitions[name]
@@ -432,7 +451,9 @@ class Simulation:
                 if self.dice.random() < share:
                     dropped |= set(offsets)
                     continue
-                newest_ms, at = max((partition.messages[offset].time_ms, -offset) for offset in offsets)
+                # Of a producer's last batch nothing but the numbers may be left.
+                times = ((partition.messages[offset].time_ms, -offset) for offset in offsets)
+                newest_ms, at = max(times, default=(NO_TIMESTAMP, 0))
                 new.append(data, (newest_ms, -at), 60, classic=classic)
         partition.leaving = dropped
         self.manager.doom(log, log.replace_segments(new, old))
