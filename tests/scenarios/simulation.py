@@ -269,7 +269,8 @@ class Machine:
 
     def work(self) -> int:
         """Run the jobs of the broker's workers; how many are done."""
-        return self._worker.run_until_idle() + self._loader.run_until_idle()
+        loaded = 0 if self._world.loading_is_held else self._loader.run_until_idle()
+        return self._worker.run_until_idle() + loaded
 
 
 class Simulation(Client):
@@ -282,6 +283,8 @@ class Simulation(Client):
         self.zookeeper = MemoryZooKeeper(self.clock)
         self.zookeeper_is_silent = False
         """ZooKeeper answers, but its news (watches, the session's state) are held back."""
+        self.loading_is_held = False
+        """Groups that are to be loaded are not loaded yet."""
         self.network.on_step(self.settle)
         self.machines: dict[int, Machine] = {}
         self.machine = self.machine_of(0)

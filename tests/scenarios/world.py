@@ -22,6 +22,14 @@ class Asked:
     show: Callable[[Any], Lines]
 
 
+@dataclass(slots=True)
+class Membership:
+    """What a member of a group was told: who it is, and of which generation."""
+
+    member_id: str = ""
+    generation: int = -1
+
+
 class _Log(logging.Handler):
     """Warnings and errors of the brokers that were not shown yet."""
 
@@ -53,6 +61,8 @@ class World(Simulation):
         self.log = _Log()
         self.open: dict[str, tuple[Client, Asked]] = {}
         """Requests that were begun and whose answer was not shown yet, by the client's name."""
+        self.members: dict[tuple[str, str], Membership] = {}
+        """By group and name."""
         self.operations_before: dict[int, int] = {}
         """How many operations each machine's disk had seen when the last command began."""
 

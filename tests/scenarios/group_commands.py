@@ -1,0 +1,246 @@
+"""What scenario scripts can say about groups and their offsets: see ``commands``.
+
+Members have names, ``join g alice``; what the broker's answers tell a member, its id and its generation, is
+remembered for what it says next. Its name is also what it tells the leader about itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minikafka.base.errors import ErrorCode
+from minikafka.wire.apis.delete_groups import DeleteGroupsRequest
+from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
+from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
+from minikafka.wire.apis.heartbeat import HeartbeatRequest
+from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from minikafka.wire.apis.leave_group import LeaveGroupRequest
+from minikafka.wire.apis.list_groups import ListGroupsRequest
+from minikafka.wire.apis.offset_commit import (
+    DEFAULT_RETENTION,
+    NO_GENERATION,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from minikafka.wire.keys import ApiKey
+from tests.scenarios.commands import VOCABULARY
+from tests.scenarios.script import Duration, Numbers, ScriptError
+from tests.scenarios.simulation import Request
+from tests.scenarios.world import Asked, Lines, Membership, World
+
+
+def _membership(world: World, group: str, member: str) -> Membership:
+    return world.members.setdefault((group, member), Membership())
+
+
+def _outcome(answer: Any) -> Lines:
+    return [ErrorCode.of(answer.error_code).name] if answer.error_code else []
+
+
+@VOCABULARY.command
+def coordinator(world: World, group: str, *, version: int = 2, transaction: bool = False) -> Asked:
+    """Which broker keeps a group."""
+
+    def show(answer: Any) -> Lines:
+        if answer.error_code:
+            message = f": {answer.error_message}" * bool(answer.error_message)
+            return [ErrorCode.of(answer.error_code).name + message]
+        return [f"broker {answer.node_id} at {answer.host}:{answer.port}"]
+
+    return Asked(
+        Request(ApiKey.FIND_COORDINATOR, version, FindCoordinatorRequest(group, int(transaction))), show
+    )
+
+
+@VOCABULARY.command
+def loading(world: World, what: str) -> None:
+    """``held``: groups that are to be loaded have to wait; ``goes``: they are loaded."""
+    if what not in {"held", "goes"}:
+        raise ScriptError(f"loading: {what!r} is neither held nor goes")
+    world.loading_is_held = what == "held"
+
+
+# --- members ------------------------------------------------------------------------------------------------
+
+
+@VOCABULARY.command
+def join(
+    world: World,
+    group: str,
+    member: str,
+    *,
+    session: Duration = 10_000,
+    rebalance: Duration = 60_000,
+    protocols: str = "range",
+    type_: str = "consumer",
+    version: int = 3,
+) -> Asked:
+    """Ask for a place in the next generation; ``protocols`` with commas, the preferred one first."""
+    known = _membership(world, group, member)
+    wishes = tuple(JoinGroupRequestProtocol(name, member.encode()) for name in protocols.split(","))
+
+    def show(answer: Any) -> Lines:
+        if answer.error_code:
+            if answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+                known.member_id = ""
+            return _outcome(answer)
+        known.member_id, known.generation = answer.member_id, answer.generation_id
+        for other in answer.members:
+            _membership(world, group, other.metadata.decode()).member_id = other.member_id
+        leads = answer.leader == answer.member_id
+        others = ", ".join(sorted(other.metadata.decode() for other in answer.members))
+        role = f"leads {others}" if leads else "follows"
+        return [f"generation {answer.generation_id} {answer.protocol_name}: {member} {role}"]
+
+    body = JoinGroupRequest(group, session, rebalance, known.member_id, type_, wishes)
+    return Asked(Request(ApiKey.JOIN_GROUP, version, body), show)
+
+
+@VOCABULARY.command
+def sync(world: World, group: str, member: str, *, version: int = 2, **shares: str) -> Asked:
+    """Ask for the own share; the leader says everybody's, as ``alice=0,1``."""
+    known = _membership(world, group, member)
+    assignments = tuple(
+        SyncGroupRequestAssignment(_membership(world, group, name).member_id, share.encode())
+        for name, share in shares.items()
+    )
+
+    def show(answer: Any) -> Lines:
+        return _outcome(answer) or [f"{member} has {answer.assignment.decode() or 'nothing'}"]
+
+    body = SyncGroupRequest(group, known.generation, known.member_id, assignments)
+    return Asked(Request(ApiKey.SYNC_GROUP, version, body), show)
+
+
+@VOCABULARY.command
+def heartbeat(world: World, group: str, member: str, *, version: int = 2) -> Asked:
+    """Be alive."""
+    known = _membership(world, group, member)
+    body = HeartbeatRequest(group, known.generation, known.member_id)
+    return Asked(Request(ApiKey.HEARTBEAT, version, body), _outcome)
+
+
+@VOCABULARY.command
+def leave(world: World, group: str, member: str, *, version: int = 2) -> Asked:
+    """Go."""
+    known = _membership(world, group, member)
+    return Asked(Request(ApiKey.LEAVE_GROUP, version, LeaveGroupRequest(group, known.member_id)), _outcome)
+
+
+# --- offsets ------------------------------------------------------------------------------------------------
+
+
+@VOCABULARY.command
+def commit(
+    world: World,
+    group: str,
+    topic: str,
+    offset: int,
+    *,
+    partition: Numbers = (0,),
+    member: str = "",
+    metadata: str = "",
+    retention: Duration = DEFAULT_RETENTION,
+    epoch: int = -1,
+    version: int = 6,
+) -> Asked:
+    """Commit an offset, as a member, or outside of the group."""
+    known = _membership(world, group, member) if member else Membership()
+    length, star, text = metadata.rpartition("*")
+    metadata = length * int(text) if star else metadata
+    parts = tuple(OffsetCommitRequestPartition(index, offset, epoch, -1, metadata) for index in partition)
+    body = OffsetCommitRequest(
+        group,
+        known.generation if member else NO_GENERATION,
+        known.member_id,
+        retention,
+        (OffsetCommitRequestTopic(topic, parts),),
+    )
+    if version >= 5 and retention != DEFAULT_RETENTION:
+        raise ScriptError("commit: retention has a place in versions 2 to 4 only")
+
+    def show(answer: Any) -> Lines:
+        (row,) = answer.topics
+        named = len(row.partitions) > 1
+        return [
+            f"partition {part.partition_index} " * named + ErrorCode.of(part.error_code).name
+            for part in row.partitions
+            if part.error_code
+        ]
+
+    return Asked(Request(ApiKey.OFFSET_COMMIT, version, body), show)
+
+
+@VOCABULARY.command
+def committed(world: World, group: str, *topics: str, partition: Numbers = (0,), version: int = 5) -> Asked:
+    """What a group has committed; everything where no topic is named."""
+    wanted = tuple(OffsetFetchRequestTopic(topic, partition) for topic in topics) or None
+
+    def show(answer: Any) -> Lines:
+        yield from _outcome(answer)
+        for topic in answer.topics:
+            for part in topic.partitions:
+                offset = part.committed_offset
+                epoch = part.committed_leader_epoch
+                yield (
+                    f"{topic.name}-{part.partition_index} "
+                    + (f"offset {offset}" if offset >= 0 else "none")
+                    + f" epoch {epoch}" * (epoch >= 0)
+                    + f" '{part.metadata}'" * bool(part.metadata)
+                    + f" {ErrorCode.of(part.error_code).name}" * bool(part.error_code)
+                )
+        if not answer.topics and not answer.error_code:
+            yield "none"
+
+    return Asked(Request(ApiKey.OFFSET_FETCH, version, OffsetFetchRequest(group, wanted)), show)
+
+
+# --- administration -----------------------------------------------------------------------------------------
+
+
+@VOCABULARY.command
+def groups(world: World, *, version: int = 2) -> Asked:
+    """All groups of the broker."""
+
+    def show(answer: Any) -> Lines:
+        yield from _outcome(answer)
+        for group in sorted(answer.groups, key=lambda group: group.group_id):
+            yield f"{group.group_id} {group.protocol_type or '(offsets only)'}"
+        if not answer.groups and not answer.error_code:
+            yield "no groups"
+
+    return Asked(Request(ApiKey.LIST_GROUPS, version, ListGroupsRequest()), show)
+
+
+@VOCABULARY.command
+def describe_group(world: World, group: str, *, version: int = 2) -> Asked:
+    """State and members of a group."""
+
+    def show(answer: Any) -> Lines:
+        (row,) = answer.groups
+        if row.error_code:
+            yield ErrorCode.of(row.error_code).name
+            return
+        yield " ".join(filter(None, (row.group_state, row.protocol_type, row.protocol_data)))
+        for member in row.members:
+            share = member.member_assignment.decode() or "nothing"
+            yield f"{member.member_metadata.decode() or 'somebody'} at {member.client_host} has {share}"
+
+    return Asked(Request(ApiKey.DESCRIBE_GROUPS, version, DescribeGroupsRequest((group,))), show)
+
+
+@VOCABULARY.command
+def delete_group(world: World, *names: str, version: int = 1) -> Asked:
+    """Delete groups."""
+
+    def show(answer: Any) -> Lines:
+        return [
+            f"{row.group_id} " * (len(names) > 1) + ErrorCode.of(row.error_code).name
+            for row in answer.results
+            if row.error_code
+        ]
+
+    return Asked(Request(ApiKey.DELETE_GROUPS, version, DeleteGroupsRequest(names)), show)
