@@ -98,6 +98,23 @@ def test_an_assignment_that_is_stored_too_late_changes_nothing() -> None:
     assert talk.group.state is PREPARING
 
 
+def test_the_assignment_of_one_generation_is_not_that_of_the_next() -> None:
+    talk = Conversation()
+    alice, bob = talk.member("alice"), talk.member("bob")
+    talk.together(alice)
+    talk.holds_stores = True
+    talk.sync(alice, {alice.member_id: b"old"})
+    talk.rejoin(bob, alice)
+    waiting = talk.sync(alice, {alice.member_id: b"new"})
+    old, new = talk.to_store
+    talk.to_store = [old]
+    talk.store()
+    assert errors([waiting]) == ["waits"]
+    talk.to_store = [new]
+    talk.store()
+    assert waiting.answer.assignment == b"new"
+
+
 def test_a_leader_that_dies_before_it_has_assigned_makes_a_rebalance() -> None:
     talk = Conversation()
     alice, bob = talk.member("alice"), talk.member("bob")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from minikafka.records.columns import partitions_by_key
-from minikafka.records.hashes import murmur2, partition_of_key
+from minikafka.records.hashes import murmur2, partition_of_group, partition_of_key, string_hash
 
 
 def test_the_hash_is_signed_and_of_32_bits() -> None:
@@ -44,3 +44,27 @@ def test_a_column_in_chunks_and_empty_columns_are_taken() -> None:
 def test_no_partitions_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one partition, not 0"):
         partitions_by_key(pa.array([b"a"]), 0)
+
+
+@pytest.mark.parametrize(
+    ("group", "hashed", "partition_of_50"),
+    [
+        ("", 0, 0),
+        ("a", 97, 47),
+        ("rebalancing", -902201402, 2),
+        ("commits-only", 132035773, 23),
+        ("golden-group", -1429646149, 49),
+        ("console-consumer-12345", 158455506, 6),
+        ("polygenelubricants", -2147483648, 0),
+        ("группа", 1749938458, 8),
+        ("my-group", -1906497762, 12),
+        ("spark-kafka-source-1", -1638101322, 22),
+    ],
+)
+def test_groups_are_placed_as_kafka_0_10_1_places_them(group: str, hashed: int, partition_of_50: int) -> None:
+    assert string_hash(group) == hashed
+    assert partition_of_group(group, 50) == partition_of_50
+
+
+def test_a_character_outside_of_the_basic_plane_counts_as_two_as_in_java() -> None:
+    assert string_hash("\U0001f600") == 31 * 0xD83D + 0xDE00

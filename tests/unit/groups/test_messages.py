@@ -1,0 +1,171 @@
+"""Keys and values of the offsets topic: those that Kafka 0.10.1 wrote, byte for byte, and other versions."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minikafka.base.errors import LocalWireError, RemoteWireError
+from minikafka.base.ids import TopicPartition
+from minikafka.groups.messages import (
+    NEVER_MS,
+    GroupKey,
+    GroupValue,
+    MemberValue,
+    OffsetKey,
+    OffsetValue,
+    Versions,
+    group_bytes,
+    group_key,
+    offset_bytes,
+    offset_key,
+    read_group,
+    read_key,
+    read_offset,
+)
+
+RECORDED = Path(__file__).parents[2] / "data" / "consumer-offsets" / "expected.jsonl"
+DAY_MS = 24 * 3_600_000
+"""The retention of the broker that wrote the recorded offsets."""
+
+
+def recorded() -> Iterator[tuple[bytes, bytes | None, dict[str, Any]]]:
+    """Key, value, and what the release says about them."""
+    for line in RECORDED.read_text().splitlines():
+        row = json.loads(line)
+        value = None if row["value"] is None else base64.b64decode(row["value"])
+        yield base64.b64decode(row["key"]), value, row
+
+
+def as_kafka_prints(key: bytes, value: bytes | None) -> str:
+    """What the formatters of 0.10.1 print of a record."""
+    named = read_key(key)
+    if isinstance(named, OffsetKey):
+        where = f"[{named.group},{named.topic},{named.partition}]"
+        if value is None:
+            return f"{where}::NULL\n"
+        offset = read_offset(value, retention_ms=0)
+        metadata = offset.metadata or "NO_METADATA"
+        times = f"CommitTime {offset.commit_timestamp_ms},ExpirationTime {offset.expire_timestamp_ms}"
+        return f"{where}::[OffsetMetadata[{offset.offset},{metadata}],{times}]\n"
+    assert isinstance(named, GroupKey)
+    if value is None:
+        return f"{named.group}::NULL\n"
+    group = read_group(value)
+    members = ", ".join(
+        f"{member.member_id} -> [{member.member_id},{member.client_id},{member.client_host},"
+        f"{member.session_timeout_ms}]"
+        for member in sorted(group.members, key=lambda member: member.member_id)
+    )
+    # It prints the type of groups with members only.
+    state = f"Some({group.protocol_type}),Stable" if group.members else "None,Empty"
+    return f"{named.group}::[{named.group},{state},Map({members})]\n"
+
+
+def test_what_the_release_has_written_is_read_as_it_reads_it() -> None:
+    for key, value, row in recorded():
+        printed = row["offsets_formatter"] or row["group_metadata_formatter"]
+        assert as_kafka_prints(key, value) == printed
+
+
+def test_what_the_release_has_written_is_written_again_byte_for_byte() -> None:
+    for key, value, _ in recorded():
+        named = read_key(key)
+        if isinstance(named, OffsetKey):
+            assert offset_key(named.group, named.topic_partition) == key
+            if value is not None:
+                assert offset_bytes(read_offset(value, DAY_MS), Versions(), DAY_MS) == value
+        else:
+            assert isinstance(named, GroupKey)
+            assert group_key(named.group) == key
+            if value is not None:
+                assert group_bytes(read_group(value), Versions()) == value
+
+
+PLAIN = OffsetValue(7, 3, "text", 1_000, NEVER_MS)
+OWN_TIME = OffsetValue(7, -1, "text", 1_000, 2_500)
+MEMBER = MemberValue("m-1", None, "m", "/127.0.0.1", 60_000, 10_000, b"topics", b"share")
+GROUP = GroupValue("consumer", 4, "range", "m-1", 99, (MEMBER,))
+
+
+@pytest.mark.parametrize(
+    ("release", "offset", "group"),
+    [
+        ("0.8.2", 1, 0),
+        ("0.9.0.1", 1, 0),
+        ("0.10.0", 1, 0),
+        ("0.10.1", 1, 1),
+        ("0.10.1-IV0", 1, 1),
+        ("1.0", 1, 1),
+        ("2.0-IV1", 1, 1),
+        ("2.1-IV0", 2, 2),
+        ("2.1-IV1", 3, 2),
+        ("2.1", 3, 2),
+        ("3.9", 3, 2),
+    ],
+)
+def test_values_are_written_as_brokers_of_that_release_read_them(
+    release: str, offset: int, group: int
+) -> None:
+    versions = Versions.written_for(release)
+    assert offset_bytes(PLAIN, versions, 500)[:2] == bytes([0, offset])
+    assert group_bytes(GROUP, versions)[:2] == bytes([0, group])
+
+
+@pytest.mark.parametrize("text", ["", "2", "two", "0.10.1-IVx", "2.1 "])
+def test_what_is_no_release_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no release"):
+        Versions.written_for(text)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_every_version_gives_back_what_it_has_room_for(version: int) -> None:
+    offset = read_offset(offset_bytes(PLAIN, Versions(offset=version), 500), 500)
+    assert offset == OffsetValue(7, 3 if version == 3 else -1, "text", 1_000, NEVER_MS)
+    group = read_group(group_bytes(GROUP, Versions(group=version)))
+    timeout_ms = 60_000 if version else 10_000
+    (member,) = group.members
+    assert (group.state_timestamp_ms, member.rebalance_timeout_ms) == (99 if version >= 2 else -1, timeout_ms)
+    assert (member.subscription, member.assignment, group.leader) == (b"topics", b"share", "m-1")
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_time_that_a_client_asked_for_is_kept_in_every_version(version: int) -> None:
+    stored = offset_bytes(OWN_TIME, Versions(offset=version), 500)
+    assert stored[:2] == b"\0\1"
+    assert read_offset(stored, 500) == OWN_TIME
+
+
+def test_the_time_of_the_retention_is_none_of_its_own() -> None:
+    stored = offset_bytes(PLAIN, Versions(offset=1), 500)
+    assert read_offset(stored, 501).expire_timestamp_ms == 1_500
+    assert read_offset(stored, 500).expire_timestamp_ms == NEVER_MS
+
+
+def test_keys_of_version_0_name_offsets_and_those_of_later_releases_nothing() -> None:
+    key = offset_key("g", TopicPartition("t", 5))
+    assert read_key(b"\0\0" + key[2:]) == read_key(key) == OffsetKey("g", "t", 5)
+    assert read_key(b"\0\3" + key[2:]) is None
+
+
+@pytest.mark.parametrize("damaged", [b"", b"\0", b"\xff\xff\0\1a", b"\0\1\0\5ab", group_key("g") + b"x"])
+def test_damaged_keys_are_refused(damaged: bytes) -> None:
+    with pytest.raises(RemoteWireError):
+        read_key(damaged)
+
+
+@pytest.mark.parametrize("damaged", [b"", b"\0\4" + b"\0" * 30, b"\0\1\0\0"])
+def test_values_that_are_damaged_or_of_an_unknown_version_are_refused(damaged: bytes) -> None:
+    for read in (lambda data: read_offset(data, 500), read_group):
+        with pytest.raises(RemoteWireError):
+            read(damaged)
+
+
+def test_names_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(LocalWireError):
+        offset_key("g" * 40_000, TopicPartition("t", 0))
