@@ -1,0 +1,212 @@
+"""What clients said to Kafka 0.10.1.1 about groups, said to our broker: the answers are the same.
+
+The frames in ``tests/data/wire`` are sent as they were, but for members' ids, which the broker gives: ours
+stand in place of the recorded ones, and are the same length. Where Kafka answers in the order of a hash map,
+the order is not looked at; nor are hosts.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minikafka.base.ids import TopicPartition
+from minikafka.groups.messages import OffsetKey, read_key, read_offset
+from minikafka.net.port import PendingResponse
+from minikafka.wire.apis import APIS
+from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
+from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
+from minikafka.wire.apis.offset_fetch import OffsetFetchRequest
+from minikafka.wire.framing import RequestHeader, split_response
+from minikafka.wire.keys import ApiKey
+from tests.scenarios.simulation import DATA_DIR, PORT, Request, Simulation
+from tests.unit.groups.test_messages import recorded as recorded_offsets
+
+WIRE = Path(__file__).parents[1] / "data" / "wire"
+SEGMENT = Path(__file__).parents[1] / "data" / "consumer-offsets" / "00000000000000000000.log"
+
+OLD_AND_NEW = {"AwaitingSync": "CompletingRebalance"}
+"""States that 0.10.1 calls by another name than 2.1."""
+
+LIBRDKAFKA = (
+    "11-JoinGroup-v1#3 14-SyncGroup-v0#3 12-Heartbeat-v0#2 09-OffsetFetch-v1#5 08-OffsetCommit-v2#5 "
+    "09-OffsetFetch-v1#6 13-LeaveGroup-v0#2 "
+    # Its second run, as a client of 0.9: the group was left, which made a generation too.
+    "11-JoinGroup-v0#0 14-SyncGroup-v0#4 12-Heartbeat-v0#3 09-OffsetFetch-v1#7 08-OffsetCommit-v2#6 "
+    "09-OffsetFetch-v1#8 13-LeaveGroup-v0#3"
+)
+TALKS = {
+    "Java, outside of a group": "08-OffsetCommit-v2#0 08-OffsetCommit-v2#1 08-OffsetCommit-v2#2",
+    "Java, times of its own": "08-OffsetCommit-v1#0 08-OffsetCommit-v1#1",
+    "Java, two members": (
+        "11-JoinGroup-v1#0 14-SyncGroup-v0#0 09-OffsetFetch-v1#0 12-Heartbeat-v0#0 11-JoinGroup-v1#1 "
+        "11-JoinGroup-v1#2 14-SyncGroup-v0#1 14-SyncGroup-v0#2"
+    ),
+    "Scala": (
+        "08-OffsetCommit-v0#0 08-OffsetCommit-v1#2 08-OffsetCommit-v2#3 09-OffsetFetch-v0#0 "
+        "09-OffsetFetch-v1#3"
+    ),
+    "Scala, high level": "09-OffsetFetch-v1#4 08-OffsetCommit-v2#4",
+    "librdkafka": LIBRDKAFKA,
+    "kafka-python": (
+        "11-JoinGroup-v1#4 14-SyncGroup-v0#5 11-JoinGroup-v1#5 14-SyncGroup-v0#6 09-OffsetFetch-v1#9 "
+        "08-OffsetCommit-v2#7 13-LeaveGroup-v0#4"
+    ),
+    "kafka-python as 0.9": (
+        "11-JoinGroup-v0#1 14-SyncGroup-v0#7 09-OffsetFetch-v1#10 08-OffsetCommit-v2#8 13-LeaveGroup-v0#5"
+    ),
+    "kafka-python as 0.10.0": (
+        "11-JoinGroup-v0#2 14-SyncGroup-v0#8 09-OffsetFetch-v1#11 08-OffsetCommit-v2#9 13-LeaveGroup-v0#6"
+    ),
+    "kafka-python as 0.10.1": (
+        "11-JoinGroup-v1#6 14-SyncGroup-v0#9 09-OffsetFetch-v1#12 08-OffsetCommit-v2#10 13-LeaveGroup-v0#7"
+    ),
+    "by hand": (
+        "09-OffsetFetch-v0#1 09-OffsetFetch-v1#13 11-JoinGroup-v0#3 11-JoinGroup-v0#4 11-JoinGroup-v0#5 "
+        "11-JoinGroup-v1#7 12-Heartbeat-v0#4 13-LeaveGroup-v0#8 14-SyncGroup-v0#10 15-DescribeGroups-v0#1"
+    ),
+}
+"""Who spoke: FILE#NUMBER of what they said, in the order in which they did."""
+
+
+def frames(name: str) -> tuple[bytes, bytes]:
+    """A recorded request and its answer, without their lengths."""
+    file, _, number = name.partition("#")
+    example = json.loads((WIRE / f"{file}.json").read_text())["examples"][int(number)]
+    return bytes.fromhex(example["request"])[4:], bytes.fromhex(example["response"])[4:]
+
+
+def make_offsets_topic(world: Simulation) -> None:
+    """As the first client that looks for a coordinator does."""
+    world.call(Request(ApiKey.FIND_COORDINATOR, 0, FindCoordinatorRequest("g")))
+    world.settle()
+
+
+class Talk:
+    """Recorded frames, to a broker with the topics of the recording."""
+
+    def __init__(self) -> None:
+        self.world = Simulation()
+        self.world.machine.start({"group.initial.rebalance.delay.ms": "0"})
+        for topic in ("orders", "payments", "wire"):
+            assert self.world.create_topic(topic, partitions=2) == 0
+        make_offsets_topic(self.world)
+        self._connections: dict[str, Any] = {}
+        self._said: list[tuple[str, RequestHeader, bytes, PendingResponse]] = []
+        self._ids: dict[bytes, bytes] = {}
+
+    def say(self, name: str) -> None:
+        """Send a recorded request over the connection of its client."""
+        self._learn_ids()
+        request, response = frames(name)
+        for recorded, ours in self._ids.items():
+            request = request.replace(recorded, ours)
+        header, _ = RequestHeader.decode(memoryview(bytearray(request)))
+        client = header.client_id or ""
+        if client not in self._connections:
+            self._connections[client] = self.world.network.connect(self.world.host, PORT)
+        pending = self._connections[client].request([request])
+        self._said.append((name, header, response, pending))
+        self.world.network.run()
+        self.world.settle()
+
+    def check(self) -> None:
+        """All were answered, and as they were by Kafka."""
+        self._learn_ids()
+        for name, header, recorded, pending in self._said:
+            assert pending.done(), f"{name} waits"
+            answer = bytes(pending.result())
+            for theirs, ours in self._ids.items():
+                answer = answer.replace(ours, theirs)
+            shown = [in_order(self._body(header, frame)) for frame in (answer, recorded)]
+            assert shown[0] == shown[1], name
+
+    def _learn_ids(self) -> None:
+        for _, header, recorded, pending in self._said:
+            if header.api_key == ApiKey.JOIN_GROUP and pending.done():
+                theirs, ours = (
+                    self._body(header, frame).member_id.encode()
+                    for frame in (recorded, bytes(pending.result()))
+                )
+                assert len(theirs) == len(ours)
+                if theirs:
+                    self._ids[theirs] = ours
+
+    @staticmethod
+    def _body(header: RequestHeader, frame: bytes) -> Any:
+        correlation_id, body = split_response(memoryview(bytearray(frame)))
+        assert correlation_id == header.correlation_id
+        return APIS[ApiKey(header.api_key)].decode_response(header.api_version, body)
+
+
+def in_order(answer: Any) -> Any:
+    """An answer without the order of what is a map in Kafka, and with newer names of states."""
+    changes: dict[str, Any] = {}
+    if hasattr(answer, "topics"):
+        changes["topics"] = {
+            topic.name: sorted(topic.partitions, key=lambda part: part.partition_index)
+            for topic in answer.topics
+        }
+    if hasattr(answer, "members"):
+        changes["members"] = sorted(answer.members, key=lambda member: member.member_id)
+    if hasattr(answer, "groups"):
+        changes["groups"] = {
+            group.group_id: replace(
+                group,
+                group_state=OLD_AND_NEW.get(group.group_state, group.group_state),
+                members=[replace(member, client_host="") for member in group.members],
+            )
+            for group in answer.groups
+        }
+    return replace(answer, **changes)
+
+
+@pytest.mark.parametrize("client", TALKS)
+def test_what_a_client_said_to_kafka_gets_the_same_answers(client: str) -> None:
+    talk = Talk()
+    for name in TALKS[client].split():
+        talk.say(name)
+    talk.check()
+
+
+def test_an_offsets_partition_that_kafka_has_written_answers_as_it_did() -> None:
+    world = Simulation()
+    one = {"offsets.topic.num.partitions": "1"}
+    world.machine.start(one)
+    make_offsets_topic(world)
+    world.machine.stop()
+    file = world.machine.files.open(f"{DATA_DIR}/__consumer_offsets_0/00000000000.kafka")
+    file.write_at(0, SEGMENT.read_bytes())
+    file.close()
+    world.machine.start(one)
+
+    wanted: dict[str, dict[TopicPartition, tuple[int, str]]] = {}
+    for key, value, _ in recorded_offsets():
+        named = read_key(key)
+        if isinstance(named, OffsetKey):
+            group = wanted.setdefault(named.group, {})
+            if value is None:
+                del group[named.topic_partition]
+            else:
+                offset = read_offset(value, 0)
+                group[named.topic_partition] = offset.offset, offset.metadata
+    assert set(wanted) == {"commits-only", "rebalancing", "old-expired", "old-kept"}
+    for name, offsets in wanted.items():
+        answer = world.call(Request(ApiKey.OFFSET_FETCH, 5, OffsetFetchRequest(name, None)))
+        assert answer.error_code == 0
+        assert {
+            TopicPartition(topic.name, part.partition_index): (part.committed_offset, part.metadata)
+            for topic in answer.topics
+            for part in topic.partitions
+        } == offsets
+
+    described = world.call(Request(ApiKey.DESCRIBE_GROUPS, 2, DescribeGroupsRequest(("rebalancing",))))
+    (group,) = described.groups
+    assert (group.group_state, group.protocol_type, group.protocol_data) == ("Stable", "consumer", "range")
+    assert [(member.client_id, member.client_host) for member in group.members] == [
+        ("member-1", "/127.0.0.1")
+    ]
