@@ -1,4 +1,4 @@
-"""Every frame that was recorded between real 0.10.1.1 brokers and their clients, byte for byte.
+"""Every frame that was recorded between real brokers, 0.10.1.1 and 3.9.1, and their clients, byte for byte.
 
 ``tests/data/wire/KEY-Name-vN.json`` holds whole frames with their length, as hex. A null response: the broker
 closed the connection, acks was 0, or the client had left.
