@@ -21,7 +21,7 @@ from minikafka.base.errors import (
     MinikafkaError,
     NetworkError,
 )
-from minikafka.cli import broker, cluster, config, consume, log, perf, produce, running, topic, up
+from minikafka.cli import broker, cluster, config, consume, group, log, perf, produce, running, topic, up
 
 BAD_INPUT = frozenset(
     {
@@ -30,6 +30,7 @@ BAD_INPUT = frozenset(
         ErrorCode.INVALID_REPLICATION_FACTOR,
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         ErrorCode.INVALID_CONFIG,
+        ErrorCode.INVALID_GROUP_ID,
         ErrorCode.INVALID_REQUEST,
         ErrorCode.INVALID_REQUIRED_ACKS,
     }
@@ -67,6 +68,7 @@ app.command("broker")(broker.broker)
 app.add_typer(topic.app, name="topic")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
+app.add_typer(group.app, name="group")
 app.add_typer(config.app, name="config")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(log.app, name="log")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, Topic
 from minikafka.cli.start import parse_start
@@ -28,12 +29,30 @@ def consume(
             "--max", metavar="N", min=1, help="End after N messages; else go on.", show_default=False
         ),
     ] = None,
+    group: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--group",
+            metavar="G",
+            help="Share the topic with the other members of G, and go on where it has stopped.",
+            show_default=False,
+        ),
+    ] = None,
     bootstrap: Bootstrap = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
     """Print the messages of a topic as they come, until --max or Ctrl-C."""
     where = parse_start(start)
+    if group == "":
+        raise ConfigError("--group", group, "a name that the members share")
+    if group is not None and (where.offset is not None or where.timestamp_ms is not None):
+        raise ConfigError(
+            "--from",
+            start,
+            "with --group it is beginning or end, for partitions that the group has no offset of; "
+            "`group reset` sets others",
+        )
 
     from minikafka.cli.connect import connected
     from minikafka.cli.follow import follow, starting_positions
@@ -42,12 +61,24 @@ def consume(
 
     with ends_cleanly_when_stopped(), connected(bootstrap, data_dir) as cluster:
         show = show_json if style is Format.JSON else show_line
-        positions = starting_positions(cluster, topic, where)
         # A bar would be in the way of messages that go to the same terminal.
-        with Progress(f"consuming {topic}", limit, hidden=sys.stdout.isatty()) as progress:
-            for topic_partition, record in itertools.islice(follow(cluster, positions), limit):
-                show(topic_partition, record)
-                progress.advance()
+        progress = Progress(f"consuming {topic}", limit, hidden=sys.stdout.isatty())
+        if group is not None:
+            from minikafka.cli.group_follow import GroupFollower
+            from minikafka.clients.group_config import Reset
+
+            reset = Reset.LATEST if where.at_end else Reset.EARLIEST
+            with progress, GroupFollower(cluster, topic, group, reset) as member:
+                for topic_partition, record in itertools.islice(member.messages(), limit):
+                    show(topic_partition, record)
+                    member.shown(topic_partition, record)
+                    progress.advance()
+        else:
+            positions = starting_positions(cluster, topic, where)
+            with progress:
+                for topic_partition, record in itertools.islice(follow(cluster, positions), limit):
+                    show(topic_partition, record)
+                    progress.advance()
     sys.stdout.flush()
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from minikafka.base.errors import ConfigError, MinikafkaError
+from minikafka.cli.latency import latency
 from minikafka.cli.options import Bootstrap, CodecName, DataDir, Format, OutputFormat, Topic
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from minikafka.records.message_set import Codec
 
 app = typer.Typer(help="Measure how fast a cluster takes and gives messages.", no_args_is_help=True)
+app.command("latency")(latency)
 
 CHUNK_RECORDS = 10_000
 FETCH_BYTES = 4 << 20

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from minikafka.base.errors import ConfigError
 
-ALLOWED = (
-    "beginning, end, an offset (12345), or a time (2013-01-01, 2013-01-01T05:00, 2013-01-01T05:00:00+01:00)"
-)
+ALLOWED_TIMES = "a time (2013-01-01, 2013-01-01T05:00, 2013-01-01T05:00:00+01:00)"
+ALLOWED = f"beginning, end, an offset (12345), or {ALLOWED_TIMES}"
 OFFSET_MAX = 2**63 - 1
 
 
@@ -34,15 +33,21 @@ def parse_start(text: str) -> Start:
         if int(word) > OFFSET_MAX:
             raise ConfigError("--from", text, f"an offset is at most {OFFSET_MAX}")
         return Start(offset=int(word))
+    return Start(timestamp_ms=parse_time("--from", text, ALLOWED))
+
+
+def parse_time(option: str, text: str, allowed: str = ALLOWED_TIMES) -> int:
+    """A time of ISO 8601 as ms since the epoch; UTC unless it names a zone. Raises ConfigError."""
+    word = text.strip()
     try:
         # Before 3.11 fromisoformat knows no Z.
         moment = datetime.datetime.fromisoformat(word[:-1] + "+00:00" if word.endswith(("Z", "z")) else word)
     except ValueError:
-        raise ConfigError("--from", text, ALLOWED) from None
+        raise ConfigError(option, text, allowed) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.timezone.utc)
     since_epoch = moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
     milliseconds = since_epoch // datetime.timedelta(milliseconds=1)
     if milliseconds < 0:
-        raise ConfigError("--from", text, "a time is not before 1970")
-    return Start(timestamp_ms=milliseconds)
+        raise ConfigError(option, text, "a time is not before 1970")
+    return milliseconds

@@ -321,7 +321,7 @@ class GroupConsumer:
         for fetched in found.sets:
             positions.seek(fetched.topic_partition, fetched.next_offset)
         self._fetcher.ask(positions.wanted())
-        return tuple(fetched for fetched in found.sets if fetched.data)
+        return found.sets
 
     def _watch_topics(self, deadline: Deadline) -> None:
         """Notice that a topic has more partitions than were shared, that it has come, or gone."""

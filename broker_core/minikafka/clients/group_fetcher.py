@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from minikafka.records.columns import Columns
 
 _NO_INDEX = 1 << 30
-_FILLING = b"\xff" * 8
-"""The offset -1: see ``fetcher``."""
 _EMPTY_PAUSE_MS = 10
 _LOOK_UP_MS = 2_000
 """Longest look-up of leaders in one go."""
@@ -231,21 +229,15 @@ class GroupFetcher:
         assert isinstance(data, memoryview)
         if not data:
             return
-        # Only where it ends: the decoder checks the sums.
-        found = scan(
-            data, base_offset=None, next_offset=offset, index_interval_bytes=_NO_INDEX, check_crc=False
-        )
-        if found.valid_bytes:
+        # Only where it ends: the decoder checks the sums. A batch may begin before the offset asked for.
+        found = scan(data, base_offset=None, index_interval_bytes=_NO_INDEX, check_crc=False)
+        if found.valid_bytes and found.next_offset > offset:
             self._last_turn[tp] = self._turns
             whole = data[: found.valid_bytes]
             taken.sets.append(Fetched(tp, whole, offset, found.next_offset, part.high_watermark))
-        elif data[: len(_FILLING)] == _FILLING:
-            self._last_turn[tp] = self._turns
-            taken.sets.append(Fetched(tp, data[:0], offset, offset + 1, part.high_watermark))
-        elif found.incomplete:
+        elif found.incomplete and not found.valid_bytes:
             # A broker sends the first message of the first partition whole: be that the next time.
             self._last_turn[tp] = -1
         else:
-            raise BrokerError(
-                ErrorCode.CORRUPT_MESSAGE, f"{tp}, fetched from offset {offset}: {found.problem}"
-            )
+            problem = found.problem or f"what came ends at {found.next_offset}, before it"
+            raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"{tp}, fetched from offset {offset}: {problem}")

@@ -1,0 +1,95 @@
+"""Reading a topic as a member of a group: what was printed is committed, and nothing else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
+from minikafka.base.ids import TopicPartition
+from minikafka.cli.connect import existing_topic
+from minikafka.cli.output import note
+from minikafka.clients.admin import Admin
+from minikafka.clients.cluster import Cluster
+from minikafka.clients.group_config import ConsumerConfig, Reset
+from minikafka.clients.group_consumer import GroupConsumer
+from minikafka.clients.group_offsets import Committed
+
+if TYPE_CHECKING:
+    from minikafka.records.message_set import StoredRecord
+
+POLL_MS = 500
+COMMIT_MS = 5_000
+LOOK_EVERY_MS = 5_000
+"""How often is looked whether the topic is still there."""
+
+
+class GroupFollower:
+    """One member that reads one topic. Use it as a context manager: it leaves the group at the end.
+
+    Call ``shown`` for each message that was printed; that is what is committed, after each round of messages,
+    before partitions are given up, and at the end.
+    """
+
+    def __init__(
+        self, cluster: Cluster, topic: str, group: str, reset: Reset, *, threads: bool = True
+    ) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        config = ConsumerConfig(group, auto_commit=False, auto_offset_reset=reset)
+        self._consumer = GroupConsumer(cluster, config, listener=self, threads=threads)
+        self._shown: dict[TopicPartition, Committed] = {}
+        self._look_at_ms = cluster.clock.monotonic_ms() + LOOK_EVERY_MS
+
+    def __enter__(self) -> GroupFollower:
+        existing_topic(Admin(self._cluster), self._topic)
+        self._consumer.subscribe([self._topic])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def messages(self) -> Iterator[tuple[TopicPartition, StoredRecord]]:
+        """Messages of this member's partitions as they come, for ever."""
+        while True:
+            for fetched in self._consumer.poll(POLL_MS):
+                for record in fetched.records():
+                    yield fetched.topic_partition, record
+            self._commit()
+            self._look()
+
+    def shown(self, partition: TopicPartition, record: StoredRecord) -> None:
+        """This message was printed."""
+        self._shown[partition] = Committed(record.offset + 1)
+
+    def revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """See ``RebalanceListener``."""
+        self._commit()
+
+    def assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """See ``RebalanceListener``."""
+
+    def _commit(self) -> None:
+        if not self._shown:
+            return
+        # Whoever reads our output has it before the group goes on behind it.
+        sys.stdout.flush()
+        try:
+            self._consumer.commit_sync(self._shown, timeout_ms=COMMIT_MS)
+        except MinikafkaError as error:
+            note(f"minikafka: messages that were printed will come again: {error}")
+        self._shown = {}
+
+    def _look(self) -> None:
+        """Raise MinikafkaError when the topic was deleted."""
+        now_ms = self._cluster.clock.monotonic_ms()
+        if now_ms < self._look_at_ms:
+            return
+        self._look_at_ms = now_ms + LOOK_EVERY_MS
+        try:
+            existing_topic(Admin(self._cluster), self._topic)
+        except BrokerError as error:
+            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise MinikafkaError(f"topic {self._topic!r} was deleted while it was read") from None
+            raise

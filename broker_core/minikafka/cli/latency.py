@@ -1,0 +1,98 @@
+"""``minikafka perf latency``: how long a message takes to a consumer, as Kafka's EndToEndLatency."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from minikafka.base.errors import ConfigError, MinikafkaError
+from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, Topic
+
+if TYPE_CHECKING:
+    from minikafka.base.ids import TopicPartition
+    from minikafka.clients.cluster import Cluster
+    from minikafka.clients.producer.producer import Producer
+
+ACKS = {"1": 1, "all": -1, "-1": -1}
+WARM_UP_RECORDS = 100
+END = 1 << 62
+
+
+def latency(
+    topic: Topic,
+    records: Annotated[int, typer.Option("--records", metavar="N", min=1, help="How many.")] = 10_000,
+    size: Annotated[int, typer.Option("--size", metavar="BYTES", min=8, help="Of each value.")] = 100,
+    acks: Annotated[str, typer.Option("--acks", metavar="A", help="1 or all.")] = "1",
+    bootstrap: Bootstrap = None,
+    data_dir: DataDir = None,
+    style: OutputFormat = Format.TABLE,
+) -> None:
+    """Send one message at a time to partition 0, and wait until it is read."""
+    if acks not in ACKS:
+        raise ConfigError("--acks", acks, "1 or all")
+
+    from minikafka.cli.connect import connected, existing_topic
+    from minikafka.cli.output import print_rows
+    from minikafka.cli.progress import Progress
+    from minikafka.clients.admin import Admin
+    from minikafka.clients.producer.config import ProducerConfig
+    from minikafka.clients.producer.producer import Producer
+
+    with (
+        connected(bootstrap, data_dir, writes=True) as cluster,
+        Progress(f"through {topic}", records, lines=True) as progress,
+    ):
+        partition = existing_topic(Admin(cluster), topic).partitions[0].topic_partition
+        times_ms = []
+        with Producer(cluster, ProducerConfig(acks=ACKS[acks])) as producer:
+            passes = trips(cluster, producer, partition, size)
+            # What comes first makes connections and loads code.
+            for _ in itertools.islice(passes, WARM_UP_RECORDS):
+                pass
+            for one in itertools.islice(passes, records):
+                times_ms.append(one)
+                progress.advance(1)
+    row = summary(times_ms)
+    print_rows([row], list(row), style)
+
+
+def trips(cluster: Cluster, producer: Producer, partition: TopicPartition, size: int) -> Iterator[float]:
+    """The ms that each message takes from ``send`` to when it was read, for ever."""
+    from minikafka.clients.admin import LATEST, Admin
+    from minikafka.clients.fetcher import RangeFetcher
+    from minikafka.records.message_set import iterate
+
+    start = Admin(cluster).offsets({partition: LATEST})[partition] or 0
+    sets = RangeFetcher(cluster, partition, start, END)
+    for number in itertools.count():
+        value = number.to_bytes(8, "big") + bytes(size - 8)
+        began_s = time.perf_counter()
+        sent = producer.send(partition.topic, value, partition=partition.partition)
+        producer.flush()
+        sent.result()
+        found = [record.value for record in iterate(next(sets))]
+        elapsed_s = time.perf_counter() - began_s
+        if found != [value]:
+            raise MinikafkaError(f"{partition} is written to by somebody else: take a topic of its own")
+        yield elapsed_s * 1000
+
+
+def summary(times_ms: list[float]) -> dict[str, object]:
+    """Mean, median, 99th and 99.9th percentile and largest of ``times_ms``, which are not empty."""
+    times = sorted(times_ms)
+
+    def percentile(per_mille: int) -> float:
+        return round(times[len(times) * per_mille // 1000], 3)
+
+    return {
+        "records": len(times),
+        "mean_ms": round(sum(times) / len(times), 3),
+        "p50_ms": percentile(500),
+        "p99_ms": percentile(990),
+        "p999_ms": percentile(999),
+        "max_ms": round(times[-1], 3),
+    }

@@ -1,0 +1,336 @@
+"""``minikafka group``, ``consume --group`` and ``perf latency`` on brokers in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from minikafka.base.errors import ErrorCode, MinikafkaError
+from minikafka.base.ids import TopicPartition
+from minikafka.cli.commands import run
+from minikafka.cli.group_follow import GroupFollower
+from minikafka.cli.latency import summary, trips
+from minikafka.clients.cluster import Cluster
+from minikafka.clients.group_config import ConsumerConfig, Reset
+from minikafka.clients.group_consumer import GroupConsumer
+from minikafka.clients.producer import Producer
+from minikafka.wire.apis import ApiKey
+from tests.unit.clients.groups_in_memory import Group, commit_answer
+from tests.unit.clients.support import BrokersInMemory
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def brokers(monkeypatch: pytest.MonkeyPatch) -> BrokersInMemory:
+    """Two partitions with five messages each, of 1,000 to 1,004 ms; group ``g`` has read two of one."""
+    brokers = BrokersInMemory(2, {"t": 2})
+    for tp in (T0, T1):
+        brokers.fill(tp, *(b"%d-%d" % (tp.partition, number) for number in range(5)))
+
+    @contextlib.contextmanager
+    def connected(*_: object, **__: object) -> Iterator[Cluster]:
+        yield client(brokers)
+
+    monkeypatch.setattr("minikafka.cli.connect.connected", connected)
+    brokers.groups.group("g").offsets[T0] = 2, ""
+    return brokers
+
+
+def client(brokers: BrokersInMemory) -> Cluster:
+    return brokers.client(creates_topics=False, unknown_topic_patience_ms=100)
+
+
+def join(brokers: BrokersInMemory, group: str = "g") -> GroupConsumer:
+    config = ConsumerConfig(group, auto_commit=False, auto_offset_reset=Reset.LATEST)
+    consumer = GroupConsumer(client(brokers), config, threads=False)
+    consumer.subscribe(["t"])
+    for _ in range(10):
+        consumer.poll(50)
+    assert consumer.assignment
+    return consumer
+
+
+def rows(capfd: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
+    assert run(["group", *arguments, "--format", "json"]) == 0
+    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+
+def failed(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    status = run(["group", *arguments])
+    out, err = capfd.readouterr()
+    assert out == ""
+    return status, err
+
+
+def test_the_list_names_groups_of_all_brokers_with_their_states(
+    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with join(brokers, "active"):
+        assert run(["group", "list"]) == 0
+    assert capfd.readouterr().out.splitlines() == [
+        "GROUP   STATE   MEMBERS  ASSIGNOR  COORDINATOR",
+        "active  Stable        1  range               1",
+        "g       Empty         0  -                   1",
+    ]
+
+
+def test_a_description_tells_the_lag_and_who_reads(
+    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with join(brokers):
+        assert run(["group", "describe", "g"]) == 0
+    assert capfd.readouterr().out.splitlines() == [
+        "g: Stable, 1 member, range, coordinated by broker 1 at memory:9001",
+        "TOPIC  PARTITION  OFFSET  END OFFSET  LAG  MEMBER    CLIENT    HOST",
+        "t              0  2                5  3    member-1  a-client  127.0.0.1",
+        "t              1  -                5  -    member-1  a-client  127.0.0.1",
+    ]
+
+
+def test_a_member_without_partitions_is_told_too(
+    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with join(brokers):
+        brokers.groups.group("g").members["member-1"].assignment = b""
+        found = rows(capfd, "describe", "g")
+    assert [(row["topic"], row["lag"], row["member"]) for row in found] == [
+        ("t", 3, None),
+        (None, None, "member-1"),
+    ]
+
+
+def test_an_offset_of_a_topic_that_was_deleted_has_no_lag(
+    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+) -> None:
+    brokers.groups.group("g").offsets[TopicPartition("gone", 0)] = 7, ""
+    found = rows(capfd, "describe", "g")
+    assert [(row["topic"], row["offset"], row["end_offset"], row["lag"]) for row in found] == [
+        ("gone", 7, None, None),
+        ("t", 2, 5, 3),
+    ]
+
+
+def test_an_unknown_group_is_named_with_what_is_much_like_it(
+    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+) -> None:
+    brokers.groups.groups["billing"] = Group("billing")
+    for command in ("describe", "delete"):
+        assert failed(capfd, command, "biling") == (
+            1,
+            "minikafka: GROUP_ID_NOT_FOUND: there is no group 'biling'; there is 'billing'\n",
+        )
+
+
+def test_a_reset_is_only_shown_until_it_is_to_be_executed(
+    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["group", "reset", "g", "--to-latest"]) == 0
+    out, err = capfd.readouterr()
+    assert out.splitlines() == [
+        "TOPIC  PARTITION  OFFSET  NEW OFFSET",
+        "t              0       2           5",
+    ]
+    assert err == "minikafka: nothing was changed; add --execute to do it\n"
+    assert brokers.groups.group("g").offsets == {T0: (2, "")}
+
+
+@pytest.mark.parametrize(
+    ("options", "offsets"),
+    [
+        (["--to-earliest"], {T0: 0}),
+        (["--to-latest", "--topic", "t"], {T0: 5, T1: 5}),
+        (["--to-offset", "4", "--topic", "t:1"], {T0: 2, T1: 4}),
+        (["--to-time", "1970-01-01T00:00:01.003Z", "--topic", "t:0,1"], {T0: 3, T1: 3}),
+        (["--to-datetime", "1970-01-02"], {T0: 5}),
+        (["--shift-by", "-1"], {T0: 1}),
+    ],
+)
+def test_an_executed_reset_is_where_the_group_goes_on(
+    brokers: BrokersInMemory,
+    capfd: pytest.CaptureFixture[str],
+    options: list[str],
+    offsets: dict[TopicPartition, int],
+) -> None:
+    found = rows(capfd, "reset", "g", *options, "--execute")
+    assert all(row["executed"] and row["group"] == "g" for row in found)
+    assert {tp: offset for tp, (offset, _) in brokers.groups.group("g").offsets.items()} == offsets
+
+
+def test_a_reset_makes_a_group_that_was_not_there(
+    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows(capfd, "reset", "new", "--to-offset", "3", "--topic", "t:1", "--execute")
+    assert brokers.groups.group("new").offsets == {T1: (3, "")}
+    assert failed(capfd, "reset", "other", "--to-latest") == (
+        2,
+        "minikafka: --topic='': group 'other' has no offsets yet: name the topics\n",
+    )
+
+
+@pytest.mark.parametrize("arguments", [["reset", "g", "--to-earliest", "--execute"], ["delete", "g"]])
+def test_a_group_with_members_is_left_alone(
+    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    with join(brokers):
+        status, err = failed(capfd, *arguments)
+    assert status == 1
+    assert "NON_EMPTY_GROUP: group 'g' has members: " in err
+    assert "before all of them have stopped" in err
+    assert brokers.groups.group("g").offsets == {T0: (2, "")}
+
+
+def test_a_member_that_joins_meanwhile_keeps_its_offsets(
+    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code = ErrorCode.UNKNOWN_MEMBER_ID
+    brokers.script(ApiKey.OFFSET_COMMIT, lambda _, request: commit_answer(request, code))
+    status, err = failed(capfd, "reset", "g", "--to-earliest", "--execute")
+    assert (status, "NON_EMPTY_GROUP" in err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("topic", "message"),
+    [("tt", "there is no topic 'tt'; there is 't'"), ("t:2", "t-2: topic 't' has 2 partitions, 0 to 1")],
+)
+def test_an_unknown_topic_or_partition_is_told(
+    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str], topic: str, message: str
+) -> None:
+    assert failed(capfd, "reset", "g", "--to-latest", "--topic", topic) == (
+        1,
+        f"minikafka: UNKNOWN_TOPIC_OR_PARTITION: {message}\n",
+    )
+
+
+def test_a_deleted_group_is_gone_with_its_offsets(
+    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["group", "delete", "g"]) == 0
+    assert capfd.readouterr().out == "deleted g\n"
+    assert brokers.groups.groups == {}
+
+
+def test_brokers_that_cannot_delete_groups_are_told_apart(
+    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+) -> None:
+    brokers.unknown.add(ApiKey.DELETE_GROUPS)
+    status, err = failed(capfd, "delete", "g")
+    assert (status, "groups are deleted by Kafka 1.1 or newer" in err) == (1, True)
+
+
+def test_brokers_that_give_single_offsets_only_are_asked_for_every_partition(
+    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+) -> None:
+    brokers.newest[ApiKey.OFFSET_FETCH] = 1
+    assert [(row["partition"], row["offset"]) for row in rows(capfd, "describe", "g")] == [(0, 2)]
+    (request,) = brokers.asked(ApiKey.OFFSET_FETCH)
+    assert [(topic.name, topic.partition_indexes) for topic in request.topics] == [("t", (0, 1))]
+
+
+# consume --group
+
+
+def read(member: GroupFollower, count: int) -> list[bytes | None]:
+    found = []
+    for tp, record in itertools.islice(member.messages(), count):
+        found.append(record.value)
+        member.shown(tp, record)
+    return found
+
+
+def follower(brokers: BrokersInMemory, reset: Reset = Reset.EARLIEST) -> GroupFollower:
+    return GroupFollower(client(brokers), "t", "g", reset, threads=False)
+
+
+def offsets_of(brokers: BrokersInMemory) -> dict[TopicPartition, int]:
+    return {tp: offset for tp, (offset, _) in brokers.groups.group("g").offsets.items()}
+
+
+def test_exactly_what_was_shown_is_committed_and_the_group_is_left(brokers: BrokersInMemory) -> None:
+    with follower(brokers) as member:
+        assert sorted(read(member, 5)) == [b"0-2", b"0-3", b"0-4", b"1-0", b"1-1"]
+    assert offsets_of(brokers) == {T0: 5, T1: 2}
+    assert brokers.groups.group("g").state == "Empty"
+    with follower(brokers) as member:
+        assert read(member, 3) == [b"1-2", b"1-3", b"1-4"]
+
+
+def test_what_was_given_and_not_shown_comes_again(brokers: BrokersInMemory) -> None:
+    with follower(brokers) as member:
+        messages = member.messages()
+        tp, record = next(messages)
+        member.shown(tp, record)
+        next(messages)
+        messages.close()
+    assert offsets_of(brokers)[tp] == record.offset + 1
+
+
+def test_what_was_shown_is_committed_while_it_goes_on(brokers: BrokersInMemory) -> None:
+    with follower(brokers) as member:
+        messages = member.messages()
+        for _ in range(8):
+            member.shown(*next(messages))
+        brokers.fill(T1, b"1-5")
+        next(messages)
+        assert offsets_of(brokers) == {T0: 5, T1: 5}
+
+
+def test_a_commit_that_is_refused_is_told_and_does_not_end_it(
+    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code = ErrorCode.REBALANCE_IN_PROGRESS
+    brokers.script(ApiKey.OFFSET_COMMIT, lambda _, request: commit_answer(request, code))
+    with follower(brokers) as member:
+        read(member, 8)
+    assert "messages that were printed will come again: REBALANCE_IN_PROGRESS" in capfd.readouterr().err
+    assert brokers.groups.group("g").state == "Empty"
+
+
+def test_a_topic_that_is_not_there_is_told_before_the_group_is_joined(brokers: BrokersInMemory) -> None:
+    with pytest.raises(MinikafkaError, match="there is no topic 'u'"):
+        GroupFollower(client(brokers), "u", "g", Reset.EARLIEST, threads=False).__enter__()
+    assert brokers.asked(ApiKey.JOIN_GROUP) == []
+
+
+def test_a_topic_that_is_deleted_ends_it(brokers: BrokersInMemory) -> None:
+    with follower(brokers) as member:
+        read(member, 8)
+        brokers.leaders.clear()
+        with pytest.raises(MinikafkaError, match=r"^topic 't' was deleted while it was read$"):
+            read(member, 1)
+
+
+# perf latency
+
+
+def test_a_trip_ends_when_the_message_was_read(brokers: BrokersInMemory) -> None:
+    cluster = client(brokers)
+    producer = Producer(cluster, threads=False)
+    times_ms = list(itertools.islice(trips(cluster, producer, T0, 20), 5))
+    assert all(one > 0 for one in times_ms)
+    assert [value and len(value) for value in brokers.logs[T0].values()[5:]] == [20] * 5
+
+
+def test_a_topic_that_others_write_to_is_refused(brokers: BrokersInMemory) -> None:
+    cluster = client(brokers)
+    passes = trips(cluster, Producer(cluster, threads=False), T0, 20)
+    next(passes)
+    brokers.fill(T0, b"not ours")
+    with pytest.raises(MinikafkaError, match="t-0 is written to by somebody else"):
+        list(itertools.islice(passes, 3))
+
+
+def test_the_summary_has_the_percentiles() -> None:
+    assert summary([float(number) for number in range(1, 1001)]) == {
+        "records": 1_000,
+        "mean_ms": 500.5,
+        "p50_ms": 501.0,
+        "p99_ms": 991.0,
+        "p999_ms": 1000.0,
+        "max_ms": 1000.0,
+    }
