@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.records.batch import build_batch, set_producer
+from minikafka.records.conversion import down_convert
 from minikafka.records.message_set import Record, StoredRecord, iterate
+from minikafka.server.handlers import fetch as fetch_handler
 from minikafka.wire.apis.fetch import READ_COMMITTED
 from minikafka.wire.apis.list_offsets import (
     LATEST,
@@ -68,6 +71,26 @@ def test_consumers_of_magic_1_get_every_record_in_it(name: str, version: int) ->
     assert [(r.offset, r.timestamp_ms, int(r.timestamp_type), r.key, r.value) for r in records] == expected(
         name
     )
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_of_what_has_to_be_converted_no_more_is_read_at_once_than_a_request_may_hold(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = world_with("magic2-none")
+    assert world.machine.running is not None
+    limit = 2000
+    broker = world.machine.running.broker
+    monkeypatch.setattr(broker, "config", replace(broker.config, request_max_bytes=limit))
+    read: list[int] = []
+
+    def converted(data: bytes, magic: int = 0) -> bytes:
+        read.append(len(data))
+        return down_convert(data, magic)
+
+    monkeypatch.setattr(fetch_handler, "down_convert", converted)
+    world.fetch("t", version=version, max_bytes=0x7FFFFFFF)
+    assert 0 < read[0] <= limit
 
 
 @every_case

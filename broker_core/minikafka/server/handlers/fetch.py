@@ -19,6 +19,7 @@ import logging
 import struct
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import partial
 
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.files import FileSlice
@@ -128,8 +129,7 @@ def _collect(broker: Broker, version: int, request: FetchRequest) -> _Shares:
     shares: _Shares = {}
     committed_only = request.isolation_level == READ_COMMITTED
     left = request.max_bytes
-    if version < MAGIC_1_SINCE:
-        left = min(left, broker.config.request_max_bytes)
+    memory_left = broker.config.request_max_bytes
     nothing_yet = True
     for topic in request.topics:
         for part in topic.partitions:
@@ -137,18 +137,33 @@ def _collect(broker: Broker, version: int, request: FetchRequest) -> _Shares:
             if topic_partition in shares:
                 shares[topic_partition] = _Share(ErrorCode.INVALID_REQUEST)
                 continue
-            share = _read(
+            read = partial(
+                _read,
                 broker,
                 topic_partition,
                 part,
-                max(0, left),
                 whole_message=version >= 3 and nothing_yet,
                 committed_only=committed_only,
             )
+            share = read(max(0, left))
+            if _takes_memory(version, share):
+                if share.size_bytes > memory_left:
+                    share = read(max(0, min(left, memory_left)))
+                memory_left -= share.size_bytes
             shares[topic_partition] = share
             left -= share.size_bytes
             nothing_yet = nothing_yet and share.size_bytes == 0
     return shares
+
+
+def _takes_memory(version: int, share: _Share) -> bool:
+    """Whether it is to be converted down."""
+    if version >= MAGIC_2_SINCE or share.read is None or not share.size_bytes:
+        return False
+    try:
+        return version < MAGIC_1_SINCE or not share.read.is_classic()
+    except StorageError:
+        return False  # who makes the answer meets it again
 
 
 def _read(
