@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     except MinikafkaError as error:
         print(f"minikafka: {error}", file=sys.stderr)
         return 2
-    threading.Thread(target=_announce, args=(running, config), name="announce", daemon=True).start()
+    threading.Thread(target=announce, args=(running, config), name="announce", daemon=True).start()
     status = ending.wait()
     _log.info("stopping")
     running.housekeeper.stop()
@@ -129,7 +129,8 @@ class _Ending:
         return future.result()
 
 
-def _announce(running: RunningBroker, config: BrokerConfig) -> None:
+def announce(running: RunningBroker, config: BrokerConfig) -> None:
+    """Print the ready line once it serves; then say which advertised addresses look wrong."""
     running.serving.wait()
     address = running.address
     print(

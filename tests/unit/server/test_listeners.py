@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
 from minikafka.base.errors import ConfigError
+from minikafka.base.ids import BrokerAddress
+from minikafka.server.__main__ import announce
+from minikafka.server.assembly import RunningBroker
 from minikafka.server.config import BrokerConfig
+from minikafka.server.image import ClusterImage
 from minikafka.server.listeners import Listener, Protocol, parse_listeners, registered, unreachable
 
 
@@ -158,3 +166,23 @@ def test_an_advertised_address_where_nothing_answers_is_complained_of() -> None:
 )
 def test_an_address_that_is_right_is_not_complained_of(listeners: str, advertised: str) -> None:
     assert complaint_about(listeners, advertised) is None
+
+
+def test_a_broker_that_serves_says_so_and_then_which_addresses_look_wrong(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    made = BrokerConfig.from_properties(
+        {
+            "zookeeper.connect": "zk:1/c",
+            "listeners": "PLAINTEXT://:1,CLASSIC://:2",
+            "advertised.listeners": "PLAINTEXT://nowhere.invalid:1",
+        }
+    )
+    serving = threading.Event()
+    serving.set()
+    told = BrokerAddress(0, "nowhere.invalid", 1)
+    broker = SimpleNamespace(image=ClusterImage("id"), advertised={"PLAINTEXT": told, "CLASSIC": told})
+    announce(cast("RunningBroker", SimpleNamespace(serving=serving, address=told, broker=broker)), made)
+    assert capsys.readouterr().out == "ready nowhere.invalid:1 zookeeper zk:1/c cluster id\n"
+    (warning,) = caplog.messages
+    assert "listener PLAINTEXT are told to go on to nowhere.invalid:1, a name that this machine" in warning
