@@ -1,0 +1,325 @@
+"""Real clients of many languages against our broker: each must do each of these, with exact content.
+
+``MINIKAFKA_INTEROP_BROKER=3.9.1`` runs them against Apache Kafka 3.9.1 instead: what fails there too is no
+fault of ours. The first line of a test's docstring is the feature's name in COMPATIBILITY.md.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from minikafka.clients.admin import Admin, NewTopic
+from minikafka.clients.cluster import Cluster as Connection
+from minikafka.embedded.cluster import Cluster
+from minikafka.embedded.zookeeper import EmbeddedZooKeeper
+from tests.interop.clients import CLIENTS, CODECS, Client, Prepared
+from tests.interop.conftest import Pair
+from tests.interop.driver import Message, Program
+from tests.interop.kafka_broker import KafkaBroker
+from tests.interop.releases import KAFKA_3_9
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """The broker under test."""
+
+    bootstrap: str
+    zookeeper: str
+    data: Path
+
+    def create_topic(self, partitions: int) -> str:
+        """A new topic."""
+        name = f"t-{uuid.uuid4().hex[:12]}"
+        with Connection(self.bootstrap) as connection:
+            Admin(connection).create_topic(NewTopic(name, partitions))
+        return name
+
+    def segments(self, topic: str) -> bytes:
+        """What the topic's log files hold, whatever the layout calls their directories."""
+        return b"".join(path.read_bytes() for path in sorted(self.data.glob(f"**/{topic}*/*.[lk]*")))
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """Ours, or Apache Kafka's."""
+    if os.environ.get("MINIKAFKA_INTEROP_BROKER") != KAFKA_3_9.number:
+        with Cluster() as cluster:
+            yield Broker(cluster.bootstrap_servers, cluster.zookeeper_connect, cluster.data_dir)
+        return
+    directory = tmp_path_factory.mktemp("peer")
+    zookeeper = EmbeddedZooKeeper(str(directory / "zookeeper"))
+    peer = KafkaBroker(
+        KAFKA_3_9,
+        directory / "kafka",
+        zookeeper.start(),
+        config={"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 5},
+    )
+    try:
+        peer.start()
+        yield Broker(peer.bootstrap, zookeeper.connect, directory / "kafka" / "data")
+    finally:
+        peer.stop()
+        zookeeper.stop()
+
+
+class Connected:
+    """A client whose program runs."""
+
+    def __init__(self, client: Client, prepared: Prepared, broker: Broker) -> None:
+        self.client = client
+        self.version = prepared.version
+        self._start = lambda: client.program(prepared, broker.bootstrap, broker.zookeeper)
+        self.program = self._start()
+
+    def restart(self) -> None:
+        """A new process."""
+        self.program.close()
+        self.program = self._start()
+
+    def produce(
+        self, topic: str, messages: list[Message], codec: str = "none", mode: str = "default"
+    ) -> list[Message]:
+        """Send, and return the messages with the offsets that they were given."""
+        lines = (message.line() for message in messages)
+        offsets = self.program.ask("produce", topic, codec, mode, len(messages), lines=lines)
+        assert len(offsets) == len(messages)
+        return [
+            replace(message, offset=int(offset)) for message, (offset,) in zip(messages, offsets, strict=True)
+        ]
+
+
+PROGRAMS: dict[str, Connected] = {}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _programs_end() -> Iterator[None]:
+    yield
+    for connected in PROGRAMS.values():
+        connected.program.close()
+    PROGRAMS.clear()
+
+
+def marked(client: Client) -> object:
+    """Those that pip does not install are behind the marker."""
+    return pytest.param(client, id=str(client), marks=() if client.from_pypi else pytest.mark.interop)
+
+
+@pytest.fixture(params=[marked(client) for client in CLIENTS])
+def client(
+    request: pytest.FixtureRequest, broker: Broker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Connected]:
+    """Each client in turn; a program is used for all tests of its client until one of them fails."""
+    kind: Client = request.param
+    feature = (request.function.__doc__ or "").splitlines()[0].rstrip(".")
+    codec = request.node.callspec.params.get("codec")
+    recorded = request.node.user_properties
+    recorded.extend([("client", str(kind)), ("feature", f"{feature}, {codec}" if codec else feature)])
+    reason = kind.lacks.get(request.function.__name__)
+    if codec is not None and codec not in kind.codecs:
+        reason = f"it does not know {codec}"
+    if reason:
+        pytest.skip(f"not in this client: {reason}")
+    if str(kind) not in PROGRAMS:
+        prepared = kind.prepare(tmp_path_factory.mktemp("program"))
+        PROGRAMS[str(kind)] = Connected(kind, prepared, broker)
+    connected = PROGRAMS[str(kind)]
+    recorded.append(("version", connected.version))
+    yield connected
+    if connected.program.is_idle:
+        connected.program.forget()
+    else:
+        PROGRAMS.pop(str(kind)).program.close()
+
+
+def messages_of(pairs: list[Pair], client: Connected, partitions: int) -> list[Message]:
+    """Keys and values that are hard to carry; of every third record also headers, where there are any."""
+    base_ms = int(time.time() * 1000) - 60_000
+    null = None if client.client.null_headers else b""
+    hard = (("h", b"\xfe\x00"), ("null", null), ("h", b""), ("größe", b"5"))
+    return [
+        Message(
+            number % partitions,
+            base_ms + number,
+            key,
+            value,
+            hard[: number % 5] if client.client.has_headers and number % 3 == 0 else (),
+        )
+        for number, (key, value) in enumerate(pairs)
+        if client.client.sends_nothing or (key, value) != (None, None)
+    ]
+
+
+def numbered(count: int, partitions: int, first: int = 0) -> list[Message]:
+    """Small messages that all differ."""
+    base_ms = int(time.time() * 1000) - 60_000
+    return [
+        Message(number % partitions, base_ms + number, b"k%d" % number, b"v%d" % number)
+        for number in range(first, first + count)
+    ]
+
+
+def in_order(messages: list[Message]) -> list[Message]:
+    """By partition and offset."""
+    return sorted(messages, key=lambda message: (message.partition, message.offset))
+
+
+def received(program: Program) -> list[Message]:
+    """What all members together have received."""
+    return [record for member in program.members.values() for record in member.records]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_what_is_produced_is_read_exactly(
+    client: Connected, broker: Broker, pairs: list[Pair], codec: str
+) -> None:
+    """produce and read."""
+    topic = broker.create_topic(2)
+    sent = client.produce(topic, messages_of(pairs, client, 2), codec)
+    found: list[Message] = []
+    for partition in (0, 1):
+        count = sum(message.partition == partition for message in sent)
+        found += [Message.parse(words) for words in client.program.ask("read", topic, partition, count)]
+    assert found == in_order(sent)
+    assert [message.offset for message in found if message.partition == 0] == list(range(len(found) - count))
+
+
+def test_an_idempotent_producer_marks_what_it_sends(
+    client: Connected, broker: Broker, pairs: list[Pair]
+) -> None:
+    """idempotent producer."""
+    topic = broker.create_topic(1)
+    sent = client.produce(topic, messages_of(pairs, client, 1), mode="idempotent")
+    found = [Message.parse(words) for words in client.program.ask("read", topic, 0, len(sent))]
+    assert found == in_order(sent)
+    # Of a batch of format 2: the magic at 16, the producer's id at 43, its epoch, the first sequence number.
+    batches, at, expected = broker.segments(topic), 0, 0
+    while at < len(batches):
+        (size,), magic = struct.unpack_from(">i", batches, at + 8), batches[at + 16]
+        if size <= 0:
+            break  # room that was allocated ahead
+        producer_id, epoch, sequence, count = struct.unpack_from(">qhii", batches, at + 43)
+        assert (magic, epoch, sequence) == (2, 0, expected)
+        assert producer_id >= 0
+        at, expected = at + 12 + size, expected + count
+    assert expected == len(sent)
+
+
+def test_a_group_consumes_exactly(client: Connected, broker: Broker, pairs: list[Pair]) -> None:
+    """consume with a group."""
+    topic = broker.create_topic(3)
+    sent = client.produce(topic, messages_of(pairs, client, 3), "lz4")
+    member = client.program.join("one", f"g-{topic}", topic)
+    client.program.until(lambda: len(member.records) >= len(sent), f"{len(sent)} records")
+    client.program.leave("one")
+    assert in_order(member.records) == in_order(sent)
+    assert client.program.wrongs == []
+    assert member.errors == []
+
+
+def test_members_share_the_partitions_and_lose_nothing(client: Connected, broker: Broker) -> None:
+    """rebalance of several members."""
+    topic, program = broker.create_topic(6), client.program
+    sent = client.produce(topic, numbered(120, 6))
+    for count, name in enumerate(("one", "two", "three"), 1):
+        program.join(name, f"g-{topic}", topic, "commits")
+        program.until(lambda count=count: owned(program) == [6 // count] * count, f"share of {name}")
+        sent += client.produce(topic, numbered(60, 6, len(sent)))
+    program.leave("two")
+    program.until(lambda: owned(program) == [0, 3, 3], "share of those that stay")
+    sent += client.produce(topic, numbered(60, 6, len(sent)))
+    program.until(lambda: len(received(program)) >= len(sent), f"{len(sent)} records")
+    program.leave("one", "three")
+    assert in_order(received(program)) == in_order(sent)
+    assert program.wrongs == []
+    assert [member.errors for member in program.members.values()] == [[], [], []]
+
+
+def owned(program: Program) -> list[int]:
+    """How many partitions each member has."""
+    return sorted(len(member.owned) for member in program.members.values())
+
+
+def test_what_was_committed_is_not_seen_again_by_a_new_process(client: Connected, broker: Broker) -> None:
+    """commit and resume."""
+    topic = broker.create_topic(2)
+    group = f"g-{topic}"
+    committed = client.produce(topic, numbered(40, 2))
+    first = client.program.join("one", group, topic)
+    client.program.until(lambda: len(first.records) >= 40, "the first 40 records")
+    client.program.ask("commit", "one")
+    sent = client.produce(topic, numbered(10, 2, 40))
+    client.program.until(lambda: len(first.records) >= 50, "10 records more")
+    client.program.leave("one")
+    assert in_order(first.records) == in_order(committed + sent)
+    client.restart()
+    sent += client.produce(topic, numbered(10, 2, 50))
+    second = client.program.join("two", group, topic)
+    client.program.until(lambda: len(second.records) >= 20, "what was not committed and what is new")
+    client.program.leave("two")
+    assert in_order(second.records) == in_order(sent)
+
+
+def test_offsets_are_found_by_time(client: Connected, broker: Broker) -> None:
+    """offsets by time."""
+    topic = broker.create_topic(2)
+    base_ms = int(time.time() * 1000) - 600_000
+    sent = [replace(message, timestamp_ms=base_ms + 100 * i) for i, message in enumerate(numbered(80, 2))]
+    client.produce(topic, sent, "gzip")
+    for timestamp_ms, expected in (
+        (base_ms - 5, [["0", "0"], ["1", "0"]]),
+        (base_ms + 4000, [["0", "20"], ["1", "20"]]),
+        (base_ms + 4001, [["0", "21"], ["1", "20"]]),
+        (base_ms + 7900, [["0", "-1"], ["1", "39"]]),
+    ):
+        assert sorted(client.program.ask("times", topic, timestamp_ms)) == expected
+
+
+def test_topics_are_made_described_and_deleted(client: Connected, broker: Broker) -> None:
+    """create, describe and delete a topic."""
+    topic, program = f"made-{random.randrange(10**9)}", client.program
+    program.ask("create", topic, 3, "segment.bytes=1048576")
+    program.until_told(lambda: [topic] in program.ask("topics"), "the new topic in the list")
+    described = sorted(program.ask("describe", topic))
+    assert described == [["0", "0", "1"], ["1", "0", "1"], ["2", "0", "1"]]
+    program.ask("delete", topic)
+    program.until_told(lambda: [topic] not in program.ask("topics"), "a list without the deleted topic")
+
+
+def test_settings_of_a_topic_are_described_and_altered(client: Connected, broker: Broker) -> None:
+    """describe and alter settings of a topic."""
+    topic, program = f"set-{random.randrange(10**9)}", client.program
+    program.ask("create", topic, 1, "segment.bytes=1048576")
+    program.until_told(lambda: [topic] in program.ask("topics"), "the new topic in the list")
+    assert ["segment.bytes=1048576"] in program.ask("config", topic)
+    program.ask("alter", topic, "segment.bytes=1048576", "retention.ms=7200000")
+    program.until_told(lambda: ["retention.ms=7200000"] in program.ask("config", topic), "the new setting")
+    assert ["segment.bytes=1048576"] in program.ask("config", topic)
+
+
+def test_groups_are_listed_and_described(client: Connected, broker: Broker) -> None:
+    """list and describe groups."""
+    topic, program = broker.create_topic(4), client.program
+    group = f"g-{topic}"
+    client.produce(topic, numbered(8, 4))
+    members = [program.join(name, group, topic) for name in ("one", "two")]
+    program.until(lambda: owned(program) == [2, 2], "share of both")
+    program.until(lambda: len(received(program)) >= 8, "all records")
+    program.ask("commit", "one")
+    program.ask("commit", "two")
+    assert [group] in program.ask("groups")
+    state, *shares = program.ask("group", group)
+    assert state[0].lower() == "stable"
+    expected = sorted([",".join(map(str, sorted(member.owned)))] for member in members)
+    assert sorted(shares) == expected
+    program.leave("one", "two")
