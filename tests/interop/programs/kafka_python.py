@@ -28,7 +28,9 @@ class GroupMember(Member, ConsumerRebalanceListener):
         self.consumer = KafkaConsumer(
             bootstrap_servers=BOOTSTRAP,
             group_id=self.group,
-            enable_auto_commit=False,
+            # A listener runs on the loop that a commit would wait for; by itself it commits before partitions go.
+            enable_auto_commit=self.commits,
+            auto_commit_interval_ms=3_600_000,
             auto_offset_reset="earliest",
             heartbeat_interval_ms=FAST_HEARTBEAT_MS,
         )
@@ -51,11 +53,8 @@ class GroupMember(Member, ConsumerRebalanceListener):
         tell(self.name, "assigned", numbers(one.partition for one in assigned))
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Commit, where that is asked for, and tell."""
-        partitions = [one.partition for one in revoked]
-        if self.commits and partitions:
-            self.commit()
-        tell(self.name, "revoked", numbers(partitions))
+        """Tell."""
+        tell(self.name, "revoked", numbers(one.partition for one in revoked))
 
 
 class KafkaPython(Client):
