@@ -3,7 +3,8 @@
 A program (``programs``, ``java``, ``go``) is started with the broker's address and reads a command a line:
 
     produce TOPIC CODEC MODE N      then N records; answers with their offsets. MODE: default, idempotent
-    read TOPIC PARTITION N          N records from the partition's start, without a group
+    read TOPIC PARTITION N LEVEL    N records from the partition's start, without a group
+                                    LEVEL: read_uncommitted, read_committed
     times TOPIC MS                  for each partition the first offset of that time or later: P OFFSET, -1
     join MEMBER GROUP TOPIC MODE    become a member. MODE: commits (when partitions are revoked), plain
     commit MEMBER                   commit what was received so far

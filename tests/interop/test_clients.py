@@ -98,6 +98,10 @@ class Connected:
             replace(message, offset=int(offset)) for message, (offset,) in zip(messages, offsets, strict=True)
         ]
 
+    def read(self, topic: str, partition: int, count: int, level: str = "read_uncommitted") -> list[Message]:
+        """So many messages, from the start of a partition."""
+        return [Message.parse(words) for words in self.program.ask("read", topic, partition, count, level)]
+
 
 PROGRAMS: dict[str, Connected] = {}
 
@@ -186,12 +190,31 @@ def test_what_is_produced_is_read_exactly(
     """produce and read."""
     topic = broker.create_topic(2)
     sent = client.produce(topic, messages_of(pairs, client, 2), codec)
-    found: list[Message] = []
-    for partition in (0, 1):
-        count = sum(message.partition == partition for message in sent)
-        found += [Message.parse(words) for words in client.program.ask("read", topic, partition, count)]
-    assert found == in_order(sent)
-    assert [message.offset for message in found if message.partition == 0] == list(range(len(found) - count))
+    found = [client.read(topic, n, sum(message.partition == n for message in sent)) for n in (0, 1)]
+    assert found[0] + found[1] == in_order(sent)
+    assert [[message.offset for message in of] for of in found] == [list(range(len(of))) for of in found]
+
+
+def test_a_reader_of_committed_records_gets_those_without_a_transaction(
+    client: Connected, broker: Broker, pairs: list[Pair]
+) -> None:
+    """read committed records."""
+    topic = broker.create_topic(1)
+    sent = client.produce(topic, messages_of(pairs, client, 1), "gzip")
+    assert client.read(topic, 0, len(sent), "read_committed") == sent
+
+
+def test_all_read_what_librdkafka_sent(
+    client: Connected, broker: Broker, pairs: list[Pair], tmp_path: Path
+) -> None:
+    """read what librdkafka sent."""
+    topic, first = broker.create_topic(1), CLIENTS[0]
+    sender = Connected(first, first.prepare(tmp_path), broker)
+    try:
+        sent = sender.produce(topic, messages_of(pairs, client, 1), client.client.codecs[-1])
+    finally:
+        sender.program.close()
+    assert client.read(topic, 0, len(sent)) == sent
 
 
 def test_an_idempotent_producer_marks_what_it_sends(
@@ -200,8 +223,7 @@ def test_an_idempotent_producer_marks_what_it_sends(
     """idempotent producer."""
     topic = broker.create_topic(1)
     sent = client.produce(topic, messages_of(pairs, client, 1), mode="idempotent")
-    found = [Message.parse(words) for words in client.program.ask("read", topic, 0, len(sent))]
-    assert found == in_order(sent)
+    assert client.read(topic, 0, len(sent)) == sent
     # Of a batch of format 2: the magic at 16, the producer's id at 43, its epoch, the first sequence number.
     batches, at, expected = broker.segments(topic), 0, 0
     while at < len(batches):
@@ -240,9 +262,9 @@ def test_members_share_the_partitions_and_lose_nothing(client: Connected, broker
     sent += client.produce(topic, numbered(60, 6, len(sent)))
     program.until(lambda: len(received(program)) >= len(sent), f"{len(sent)} records")
     program.leave("one", "three")
-    assert in_order(received(program)) == in_order(sent)
     assert program.wrongs == []
     assert [member.errors for member in program.members.values()] == [[], [], []]
+    assert in_order(received(program)) == in_order(sent)
 
 
 def owned(program: Program) -> list[int]:

@@ -41,7 +41,7 @@ public abstract class Client {
     protected void run(String[] words, String[] lines) throws Exception {
         switch (words[0]) {
             case "produce": produce(words[1], words[2], words[3], lines); break;
-            case "read": read(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3])); break;
+            case "read": read(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]), words[4]); break;
             case "times": times(words[1], Long.parseLong(words[2])); break;
             case "join": new GroupMember(words[1], words[2], words[3], words[4].equals("commits")).start(); break;
             case "commit": Lines.MEMBERS.get(words[1]).ask("commit"); break;
@@ -86,8 +86,8 @@ public abstract class Client {
             + " " + Lines.encode(record.value()) + " " + headers(record);
     }
 
-    private void read(String topic, int partition, int count) {
-        try (KafkaConsumer<byte[], byte[]> consumer = consumer()) {
+    private void read(String topic, int partition, int count, String level) {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer("isolation.level", level)) {
             List<TopicPartition> one = Collections.singletonList(new TopicPartition(topic, partition));
             consumer.assign(one);
             consumer.seekToBeginning(one);

@@ -108,15 +108,17 @@ class AioKafka(Client):
         """Send, and tell the offsets."""
         asyncio.run(self._produce(topic, codec, mode, lines))
 
-    async def _consuming(self, work: Callable[[AIOKafkaConsumer], Awaitable[T]]) -> T:
-        consumer = AIOKafkaConsumer(bootstrap_servers=BOOTSTRAP, enable_auto_commit=False, group_id=None)
+    async def _consuming(self, work: Callable[[AIOKafkaConsumer], Awaitable[T]], **settings: Any) -> T:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=BOOTSTRAP, enable_auto_commit=False, group_id=None, **settings
+        )
         await consumer.start()
         try:
             return await work(consumer)
         finally:
             await consumer.stop()
 
-    def read(self, topic: str, partition: str, count: str) -> None:
+    def read(self, topic: str, partition: str, count: str, level: str) -> None:
         """Read without a group."""
 
         async def work(consumer: AIOKafkaConsumer) -> None:
@@ -129,7 +131,7 @@ class AioKafka(Client):
                     reply(line_of(message))
                     left -= 1
 
-        asyncio.run(self._consuming(work))
+        asyncio.run(self._consuming(work, isolation_level=level))
 
     def times(self, topic: str, timestamp: str) -> None:
         """Offsets by time."""

@@ -28,7 +28,7 @@ class GroupMember(Member, ConsumerRebalanceListener):
         self.consumer = KafkaConsumer(
             bootstrap_servers=BOOTSTRAP,
             group_id=self.group,
-            # A listener runs on the loop that a commit would wait for; by itself it commits before partitions go.
+            # A listener runs on the loop that a commit waits for. It commits by itself when partitions go.
             enable_auto_commit=self.commits,
             auto_commit_interval_ms=3_600_000,
             auto_offset_reset="earliest",
@@ -93,9 +93,11 @@ class KafkaPython(Client):
             reply(one.get(PATIENCE_S).offset)
         producer.close()
 
-    def read(self, topic: str, partition: str, count: str) -> None:
+    def read(self, topic: str, partition: str, count: str, level: str) -> None:
         """Read without a group."""
-        consumer = KafkaConsumer(bootstrap_servers=BOOTSTRAP, enable_auto_commit=False, group_id=None)
+        consumer = KafkaConsumer(
+            bootstrap_servers=BOOTSTRAP, enable_auto_commit=False, group_id=None, isolation_level=level
+        )
         one = TopicPartition(topic, int(partition))
         consumer.assign([one])
         consumer.seek(one, 0)

@@ -121,9 +121,11 @@ class Librdkafka(Client):
         for _, offset in sorted(offsets.items()):
             reply(offset)
 
-    def read(self, topic: str, partition: str, count: str) -> None:
+    def read(self, topic: str, partition: str, count: str, level: str) -> None:
         """Read without a group."""
-        consumer = Consumer(BOOTSTRAP | {"group.id": "unused", "enable.auto.commit": False})
+        consumer = Consumer(
+            BOOTSTRAP | {"group.id": "unused", "enable.auto.commit": False, "isolation.level": level}
+        )
         consumer.assign([TopicPartition(topic, int(partition), 0)])
         for _ in range(int(count)):
             message = consumer.poll(PATIENCE_S)

@@ -45,7 +45,7 @@ func run(words []string, records []lines.Record) error {
 	case "produce":
 		return produce(ctx, words[1], words[2], records)
 	case "read":
-		return read(ctx, words[1], int32(lines.Number(words[2])), int(lines.Number(words[3])))
+		return read(ctx, words[1], int32(lines.Number(words[2])), int(lines.Number(words[3])), words[4])
 	case "join":
 		members[words[1]] = join(words[1], words[2], words[3], words[4] == "commits")
 		return nil
@@ -93,8 +93,13 @@ func received(record *kgo.Record) lines.Record {
 	}
 }
 
-func read(ctx context.Context, topic string, partition int32, count int) error {
-	cl := client(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().AtStart()}}))
+func read(ctx context.Context, topic string, partition int32, count int, level string) error {
+	from := map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().AtStart()}}
+	isolation := kgo.ReadUncommitted()
+	if level == "read_committed" {
+		isolation = kgo.ReadCommitted()
+	}
+	cl := client(kgo.ConsumePartitions(from), kgo.FetchIsolationLevel(isolation))
 	defer cl.Close()
 	for count > 0 {
 		fetches := cl.PollFetches(ctx)

@@ -34,7 +34,7 @@ func run(words []string, records []lines.Record) error {
 	case "produce":
 		return produce(words[1], words[2], words[3], records)
 	case "read":
-		return read(words[1], int32(lines.Number(words[2])), int(lines.Number(words[3])))
+		return read(words[1], int32(lines.Number(words[2])), int(lines.Number(words[3])), words[4])
 	case "times":
 		return times(words[1], lines.Number(words[2]))
 	case "join":
@@ -107,8 +107,12 @@ func received(message *sarama.ConsumerMessage) lines.Record {
 	}
 }
 
-func read(topic string, partition int32, count int) error {
-	consumer, err := sarama.NewConsumer(brokers, sarama.NewConfig())
+func read(topic string, partition int32, count int, level string) error {
+	config := sarama.NewConfig()
+	if level == "read_committed" {
+		config.Consumer.IsolationLevel = sarama.ReadCommitted
+	}
+	consumer, err := sarama.NewConsumer(brokers, config)
 	if err != nil {
 		return err
 	}
