@@ -195,6 +195,13 @@ def test_what_is_produced_is_read_exactly(
     assert [[message.offset for message in of] for of in found] == [list(range(len(of))) for of in found]
 
 
+def test_a_producer_without_an_id_sends_exactly(client: Connected, broker: Broker, pairs: list[Pair]) -> None:
+    """produce without idempotence."""
+    topic = broker.create_topic(1)
+    sent = client.produce(topic, messages_of(pairs, client, 1), "lz4", mode="plain")
+    assert client.read(topic, 0, len(sent)) == sent
+
+
 def test_a_reader_of_committed_records_gets_those_without_a_transaction(
     client: Connected, broker: Broker, pairs: list[Pair]
 ) -> None:

@@ -60,7 +60,7 @@ public abstract class Client {
     private void produce(String topic, String codec, String mode, String[] lines) throws Exception {
         Properties properties = properties("compression.type", codec, "acks", "all",
             "key.serializer", BYTES + "Serializer", "value.serializer", BYTES + "Serializer");
-        if (mode.equals("idempotent")) properties.put("enable.idempotence", "true");
+        if (!mode.equals("default")) properties.put("enable.idempotence", String.valueOf(mode.equals("idempotent")));
         try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(properties)) {
             List<Future<RecordMetadata>> sent = new ArrayList<>();
             for (String line : lines) {

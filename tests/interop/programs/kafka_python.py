@@ -73,7 +73,7 @@ class KafkaPython(Client):
 
     def produce(self, topic: str, codec: str, mode: str, lines: list[list[str]]) -> None:
         """Send, and tell the offsets. It is idempotent by default where the broker can be asked for an id."""
-        options = {"enable_idempotence": True} if mode == "idempotent" else {}
+        options = {} if mode == "default" else {"enable_idempotence": mode == "idempotent"}
         producer = KafkaProducer(
             bootstrap_servers=BOOTSTRAP, compression_type=None if codec == "none" else codec, **options
         )

@@ -43,7 +43,7 @@ func run(words []string, records []lines.Record) error {
 	defer cancel()
 	switch words[0] {
 	case "produce":
-		return produce(ctx, words[1], words[2], records)
+		return produce(ctx, words[1], words[2], words[3], records)
 	case "read":
 		return read(ctx, words[1], int32(lines.Number(words[2])), int(lines.Number(words[3])), words[4])
 	case "join":
@@ -59,8 +59,12 @@ func run(words []string, records []lines.Record) error {
 	return administer(ctx, kadm.NewClient(cl), words)
 }
 
-func produce(ctx context.Context, topic, codec string, records []lines.Record) error {
-	cl := client(kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(codecs[codec]))
+func produce(ctx context.Context, topic, codec, mode string, records []lines.Record) error {
+	options := []kgo.Opt{kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(codecs[codec])}
+	if mode == "plain" {
+		options = append(options, kgo.DisableIdempotentWrite())
+	}
+	cl := client(options...)
 	defer cl.Close()
 	var sent []*kgo.Record
 	for _, record := range records {
