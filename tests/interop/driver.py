@@ -2,7 +2,8 @@
 
 A program (``programs``, ``java``, ``go``) is started with the broker's address and reads a command a line:
 
-    produce TOPIC CODEC MODE N      then N records; answers with their offsets. MODE: default, idempotent, plain
+    produce TOPIC CODEC MODE N      then N records; answers with their offsets
+                                    MODE: default, idempotent, plain
     read TOPIC PARTITION N LEVEL    N records from the partition's start, without a group
                                     LEVEL: read_uncommitted, read_committed
     times TOPIC MS                  for each partition the first offset of that time or later: P OFFSET, -1
