@@ -119,15 +119,25 @@ def decide(
         if header.producer_id >= 0:
             producer = changed.get(header.producer_id) or known.get(header.producer_id, _NOBODY)
             batch = appended(header, first_offset)
-            earlier = _same(producer, header.producer_epoch, batch)
-            if earlier is not None:
-                return earlier
-            _check(producer, header, batch)
+            if not _follows(producer, header):
+                earlier = _same(producer, header.producer_epoch, batch)
+                if earlier is not None:
+                    return earlier
+                _check(producer, header, batch)
             changed[header.producer_id] = producer.with_batch(
                 header.producer_epoch, batch, now_ms, transactional=header.transactional
             )
         first_offset += header.last_offset_delta + 1
     return changed
+
+
+def _follows(producer: Producer, header: BatchHeader) -> bool:
+    """Whether it is what nearly every batch is: the next one. Then nothing else is looked at."""
+    return (
+        header.producer_epoch == producer.epoch >= 0
+        and header.base_sequence == (producer.last_sequence + 1) % _SEQUENCES
+        and (producer.open_from < 0 or header.transactional)
+    )
 
 
 def _same(producer: Producer, epoch: int, batch: Appended) -> Appended | None:
