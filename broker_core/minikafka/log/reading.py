@@ -30,7 +30,7 @@ class LogRead:
 
     def has_transactions(self) -> bool:
         """Whether a batch in the slice belongs to a transaction, or ends one. StorageError, BrokerError."""
-        if self.slice is None or self.segment is None or self.is_classic():
+        if self.slice is None or self.segment is None:
             return False
         return self.segment.has_transactions(self.slice.position, self.slice.position + self.slice.length)
 

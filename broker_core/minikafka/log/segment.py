@@ -335,6 +335,8 @@ class Segment:
         known = self._classic_bytes
         if end <= known:
             return True
+        if self.file.read_at(position, MAGIC_AT + 1)[MAGIC_AT:] == b"\2":
+            return False  # as all that follows in most logs: not to be read for this
         found = scan(
             self.file.read_at(position, end - position), base_offset=None, check_crc=False, max_magic=1
         )

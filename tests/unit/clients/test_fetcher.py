@@ -11,6 +11,8 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster, Lane
 from minikafka.clients.fetcher import RangeFetcher
 from minikafka.clients.links import Reply
+from minikafka.clients.offsets import LATEST, list_offsets
+from minikafka.clients.producer import Producer
 from minikafka.net.memory import Fault
 from minikafka.records.batch import ControlType, build_control_batch
 from minikafka.records.columns import decode
@@ -77,6 +79,20 @@ def test_a_mark_of_a_transaction_has_no_rows_and_does_not_end_the_range(brokers:
             for offset in decode(data, start, 102).offsets
         ]
         assert found == rows
+
+
+def test_brokers_that_have_given_up_the_oldest_versions_are_written_and_read() -> None:
+    """Kafka 4 (KIP-896)."""
+    brokers = BrokersInMemory(1, {"t": 1})
+    brokers.oldest = {ApiKey.PRODUCE: 3, ApiKey.FETCH: 4, ApiKey.LIST_OFFSETS: 1, ApiKey.DELETE_TOPICS: 1}
+    brokers.newest = {ApiKey.PRODUCE: 13, ApiKey.FETCH: 18, ApiKey.LIST_OFFSETS: 11, ApiKey.METADATA: 13}
+    with brokers.client() as cluster:
+        with Producer(cluster, threads=False) as producer:
+            for value in VALUES:
+                producer.send("t", value, partition=0)
+        end = list_offsets(cluster, {TP: LATEST}, cluster.deadline())[TP]
+        assert end == len(VALUES)
+        assert offsets(fetcher(cluster, 0, end)) == list(range(end))
 
 
 def test_what_ends_before_the_offset_that_was_asked_for_is_an_error(brokers: BrokersInMemory) -> None:
