@@ -50,7 +50,7 @@ def test_an_answer_that_cannot_be_made_takes_no_other_with_it(monkeypatch: pytes
     world.create_topic("t")
     poisoned, healthy = world.another_client(), world.another_client()
 
-    def broken(data: bytes) -> bytes:
+    def broken(data: bytes, max_magic: int) -> bytes:
         raise ValueError("a defect")
 
     monkeypatch.setattr(fetch_handler, "down_convert", broken)
@@ -70,7 +70,7 @@ def test_what_cannot_be_read_to_be_converted_is_that_partitions_error(
     world.create_topic("t")
     world.produce("t", b"x")
 
-    def unreadable(data: bytes) -> bytes:
+    def unreadable(data: bytes, max_magic: int) -> bytes:
         raise StorageError("unreadable")
 
     monkeypatch.setattr(fetch_handler, "down_convert", unreadable)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from minikafka.base.files import FileSlice
+from minikafka.base.files import Buffer, FileSlice
 from minikafka.log.segment import Segment
 
 
@@ -21,6 +22,11 @@ class LogRead:
     def size_bytes(self) -> int:
         """Bytes in the slice."""
         return 0 if self.slice is None else self.slice.length
+
+    def windows(self) -> Iterator[Buffer]:
+        """The whole entries of the slice, in pieces of some size. StorageError."""
+        if self.slice is not None and self.segment is not None:
+            yield from self.segment.windows(self.slice.position, self.slice.position + self.slice.length)
 
     def is_classic(self) -> bool:
         """Whether the slice has nothing of magic 2. Reads it where nobody knows yet; StorageError."""

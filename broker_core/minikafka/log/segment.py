@@ -19,7 +19,7 @@ deleted segment must not put files beside the one that took its name.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from minikafka.base.errors import StorageError
@@ -42,6 +42,7 @@ from minikafka.records.scan import has_zstd, scan
 _HEADER = struct.Struct(">qi4xB6xi")
 """Offset, size, magic and, in a batch, the last offset's distance from the first."""
 _TIMESTAMP = struct.Struct(">q")
+_WINDOW_BYTES = 1 << 20
 _LOOK_BYTES = 5120
 """What a look-up reads at once: an index interval with some room."""
 
@@ -353,11 +354,27 @@ class Segment:
         begin, behind = self._settled
         if begin <= position and end <= behind:
             return False
-        data = self.file.read_at(position, end - position)
-        found = has_transactions(data)
-        if not found:
-            self._settle(position, position + scan(data, base_offset=None, check_crc=False).valid_bytes)
-        return found
+        at = position
+        for data in self.windows(position, end):
+            if has_transactions(data):
+                return True
+            at += len(data)
+        self._settle(position, at)
+        return False
+
+    def windows(self, position: int, end: int) -> Iterator[Buffer]:
+        """The whole entries between two positions, the first of an entry, in pieces of some size."""
+        size = _WINDOW_BYTES
+        while position < end:
+            data = memoryview(self.file.read_at(position, min(size, end - position)))
+            whole = scan(data, base_offset=None, check_crc=False).valid_bytes
+            if whole:
+                yield data[:whole]
+                position, size = position + whole, _WINDOW_BYTES
+            elif len(data) == size:
+                size *= 4
+            else:
+                return
 
     def _settle(self, position: int, end: int) -> None:
         begin, behind = self._settled
@@ -368,7 +385,7 @@ class Segment:
 
     def has_zstd(self, position: int, end: int) -> bool:
         """Whether a whole entry between two positions, the first of an entry, is a batch in zstd."""
-        return has_zstd(self.file.read_at(position, end - position))
+        return any(has_zstd(data) for data in self.windows(position, end))
 
     def slice(self, position: int, length: int) -> FileSlice:
         """Bytes of the file, not read."""

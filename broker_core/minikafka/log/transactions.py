@@ -5,6 +5,7 @@ from __future__ import annotations
 from operator import itemgetter
 
 from minikafka.base.errors import OffsetOutOfRange
+from minikafka.base.files import Buffer
 from minikafka.log.log import Log
 from minikafka.log.reading import LogRead
 from minikafka.records.isolation import AbortedSearch
@@ -20,10 +21,12 @@ def aborted_transactions(log: Log, read: LogRead, up_to: int) -> list[tuple[int,
 
     Reads on until the ends of all of them were seen, or to ``up_to``. StorageError, CORRUPT_MESSAGE.
     """
-    if read.slice is None or not read.has_transactions():
+    if not read.has_transactions():
         return []
-    data = read.slice.read()
-    search = AbortedSearch(data)
+    search = AbortedSearch()
+    data: Buffer = b""
+    for data in read.windows():
+        search.begin_in(data)
     while search.open:
         at = scan(data, base_offset=None, check_crc=False).next_offset
         try:
@@ -33,5 +36,5 @@ def aborted_transactions(log: Log, read: LogRead, up_to: int) -> list[tuple[int,
         if more is None or more.slice is None:
             break
         data = more.slice.read()
-        search.look_at(data)
+        search.end_in(data)
     return sorted(search.aborted, key=itemgetter(1))

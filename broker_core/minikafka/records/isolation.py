@@ -43,18 +43,21 @@ def has_transactions(data: Buffer) -> bool:
 
 
 class AbortedSearch:
-    """The search for the ends of the transactions of ``data``, which it may take to look at what follows."""
+    """The search for the ends of the transactions in a part of a log, some of which lie behind it."""
 
-    def __init__(self, data: Buffer) -> None:
+    def __init__(self) -> None:
         self.aborted: list[tuple[int, int]] = []
-        """Producer, and the first of its batches in ``data``, of each transaction that was aborted."""
+        """Producer, and the first of its batches in that part, of each transaction that was aborted."""
         self.open: dict[int, int] = {}
         """The same, of those whose end was not seen yet."""
+
+    def begin_in(self, data: Buffer) -> None:
+        """Take in the next whole entries of that part."""
         self._take(data, begins=True)
 
-    def look_at(self, more: Buffer) -> None:
-        """Take in what follows: whole entries."""
-        self._take(more, begins=False)
+    def end_in(self, data: Buffer) -> None:
+        """Take in the next whole entries behind it."""
+        self._take(data, begins=False)
 
     def _take(self, data: Buffer, *, begins: bool) -> None:
         keys = kernels.keys

@@ -92,7 +92,7 @@ class _FetchTicket:
         return failed or sum(share.size_bytes for share in self._shares.values()) >= self._request.min_bytes
 
     def complete(self) -> None:
-        _answer(self._context, self._request, self._shares)
+        _answer(self._broker, self._context, self._request, self._shares)
 
     def abandon(self, reason: str) -> None:
         self._context.exchange.close(reason)
@@ -195,15 +195,17 @@ def _read(
     return _Share(ErrorCode.NONE, high_watermark, last_stable_offset, log.start_offset, read, log)
 
 
-def _answer(context: RequestContext, request: FetchRequest, shares: _Shares) -> None:
-    version = context.version
+def _answer(broker: Broker, context: RequestContext, request: FetchRequest, shares: _Shares) -> None:
+    version, most = context.version, broker.config.request_max_bytes
     committed_only = request.isolation_level == READ_COMMITTED
     topics = []
     for topic in request.topics:
         partitions = []
         for part in topic.partitions:
             share = shares[TopicPartition(topic.name, part.index)]
-            partitions.append(_part(version, topic.name, part.index, share, committed_only=committed_only))
+            partitions.append(
+                _part(version, topic.name, part.index, share, most, committed_only=committed_only)
+            )
         topics.append(FetchTopicResponse(name=topic.name, partitions=tuple(partitions)))
     context.reply(
         FetchResponse(
@@ -212,7 +214,8 @@ def _answer(context: RequestContext, request: FetchRequest, shares: _Shares) -> 
     )
 
 
-def _records(version: int, read: LogRead, records: FileSlice) -> Part:
+def _records(version: int, read: LogRead, records: FileSlice, max_bytes: int) -> Part:
+    """``max_bytes`` is what may be read to be converted down."""
     if version >= MAGIC_2_SINCE:
         if version < ZSTD_SINCE and read.has_zstd():
             raise BrokerError(
@@ -220,22 +223,21 @@ def _records(version: int, read: LogRead, records: FileSlice) -> Part:
                 f"batches are compressed with zstd, which Fetch {version} does not know",
             )
         return records
-    if version >= MAGIC_1_SINCE:
-        if read.is_classic():
-            return records
-        return down_convert(records.read(), 1) or FILLING
-    return down_convert(records.read()) or FILLING
+    if version >= MAGIC_1_SINCE and read.is_classic():
+        return records
+    part = records.part(0, min(records.length, max_bytes))
+    return down_convert(part.read(), int(version >= MAGIC_1_SINCE)) or FILLING
 
 
 def _part(
-    version: int, topic: str, index: int, share: _Share, *, committed_only: bool
+    version: int, topic: str, index: int, share: _Share, convert_max_bytes: int, *, committed_only: bool
 ) -> FetchPartitionResponse:
     code = share.error_code
     sent: Part = b""
     aborted: tuple[AbortedTransaction, ...] | None = () if committed_only else None
     if share.read is not None and share.read.slice is not None:
         try:
-            sent = _records(version, share.read, share.read.slice)
+            sent = _records(version, share.read, share.read.slice, convert_max_bytes)
             if committed_only and share.log is not None:
                 found = aborted_transactions(share.log, share.read, share.high_watermark)
                 aborted = tuple(AbortedTransaction(*one) for one in found)
