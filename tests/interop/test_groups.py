@@ -8,6 +8,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from minikafka import embedded
+from minikafka.base.errors import BrokerError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.commands import run
 from minikafka.clients.admin import Admin, NewTopic
@@ -37,7 +39,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
 PATIENCE_S = 60
 _NUMBERS = itertools.count()
-_CONFIG = {"offsets.topic.num.partitions": 4}
+_CONFIG = {"offsets.topic.num.partitions": 4, "group.min.session.timeout.ms": 500}
 _OF_3_9 = {"group.initial.rebalance.delay.ms": 0}
 
 
@@ -54,7 +56,8 @@ def release(request: pytest.FixtureRequest) -> Release | None:
 def bootstrap(release: Release | None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     directory = tmp_path_factory.mktemp("groups")
     if release is None:
-        with embedded.Cluster(data_dir=directory / "data") as ours:
+        config = {name: str(value) for name, value in _CONFIG.items()}
+        with embedded.Cluster(data_dir=directory / "data", config=config) as ours:
             yield ours.bootstrap_servers
         return
     config = _CONFIG | (_OF_3_9 if release is KAFKA_3_9 else {})
@@ -237,6 +240,38 @@ class confluent_consumer:  # noqa: N801
 
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
+
+
+def test_who_works_for_longer_than_its_session_between_two_polls_stays_a_member(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    with ours(cluster, group, topic, session_timeout_ms=1_000) as consumer:
+        assert wait_until(lambda: not consumer.poll(50) and len(consumer.assignment) == 6, PATIENCE_S)
+        generation = consumer.generation
+        ends_s = time.monotonic() + 2.5
+        admin = GroupAdmin(cluster)
+        while time.monotonic() < ends_s:
+            assert admin.describe(group).state == "Stable"
+        consumer.commit_sync()
+        assert consumer.generation == generation
+
+
+def test_who_does_not_poll_is_replaced_and_comes_back_as_a_new_member(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    with (
+        ours(cluster, group, topic, max_poll_interval_ms=1_000) as slow,
+        ours(cluster, group, topic) as other,
+    ):
+        assert wait_until(
+            lambda: not slow.poll(50) and not other.poll(50) and len(other.assignment) == 3, PATIENCE_S
+        )
+        assert wait_until(lambda: not other.poll(50) and len(other.assignment) == 6, PATIENCE_S)
+        with pytest.raises(BrokerError, match="UNKNOWN_MEMBER_ID"):
+            slow.commit_sync()
+        assert wait_until(
+            lambda: not slow.poll(50) and not other.poll(50) and len(slow.assignment) == 3, PATIENCE_S
+        )
 
 
 # The command line.

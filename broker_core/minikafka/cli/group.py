@@ -58,12 +58,14 @@ def describe(
         assignor = f", {group.protocol}" if group.protocol else ""
         members = counted(len(group.members), "member")
         print(f"{name}: {group.state}, {members}{assignor}, coordinated by {group.coordinator}")
+        if not lags and not group.members:
+            return
     columns = ["topic", "partition", "offset", "end_offset", "lag", "member", "client", "host"]
     print_rows(_rows(group, lags), columns, style)
 
 
 def _rows(group: GroupDescription, lags: tuple[PartitionLag, ...]) -> list[dict[str, object]]:
-    """A row for each partition, and one for each member without any."""
+    """A row for each partition, and one for each member without any; one for a group that has neither."""
     whole = {
         "group": group.group_id,
         "state": group.state,
@@ -73,7 +75,7 @@ def _rows(group: GroupDescription, lags: tuple[PartitionLag, ...]) -> list[dict[
     places = [(one, one.member) for one in lags]
     idle = [(None, member) for member in group.members if not member.partitions]
     rows: list[dict[str, object]] = []
-    for lag, member in [*places, *idle]:
+    for lag, member in [*places, *idle] or [(None, None)]:
         rows.append(
             whole
             | {

@@ -133,11 +133,12 @@ def announce(running: RunningBroker, config: BrokerConfig) -> None:
     """Print the ready line once it serves; then say which advertised addresses look wrong."""
     running.serving.wait()
     address = running.address
-    print(
+    # One write, also where Python does not buffer: another thread's log may go to the same file.
+    sys.stdout.write(
         f"ready {address.host}:{address.port} zookeeper {config.zookeeper_connect} "
-        f"cluster {running.broker.image.cluster_id}",
-        flush=True,
+        f"cluster {running.broker.image.cluster_id}\n"
     )
+    sys.stdout.flush()
     for listener in config.listeners:
         told = running.broker.advertised[listener.name]
         complaint = unreachable(listener, told.port, addresses_of, can_connect)

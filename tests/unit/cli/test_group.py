@@ -116,6 +116,16 @@ def test_an_offset_of_a_topic_that_was_deleted_has_no_lag(
     ]
 
 
+def test_a_group_that_has_nothing_still_has_a_state(
+    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+) -> None:
+    brokers.groups.groups["g"] = Group("g")
+    assert run(["group", "describe", "g"]) == 0
+    assert capfd.readouterr().out == "g: Empty, 0 members, coordinated by broker 1 at memory:9001\n"
+    (row,) = rows(capfd, "describe", "g")
+    assert (row["state"], row["topic"], row["member"]) == ("Empty", None, None)
+
+
 def test_an_unknown_group_is_named_with_what_is_much_like_it(
     brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
 ) -> None:
