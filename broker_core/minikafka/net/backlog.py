@@ -6,7 +6,7 @@ otherwise keep out the very request that it waits for. **Bytes** of requests lar
 the moment that their length is known until they are answered or parked.
 
 At either limit processors leave their connections unread; the peers' own buffers fill, and they wait. Who
-was held first is read first.
+was held first is read first. Whose bytes are counted already is read to the end of the request.
 """
 
 from __future__ import annotations

@@ -317,10 +317,12 @@ class Processor:
 
     def _may_read(self, peer: _Peer) -> bool:
         """Whether the backlog has room for a request, and for this one's bytes once they are known."""
+        if peer.reserved:
+            return True  # others may wait for its bytes: if it waited for them, nobody would go on
         if not self._backlog.has_room(self._again):
             return False
         size = peer.reader.frame_bytes or 0
-        if size > FREE_BYTES and not peer.reserved:
+        if size > FREE_BYTES:
             if not self._backlog.reserve(size, self._again):
                 return False
             peer.reserved = size
@@ -334,16 +336,23 @@ class Processor:
         self._held.append(peer)
 
     def _read_held(self) -> None:
-        while self._held:
-            peer = self._held[0]
-            if not peer.closed and peer.held and not self._may_read(peer):
-                return
-            self._held.popleft()
-            if not peer.closed and peer.held:
-                peer.held = False
-                peer.last_active_ms = self._clock.monotonic_ms()
-                self._watch(peer, READ)
-                self._guarded(peer, self._read)
+        """Go on with those that were held, the first one first, as far as there is room.
+
+        Who waits for bytes is passed over: the others may be small.
+        """
+        passed_over: list[_Peer] = []
+        while self._held and self._backlog.has_room(self._again):
+            peer = self._held.popleft()
+            if peer.closed or not peer.held:
+                continue
+            if not self._may_read(peer):
+                passed_over.append(peer)
+                continue
+            peer.held = False
+            peer.last_active_ms = self._clock.monotonic_ms()
+            self._watch(peer, READ)
+            self._guarded(peer, self._read)
+        self._held.extendleft(reversed(passed_over))
 
     def _uncount(self, peer: _Peer) -> None:
         """The backlog no longer counts what it counts of this connection."""

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import queue
+import random
 import socket
 import struct
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
 
 from minikafka.net.backlog import FREE_BYTES, Backlog
+from minikafka.net.connection import SocketConnector
+from minikafka.net.port import Exchange
 from minikafka.net.server import SocketServer
-from tests.unit.net.support import PATIENCE_SECONDS, Keeping, eventually, go_round
+from tests.seeds import seeds
+from tests.unit.net.support import HOST, PATIENCE_SECONDS, Keeping, eventually, go_round
 from tests.unit.net.test_server import framed, gone, plain, read_frame
 
 Serve = Callable[..., SocketServer]
@@ -130,6 +138,44 @@ def test_large_requests_are_received_only_while_there_is_room_and_small_ones_alw
         assert bytes(handler.frames[2]) == b"2" * size
 
 
+def test_who_has_room_never_waits_behind_those_who_wait_for_it(serve: Serve) -> None:
+    handler = Keeping()
+    size = 2 * FREE_BYTES
+    server = serve(handler, queued_requests=1, queued_bytes=size, max_request_bytes=size)
+    with plain(server) as begun, plain(server) as small, plain(server) as waiting:
+        begun.sendall(framed(b"1" * size)[:100])
+        go_round(server)
+        small.sendall(framed(b"small"))
+        eventually(lambda: handler.exchanges, "the small one is in flight: that is all there may be")
+        go_round(server)
+        waiting.sendall(framed(b"2" * 10))
+        go_round(server)
+        begun.sendall(framed(b"1" * size)[100:])
+        eventually(lambda: len(handler.exchanges) == 2, "the one that had begun is complete")
+        for exchange in list(handler.exchanges):
+            exchange.respond([b"answer"])
+        eventually(lambda: len(handler.exchanges) == 3, "the last one is read")
+
+
+def test_small_requests_do_not_wait_behind_a_large_one_that_waits_for_room(serve: Serve) -> None:
+    handler = Keeping()
+    size = 2 * FREE_BYTES
+    server = serve(handler, queued_requests=1, queued_bytes=size, max_request_bytes=size)
+    with plain(server) as begun, plain(server) as one, plain(server) as large, plain(server) as small:
+        begun.sendall(framed(bytes(size))[:100])
+        go_round(server)
+        one.sendall(framed(b"one"))
+        eventually(lambda: handler.exchanges, "it is in flight: that is all there may be")
+        go_round(server)
+        large.sendall(framed(bytes(size))[:100])
+        go_round(server)
+        small.sendall(framed(b"small"))
+        go_round(server)
+        handler.exchanges[0].respond([b"answer"])
+        eventually(lambda: len(handler.exchanges) == 2, "the small one is read")
+        assert bytes(handler.frames[1]) == b"small"
+
+
 def test_who_holds_room_that_others_wait_for_and_sends_nothing_is_cut_off(serve: Serve) -> None:
     handler = Keeping()
     size = 2 * FREE_BYTES
@@ -162,6 +208,47 @@ def test_a_stop_does_not_wait_for_connections_that_are_held(serve: Serve) -> Non
         stopping.join(PATIENCE_SECONDS)
         assert not stopping.is_alive()
     assert len(handler.exchanges) == 1
+
+
+@pytest.mark.parametrize("seed", seeds(3))
+def test_under_the_tightest_limits_every_request_is_answered_in_order(serve: Serve, seed: int) -> None:
+    """Answers come from another thread, in any order, and some requests are parked meanwhile."""
+    chance = random.Random(seed)
+    work: queue.Queue[tuple[Exchange, bytes] | None] = queue.Queue()
+
+    class Elsewhere:
+        def on_request(self, exchange: Exchange, frame: memoryview) -> None:
+            if frame[0] % 3 == 0:
+                exchange.park()
+            work.put((exchange, bytes(frame)))
+
+    def answer() -> None:
+        waiting = []
+        while (one := work.get()) is not None:
+            waiting.append(one)
+            while waiting and (work.empty() or len(waiting) > 5):
+                exchange, frame = waiting.pop(chance.randrange(len(waiting)))
+                exchange.respond([frame[:8]])
+
+    answering = threading.Thread(target=answer)
+    answering.start()
+    limits = {"processors": 2, "queued_requests": 2, "queued_bytes": FREE_BYTES, "max_request_bytes": 1 << 20}
+    connector = SocketConnector(request_timeout_ms=PATIENCE_SECONDS * 1000)
+    server = serve(Elsewhere(), **limits)
+
+    def ask(number: int) -> None:
+        own = random.Random(f"{seed}:{number}")
+        connection = connector.connect(HOST, server.port)
+        heads = [bytes([own.randrange(256)]) + b"%07d" % request for request in range(20)]
+        pending = [connection.request([head, bytes(own.choice([0, 10, 3 * FREE_BYTES]))]) for head in heads]
+        assert [bytes(one.result()) for one in pending] == heads
+        connection.close()
+
+    with ThreadPoolExecutor(12) as pool:
+        for future in [pool.submit(ask, number) for number in range(12)]:
+            future.result()
+    work.put(None)
+    answering.join()
 
 
 def test_a_waiter_is_called_once_for_each_time_that_it_was_refused() -> None:
