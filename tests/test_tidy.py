@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,25 @@ def banned_imports(path: str, source: str) -> dict[str, int]:
     return {f"{path}:{name}": 1 for name in imports_of(source) & banned} if banned else {}
 
 
+def circle(sources: Mapping[str, str]) -> list[str]:
+    """Modules (name -> text) that import each other in a circle, also where only types are meant."""
+    graph: dict[str, set[str]] = {}
+    for name, source in sources.items():
+        found = graph[name] = set()
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Import):
+                found.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module is not None:
+                below = [f"{node.module}.{alias.name}" for alias in node.names]
+                found.update(module if module in sources else node.module for module in below)
+        found.discard(name)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
 def machine_traces(path: str, text: str) -> list[str]:
     """Lines that hold a path of one machine, a package index, or a host that is not a public one."""
     found = []
@@ -199,6 +219,14 @@ def test_no_floor_imports_what_it_must_not() -> None:
     for path, source in modules():
         found |= banned_imports(path, source)
     assert against(IMPORT_RATCHET, found) == []
+
+
+def test_no_modules_import_each_other() -> None:
+    """One of two that need each other stands above, and is told of by a Protocol of the lower one."""
+    names = {
+        path[: -len(".py")].replace("/", ".").removesuffix(".__init__"): text for path, text in modules()
+    }
+    assert circle({name.partition(".")[2]: text for name, text in names.items()}) == []
 
 
 def test_the_tree_names_no_machine_and_no_package_index() -> None:
@@ -282,6 +310,17 @@ def test_a_banned_import_is_found(path: str, statement: str) -> None:
 )
 def test_an_allowed_import_passes(path: str, statement: str) -> None:
     assert banned_imports(path, statement) == {}
+
+
+def test_a_circle_of_imports_is_found_also_for_types() -> None:
+    sources = {
+        "p": "",
+        "p.a": "from p import b",
+        "p.b": "import typing\nif typing.TYPE_CHECKING:\n    from p.c import C",
+        "p.c": "import p.a",
+    }
+    assert set(circle(sources)) == {"p.a", "p.b", "p.c"}
+    assert circle(sources | {"p.c": "import os"}) == []
 
 
 def test_the_spark_source_opens_no_socket() -> None:

@@ -31,6 +31,7 @@ from minikafka.registry.store import Store
 from minikafka.server.broker import Broker
 from minikafka.server.config import BrokerConfig
 from minikafka.server.control import ControlPath
+from minikafka.server.coordinator import Coordinator
 from minikafka.server.dispatch import Dispatcher
 from minikafka.server.housekeeper import Housekeeper
 from minikafka.server.listeners import registered
@@ -102,16 +103,15 @@ class RunningBroker:
             logs=logs,
             worker=ports.worker,
             registrar=registrar,
-            loader=ports.loader,
-            random_bytes=ports.random_bytes,
         )
         self.broker.quotas.replace(registrar.client_configs())
-        control = ControlPath(self.broker, serving=self.serving.set, fatal=fatal)
-        self.housekeeper = Housekeeper(self.broker, control, self._cleaning(config, ports, logs))
-        server = ports.listen(config, Dispatcher(self.broker))
+        coordinator = Coordinator(self.broker, ports.loader, ports.random_bytes)
+        control = ControlPath(self.broker, coordinator, serving=self.serving.set, fatal=fatal)
+        self.housekeeper = Housekeeper(self.broker, coordinator, control, self._cleaning(config, ports, logs))
+        server = ports.listen(config, Dispatcher(self.broker, coordinator))
         self._stops.callback(server.stop)
         self._stops.callback(self.broker.stop_waiting)
-        self._stops.callback(self.broker.coordinator.stop)
+        self._stops.callback(coordinator.stop)
         advertised = {
             listener.name: BrokerAddress(
                 broker_id, listener.advertised_host, listener.advertised_port or server.ports[listener.name]

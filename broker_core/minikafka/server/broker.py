@@ -25,7 +25,6 @@ from minikafka.log.manager import LogManager
 from minikafka.partition.partition import Partition
 from minikafka.partition.waiting import Waiting
 from minikafka.server.config import BrokerConfig
-from minikafka.server.coordinator import Coordinator
 from minikafka.server.image import ClusterImage
 from minikafka.server.producer_ids import ProducerIds
 from minikafka.server.quotas import Quotas
@@ -62,10 +61,7 @@ class Broker:
         logs: LogManager,
         worker: Worker,
         registrar: Registrar,
-        loader: Worker,
-        random_bytes: Callable[[int], bytes],
     ) -> None:
-        """``loader`` loads groups; ``random_bytes`` makes members' ids."""
         self.config = config
         self.broker_id = broker_id
         self.clock = clock
@@ -82,7 +78,6 @@ class Broker:
         self.producer_ids = ProducerIds()
         self.deadline_added: Callable[[int], None] = lambda deadline_ms: None
         """Told of each new deadline (monotonic ms), so that the housekeeper wakes in time."""
-        self.coordinator = Coordinator(self, loader, random_bytes)
         self.being_created: set[str] = set()
         """Topics that somebody's request for metadata has asked ZooKeeper for already."""
         self._lock = threading.Lock()

@@ -18,6 +18,7 @@ from minikafka.log.log import Log
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
 from minikafka.server.broker import Broker
+from minikafka.server.coordinator import Coordinator
 from minikafka.server.settings import refresh_topic
 
 _log = logging.getLogger(__name__)
@@ -28,9 +29,17 @@ _LONGEST_PAUSE_MS = 30_000
 class ControlPath:
     """Carries events to the controller, and its effects to ZooKeeper, the logs and the broker's state."""
 
-    def __init__(self, broker: Broker, *, serving: Callable[[], None], fatal: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        coordinator: Coordinator,
+        *,
+        serving: Callable[[], None],
+        fatal: Callable[[str], None],
+    ) -> None:
         """``serving`` is called when this broker knows the cluster, ``fatal`` when it cannot go on."""
         self._broker = broker
+        self._coordinator = coordinator
         self._serving = serving
         self.fatal = fatal
         self._not_opened: dict[TopicPartition, Leadership] = {}
@@ -174,7 +183,7 @@ class ControlPath:
                     partition = Partition(topic_partition, log, broker.broker_id)
                     broker.partitions[topic_partition] = partition
                 partition.lead(leaderships[topic_partition])
-                broker.coordinator.leadership_changed(topic_partition)
+                self._coordinator.leadership_changed(topic_partition)
             for topic in {key.topic for key in opened}:
                 broker.touch(("topic", topic))
 
@@ -228,7 +237,7 @@ class ControlPath:
 
         def step() -> None:
             broker.image = broker.image.updated(brokers, leaderships)
-            broker.coordinator.partitions_deleted(gone)
+            self._coordinator.partitions_deleted(gone)
             broker.touch("image")
             for topic in {key.topic for key in leaderships}:
                 broker.touch(("topic", topic))
@@ -243,7 +252,7 @@ class ControlPath:
             for topic_partition in partitions:
                 broker.partitions.pop(topic_partition, None)
                 broker.touch(topic_partition)
-                broker.coordinator.leadership_changed(topic_partition)
+                self._coordinator.leadership_changed(topic_partition)
 
         broker.run(step)
         for topic_partition in partitions:

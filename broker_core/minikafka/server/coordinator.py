@@ -21,7 +21,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
@@ -33,12 +33,10 @@ from minikafka.partition.partition import Partition
 from minikafka.records.hashes import partition_of_group
 from minikafka.records.message_set import Record, build_message_set
 from minikafka.records.validation import Limits, ValidatedSet, validate
+from minikafka.server.broker import Broker
 from minikafka.server.loading import Loader
 from minikafka.server.topics import start_creation
 from minikafka.server.worker import Worker
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
 
 _log = logging.getLogger(__name__)
 
@@ -127,7 +125,7 @@ class Coordinator:
     """The groups of one broker. Methods without "in a step" are called outside of the core's lock."""
 
     def __init__(self, broker: Broker, loading: Worker, random_bytes: Callable[[int], bytes]) -> None:
-        self._broker = broker
+        self.broker = broker
         self._random_bytes = random_bytes
         self._config = broker.config.offsets
         self._settings = broker.config.groups
@@ -142,7 +140,7 @@ class Coordinator:
 
     def partition_of(self, group_id: str) -> TopicPartition:
         """The partition that a group belongs to."""
-        known = self._broker.image.topics.get(OFFSETS_TOPIC)
+        known = self.broker.image.topics.get(OFFSETS_TOPIC)
         count = max(known) + 1 if known else self._config.partitions
         return TopicPartition(OFFSETS_TOPIC, partition_of_group(group_id, count))
 
@@ -153,10 +151,10 @@ class Coordinator:
     def create_topic(self) -> None:
         """Have the offsets topic made, if it is not there. Raises BrokerError when it cannot be."""
         start_creation(
-            self._broker,
+            self.broker,
             OFFSETS_TOPIC,
             self._config.partitions,
-            min(self._config.replication_factor, len(self._broker.image.brokers)),
+            min(self._config.replication_factor, len(self.broker.image.brokers)),
             {
                 "cleanup.policy": "compact",
                 "compression.type": "producer",
@@ -190,7 +188,7 @@ class Coordinator:
         self._ask(lambda: self._step(self._shard_of(group_id), group_id, event))
 
     def _step(self, shard: Shard, group_id: str, event: events.Event) -> None:
-        clock = self._broker.clock
+        clock = self.broker.clock
         self._perform(shard, group_id, shard.step(group_id, event, clock.monotonic_ms(), clock.now_ms()))
         if not isinstance(event, events.Heartbeat):  # which only puts deadlines off
             self._watch(shard, group_id)
@@ -200,7 +198,7 @@ class Coordinator:
             if isinstance(effect, events.Store):
                 self._store(shard, group_id, effect)
             else:
-                self._broker.after(partial(effect.request, effect))
+                self.broker.after(partial(effect.request, effect))
 
     def _store(self, shard: Shard, group_id: str, effect: events.Store) -> None:
         def done(error: ErrorCode, offset: int) -> None:
@@ -213,7 +211,7 @@ class Coordinator:
         topic_partition = self.partition_of(group_id)
         try:
             pairs = [shard.stored_form(group_id, effect.value)]
-            message_set = self._message_set(self._broker.partition(topic_partition), pairs)
+            message_set = self._message_set(self.broker.partition(topic_partition), pairs)
         except BrokerError as error:
             done(error.code, -1)
         else:
@@ -226,9 +224,9 @@ class Coordinator:
         if deadline_ms is None or self._stopped or (timer is not None and timer.deadline_ms <= deadline_ms):
             return  # one that comes too early looks again
         if timer is not None:
-            self._broker.waiting.remove(timer)
+            self.broker.waiting.remove(timer)
         self._timers[group_id] = timer = _Timer(deadline_ms, partial(self._ring, group_id))
-        self._broker.wait(timer, [], deadline_ms)
+        self.broker.wait(timer, [], deadline_ms)
 
     def _ring(self, group_id: str, timer: _Timer) -> None:
         def step() -> None:
@@ -238,7 +236,7 @@ class Coordinator:
             if shard is not None and not self._stopped:
                 self._step(shard, group_id, events.Tick())
 
-        self._broker.run(step)
+        self.broker.run(step)
 
     # --- offsets --------------------------------------------------------------------------------------------
 
@@ -254,42 +252,42 @@ class Coordinator:
         topic_partition = self.partition_of(group_id)
         try:
             pairs = commit_form(group_id, commits, self._settings)
-            message_set = self._message_set(self._broker.partition(topic_partition), pairs)
+            message_set = self._message_set(self.broker.partition(topic_partition), pairs)
         except BrokerError as error:
             failure = _FAILED_COMMIT.get(error.code, error.code)
             # A broker that is not the coordinator has no such partition, and says so in its own words.
-            self._broker.run(partial(self._refuse, group_id, failure, done))
+            self.broker.run(partial(self._refuse, group_id, failure, done))
             return
 
         def step() -> None:
-            clock = self._broker.clock
+            clock = self.broker.clock
             try:
                 shard = self._shard_of(group_id)
             except BrokerError as error:
-                self._broker.after(partial(done, error.code))
+                self.broker.after(partial(done, error.code))
                 return
             refusal = shard.check_commit(
                 group_id, member_id, generation, clock.monotonic_ms(), clock.now_ms()
             )
             if refusal is not ErrorCode.NONE:
-                self._broker.after(partial(done, refusal))
+                self.broker.after(partial(done, refusal))
                 return
             shard.begin_commit(group_id, commits)
 
             def written(error: ErrorCode, offset: int) -> None:
                 shard.end_commit(group_id, commits, offset if error is ErrorCode.NONE else None)
-                self._broker.after(partial(done, _FAILED_COMMIT.get(error, error)))
+                self.broker.after(partial(done, _FAILED_COMMIT.get(error, error)))
 
             self._append(topic_partition, message_set, written)
 
-        self._broker.run(step)
+        self.broker.run(step)
 
     def _refuse(self, group_id: str, failure: ErrorCode, done: Callable[[ErrorCode], None]) -> None:
         try:
             self._shard_of(group_id)
         except BrokerError as error:
             failure = error.code
-        self._broker.after(partial(done, failure))
+        self.broker.after(partial(done, failure))
 
     def offsets(self, group_id: str) -> Commits:
         """All that a group has committed. Raises BrokerError when this broker cannot speak for it."""
@@ -335,10 +333,10 @@ class Coordinator:
             def step(number: int = number) -> None:
                 shard = self._shards.get(number)
                 if shard is not None and not self._stopped:
-                    tombstones = shard.expire(self._broker.clock.now_ms())
+                    tombstones = shard.expire(self.broker.clock.now_ms())
                     self._bury(TopicPartition(OFFSETS_TOPIC, number), tombstones)
 
-            self._broker.run(step)
+            self.broker.run(step)
 
     def partitions_deleted(self, gone: Sequence[TopicPartition]) -> None:
         """In a step: the cluster has these partitions no more; nor has any group an offset there."""
@@ -351,7 +349,7 @@ class Coordinator:
         for start in range(0, len(tombstones), _TOMBSTONES_AT_ONCE):
             pairs = tombstones[start : start + _TOMBSTONES_AT_ONCE]
             try:
-                message_set = self._message_set(self._broker.partition(topic_partition), pairs)
+                message_set = self._message_set(self.broker.partition(topic_partition), pairs)
             except BrokerError as error:
                 _log.error("%d tombstones for %s: %s", len(pairs), topic_partition, error)
             else:
@@ -367,7 +365,7 @@ class Coordinator:
             except BrokerError as error:
                 answers.append(error)
 
-        self._broker.run(step)
+        self.broker.run(step)
         (answer,) = answers
         if isinstance(answer, BrokerError):
             raise answer
@@ -379,7 +377,7 @@ class Coordinator:
         """In a step: this broker leads a partition, or does not any more."""
         if topic_partition.topic != OFFSETS_TOPIC:
             return
-        number, partition = topic_partition.partition, self._broker.partitions.get(topic_partition)
+        number, partition = topic_partition.partition, self.broker.partitions.get(topic_partition)
         if partition is None or not partition.is_leader:
             self._unload(number)
         elif number not in self._shards and not self._stopped:
@@ -398,7 +396,7 @@ class Coordinator:
             for number in list(self._shards):
                 self._unload(number)
 
-        self._broker.run(step)
+        self.broker.run(step)
 
     def _unload(self, number: int) -> None:
         shard = self._shards.pop(number, None)
@@ -420,24 +418,24 @@ class Coordinator:
 
         def step() -> None:
             wanted = number in self._shards and self._shards[number] is None
-            if not wanted or self._stopped or self._broker.partitions.get(topic_partition) is not partition:
+            if not wanted or self._stopped or self.broker.partitions.get(topic_partition) is not partition:
                 return
             if shard is None:
-                deadline_ms = self._broker.clock.monotonic_ms() + _LOAD_AGAIN_MS
+                deadline_ms = self.broker.clock.monotonic_ms() + _LOAD_AGAIN_MS
                 again = _Timer(deadline_ms, lambda _: self._loading.submit(partial(self._load, partition)))
-                self._broker.wait(again, [], deadline_ms)
+                self.broker.wait(again, [], deadline_ms)
                 return
             self._shards[number] = shard
             for group_id in shard.group_ids():
                 self._watch(shard, group_id)
 
-        self._broker.run(step)
+        self.broker.run(step)
 
     # --- writing --------------------------------------------------------------------------------------------
 
     def _message_set(self, partition: Partition, pairs: Sequence[Pair]) -> ValidatedSet:
         """The records as they go into the log. Raises BrokerError MESSAGE_TOO_LARGE and the like."""
-        config, now_ms = partition.log.config, self._broker.clock.now_ms()
+        config, now_ms = partition.log.config, self.broker.clock.now_ms()
         records = [Record(key, value, now_ms) for key, value in pairs]
         data = build_message_set(records, magic=config.message_magic, codec=self._config.codec)
         limits = Limits(
@@ -450,7 +448,7 @@ class Coordinator:
 
     def _append(self, topic_partition: TopicPartition, message_set: ValidatedSet, done: Done) -> None:
         """In a step: append to a partition of the offsets topic; ``done`` is told in this step or another."""
-        broker = self._broker
+        broker = self.broker
         try:
             partition = broker.partition(topic_partition)
             appended = partition.append(message_set, all_in_sync=True, now_ms=broker.clock.now_ms())
@@ -483,6 +481,6 @@ class Coordinator:
 
         def flushed() -> None:
             if partition.flushed(end_offset) or write.failure is not None:
-                self._broker.touch(partition.topic_partition)
+                self.broker.touch(partition.topic_partition)
 
-        self._broker.run(flushed)
+        self.broker.run(flushed)

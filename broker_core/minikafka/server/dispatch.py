@@ -6,7 +6,8 @@ from minikafka.net.server import Exchange
 from minikafka.server.broker import Broker
 from minikafka.server.classic import ClassicProtocol
 from minikafka.server.context import decode_request
-from minikafka.server.handlers import HANDLERS
+from minikafka.server.coordinator import Coordinator
+from minikafka.server.handlers import handlers
 from minikafka.server.listeners import Protocol
 from minikafka.server.throttle import metered
 from minikafka.wire.keys import ApiKey
@@ -28,8 +29,9 @@ other requests that wait do so for other clients, for time to pass, or for the s
 class Dispatcher:
     """The broker as a ``net`` request handler. Runs on the processor threads."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, coordinator: Coordinator) -> None:
         self._broker = broker
+        self._handlers = handlers(broker, coordinator)
         self._classic = ClassicProtocol(broker)
         self._classic_listeners = {
             listener.name for listener in broker.config.listeners if listener.protocol is Protocol.CLASSIC
@@ -41,9 +43,9 @@ class Dispatcher:
             self._classic.on_request(exchange, frame)
             exchange.park()
             return
-        context, request = decode_request(exchange, frame, HANDLERS)
+        context, request = decode_request(exchange, frame, self._handlers)
         if request is not None:  # else answered already: a version of ApiVersions that is not spoken here
             context = metered(self._broker, context, request, len(frame))
-            HANDLERS[context.api.key](self._broker, context, request)
+            self._handlers[context.api.key](context, request)
             if context.api.key not in WORK:
                 exchange.park()

@@ -12,6 +12,7 @@ import threading
 from minikafka.log.cleaning import Cleaning
 from minikafka.server.broker import Broker
 from minikafka.server.control import ControlPath
+from minikafka.server.coordinator import Coordinator
 
 _log = logging.getLogger(__name__)
 
@@ -25,9 +26,12 @@ _FIRST_RETENTION_MS = 30_000
 class Housekeeper:
     """The periodic work of one broker. ``tick`` does what is due; ``start`` lets threads do it in time."""
 
-    def __init__(self, broker: Broker, control: ControlPath, cleaning: Cleaning | None) -> None:
+    def __init__(
+        self, broker: Broker, coordinator: Coordinator, control: ControlPath, cleaning: Cleaning | None
+    ) -> None:
         """``cleaning`` compacts logs; None where none are to be."""
         self._broker = broker
+        self._coordinator = coordinator
         self._cleaning = cleaning
         self._control = control
         self._clock = broker.clock
@@ -89,7 +93,7 @@ class Housekeeper:
                 broker.logs.forget_producers()
             if now_ms >= self._expire_at_ms:
                 self._expire_at_ms = now_ms + broker.config.offsets.check_interval_ms
-                broker.coordinator.expire()
+                self._coordinator.expire()
             if now_ms >= self._checkpoint_at_ms:
                 self._checkpoint_at_ms = now_ms + broker.config.flush_checkpoint_interval_ms
                 broker.logs.checkpoint_offsets()

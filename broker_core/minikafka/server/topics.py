@@ -6,7 +6,6 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from minikafka.base.errors import (
     BadVersion,
@@ -22,10 +21,8 @@ from minikafka.controller.assignment import assign_replicas, check_assignment, c
 from minikafka.log.config import without_effect
 from minikafka.registry.paths import TopicAssignment
 from minikafka.registry.store import DATA_MAX_BYTES
+from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
 
 _log = logging.getLogger(__name__)
 

@@ -1,13 +1,18 @@
-"""One file for each API: ``handle(broker, context, request)`` answers through the context, now or later.
+"""One file for each API: ``handle(broker, context, request)``, or of the groups' ``handle(coordinator, …)``,
+answers through the context, now or later.
 
 What has a handler is served, and advertised, in all versions that ``minikafka.wire`` has of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
+from minikafka.server.broker import Broker
+from minikafka.server.context import RequestContext
+from minikafka.server.coordinator import Coordinator
 from minikafka.server.handlers import (
     alter_configs,
     api_versions,
@@ -36,7 +41,9 @@ from minikafka.server.handlers import (
 )
 from minikafka.wire.keys import ApiKey
 
-HANDLERS: dict[ApiKey, Callable[..., Any]] = {
+Handler = Callable[[RequestContext, Any], None]
+
+_OF_BROKER: dict[ApiKey, Callable[[Broker, RequestContext, Any], None]] = {
     ApiKey.PRODUCE: produce.handle,
     ApiKey.FETCH: fetch.handle,
     ApiKey.LIST_OFFSETS: list_offsets.handle,
@@ -50,6 +57,8 @@ HANDLERS: dict[ApiKey, Callable[..., Any]] = {
     ApiKey.ALTER_CONFIGS: alter_configs.handle,
     ApiKey.CREATE_PARTITIONS: create_partitions.handle,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.handle,
+}
+_OF_GROUPS: dict[ApiKey, Callable[[Coordinator, RequestContext, Any], None]] = {
     ApiKey.FIND_COORDINATOR: find_coordinator.handle,
     ApiKey.JOIN_GROUP: join_group.handle,
     ApiKey.SYNC_GROUP: sync_group.handle,
@@ -61,4 +70,12 @@ HANDLERS: dict[ApiKey, Callable[..., Any]] = {
     ApiKey.LIST_GROUPS: list_groups.handle,
     ApiKey.DELETE_GROUPS: delete_groups.handle,
 }
-HANDLERS[ApiKey.API_VERSIONS] = api_versions.listing([*HANDLERS, ApiKey.API_VERSIONS])
+_OF_BROKER[ApiKey.API_VERSIONS] = api_versions.listing([*_OF_BROKER, *_OF_GROUPS, ApiKey.API_VERSIONS])
+
+
+def handlers(broker: Broker, coordinator: Coordinator) -> Mapping[ApiKey, Handler]:
+    """What answers each API: all that is served."""
+    return {
+        **{key: partial(handle, broker) for key, handle in _OF_BROKER.items()},
+        **{key: partial(handle, coordinator) for key, handle in _OF_GROUPS.items()},
+    }

@@ -6,13 +6,13 @@ there is not.
 
 from __future__ import annotations
 
-from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
+from minikafka.server.coordinator import Coordinator
 from minikafka.wire.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
-def handle(broker: Broker, context: RequestContext, request: DeleteGroupsRequest) -> None:
+def handle(coordinator: Coordinator, context: RequestContext, request: DeleteGroupsRequest) -> None:
     """Serve one request."""
     names = dict.fromkeys(request.groups_names)
-    rows = tuple(DeletableGroupResult(name, broker.coordinator.delete(name)) for name in names)
+    rows = tuple(DeletableGroupResult(name, coordinator.delete(name)) for name in names)
     context.reply(DeleteGroupsResponse(throttle_time_ms=0, results=rows))

@@ -7,8 +7,8 @@ that there is not is Dead, without an error.
 from __future__ import annotations
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
+from minikafka.server.coordinator import Coordinator
 from minikafka.wire.apis.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -17,15 +17,15 @@ from minikafka.wire.apis.describe_groups import (
 )
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeGroupsRequest) -> None:
+def handle(coordinator: Coordinator, context: RequestContext, request: DescribeGroupsRequest) -> None:
     """Serve one request."""
-    rows = tuple(_described(broker, group_id) for group_id in request.groups)
+    rows = tuple(_described(coordinator, group_id) for group_id in request.groups)
     context.reply(DescribeGroupsResponse(throttle_time_ms=0, groups=rows))
 
 
-def _described(broker: Broker, group_id: str) -> DescribedGroup:
+def _described(coordinator: Coordinator, group_id: str) -> DescribedGroup:
     try:
-        group = broker.coordinator.describe(group_id)
+        group = coordinator.describe(group_id)
     except BrokerError as error:
         return DescribedGroup(error.code, group_id, "", "", "", ())
     members = tuple(

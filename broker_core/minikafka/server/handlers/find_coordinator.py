@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import BrokerAddress
-from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
+from minikafka.server.coordinator import Coordinator
 from minikafka.wire.apis.find_coordinator import (
     CoordinatorType,
     FindCoordinatorRequest,
@@ -18,12 +18,12 @@ from minikafka.wire.apis.find_coordinator import (
 )
 
 
-def handle(broker: Broker, context: RequestContext, request: FindCoordinatorRequest) -> None:
+def handle(coordinator: Coordinator, context: RequestContext, request: FindCoordinatorRequest) -> None:
     """Serve one request."""
     error, message = ErrorCode.NONE, None
     node = BrokerAddress(-1, "", -1)
     try:
-        node = broker.address_for(context.listener, _coordinator(broker, request))
+        node = coordinator.broker.address_for(context.listener, _where(coordinator, request))
     except BrokerError as problem:
         error, message = problem.code, problem.detail
     context.reply(
@@ -38,18 +38,19 @@ def handle(broker: Broker, context: RequestContext, request: FindCoordinatorRequ
     )
 
 
-def _coordinator(broker: Broker, request: FindCoordinatorRequest) -> BrokerAddress:
+def _where(coordinator: Coordinator, request: FindCoordinatorRequest) -> BrokerAddress:
     if request.key_type == CoordinatorType.TRANSACTION:
         raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, "this version serves no transactions")
     if request.key_type != CoordinatorType.GROUP:
         raise BrokerError(ErrorCode.INVALID_REQUEST, f"nobody knows keys of kind {request.key_type}")
-    image, topic_partition = broker.image, broker.coordinator.partition_of(request.key)
+    broker, topic_partition = coordinator.broker, coordinator.partition_of(request.key)
+    image = broker.image
     leadership = image.leadership(topic_partition)
     if leadership is None:
         missing = f"{topic_partition} is not there yet"
         try:
             if topic_partition.topic not in image.topics:
-                broker.coordinator.create_topic()
+                coordinator.create_topic()
         except BrokerError as error:
             missing = f"{topic_partition.topic} cannot be made: {error}"
         raise BrokerError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, missing)

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.groups import events
-from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
+from minikafka.server.coordinator import Coordinator
 from minikafka.wire.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-def handle(broker: Broker, context: RequestContext, request: HeartbeatRequest) -> None:
+def handle(coordinator: Coordinator, context: RequestContext, request: HeartbeatRequest) -> None:
     """Serve one request."""
 
     def answer(answered: events.Answered) -> None:
         context.answer(lambda: HeartbeatResponse(throttle_time_ms=0, error_code=answered.error))
 
     try:
-        broker.coordinator.tell(
-            request.group_id, events.Heartbeat(answer, request.member_id, request.generation_id)
-        )
+        coordinator.tell(request.group_id, events.Heartbeat(answer, request.member_id, request.generation_id))
     except BrokerError as error:
         loading = error.code is ErrorCode.GROUP_LOAD_IN_PROGRESS
         answer(events.Answered(answer, ErrorCode.NONE if loading else error.code))

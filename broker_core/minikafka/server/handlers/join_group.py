@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from minikafka.base.errors import BrokerError
 from minikafka.groups import events
-from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
+from minikafka.server.coordinator import Coordinator
 from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 
-def handle(broker: Broker, context: RequestContext, request: JoinGroupRequest) -> None:
+def handle(coordinator: Coordinator, context: RequestContext, request: JoinGroupRequest) -> None:
     """Serve one request."""
 
     def answer(joined: events.Joined) -> None:
@@ -34,7 +34,7 @@ def handle(broker: Broker, context: RequestContext, request: JoinGroupRequest) -
     join = events.Join(
         request=answer,
         member_id=request.member_id,
-        new_member_id=broker.coordinator.new_member_id(client_id),
+        new_member_id=coordinator.new_member_id(client_id),
         client_id=client_id,
         client_host=f"/{context.exchange.client_host}",  # as Java prints an address
         rebalance_timeout_ms=request.session_timeout_ms if one_timeout else request.rebalance_timeout_ms,
@@ -43,6 +43,6 @@ def handle(broker: Broker, context: RequestContext, request: JoinGroupRequest) -
         protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
     )
     try:
-        broker.coordinator.tell(request.group_id, join)
+        coordinator.tell(request.group_id, join)
     except BrokerError as error:
         answer(events.Joined(answer, error.code, request.member_id))

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from minikafka.base.errors import BrokerError
 from minikafka.groups import events
-from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
+from minikafka.server.coordinator import Coordinator
 from minikafka.wire.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 
-def handle(broker: Broker, context: RequestContext, request: LeaveGroupRequest) -> None:
+def handle(coordinator: Coordinator, context: RequestContext, request: LeaveGroupRequest) -> None:
     """Serve one request."""
 
     def answer(answered: events.Answered) -> None:
         context.answer(lambda: LeaveGroupResponse(throttle_time_ms=0, error_code=answered.error))
 
     try:
-        broker.coordinator.tell(request.group_id, events.Leave(answer, request.member_id))
+        coordinator.tell(request.group_id, events.Leave(answer, request.member_id))
     except BrokerError as error:
         answer(events.Answered(answer, error.code))

@@ -6,13 +6,13 @@ groups of the others.
 
 from __future__ import annotations
 
-from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
+from minikafka.server.coordinator import Coordinator
 from minikafka.wire.apis.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
-def handle(broker: Broker, context: RequestContext, request: ListGroupsRequest) -> None:
+def handle(coordinator: Coordinator, context: RequestContext, request: ListGroupsRequest) -> None:
     """Serve one request."""
-    error, groups = broker.coordinator.groups()
+    error, groups = coordinator.groups()
     rows = tuple(ListedGroup(group_id, protocol_type) for group_id, protocol_type in groups)
     context.reply(ListGroupsResponse(throttle_time_ms=0, error_code=error, groups=rows))

@@ -15,6 +15,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.groups.messages import NEVER_MS, OffsetValue
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
+from minikafka.server.coordinator import Coordinator
 from minikafka.wire.apis.offset_commit import (
     DEFAULT_RETENTION,
     OffsetCommitRequest,
@@ -27,8 +28,9 @@ from minikafka.wire.apis.offset_commit import (
 _Errors = dict[TopicPartition, ErrorCode]
 
 
-def handle(broker: Broker, context: RequestContext, request: OffsetCommitRequest) -> None:
+def handle(coordinator: Coordinator, context: RequestContext, request: OffsetCommitRequest) -> None:
     """Serve one request."""
+    broker = coordinator.broker
     errors: _Errors = {}
     commits: dict[TopicPartition, OffsetValue] = {}
     now_ms = broker.clock.now_ms()
@@ -51,7 +53,7 @@ def handle(broker: Broker, context: RequestContext, request: OffsetCommitRequest
     elif context.version == 0:
         broker.worker.submit(lambda: done(_to_zookeeper(broker, request.group_id, commits)))
     else:
-        broker.coordinator.commit(request.group_id, request.member_id, request.generation_id, commits, done)
+        coordinator.commit(request.group_id, request.member_id, request.generation_id, commits, done)
 
 
 def _value(part: OffsetCommitRequestPartition, retention_ms: int, now_ms: int) -> OffsetValue:

@@ -16,6 +16,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.groups.messages import NO_EPOCH, OffsetValue
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
+from minikafka.server.coordinator import Coordinator
 from minikafka.wire.apis.offset_fetch import (
     NO_OFFSET,
     OffsetFetchRequest,
@@ -28,13 +29,13 @@ from minikafka.wire.apis.offset_fetch import (
 _Row = Callable[[TopicPartition], OffsetFetchResponsePartition]
 
 
-def handle(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> None:
+def handle(coordinator: Coordinator, context: RequestContext, request: OffsetFetchRequest) -> None:
     """Serve one request."""
     if context.version == 0:
-        broker.worker.submit(lambda: _from_zookeeper(broker, context, request))
+        coordinator.broker.worker.submit(lambda: _from_zookeeper(coordinator.broker, context, request))
         return
     try:
-        committed = broker.coordinator.offsets(request.group_id)
+        committed = coordinator.offsets(request.group_id)
     except BrokerError as error:
         code = error.code
         # Where the group's error has no place, each partition has it.

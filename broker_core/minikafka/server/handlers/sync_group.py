@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.groups import events
-from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
+from minikafka.server.coordinator import Coordinator
 from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-def handle(broker: Broker, context: RequestContext, request: SyncGroupRequest) -> None:
+def handle(coordinator: Coordinator, context: RequestContext, request: SyncGroupRequest) -> None:
     """Serve one request."""
 
     def answer(synced: events.Synced) -> None:
@@ -26,7 +26,7 @@ def handle(broker: Broker, context: RequestContext, request: SyncGroupRequest) -
 
     assignments = {row.member_id: row.assignment for row in request.assignments}
     try:
-        broker.coordinator.tell(
+        coordinator.tell(
             request.group_id, events.Sync(answer, request.member_id, request.generation_id, assignments)
         )
     except BrokerError as error:
