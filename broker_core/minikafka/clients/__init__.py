@@ -1,1 +1,1 @@
-"""What speaks to brokers from outside: the cluster's view, administration, the fetcher, the producer."""
+"""What speaks to brokers from outside: the cluster's view, administration, producer, fetcher, groups."""

@@ -16,6 +16,7 @@ from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, Remote
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.group_coordinator import Coordinator, check
+from minikafka.clients.group_membership import OF_MEMBERS
 from minikafka.clients.group_offsets import Author, Committed, commit, committed_offsets
 from minikafka.clients.group_requests import partitions_of
 from minikafka.clients.offsets import LATEST, list_offsets
@@ -35,9 +36,6 @@ DEAD = "Dead"
 EMPTY = "Empty"
 """States of a group that is not there, and of one without members."""
 
-_REFUSED_OF_MEMBERS = frozenset(
-    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS}
-)
 _EXPLAIN_TIMEOUT_MS = 2_000
 
 
@@ -196,7 +194,7 @@ class GroupAdmin:
         try:
             commit(coordinator, Author(), wanted, deadline)
         except BrokerError as error:
-            if error.code in _REFUSED_OF_MEMBERS:
+            if error.code in OF_MEMBERS:
                 raise _active(group_id, "its offsets cannot be set") from None
             raise
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
 from minikafka.base.ids import BrokerAddress
 from minikafka.clients.cluster import Cluster, Lane, OwnLane
+from minikafka.clients.group_membership import ELSEWHERE
 from minikafka.clients.links import Reply
 from minikafka.clients.retry import Deadline
 from minikafka.wire.apis import FIND_COORDINATOR, Api
@@ -22,9 +23,6 @@ from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
 T = TypeVar("T")
-
-ELSEWHERE = frozenset({ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR_FOR_GROUP})
-"""Codes by which a broker says that another one coordinates the group, or none yet."""
 
 
 class Coordinator:

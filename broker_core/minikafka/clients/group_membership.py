@@ -195,11 +195,13 @@ class Fail:
 
 Effect = Revoke | Join | Share | Sync | Start | Heartbeat | Leave | Forget | Fail
 
-_ELSEWHERE = frozenset({ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR_FOR_GROUP})
+ELSEWHERE = frozenset({ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR_FOR_GROUP})
+"""Codes by which a broker says that another one coordinates the group, or none yet."""
 
-_OF_MEMBERS = frozenset(
+OF_MEMBERS = frozenset(
     {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS}
 )
+"""Codes by which a coordinator says that whoever asks is no member of the group as it is now."""
 
 
 class Membership:
@@ -244,7 +246,7 @@ class Membership:
             return self._beaten(event, now_ms)
         if isinstance(event, CommitRefused):
             # Most codes are about the offsets, not about the member.
-            known = event.code in _ELSEWHERE or event.code in _OF_MEMBERS
+            known = event.code in ELSEWHERE or event.code in OF_MEMBERS
             return self._heard(event.generation, event.code) if known else []
         return self._on_the_way(event, now_ms)
 
@@ -357,9 +359,9 @@ class Membership:
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
             self._outside(NO_MEMBER)
             return []
-        if code in _ELSEWHERE or code.retriable:
+        if code in ELSEWHERE or code.retriable:
             self._try_later(now_ms)
-            return [Forget()] if code in _ELSEWHERE else []
+            return [Forget()] if code in ELSEWHERE else []
         self._outside(NO_MEMBER)
         return [Fail(BrokerError(code, f"cannot {what} group {self._config.group_id!r}{self._hint(code)}"))]
 
@@ -392,7 +394,7 @@ class Membership:
     def _beaten(self, event: Beaten, now_ms: int) -> list[Effect]:
         if event.generation == self.generation and self.in_group:
             self._beating = False
-            if event.code is None or event.code in _ELSEWHERE:
+            if event.code is None or event.code in ELSEWHERE:
                 self._next_beat_ms = min(self._next_beat_ms, now_ms + self._config.retry_backoff_ms)
                 return [Forget()]
             if event.code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
@@ -403,7 +405,7 @@ class Membership:
         """What the coordinator says of the membership, in its answer to a heartbeat or a commit."""
         if generation != self.generation or not self.in_group:
             return []
-        if code in _ELSEWHERE:
+        if code in ELSEWHERE:
             return [Forget()]
         if code is ErrorCode.NONE or code.retriable:
             return []

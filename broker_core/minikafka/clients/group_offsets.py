@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group_coordinator import Coordinator, check
+from minikafka.clients.group_membership import OF_MEMBERS
 from minikafka.clients.retry import Deadline
 from minikafka.wire.apis import OFFSET_COMMIT, OFFSET_FETCH
 from minikafka.wire.apis.offset_commit import (
@@ -30,9 +31,6 @@ from minikafka.wire.apis.offset_fetch import (
 
 _ALL_SINCE = 2
 """The version of OffsetFetch that gives all offsets of a group."""
-_GROUP_MANAGED = frozenset(
-    {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +85,7 @@ def check_commit(group_id: str, response: OffsetCommitResponse) -> None:
 
 
 def _hint(code: ErrorCode) -> str:
-    if code in _GROUP_MANAGED:
+    if code in OF_MEMBERS:
         return (
             ": its partitions were given to others meanwhile, who may have read them already; where this is "
             "because a poll came late, raise max.poll.interval.ms or do less between two polls"
