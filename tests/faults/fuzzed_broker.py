@@ -107,8 +107,8 @@ def main(directory: str) -> None:
     def settle() -> None:
         while zookeeper.deliver() + worker.run_until_idle() + loader.run_until_idle():
             pass
-        running.housekeeper.tick()
 
+    running.housekeeper.start()
     settle()
     limit = _address_space() + MORE_MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -117,6 +117,7 @@ def main(directory: str) -> None:
     while not select.select([sys.stdin], [], [], TICK_SECONDS)[0]:
         settle()
     report = Report(defects.found, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+    running.housekeeper.stop()
     running.stop()
     _say(asdict(report))
 

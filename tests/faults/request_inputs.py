@@ -10,11 +10,16 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from minikafka.base.errors import RemoteWireError
 from minikafka.wire import classic
-from minikafka.wire.framing import encode_frame
+from minikafka.wire.apis import APIS, ApiKey
+from minikafka.wire.apis.create_partitions import CreatePartitionsRequest
+from minikafka.wire.apis.create_topics import CreateTopicsRequest
+from minikafka.wire.framing import RequestHeader, encode_frame
 from minikafka.wire.parts import join
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "wire"
+MANY = 200
 KEYS = 48
 VERSIONS = 13
 
@@ -59,6 +64,26 @@ CLASSIC = _classic()
 def made(seed: int, number: int) -> Input:
     """Input ``number`` of a seed."""
     chance = random.Random(f"{seed}:{number}")
+    while _is_right_and_costly((one := _damaged(chance)).data):
+        pass
+    return one
+
+
+def _is_right_and_costly(data: bytes) -> bool:
+    """Whether it asks for so many partitions that making them takes longer than anybody wants to wait."""
+    try:
+        header, body = RequestHeader.decode(data[4:])
+        request = APIS[ApiKey(header.api_key)].decode_request(header.api_version, body)
+    except (RemoteWireError, ValueError, KeyError):
+        return False
+    if isinstance(request, CreateTopicsRequest):
+        return any(topic.num_partitions > MANY or len(topic.assignments) > MANY for topic in request.topics)
+    if isinstance(request, CreatePartitionsRequest):
+        return any(topic.count > MANY for topic in request.topics)
+    return False
+
+
+def _damaged(chance: random.Random) -> Input:
     to_classic = chance.random() < 0.25
     # Now and then what is meant for the other listener.
     seeds = CLASSIC if to_classic != (chance.random() < 0.05) else RECORDED
