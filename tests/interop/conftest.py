@@ -1,15 +1,26 @@
-"""What the interoperability tests share: records that are hard to carry, and the jars of real Kafka."""
+"""What the interoperability tests share: the broker under test, and records that are hard to carry.
+
+``MINIKAFKA_INTEROP_BROKER=3.9.1`` has the clients' tests use Apache Kafka 3.9.1 instead of our broker: what
+fails there too is no fault of ours.
+"""
 
 from __future__ import annotations
 
+import os
 import random
+import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from minikafka.clients.admin import Admin, NewTopic
+from minikafka.clients.cluster import Cluster as Connection
 from minikafka.embedded.cluster import Cluster
-from tests.interop.releases import KAFKA_0_10
+from minikafka.embedded.zookeeper import EmbeddedZooKeeper
+from tests.interop.kafka_broker import KafkaBroker
+from tests.interop.releases import KAFKA_0_10, KAFKA_3_9
 
 Pair = tuple[bytes | None, bytes | None]
 
@@ -43,3 +54,57 @@ def apache_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
         data_dir=data_dir, config={"log.layout": "apache", "log.index.interval.bytes": "512"}
     ) as cluster:
         yield cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """The broker under test."""
+
+    bootstrap: str
+    zookeeper: str
+    data: Path
+
+    def create_topic(self, partitions: int) -> str:
+        """A new topic."""
+        name = f"t-{uuid.uuid4().hex[:12]}"
+        with Connection(self.bootstrap) as connection:
+            Admin(connection).create_topic(NewTopic(name, partitions))
+        return name
+
+    def segments(self, topic: str) -> bytes:
+        """What the topic's log files hold, whatever the layout calls their directories."""
+        return b"".join(path.read_bytes() for path in sorted(self.data.glob(f"**/{topic}*/*.[lk]*")))
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """Ours, or Apache Kafka's."""
+    if os.environ.get("MINIKAFKA_INTEROP_BROKER") != KAFKA_3_9.number:
+        with Cluster() as cluster:
+            yield Broker(cluster.bootstrap_servers, cluster.zookeeper_connect, cluster.data_dir)
+        return
+    directory = tmp_path_factory.mktemp("peer")
+    zookeeper = EmbeddedZooKeeper(str(directory / "zookeeper"))
+    peer = KafkaBroker(
+        KAFKA_3_9,
+        directory / "kafka",
+        zookeeper.start(),
+        config={"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 5},
+    )
+    try:
+        peer.start()
+        yield Broker(peer.bootstrap, zookeeper.connect, directory / "kafka" / "data")
+    finally:
+        peer.stop()
+        zookeeper.stop()
+
+
+def recorded(request: pytest.FixtureRequest, client: str, version: str | None = None) -> None:
+    """Put down for COMPATIBILITY.md what the test shows: its docstring's first line is the feature."""
+    feature = (request.function.__doc__ or "").splitlines()[0].rstrip(".")
+    spec = getattr(request.node, "callspec", None)
+    codec = None if spec is None else spec.params.get("codec")
+    properties = request.node.user_properties
+    properties.extend([("client", client), ("feature", f"{feature}, {codec}" if codec else feature)])
+    if version is not None:
+        properties.append(("version", version))

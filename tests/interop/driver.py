@@ -25,6 +25,7 @@ headers are ``-`` or ``NAME:VALUE`` joined by commas.
 from __future__ import annotations
 
 import base64
+import contextlib
 import subprocess
 import tempfile
 import threading
@@ -33,6 +34,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 PATIENCE_S = 60.0
+GRACE_S = 10.0
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -172,16 +174,20 @@ class Program:
                 raise AssertionError(f"no {what} within {patience_s:g} s")
 
     def close(self) -> None:
-        """End it."""
-        self._process.kill()
-        self._process.wait()
+        """End it: by itself, when its input ends, or else by force."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        with contextlib.suppress(OSError):  # what was not written any more
+            stdin.close()
+        try:
+            self._process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         self._reader.join()
-        for stream in (self._process.stdin, self._process.stdout, self._said):
-            assert stream is not None
-            try:
-                stream.close()
-            except OSError:  # what was not written any more
-                continue
+        stdout.close()
+        self._said.close()
 
     def _state(self) -> str:
         self._said.seek(0)

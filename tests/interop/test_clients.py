@@ -1,76 +1,24 @@
 """Real clients of many languages against our broker: each must do each of these, with exact content.
 
-``MINIKAFKA_INTEROP_BROKER=3.9.1`` runs them against Apache Kafka 3.9.1 instead: what fails there too is no
-fault of ours. The first line of a test's docstring is the feature's name in COMPATIBILITY.md.
+The first line of a test's docstring is the feature's name in COMPATIBILITY.md.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import struct
 import time
-import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from minikafka.clients.admin import Admin, NewTopic
-from minikafka.clients.cluster import Cluster as Connection
-from minikafka.embedded.cluster import Cluster
-from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from tests.interop.clients import CLIENTS, CODECS, Client, Prepared
-from tests.interop.conftest import Pair
+from tests.interop.conftest import Broker, Pair, recorded
 from tests.interop.driver import Message, Program
-from tests.interop.kafka_broker import KafkaBroker
-from tests.interop.releases import KAFKA_3_9
 
 pytestmark = pytest.mark.timeout(180)
-
-
-@dataclass(frozen=True, slots=True)
-class Broker:
-    """The broker under test."""
-
-    bootstrap: str
-    zookeeper: str
-    data: Path
-
-    def create_topic(self, partitions: int) -> str:
-        """A new topic."""
-        name = f"t-{uuid.uuid4().hex[:12]}"
-        with Connection(self.bootstrap) as connection:
-            Admin(connection).create_topic(NewTopic(name, partitions))
-        return name
-
-    def segments(self, topic: str) -> bytes:
-        """What the topic's log files hold, whatever the layout calls their directories."""
-        return b"".join(path.read_bytes() for path in sorted(self.data.glob(f"**/{topic}*/*.[lk]*")))
-
-
-@pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """Ours, or Apache Kafka's."""
-    if os.environ.get("MINIKAFKA_INTEROP_BROKER") != KAFKA_3_9.number:
-        with Cluster() as cluster:
-            yield Broker(cluster.bootstrap_servers, cluster.zookeeper_connect, cluster.data_dir)
-        return
-    directory = tmp_path_factory.mktemp("peer")
-    zookeeper = EmbeddedZooKeeper(str(directory / "zookeeper"))
-    peer = KafkaBroker(
-        KAFKA_3_9,
-        directory / "kafka",
-        zookeeper.start(),
-        config={"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 5},
-    )
-    try:
-        peer.start()
-        yield Broker(peer.bootstrap, zookeeper.connect, directory / "kafka" / "data")
-    finally:
-        peer.stop()
-        zookeeper.stop()
 
 
 class Connected:
@@ -125,10 +73,8 @@ def client(
 ) -> Iterator[Connected]:
     """Each client in turn; a program is used for all tests of its client until one of them fails."""
     kind: Client = request.param
-    feature = (request.function.__doc__ or "").splitlines()[0].rstrip(".")
+    recorded(request, str(kind))
     codec = request.node.callspec.params.get("codec")
-    recorded = request.node.user_properties
-    recorded.extend([("client", str(kind)), ("feature", f"{feature}, {codec}" if codec else feature)])
     reason = kind.lacks.get(request.function.__name__)
     if codec is not None and codec not in kind.codecs:
         reason = f"it does not know {codec}"
@@ -138,7 +84,7 @@ def client(
         prepared = kind.prepare(tmp_path_factory.mktemp("program"))
         PROGRAMS[str(kind)] = Connected(kind, prepared, broker)
     connected = PROGRAMS[str(kind)]
-    recorded.append(("version", connected.version))
+    request.node.user_properties.append(("version", connected.version))
     yield connected
     if connected.program.is_idle:
         connected.program.forget()
