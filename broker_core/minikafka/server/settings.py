@@ -165,10 +165,11 @@ def check_topic(broker: Broker, name: str) -> None:
 
 
 def replacement(given: Sequence[AlterableConfig]) -> Change:
-    """AlterConfigs: these settings and no others."""
+    """AlterConfigs: these settings and no others. Of a name given twice the last counts, as in Kafka 2.1:
+    clients send what they were told, then what they change.
+    """
 
     def change(_: Settings) -> dict[str, str]:
-        _check_once(one.name for one in given)
         return {one.name: _value(one.name, one.value) for one in given}
 
     return change
