@@ -127,18 +127,22 @@ class Group:
     def restored(
         cls, group_id: str, value: GroupValue, now_ms: int, *, initial_rebalance_delay_ms: int
     ) -> Group:
-        """The group as it was stored; its members have a session time-out to be heard of."""
+        """The group as it was stored; its members have a session time-out to be heard of.
+
+        Members without a protocol or a leader are no generation: they have to join again.
+        """
         group = cls(group_id, initial_rebalance_delay_ms=initial_rebalance_delay_ms)
         group.generation = value.generation
         group.protocol_type = value.protocol_type or None
-        group.protocol = value.protocol
-        group.leader = value.leader
-        for member in value.members:
-            group._members[member.member_id] = _Member.restored(
-                member, value.protocol or "", value.protocol_type, now_ms
-            )
-        if group._members:
-            group.state = GroupState.STABLE
+        ids = {member.member_id for member in value.members}
+        if value.protocol is None or value.leader not in ids:
+            return group
+        group.state = GroupState.STABLE
+        group.protocol, group.leader = value.protocol, value.leader
+        group._members = {
+            member.member_id: _Member.restored(member, value.protocol, value.protocol_type, now_ms)
+            for member in value.members
+        }
         return group
 
     # --- questions ------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """The life of a generation, as its members see it: the behaviours of Kafka's coordinator, one by one."""
 
+from dataclasses import replace
+
 import pytest
 
 from minikafka.base.errors import ErrorCode
@@ -364,6 +366,19 @@ def test_members_of_a_stored_group_have_a_session_timeout_to_be_heard_of() -> No
     assert talk.group.state is STABLE
     talk.wait(1)
     assert talk.group.state is EMPTY
+
+
+@pytest.mark.parametrize("strange", [{"protocol": None}, {"leader": None}, {"leader": "somebody else"}])
+def test_a_stored_group_without_protocol_or_leader_is_empty(strange: dict[str, str | None]) -> None:
+    before = Conversation()
+    (alice,) = before.stable("alice")
+    stored = replace(before.stored[-1], **strange)  # type: ignore[arg-type]
+    talk = Conversation(group=Group.restored("g", stored, 0, initial_rebalance_delay_ms=0))
+    assert talk.group.state is EMPTY
+    assert errors([talk.join(alice)]) == ["UNKNOWN_MEMBER_ID"]
+    alice.member_id = ""
+    (joined,) = talk.rejoin(alice)
+    assert joined.generation == 2
 
 
 # --- what anybody may know ----------------------------------------------------------------------------------
