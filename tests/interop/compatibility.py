@@ -1,0 +1,153 @@
+"""What a run of the clients' tests showed, as the text of COMPATIBILITY.md.
+
+    python -m tests.interop.compatibility CLIENTS.xml SUITES.json COMPATIBILITY.md
+
+CLIENTS.xml: pytest's report of ``test_clients.py`` and ``test_spark_kafka_format.py``, whose tests put down
+``client``, ``version`` and ``feature``. SUITES.json: what ``tests.interop.suites`` wrote.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import platform
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import minikafka
+from tests.interop.clients import CLIENTS
+
+NOT_IN_CLIENT = "not in this client: "
+SPARK = "Spark's kafka format"
+
+TEXT = """\
+# Compatibility
+
+Written by `scripts/compatibility` on {date}, from a run of minikafka {version} (Python {python}, {system}).
+
+## Clients
+
+Each client, with its own defaults, does each of these against one broker, and what comes is compared byte
+for byte (`test_clients.py`, `test_spark_kafka_format.py`). A dash is no pass: the note says why. {numbers}.
+
+{table}
+
+## Other projects' own tests
+
+Those of franz-go and librdkafka that need a broker (`suites.py`). Each of librdkafka's is run by itself, in
+its quick mode, for a broker of version 2.1.
+
+{suites}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What one client showed of one feature. ``result``: passed, failed, not run, or not in this client."""
+
+    client: str
+    version: str
+    feature: str
+    result: str
+    why: str = ""
+
+
+def cells_of(path: Path) -> list[Cell]:
+    """A cell for each test of the report."""
+    found = []
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        told = {one.get("name"): one.get("value") or "" for one in case.iter("property")}
+        if "client" not in told:
+            continue
+        result, why = "passed", ""
+        skipped = case.find("skipped")
+        failed = next((one for one in (case.find("failure"), case.find("error")) if one is not None), None)
+        if skipped is not None:
+            why = skipped.get("message") or ""
+            result = "not in this client" if why.startswith(NOT_IN_CLIENT) else "not run"
+            why = why.removeprefix(NOT_IN_CLIENT)
+        if failed is not None:
+            result, why = "failed", (failed.get("message") or "").splitlines()[0]
+        found.append(Cell(told["client"], told.get("version", ""), told["feature"], result, why))
+    return found
+
+
+def table(cells: Sequence[Cell]) -> str:
+    """Features by clients; what did not pass refers to a note."""
+    order = [str(client) for client in CLIENTS] + [SPARK]
+    clients = sorted({cell.client for cell in cells}, key=order.index)
+    versions = {cell.client: cell.version for cell in cells if cell.version}
+    at = {(cell.feature, cell.client): cell for cell in cells}
+    features = sorted({cell.feature for cell in cells})
+    notes: dict[str, int] = {}
+
+    def shown(cell: Cell | None) -> str:
+        if cell is None:
+            return ""
+        if cell.result == "passed":
+            return "pass"
+        number = notes.setdefault(f"{cell.result}: {cell.why}", len(notes) + 1)
+        return f"{'FAIL' if cell.result == 'failed' else '–'} [{number}]"
+
+    heads = [f"{client} {versions.get(client, '')}".strip() for client in clients]
+    lines = [row(["", *heads]), row(["---"] * (len(heads) + 1))]
+    lines += [
+        row([feature, *(shown(at.get((feature, client))) for client in clients)]) for feature in features
+    ]
+    remarks = [f"- [{number}] {text}" for text, number in notes.items()]
+    return "\n".join([*lines, "", *remarks])
+
+
+def row(fields: Iterable[str]) -> str:
+    """A line of a table."""
+    return "| " + " | ".join(field.replace("|", "\\|") for field in fields) + " |"
+
+
+def suite_text(suite: str, outcomes: Sequence[Mapping[str, str]]) -> str:
+    """One suite: the numbers, what did not pass and why, and the names of what did."""
+    counts = Counter(outcome["result"] for outcome in outcomes)
+    numbers = ", ".join(f"{counts[result]} {result}" for result in ("passed", "failed", "not run"))
+    lines = [f"### {suite}: {numbers}", ""]
+    others = [outcome for outcome in outcomes if outcome["result"] != "passed"]
+    if others:
+        lines += [row(["test", "result", "why"]), row(["---"] * 3)]
+        lines += [
+            row(
+                outcome[name] if name != "test" else f"`{outcome[name]}`"
+                for name in ("test", "result", "why")
+            )
+            for outcome in others
+        ]
+        lines.append("")
+    passed = ", ".join(f"`{outcome['test']}`" for outcome in outcomes if outcome["result"] == "passed")
+    return "\n".join([*lines, *([f"Passed: {passed}.", ""] if passed else [])])
+
+
+def document(cells: Sequence[Cell], outcomes: Sequence[Mapping[str, str]]) -> str:
+    """The whole text."""
+    counts = Counter(cell.result for cell in cells)
+    results = ("passed", "failed", "not run", "not in this client")
+    suites = sorted({outcome["suite"] for outcome in outcomes})
+    return TEXT.format(
+        date=datetime.datetime.now(datetime.timezone.utc).date(),
+        version=minikafka.__version__,
+        python=platform.python_version(),
+        system=f"{platform.system()} {platform.machine()}",
+        numbers=", ".join(f"{counts[result]} {result}" for result in results),
+        table=table(cells),
+        suites="\n".join(
+            suite_text(suite, [one for one in outcomes if one["suite"] == suite]) for suite in suites
+        ),
+    )
+
+
+def main(clients: str, suites: str, to: str) -> None:
+    """Write it."""
+    Path(to).write_text(document(cells_of(Path(clients)), json.loads(Path(suites).read_text())))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,187 @@
+"""Other projects' own integration tests, run against an embedded broker, for COMPATIBILITY.md.
+
+    python -m tests.interop.suites RESULTS.json
+
+franz-go's come with its module. librdkafka's are run where ``MINIKAFKA_LIBRDKAFKA_TESTS`` names the folder
+``tests`` of its sources with a built ``test-runner`` in it. Nothing here builds or keeps their code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from minikafka.embedded.cluster import Cluster
+
+HERE = Path(__file__).parent
+TEST_TIMEOUT_S = 180
+SUITE_TIMEOUT_S = 1800
+SERVED = "2.1.0.0"
+"""Whose table of versions ours is; tests for later brokers leave themselves out."""
+
+NOT_SERVED = {
+    "Txn|Transact": "transactions are not served yet",
+    "848": "the groups of Kafka 4 are not served",
+    "Share": "share groups are not served",
+    "SCRAM": "there is no authentication",
+}
+NEEDS_A_BROKER = re.compile(r"newTestClient|getSeedBrokers|tmpTopic|testClientOpts|newTestConsumer")
+
+WHY = {
+    "0011": "errors of single records in a batch came with Kafka 2.4",
+    "0052": "wants Kafka's shell scripts",
+    "0064": "this build has no TLS",
+    "0077": "wants Kafka's shell scripts",
+    "0081": "goes on to access control lists, which are not served; its topics, partitions and settings pass",
+    "0085": "leaves the replication factor to the broker, since Kafka 2.4",
+    "0086": "leaves the replication factor to the broker, since Kafka 2.4",
+    "0103": "transactions are not served yet",
+    "0109": "wants Kafka's shell scripts",
+    "0114": "this build puts the path of its source into a topic's name",
+    "0115": "wants Kafka's shell scripts",
+    "0119": "wants Kafka's shell scripts",
+    "0129": "transactions are not served yet",
+    "0137": "leaves the replication factor to the broker, since Kafka 2.4",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One test: ``result`` is passed, failed or not run; ``why`` says more of the last two."""
+
+    suite: str
+    test: str
+    result: str
+    why: str = ""
+
+
+def franz_go(bootstrap: str) -> Iterator[Outcome]:
+    """Those tests of kgo that need a broker, and all of kadm."""
+    suite = "franz-go, kgo"
+    go = shutil.which("go")
+    if go is None:
+        yield Outcome(suite, "all", "not run", "go is not on PATH")
+        return
+    environment = os.environ | {
+        "GOFLAGS": "-mod=mod",
+        "GOTOOLCHAIN": "local",
+        "KGO_SEEDS": bootstrap,
+        "KGO_TEST_RF": "1",
+        "KGO_TEST_RECORDS": "20000",
+        "KGO_TEST_MAX_TOPIC_PARTS": "7",
+    }
+    package = "github.com/twmb/franz-go/pkg/kgo"
+    listed = subprocess.run(
+        [go, "list", "-f", "{{.Dir}}", package],
+        cwd=HERE / "go",
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    if listed.returncode:
+        yield Outcome(suite, "all", "not run", listed.stderr.strip().splitlines()[-1])
+        return
+    names = tests_with_a_broker(Path(listed.stdout.strip()))
+    wanted: list[str] = []
+    for name in names:
+        reason = next((reason for part, reason in NOT_SERVED.items() if re.search(part, name)), None)
+        if reason is None:
+            wanted.append(name)
+        else:
+            yield Outcome(suite, name, "not run", reason)
+    chosen = f"^({'|'.join(wanted)})$"
+    yield from go_test(go, environment, suite, package, chosen)
+    yield from go_test(go, environment, "franz-go, kadm", "github.com/twmb/franz-go/pkg/kadm", ".")
+
+
+def tests_with_a_broker(directory: Path) -> list[str]:
+    """Names of tests whose text makes a client for the broker."""
+    texts = [path.read_text() for path in sorted(directory.glob("*_test.go"))]
+    functions = [function for text in texts for function in text.split("\nfunc ")[1:]]
+    return [
+        function.partition("(")[0]
+        for function in functions
+        if function.startswith("Test") and NEEDS_A_BROKER.search(function)
+    ]
+
+
+def go_test(
+    go: str, environment: Mapping[str, str], suite: str, package: str, chosen: str
+) -> Iterator[Outcome]:
+    """The outcome of each test and subtest that was chosen, as ``go test -json`` tells it."""
+    command = [go, "test", "-json", "-count=1", f"-timeout={SUITE_TIMEOUT_S}s", f"-run={chosen}", package]
+    done = subprocess.run(command, cwd=HERE / "go", env=environment, capture_output=True, text=True)
+    said: dict[str, list[str]] = {}
+    for line in done.stdout.splitlines():
+        event = json.loads(line)
+        name, action = event.get("Test"), event["Action"]
+        if name is None:
+            continue
+        if action == "output":
+            said.setdefault(name, []).append(event["Output"].strip())
+        elif action in {"pass", "fail", "skip"}:
+            words = [text for text in said.get(name, ()) if text and not text.startswith(("---", "==="))]
+            result = {"pass": "passed", "fail": "failed", "skip": "not run"}[action]
+            yield Outcome(suite, name, result, "" if action == "pass" else " ".join(words[-1:]))
+    if done.returncode not in {0, 1} or not said:
+        yield Outcome(suite, "all", "failed", done.stderr.strip()[-500:])
+
+
+def librdkafka(bootstrap: str) -> Iterator[Outcome]:
+    """Each test in a process of its own, as one that fails may end the process."""
+    suite = "librdkafka"
+    folder = os.environ.get("MINIKAFKA_LIBRDKAFKA_TESTS")
+    if not folder or not (Path(folder) / "test-runner").exists():
+        reason = "MINIKAFKA_LIBRDKAFKA_TESTS does not name the tests of librdkafka with a built test-runner"
+        yield Outcome(suite, "all", "not run", reason)
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        config = Path(directory) / "test.conf"
+        config.write_text(f"metadata.broker.list={bootstrap}\ntest.timeout.multiplier=3\n")
+        for source in sorted(Path(folder).glob("0*.c*")):
+            outcome = librdkafka_test(suite, Path(folder) / "test-runner", source.stem, config)
+            if outcome is not None:
+                yield outcome
+
+
+def librdkafka_test(suite: str, runner: Path, name: str, config: Path) -> Outcome | None:
+    """One test; None when it needs no broker."""
+    number = name[:4]
+    environment = os.environ | {"RDKAFKA_TEST_CONF": str(config), "TESTS": number}
+    command = [str(runner), "-L", "-Q", "-E", "-K", "-p1", "-V", SERVED]
+    try:
+        done = subprocess.run(
+            command, cwd=config.parent, env=environment, capture_output=True, timeout=TEST_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        return Outcome(suite, name, "failed", WHY.get(number, f"not done after {TEST_TIMEOUT_S} s"))
+    said = re.sub(r"\x1b\[[0-9;]*m", "", (done.stdout + done.stderr).decode(errors="replace"))
+    failure = re.search(r"### Test .* ###\n(.*)", said)
+    if failure is not None:
+        known = WHY.get(number)
+        return Outcome(suite, name, "failed", f"{known}: {failure[1]}" if known else failure[1])
+    if re.search(r"= Test \S+ PASSED =", said):
+        return Outcome(suite, name, "passed")
+    skipped = re.findall(r"SKIPPING TEST: (.*)", said)
+    if not skipped or any("negative test flags" in reason for reason in skipped):
+        return None
+    return Outcome(suite, name, "not run", skipped[-1])
+
+
+def main(path: str) -> None:
+    """Run both, and write what came of them."""
+    with Cluster(config={"num.partitions": "4"}) as cluster:
+        outcomes = [*franz_go(cluster.bootstrap_servers), *librdkafka(cluster.bootstrap_servers)]
+    Path(path).write_text(json.dumps([asdict(outcome) for outcome in outcomes], indent=1))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
