@@ -19,7 +19,7 @@ import struct
 from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
-from minikafka.base.ids import TopicPartition
+from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition
 from minikafka.log.config import LogConfig
 from minikafka.partition.partition import Appended, Partition
 from minikafka.records.batch import BATCH_HEADER_BYTES
@@ -39,6 +39,7 @@ from minikafka.wire.apis.produce import (
     ProduceResponse,
     ProduceTopicResponse,
 )
+from minikafka.wire.framing import RequestHeader
 from minikafka.wire.parts import buffer_of
 
 _log = logging.getLogger(__name__)
@@ -51,6 +52,8 @@ ZSTD_SINCE = 7
 _BATCH = struct.Struct(">8xi4xb4xh")
 """Size, magic and attributes."""
 _TRANSACTIONAL = 16
+ADMIN_CLIENT_ID = "__admin_client"
+"""Whose client id this is may write to internal topics: so the release's tools repair them."""
 ALL_IN_SYNC = -1
 """``acks`` that waits for every in-sync replica."""
 
@@ -79,7 +82,7 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
     """Serve one produce request."""
     answers: _Answers = {}
     now_ms = broker.clock.now_ms()
-    valid = _validated(broker, context.version, request, answers, now_ms)
+    valid = _validated(broker, context.header, request, answers, now_ms)
     appended: dict[TopicPartition, tuple[Partition, Appended]] = {}
     all_in_sync = request.acks == ALL_IN_SYNC
 
@@ -101,9 +104,10 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
 
 
 def _validated(
-    broker: Broker, version: int, request: ProduceRequest, answers: _Answers, now_ms: int
+    broker: Broker, header: RequestHeader, request: ProduceRequest, answers: _Answers, now_ms: int
 ) -> dict[TopicPartition, _Checked]:
     valid: dict[TopicPartition, _Checked] = {}
+    version = header.api_version
     for topic in request.topics:
         for part in topic.partitions:
             topic_partition = TopicPartition(topic.name, part.index)
@@ -117,6 +121,10 @@ def _validated(
                     )
                 if request.transactional_id is not None:
                     raise _no_transactions()
+                if topic.name in INTERNAL_TOPICS and header.client_id != ADMIN_CLIENT_ID:
+                    raise BrokerError(
+                        ErrorCode.INVALID_TOPIC, f"{topic.name} is written by brokers, not by clients"
+                    )
                 log = broker.partition(topic_partition).log
                 records = buffer_of(part.records)
                 if version >= BATCHES_SINCE:
