@@ -10,6 +10,11 @@ import pytest
 from minikafka.base.errors import ErrorCode
 from minikafka.records.batch import ControlType, build_batch, build_control_batch, set_producer
 from minikafka.records.message_set import Codec, Record, build_message_set, iterate
+from minikafka.wire.apis.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    ResourceType,
+)
 from minikafka.wire.apis.fetch import (
     READ_COMMITTED,
     FetchPartition,
@@ -95,6 +100,31 @@ def test_what_is_not_one_batch_of_a_producer_is_refused(
     answer = produced(world, records)
     assert (answer.error_code, answer.base_offset, answer.log_start_offset) == (code, -1, -1), what
     assert end_of(world) == 0
+
+
+@pytest.mark.parametrize(
+    ("sequence", "code"), [(7, ErrorCode.UNKNOWN_PRODUCER_ID), (0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)]
+)
+def test_a_producer_whose_numbers_do_not_follow_is_told_where_the_log_starts(
+    world: Simulation, sequence: int, code: ErrorCode
+) -> None:
+    def numbered(sequence: int) -> bytes:
+        batch = bytearray(BATCH)
+        set_producer(batch, 7, 0, sequence)
+        return bytes(batch)
+
+    if sequence == 0:
+        produced(world, numbered(0))
+        sequence = 9
+    answer = produced(world, numbered(sequence))
+    assert (answer.error_code, answer.base_offset, answer.log_start_offset) == (code, -1, 0)
+
+
+def test_what_is_asked_for_again_and_again_is_described_once(world: Simulation) -> None:
+    resource = DescribeConfigsResource(ResourceType.BROKER, "0", None)
+    request = DescribeConfigsRequest((resource,) * 3, include_synonyms=False)
+    answer = world.call(Request(ApiKey.DESCRIBE_CONFIGS, 2, request))
+    assert [one.resource_name for one in answer.results] == ["0"]
 
 
 def test_a_batch_in_an_older_request_is_refused(world: Simulation) -> None:

@@ -26,18 +26,19 @@ from minikafka.wire.apis.describe_configs import (
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequest) -> None:
-    """Serve one request."""
+    """Serve one request. What is named twice is answered once."""
+    resources = {(one.resource_type, one.resource_name): one for one in request.resources}.values()
 
     def work() -> DescribeConfigsResponse:
         return DescribeConfigsResponse(
-            0, tuple(_result(broker, one, request.include_synonyms) for one in request.resources)
+            0, tuple(_result(broker, one, request.include_synonyms) for one in resources)
         )
 
     def late() -> DescribeConfigsResponse:
         error = BrokerError(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper, which has the settings, does not answer")
-        return DescribeConfigsResponse(0, tuple(_failure(one, error) for one in request.resources))
+        return DescribeConfigsResponse(0, tuple(_failure(one, error) for one in resources))
 
-    if any(one.resource_type == ResourceType.TOPIC for one in request.resources):
+    if any(one.resource_type == ResourceType.TOPIC for one in resources):
         answer_by_job(broker, context, work, late)
     else:
         context.reply(work())

@@ -4,7 +4,8 @@ Versions: 1 adds throttle_time_ms, 2 the log-append time (and means magic 1), 3 
 magic 2), 5 the log start offset; from 7 on batches may be compressed with zstd.
 Behaviour
     Up to version 2 a partition gets a set of messages of magic 0 and 1, from version 3 on exactly one batch
-    of magic 2 (``ProduceRequest.validateRecords`` of 2.1). Transactions are refused with UNSUPPORTED_VERSION.
+    of magic 2 (``ProduceRequest.validateRecords`` of 2.1). Transactions are refused with UNSUPPORTED_VERSION,
+    the cluster's own topics with INVALID_TOPIC.
     Validation (CRC, sizes, decompression, another format or codec where the topic asks for it) runs before
     the core's lock is taken, the append under it, a flush after it. A partition's error is its own: the
     others are appended. Nothing of a refused message set is written. acks=0 has no response; an error then
@@ -54,6 +55,9 @@ _BATCH = struct.Struct(">8xi4xb4xh")
 _TRANSACTIONAL = 16
 ADMIN_CLIENT_ID = "__admin_client"
 """Whose client id this is may write to internal topics: so the release's tools repair them."""
+_TELLS_START = {ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
+"""Errors after which a producer looks whether what it wrote was deleted. Where the answer does not tell the
+log's start, Java clients send the batch again and again, until they give it up."""
 ALL_IN_SYNC = -1
 """``acks`` that waits for every in-sync replica."""
 
@@ -94,7 +98,7 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
                 appended[topic_partition] = partition, done
                 broker.touch(topic_partition)
             except (BrokerError, StorageError) as error:
-                answers[topic_partition] = _refusal(topic_partition, error)
+                answers[topic_partition] = _refusal(broker, topic_partition, error)
 
     broker.run(append)
     for topic_partition, (partition, done) in appended.items():
@@ -134,7 +138,7 @@ def _validated(
                 append_time = limits.timestamp_type is TimestampType.LOG_APPEND_TIME
                 valid[topic_partition] = _Checked(checked, append_time)
             except BrokerError as error:
-                answers[topic_partition] = _refusal(topic_partition, error)
+                answers[topic_partition] = _refusal(broker, topic_partition, error)
     return valid
 
 
@@ -187,7 +191,7 @@ def _accepted(
         try:
             end_offset = partition.log.flush()
         except StorageError as error:
-            return _refusal(topic_partition, error)
+            return _refusal(broker, topic_partition, error)
 
         def flushed() -> None:
             if partition.flushed(end_offset):
@@ -203,15 +207,19 @@ def _accepted(
     )
 
 
-def _refusal(topic_partition: TopicPartition, error: BrokerError | StorageError) -> ProducePartitionResponse:
+def _refusal(
+    broker: Broker, topic_partition: TopicPartition, error: BrokerError | StorageError
+) -> ProducePartitionResponse:
     code = error.code if isinstance(error, BrokerError) else ErrorCode.KAFKA_STORAGE_ERROR
     level = logging.ERROR if isinstance(error, StorageError) else logging.INFO
     _log.log(level, "produce to %s refused: %s", topic_partition, error)
+    partition = broker.partitions.get(topic_partition) if code in _TELLS_START else None
     return ProducePartitionResponse(
         index=topic_partition.partition,
         error_code=code,
         base_offset=NO_OFFSET,
         log_append_time_ms=NO_TIMESTAMP,
+        log_start_offset=NO_OFFSET if partition is None else partition.log.start_offset,
     )
 
 
