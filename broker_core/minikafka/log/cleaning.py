@@ -256,7 +256,7 @@ class Cleaning:
     def _file_in(self, directory: str) -> OffsetFile:
         file = self._points.get(directory)
         if file is None:
-            file = OffsetFile(self._files, os.path.join(directory, CLEANER_POINT_FILE), nullcontext())
+            file = OffsetFile(self._files, os.path.join(directory, CLEANER_POINT_FILE))
             try:
                 file.read()
             except StorageError as error:

@@ -38,11 +38,10 @@ _logger = logging.getLogger(__name__)
 class OffsetFile:
     """A checkpoint file of one directory, and what it may hold."""
 
-    def __init__(self, files: Files, path: str, mutex: AbstractContextManager[object]) -> None:
+    def __init__(self, files: Files, path: str) -> None:
         self.path = path
         self.held: dict[TopicPartition, int] = {}
         self._files = files
-        self._mutex = mutex
         self._problem: str | None = None
 
     def read(self) -> dict[TopicPartition, int]:
@@ -54,33 +53,35 @@ class OffsetFile:
         """Whether it may hold an offset above the one given, or of a partition that is not given."""
         return any(offset > offsets.get(partition, 0) for partition, offset in self.held.items())
 
+    def holds(self, offsets: Mapping[TopicPartition, int]) -> bool:
+        """Whether it certainly holds these, and no others."""
+        return self._problem is None and self.held == offsets
+
     def write(self, offsets: Mapping[TopicPartition, int]) -> bool:
         """Replace the file; whether that was possible. A warning says so when not, once until it is again.
 
         StorageError when an old one that holds too much can be neither replaced nor removed.
         """
-        with self._mutex:
-            try:
-                write_checkpoint(self._files, self.path, offsets)
-            except StorageError as error:
-                if self.holds_too_much(offsets):
-                    with contextlib.suppress(FileNotFoundError):
-                        self._files.remove(self.path)
-                        self._files.sync_dir(os.path.dirname(self.path))
-                    self.held = {}
-                else:
-                    # The new ones may be there: the failure can have come behind the renaming.
-                    self.held = self.held | dict(offsets)
-                if str(error) != self._problem:
-                    _logger.warning(
-                        "%s; until it can be, the next start may have more to check: make room, or mend "
-                        "the disk",
-                        error,
-                    )
-                self._problem = str(error)
-                return False
-            self.held, self._problem = dict(offsets), None
-            return True
+        try:
+            write_checkpoint(self._files, self.path, offsets)
+        except StorageError as error:
+            if self.holds_too_much(offsets):
+                with contextlib.suppress(FileNotFoundError):
+                    self._files.remove(self.path)
+                    self._files.sync_dir(os.path.dirname(self.path))
+                self.held = {}
+            else:
+                # The new ones may be there: the failure can have come behind the renaming.
+                self.held = self.held | dict(offsets)
+            if str(error) != self._problem:
+                _logger.warning(
+                    "%s; until it can be, the next start may have more to check: make room, or mend the disk",
+                    error,
+                )
+            self._problem = str(error)
+            return False
+        self.held, self._problem = dict(offsets), None
+        return True
 
 
 class DataDirectory:
@@ -97,8 +98,10 @@ class DataDirectory:
         self.path = path
         self.layout = layout
         self.partitions: set[TopicPartition] = set()
-        self.points = OffsetFile(files, self.file(RECOVERY_POINT_FILE), mutex)
-        self.starts = OffsetFile(files, self.file(LOG_START_FILE), mutex)
+        self.points = OffsetFile(files, self.file(RECOVERY_POINT_FILE))
+        self.starts = OffsetFile(files, self.file(LOG_START_FILE))
+        self.writing = mutex
+        """Held by whoever writes these, from before the offsets are looked up: no older ones come after."""
         self._files = files
         self._lock = lock
 

@@ -299,12 +299,17 @@ class LogManager:
                 self.guard.resume(partition)
 
     def advance_start(self, partition: TopicPartition, offset: int) -> None:
-        """``Log.advance_start``, so that it holds over restarts. UNKNOWN_TOPIC_OR_PARTITION for no log."""
+        """``Log.advance_start``, so that it holds over restarts.
+
+        UNKNOWN_TOPIC_OR_PARTITION for no log; StorageError where it may not hold over one.
+        """
         log, home = self._logs.get(partition), self._homes.get(partition)
         if log is None or home is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(partition))
         log.advance_start(offset)
-        home.starts.write(self._starts_of(home))
+        with home.writing:
+            if not self._write_starts(home):
+                raise StorageError(f"{home.starts.path} cannot be written")
 
     def set_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
         """Give the topic's logs these properties over the broker's from now on."""
@@ -543,9 +548,13 @@ class LogManager:
 
     def _checkpoint(self, directory: DataDirectory) -> bool:
         """Write the offsets down; whether that was possible. StorageError as ``OffsetFile.write``."""
+        with directory.writing:
+            written = self._write_starts(directory)
+            return directory.points.write(self._points_of(directory)) and written
+
+    def _write_starts(self, directory: DataDirectory) -> bool:
         starts = self._starts_of(directory)
-        written = starts == directory.starts.held or directory.starts.write(starts)
-        return directory.points.write(self._points_of(directory)) and written
+        return directory.starts.holds(starts) or directory.starts.write(starts)
 
     def _close_directory(self, directory: DataDirectory) -> None:
         errors: list[StorageError] = []

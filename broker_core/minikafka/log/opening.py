@@ -158,7 +158,7 @@ def open_segments(
     producers.rebuild(
         found.segments,
         found.end_offset,
-        found.recovery_point,
+        max(found.recovery_point, found.segments[0].base_offset),
         after_clean=end_offset is not None,
         advance=known.advance,
     )

@@ -4,7 +4,8 @@ A snapshot (``producer_snapshots``) is written whenever a segment ends, and when
 the newest one that can be believed is read, and the headers of the batches behind it:
 
 - one that is damaged, or lies past the log's end, is passed over and removed;
-- after a crash also one past the recovery point: the log may have ended before, and gone on otherwise;
+- after a crash also one past the recovery point, where the log does not begin there: it may have ended
+  before, and gone on otherwise;
 - where there is none, all of the log is gone through, but not after a clean shutdown: who writes producers'
   batches and closes writes one, so such a log is from a release without producers.
 

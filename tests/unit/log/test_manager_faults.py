@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from contextlib import nullcontext
 from types import TracebackType
 
 import pytest
@@ -317,3 +319,29 @@ def test_of_two_flushes_at_once_none_claims_what_the_kernel_told_the_other_is_lo
     first.join()
     assert len(told) == 2
     assert log.recovery_point == 0
+
+
+def test_of_two_starts_written_at_once_the_older_one_does_not_come_last(files: MemoryFiles) -> None:
+    class Overtaken(nullcontext[None]):
+        """Somebody else gets in before whoever wants to."""
+
+        by: Callable[[], object] | None = None
+
+        def __enter__(self) -> None:
+            first, self.by = self.by, None
+            if first is not None:
+                first()
+
+    doors: list[Overtaken] = []
+
+    def new_door() -> Overtaken:
+        doors.append(Overtaken())
+        return doors[-1]
+
+    manager = LogManager(files, ["data"], SMALL, Layout.CLASSIC, ManualClock(), new_mutex=new_door)
+    manager.open_all()
+    for partition in (ONE, TWO):
+        fill(manager.create(partition), 5)
+    doors[0].by = lambda: manager.advance_start(TWO, 3)
+    manager.advance_start(ONE, 2)
+    assert read_checkpoint(files, "data/log-start-offset-checkpoint") == {ONE: 2, TWO: 3}

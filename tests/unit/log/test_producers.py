@@ -330,6 +330,19 @@ def test_snapshots_go_with_their_segments_and_producers_stay(files: MemoryFiles)
     assert send(again, 60).first_offset == 64
 
 
+@pytest.mark.parametrize("stays", [0, 1])
+def test_a_crash_does_not_take_producers_whose_messages_were_deleted(files: MemoryFiles, stays: int) -> None:
+    log = open_log(files)
+    send(log, 0, producer=3)
+    send_all(log, 60)
+    assert log.delete_old(lambda segments: len(segments) - stays, 100)
+    before = known(log)
+    files.kill_process()
+    again = open_log(files, recovery_point=0)
+    assert known(again) == before
+    assert send(again, 2, producer=3).first_offset == 62
+
+
 def test_what_was_silent_for_long_is_forgotten(files: MemoryFiles) -> None:
     config = LogConfig(producer_expiration_ms=1000)
     log = open_log(files, config)
