@@ -70,13 +70,18 @@ class Offsets:
                 del self._pending[topic_partition]
 
     def remove(self, topic_partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Forget partitions, also what is pending; returns those that were committed."""
+        """Forget partitions; returns those of which the log has a commit, be it pending."""
         removed = []
         for topic_partition in topic_partitions:
-            self._pending.pop(topic_partition, None)
-            if self._committed.pop(topic_partition, None) is not None:
+            pending = self._pending.pop(topic_partition, None)
+            committed = self._committed.pop(topic_partition, None)
+            if pending is not None or committed is not None:
                 removed.append(topic_partition)
         return removed
+
+    def remove_all(self) -> list[TopicPartition]:
+        """``remove`` all that there is."""
+        return self.remove({**self._committed, **self._pending})
 
     def expire(self, now_ms: int, retention_ms: int, empty_since_ms: int | None) -> list[TopicPartition]:
         """Forget what is too old, and return it. ``now_ms``: wall time.

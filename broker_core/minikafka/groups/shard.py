@@ -159,7 +159,7 @@ class Shard:
         error = entry.group.delete()
         if error is not ErrorCode.NONE:
             return error, []
-        return error, self._tombstones(group_id, entry, entry.offsets.remove(entry.offsets.all()))
+        return error, self._tombstones(group_id, entry, entry.offsets.remove_all())
 
     def expire(self, wall_ms: int) -> list[Pair]:
         """Forget offsets that are too old, and groups of which nothing is left; the tombstones."""

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from minikafka.base.errors import BrokerError, ErrorCode, StorageError
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, StorageError
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
 from minikafka.groups import events
 from minikafka.groups.group import GroupDescription
@@ -65,6 +65,12 @@ _FAILED_STORE = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN,
 }
 """The same for members that wait for their assignment."""
+
+
+def _check_name(group_id: str) -> None:
+    """A group with members has a name; without one, consumers outside of groups keep their offsets."""
+    if not group_id:
+        raise BrokerError(ErrorCode.INVALID_GROUP_ID, "a group's name must not be empty")
 
 
 class _Write:
@@ -131,8 +137,10 @@ class Coordinator:
         self._settings = broker.config.groups
         self._loader = Loader(self._settings, broker.clock, self._config.load_bytes)
         self._loading = loading
-        self._shards: dict[int, Shard | None] = {}
-        """By partition; None while it is loaded."""
+        self._shards: dict[int, Shard] = {}
+        """By partition."""
+        self._loads: dict[int, list[TopicPartition]] = {}
+        """Partitions that are being loaded, and what the cluster has lost since each load began."""
         self._timers: dict[str, _Timer] = {}
         self._stopped = False
 
@@ -167,13 +175,13 @@ class Coordinator:
         if self._stopped:
             raise BrokerError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, "the broker stops")
         topic_partition = self.partition_of(group_id)
-        if topic_partition.partition not in self._shards:
+        if topic_partition.partition in self._loads:
+            raise BrokerError(ErrorCode.GROUP_LOAD_IN_PROGRESS, f"{topic_partition} is being loaded")
+        shard = self._shards.get(topic_partition.partition)
+        if shard is None:
             raise BrokerError(
                 ErrorCode.NOT_COORDINATOR_FOR_GROUP, f"{topic_partition} of group {group_id} is not led here"
             )
-        shard = self._shards[topic_partition.partition]
-        if shard is None:
-            raise BrokerError(ErrorCode.GROUP_LOAD_IN_PROGRESS, f"{topic_partition} is being loaded")
         return shard
 
     # --- members --------------------------------------------------------------------------------------------
@@ -183,8 +191,7 @@ class Coordinator:
 
         Raises BrokerError when this broker cannot speak for the group.
         """
-        if not group_id:
-            raise BrokerError(ErrorCode.INVALID_GROUP_ID, "a group's name must not be empty")
+        _check_name(group_id)
         self._ask(lambda: self._step(self._shard_of(group_id), group_id, event))
 
     def _step(self, shard: Shard, group_id: str, event: events.Event) -> None:
@@ -296,7 +303,8 @@ class Coordinator:
     # --- administration -------------------------------------------------------------------------------------
 
     def describe(self, group_id: str) -> GroupDescription:
-        """A group; ``NO_GROUP`` for one that there is not. Raises BrokerError as ``offsets``."""
+        """A group; ``NO_GROUP`` for one that there is not. Raises BrokerError as ``tell``."""
+        _check_name(group_id)
         return self._ask(lambda: self._shard_of(group_id).describe(group_id))
 
     def groups(self) -> tuple[ErrorCode, list[tuple[str, str]]]:
@@ -306,10 +314,9 @@ class Coordinator:
             if self._stopped:
                 return ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, []
             found = []
-            for shard in filter(None, self._shards.values()):
+            for shard in self._shards.values():
                 found += [(name, shard.describe(name).protocol_type) for name in shard.group_ids()]
-            loading = any(shard is None for shard in self._shards.values())
-            return ErrorCode.GROUP_LOAD_IN_PROGRESS if loading else ErrorCode.NONE, found
+            return ErrorCode.GROUP_LOAD_IN_PROGRESS if self._loads else ErrorCode.NONE, found
 
         return self._ask(listing)
 
@@ -341,8 +348,9 @@ class Coordinator:
     def partitions_deleted(self, gone: Sequence[TopicPartition]) -> None:
         """In a step: the cluster has these partitions no more; nor has any group an offset there."""
         for number, shard in self._shards.items():
-            if shard is not None:
-                self._bury(TopicPartition(OFFSETS_TOPIC, number), shard.topics_deleted(gone))
+            self._bury(TopicPartition(OFFSETS_TOPIC, number), shard.topics_deleted(gone))
+        for lost in self._loads.values():
+            lost += gone
 
     def _bury(self, topic_partition: TopicPartition, tombstones: list[Pair]) -> None:
         """Write tombstones. One that is lost is written again when what it buries has expired anew."""
@@ -380,12 +388,12 @@ class Coordinator:
         number, partition = topic_partition.partition, self.broker.partitions.get(topic_partition)
         if partition is None or not partition.is_leader:
             self._unload(number)
-        elif number not in self._shards and not self._stopped:
+        elif number not in self._shards and number not in self._loads and not self._stopped:
             if partition.log.start_offset == partition.log.end_offset:
                 self._shards[number] = Shard(self._settings)
             else:
-                self._shards[number] = None
-                self._loading.submit(partial(self._load, partition))
+                self._loads[number] = []
+                self._loading.submit(partial(self._load, partition, self._loads[number]))
 
     def stop(self) -> None:
         """Answer every member that waits, and take no more."""
@@ -393,18 +401,19 @@ class Coordinator:
 
         def step() -> None:
             self._stopped = True
-            for number in list(self._shards):
+            for number in [*self._shards, *self._loads]:
                 self._unload(number)
 
         self.broker.run(step)
 
     def _unload(self, number: int) -> None:
+        self._loads.pop(number, None)
         shard = self._shards.pop(number, None)
         if shard is not None:
             self._perform(shard, "", shard.unload())
 
-    def _load(self, partition: Partition) -> None:
-        """On the loader's thread: load a partition, or try again later.
+    def _load(self, partition: Partition, lost: list[TopicPartition]) -> None:
+        """On the loader's thread: load a partition, or try again later. ``lost``: see ``_loads``.
 
         To go on without what cannot be read would be to forget commits: consumers would begin anew somewhere.
         """
@@ -412,20 +421,21 @@ class Coordinator:
         number = topic_partition.partition
         try:
             shard = self._loader.load(partition.log, topic_partition)
-        except (StorageError, BrokerError) as error:
+        except MinikafkaError as error:
             _log.error("the groups of %s cannot be loaded, it is tried again: %s", topic_partition, error)
             shard = None
 
         def step() -> None:
-            wanted = number in self._shards and self._shards[number] is None
-            if not wanted or self._stopped or self.broker.partitions.get(topic_partition) is not partition:
-                return
+            if self._loads.get(number) is not lost:
+                return  # the partition has gone meanwhile; if it has come back, it is loaded anew
             if shard is None:
                 deadline_ms = self.broker.clock.monotonic_ms() + _LOAD_AGAIN_MS
-                again = _Timer(deadline_ms, lambda _: self._loading.submit(partial(self._load, partition)))
-                self.broker.wait(again, [], deadline_ms)
+                load = partial(self._load, partition, lost)
+                self.broker.wait(_Timer(deadline_ms, lambda _: self._loading.submit(load)), [], deadline_ms)
                 return
+            del self._loads[number]
             self._shards[number] = shard
+            self._bury(topic_partition, shard.topics_deleted(lost))
             for group_id in shard.group_ids():
                 self._watch(shard, group_id)
 

@@ -16,7 +16,7 @@ from minikafka.base.errors import (
     NodeExists,
     NoNode,
 )
-from minikafka.base.ids import TopicPartition, check_topic_name, names_collide
+from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition, check_topic_name, names_collide
 from minikafka.controller.assignment import assign_replicas, check_assignment, check_growth
 from minikafka.log.config import without_effect
 from minikafka.registry.paths import TopicAssignment
@@ -241,6 +241,11 @@ def check_more_partitions(
     known = broker.controller.assignment_of(name)
     if not known:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+    if name == OFFSETS_TOPIC:
+        raise BrokerError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {name} keeps its {len(known)} partitions: on their number depends which one has a group",
+        )
     if count <= len(known):
         raise BrokerError(
             ErrorCode.INVALID_PARTITIONS,

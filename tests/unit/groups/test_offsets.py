@@ -71,11 +71,11 @@ def test_a_commit_may_go_back() -> None:
     assert offsets.get(A) == at(2)
 
 
-def test_the_commit_to_a_topic_that_is_deleted_meanwhile_comes_to_nothing() -> None:
+def test_the_commit_to_a_topic_that_is_deleted_meanwhile_comes_to_nothing_also_in_the_log() -> None:
     offsets = Offsets()
     commit = {A: at(5)}
     offsets.begin(commit)
-    assert offsets.remove([A]) == []
+    assert offsets.remove([A]) == [A]
     offsets.done(commit, 10)
     assert not offsets.in_use
 
@@ -84,6 +84,13 @@ def test_only_what_was_committed_is_removed() -> None:
     offsets = committed(a=0)
     assert offsets.remove([A, B]) == [A]
     assert len(offsets) == 0
+
+
+def test_all_that_is_removed_is_what_was_committed_and_what_is_pending() -> None:
+    offsets = committed(a=0)
+    offsets.begin({A: at(2), B: at(3)})
+    assert offsets.remove_all() == [A, B]
+    assert not offsets.in_use
 
 
 def test_outside_of_groups_an_offset_expires_a_retention_after_its_commit() -> None:

@@ -6,6 +6,7 @@ epoch.
 Behaviour: partitions that the cluster does not have, and texts that are too long, fail for themselves; the
 others are one commit, answered when every in-sync replica has it, or after ``offsets.commit.timeout.ms``. A
 generation of -1 and no member is a consumer that divides nothing with others; the group must be empty then.
+While ZooKeeper is away, version 0 gets REQUEST_TIMED_OUT, and the commit may still come.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from minikafka.groups.messages import NEVER_MS, OffsetValue
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.server.coordinator import Coordinator
+from minikafka.server.later import answer_by_job
 from minikafka.wire.apis.offset_commit import (
     DEFAULT_RETENTION,
     OffsetCommitRequest,
@@ -44,16 +46,26 @@ def handle(coordinator: Coordinator, context: RequestContext, request: OffsetCom
             else:
                 commits[topic_partition] = _value(part, request.retention_time_ms, now_ms)
 
-    def done(error: ErrorCode) -> None:
-        errors.update(dict.fromkeys(commits, error))
-        context.answer(lambda: _response(request, errors))
+    def response(error: ErrorCode) -> OffsetCommitResponse:
+        return _response(request, {**errors, **dict.fromkeys(commits, error)})
 
     if not commits:
-        done(ErrorCode.NONE)
+        context.reply(response(ErrorCode.NONE))
     elif context.version == 0:
-        broker.worker.submit(lambda: done(_to_zookeeper(broker, request.group_id, commits)))
+        answer_by_job(
+            broker,
+            context,
+            lambda: response(_to_zookeeper(broker, request.group_id, commits)),
+            lambda: response(ErrorCode.REQUEST_TIMED_OUT),
+        )
     else:
-        coordinator.commit(request.group_id, request.member_id, request.generation_id, commits, done)
+        coordinator.commit(
+            request.group_id,
+            request.member_id,
+            request.generation_id,
+            commits,
+            lambda error: context.answer(lambda: response(error)),
+        )
 
 
 def _value(part: OffsetCommitRequestPartition, retention_ms: int, now_ms: int) -> OffsetValue:

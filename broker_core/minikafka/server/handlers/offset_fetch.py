@@ -2,13 +2,15 @@
 
 Versions: 0 reads from ZooKeeper, later ones from the offsets topic. From 2 on null means all partitions of
 the group, and the group's error has a place of its own; 3 adds throttle_time_ms, 5 the leader epoch.
-Behaviour: a partition without a commit is -1, which version 0 calls an unknown partition. Whoever is in the
+Behaviour: a partition without a commit is -1, which version 0 calls an unknown partition; that version gets
+REQUEST_TIMED_OUT while ZooKeeper is away. Whoever is in the
 group, or whether anybody is, does not matter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import groupby
 
 from minikafka.base.errors import BrokerError, ErrorCode
@@ -17,6 +19,7 @@ from minikafka.groups.messages import NO_EPOCH, OffsetValue
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.server.coordinator import Coordinator
+from minikafka.server.later import answer_by_job
 from minikafka.wire.apis.offset_fetch import (
     NO_OFFSET,
     OffsetFetchRequest,
@@ -32,7 +35,13 @@ _Row = Callable[[TopicPartition], OffsetFetchResponsePartition]
 def handle(coordinator: Coordinator, context: RequestContext, request: OffsetFetchRequest) -> None:
     """Serve one request."""
     if context.version == 0:
-        coordinator.broker.worker.submit(lambda: _from_zookeeper(coordinator.broker, context, request))
+        named = request.topics or ()
+        answer_by_job(
+            coordinator.broker,
+            context,
+            lambda: _response(named, partial(_from_zookeeper, coordinator.broker, request.group_id)),
+            lambda: _response(named, lambda key: _none(key, ErrorCode.REQUEST_TIMED_OUT)),
+        )
         return
     try:
         committed = coordinator.offsets(request.group_id)
@@ -56,19 +65,15 @@ def handle(coordinator: Coordinator, context: RequestContext, request: OffsetFet
     context.reply(_response(topics, row))
 
 
-def _from_zookeeper(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> None:
-    def row(key: TopicPartition) -> OffsetFetchResponsePartition:
-        try:
-            known = broker.image.leadership(key) is not None
-            offset = broker.registrar.consumer_offset(request.group_id, key) if known else None
-        except BrokerError as error:
-            return _none(key, error.code)
-        if offset is None:
-            return _none(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return OffsetFetchResponsePartition(key.partition, offset, NO_EPOCH, "", ErrorCode.NONE)
-
-    response = _response(request.topics or (), row)
-    context.answer(lambda: response)
+def _from_zookeeper(broker: Broker, group_id: str, key: TopicPartition) -> OffsetFetchResponsePartition:
+    try:
+        known = broker.image.leadership(key) is not None
+        offset = broker.registrar.consumer_offset(group_id, key) if known else None
+    except BrokerError as error:
+        return _none(key, error.code)
+    if offset is None:
+        return _none(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return OffsetFetchResponsePartition(key.partition, offset, NO_EPOCH, "", ErrorCode.NONE)
 
 
 def _committed(key: TopicPartition, value: OffsetValue) -> OffsetFetchResponsePartition:
