@@ -34,11 +34,11 @@ def read_nullable_string(buffer: Buffer, position: int) -> tuple[str | None, int
     length, position = read_integer(INT16, buffer, position)
     if length == -1:
         return None, position
-    raw, position = _take(buffer, position, length)
+    raw, end = _take(buffer, position, length)
     try:
-        return str(raw, "utf-8"), position
+        return str(raw, "utf-8"), end
     except UnicodeDecodeError as error:
-        raise RemoteWireError(f"the string at position {position - length} is not UTF-8: {error}") from None
+        raise RemoteWireError(f"the string at position {position} is not UTF-8: {error}") from None
 
 
 def read_string(buffer: Buffer, position: int) -> tuple[str, int]:

@@ -59,7 +59,11 @@ class OffsetIndex(IndexFile):
 
     def last(self) -> tuple[int, int]:
         """(offset, position) of the last entry; the segment's beginning when there is none."""
-        return self.lookup(self._base_offset + RELATIVE_OFFSET_MAX)
+        offsets, positions = self._entries
+        number = len(offsets) - 1
+        if number < 0:
+            return self._base_offset, 0
+        return self._base_offset + int(offsets[number]), int(positions[number])
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry behind the last one. StorageError when it does not rise, or does not fit int32."""

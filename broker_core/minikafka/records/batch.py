@@ -132,6 +132,12 @@ def is_whole(data: memoryview, position: int) -> bool:
     return MIN_BATCH_SIZE <= size <= left - 12
 
 
+def size_of(data: memoryview, position: int) -> int:
+    """The bytes that the batch at ``position`` claims to have, those before its size field included."""
+    size: int = _INT32.unpack_from(data, position + 8)[0]
+    return size + 12
+
+
 def place(data: memoryview, base_offset: int, leader_epoch: int) -> None:
     """Give the batch at the beginning of ``data`` its place in a log, which the checksum does not cover."""
     _INT64.pack_into(data, 0, base_offset)

@@ -34,7 +34,15 @@ from minikafka.base.files import Buffer
 from minikafka.records import kernels, stops
 from minikafka.records.arrays import INT64_MAX, INT64_MIN, read_only, writable
 from minikafka.records.batch import MAGIC as BATCH_MAGIC
-from minikafka.records.batch import BatchHeader, is_whole, place, read_header, records_of, set_max_timestamp
+from minikafka.records.batch import (
+    BatchHeader,
+    is_whole,
+    place,
+    read_header,
+    records_of,
+    set_max_timestamp,
+    size_of,
+)
 from minikafka.records.checksums import CRC32_TABLES, CRC_TABLES
 from minikafka.records.compression import MAX_CONTENT_BYTES
 from minikafka.records.conversion import down_convert, rewrite, rewrite_batches
@@ -154,15 +162,16 @@ def validate(data: Buffer, limits: Limits, now_ms: int) -> ValidatedSet:
     view = memoryview(data)
     if view.readonly:
         view = memoryview(bytearray(view))
+    if limits.max_magic >= BATCH_MAGIC and is_whole(view, 0) and size_of(view, 0) == len(view):
+        return _validate_batch(view, limits, now_ms)
     state = _new_state(limits, now_ms)
     wrappers, batches = _check_entries(view, state, limits, now_ms)
     write = kernels.write
     count = int(state[write.COUNT])
     view = view[: int(state[write.POSITION])]
-    if batches and limits.magic in {0, 1}:
-        return validate(_without_batches(view, batches, limits), limits, now_ms)
-    if batches and limits.codec is not None and any(batch.codec is not limits.codec for batch in batches):
-        return validate(_batches_in_codec(view, limits), limits, now_ms)
+    otherwise = _stored_otherwise(view, batches, limits)
+    if otherwise is not None:
+        return validate(otherwise, limits, now_ms)
     if not batches and _must_rewrite(state, wrappers, limits):
         view, wrappers = _rewritten(view, state, wrappers, limits)
     codec, magic = _first(view, batches) if count else (Codec.NONE, -1)
@@ -183,6 +192,33 @@ def validate(data: Buffer, limits: Limits, now_ms: int) -> ValidatedSet:
         tuple(wrappers),
         batches=tuple(batches),
     )
+
+
+def _validate_batch(view: memoryview, limits: Limits, now_ms: int) -> ValidatedSet:
+    """``validate`` of one batch of magic 2 and nothing else, which is what today's producers send."""
+    header, newest_ms = _check_batch(view, 0, limits, now_ms)
+    otherwise = _stored_otherwise(view, [header], limits)
+    if otherwise is not None:
+        return validate(otherwise, limits, now_ms)
+    if limits.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        kernels.write.stamp_append_time(writable(view), CRC_TABLES, now_ms)
+        newest_ms = now_ms
+    count, size = header.count, len(view)
+    newest_at, most = count - 1 if newest_ms >= 0 else 0, limits.max_message_bytes
+    return ValidatedSet(
+        view, count, size, newest_ms, newest_at, header.codec, BATCH_MAGIC, most, (), (header,)
+    )
+
+
+def _stored_otherwise(view: memoryview, batches: list[BatchHeader], limits: Limits) -> Buffer | None:
+    """Good batches in the format and codec that are stored; None where they are in these, or are none."""
+    if not batches:
+        return None
+    if limits.magic in {0, 1}:
+        return _without_batches(view, batches, limits)
+    if limits.codec is not None and any(batch.codec is not limits.codec for batch in batches):
+        return _batches_in_codec(view, limits)
+    return None
 
 
 def _must_rewrite(state: NDArray[np.int64], wrappers: list[_Wrapper], limits: Limits) -> bool:
@@ -350,7 +386,7 @@ def _check_content(content: Content, limits: Limits, now_ms: int) -> _Wrapper:
 
 def _check_batch(view: memoryview, position: int, limits: Limits, now_ms: int) -> tuple[BatchHeader, int]:
     """The header of a good batch, and the largest timestamp, which is written into it when it was another."""
-    size = int.from_bytes(view[position + 8 : position + 12], "big") + ENTRY_HEADER_BYTES
+    size = size_of(view, position)
     if size > limits.max_message_bytes:
         raise _fault(stops.TOO_LARGE, view, position, limits, now_ms)
     header = read_header(view, position)
