@@ -118,6 +118,7 @@ class Load:
                 self.committed[one.partition] = one.offset
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60 + 30 * KILLS)
 def test_what_was_acknowledged_and_committed_outlives_every_kill(tmp_path: Path) -> None:
     with Cluster(data_dir=tmp_path) as cluster:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka import Message as Record
 from confluent_kafka.admin import (
     AdminClient,
@@ -63,10 +63,13 @@ class GroupMember(Member):
     def commit(self) -> None:
         """Commit what was polled."""
         try:
-            self.consumer.commit(asynchronous=False)
-        except Exception as error:
+            committed = self.consumer.commit(asynchronous=False)
+        except KafkaException as error:
             if error.args[0].code() != KafkaError._NO_OFFSET:  # nothing new to commit
                 raise
+        else:
+            if any(one.error for one in committed):
+                raise RuntimeError(committed)
 
     def close(self) -> None:
         """Leave the group."""
