@@ -32,7 +32,8 @@ Written by `scripts/compatibility` on {date}, from a run of minikafka {version} 
 ## Clients
 
 Each client, with its own defaults, does each of these against one broker, and what comes is compared byte
-for byte (`test_clients.py`, `test_spark_kafka_format.py`). A dash is no pass: the note says why. {numbers}.
+for byte (`test_clients.py`, `test_spark_kafka_format.py`). A dash is no pass: the note says why.
+{numbers}.
 
 {table}
 
@@ -92,13 +93,19 @@ def table(cells: Sequence[Cell]) -> str:
         number = notes.setdefault(f"{cell.result}: {cell.why}", len(notes) + 1)
         return f"{'FAIL' if cell.result == 'failed' else '–'} [{number}]"
 
-    heads = [f"{client} {versions.get(client, '')}".strip() for client in clients]
+    heads = [head(client, versions.get(client, "")) for client in clients]
     lines = [row(["", *heads]), row(["---"] * (len(heads) + 1))]
     lines += [
         row([feature, *(shown(at.get((feature, client))) for client in clients)]) for feature in features
     ]
     remarks = [f"- [{number}] {text}" for text, number in notes.items()]
     return "\n".join([*lines, "", *remarks])
+
+
+def head(client: str, version: str) -> str:
+    """A client and its version, where that is not in the name already."""
+    name, _, release = client.rpartition(" ")
+    return f"{name} {version}" if version.startswith(f"{release}.") else f"{client} {version}".strip()
 
 
 def row(fields: Iterable[str]) -> str:

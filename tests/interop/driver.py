@@ -33,7 +33,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 GRACE_S = 10.0
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -163,7 +163,7 @@ class Program:
             while not condition():
                 left_s = deadline - time.monotonic()
                 if self._ended or left_s <= 0:
-                    raise AssertionError(f"no {what}; {self._state()}")
+                    raise AssertionError(f"not come: {what}; {self._state()}")
                 self._changed.wait(min(left_s, 1.0))
 
     def until_told(self, asked: Callable[[], bool], what: str, patience_s: float = 20.0) -> None:
@@ -171,7 +171,7 @@ class Program:
         deadline = time.monotonic() + patience_s
         while not asked():
             if time.monotonic() > deadline:
-                raise AssertionError(f"no {what} within {patience_s:g} s")
+                raise AssertionError(f"not come within {patience_s:g} s: {what}")
 
     def close(self) -> None:
         """End it: by itself, when its input ends, or else by force."""
@@ -216,7 +216,7 @@ class Program:
             self._outcome = line
         elif kind == "@":
             name, what, *words = rest.split(" ")
-            self._happened(name, self.members[name], what, words)
+            self._happened(name, self.members.setdefault(name, Member()), what, words)
 
     def _happened(self, name: str, member: Member, what: str, words: list[str]) -> None:
         if what == "record":
