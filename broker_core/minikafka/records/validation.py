@@ -96,7 +96,7 @@ class ValidatedSet:
     ``count`` messages, inner ones counted; ``size_bytes`` of ``data`` (magic 0 wrappers may change it in
     ``assign``); ``max_timestamp_at`` counts the messages before the last one of the first entry with the
     largest timestamp; ``codec`` and ``magic`` are those of the first entry (NONE and -1 when the set is
-    empty). ``batches`` are the headers of magic 2, as they were sent.
+    empty). ``batches`` are the headers of magic 2, with the timestamps that are stored.
     """
 
     data: memoryview
@@ -179,6 +179,7 @@ def validate(data: Buffer, limits: Limits, now_ms: int) -> ValidatedSet:
     max_timestamp_ms, max_timestamp_at = int(state[write.MAX_TIMESTAMP]), int(state[write.MAX_AT])
     if limits.timestamp_type is TimestampType.LOG_APPEND_TIME and state[write.STAMPED]:
         write.stamp_append_time(writable(view), CRC_TABLES, now_ms)
+        batches = [replace(header, max_timestamp_ms=now_ms) for header in batches]
         max_timestamp_ms, max_timestamp_at = now_ms, _first_entry_count(codec, wrappers, batches) - 1
     return ValidatedSet(
         view,
@@ -202,7 +203,7 @@ def _validate_batch(view: memoryview, limits: Limits, now_ms: int) -> ValidatedS
         return validate(otherwise, limits, now_ms)
     if limits.timestamp_type is TimestampType.LOG_APPEND_TIME:
         kernels.write.stamp_append_time(writable(view), CRC_TABLES, now_ms)
-        newest_ms = now_ms
+        header, newest_ms = replace(header, max_timestamp_ms=now_ms), now_ms
     count, size = header.count, len(view)
     newest_at, most = count - 1 if newest_ms >= 0 else 0, limits.max_message_bytes
     return ValidatedSet(
@@ -411,6 +412,7 @@ def _check_batch(view: memoryview, position: int, limits: Limits, now_ms: int) -
     max_timestamp_ms = int(state[kernel.CHECK_MAX_TIMESTAMP])
     if header.max_timestamp_ms != max_timestamp_ms:
         set_max_timestamp(view, position, position + size, max_timestamp_ms)
+        header = replace(header, max_timestamp_ms=max_timestamp_ms)
     return header, max_timestamp_ms
 
 
