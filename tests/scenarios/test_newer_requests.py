@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from minikafka.base.errors import ErrorCode
+from minikafka.base.ids import TopicPartition
 from minikafka.records.batch import ControlType, build_batch, build_control_batch, set_producer
 from minikafka.records.message_set import Codec, Record, build_message_set, iterate
+from minikafka.records.validation import Limits, validate
+from minikafka.server.broker import Broker
+from minikafka.server.handlers import fetch as handling
 from minikafka.wire.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -201,6 +206,24 @@ def test_a_response_has_one_limit_and_its_first_partition_with_data_is_never_emp
         size + 9: [(2, 0), (0, size), (1, 9)],
         1 << 20: [(2, 0), (0, size), (1, size)],
     }
+
+
+def test_a_fetch_that_is_about_to_wait_misses_nothing(
+    world: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collect = handling._collect
+
+    def overtaken(broker: Broker, *given: Any) -> Any:
+        found = collect(broker, *given)
+        monkeypatch.setattr(handling, "_collect", collect)
+        broker.partition(TopicPartition("t", 0)).append(validate(BATCH, Limits(max_magic=2), 0))
+        return found
+
+    monkeypatch.setattr(handling, "_collect", overtaken)
+    began_ms = world.clock.monotonic_ms()
+    answer = world.call(simulation.fetch("t", wait_ms=60_000, version=10)).topics[0].partitions[0]
+    assert (len(buffer_of(answer.records)), answer.high_watermark) == (len(BATCH), 3)
+    assert world.clock.monotonic_ms() == began_ms
 
 
 def test_a_session_is_declined_and_the_answer_is_whole(world: Simulation) -> None:

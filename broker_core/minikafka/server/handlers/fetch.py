@@ -19,14 +19,13 @@ import logging
 import struct
 from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import partial
 
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.files import FileSlice
 from minikafka.base.ids import TopicPartition
-from minikafka.log.log import Log
 from minikafka.log.reading import LogRead
 from minikafka.log.transactions import aborted_transactions
+from minikafka.partition.partition import Partition
 from minikafka.records.conversion import down_convert
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
@@ -67,7 +66,7 @@ class _Share:
     last_stable_offset: int = NO_OFFSET
     log_start_offset: int = NO_OFFSET
     read: LogRead | None = None
-    log: Log | None = None
+    partition: Partition | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -91,6 +90,16 @@ class _FetchTicket:
         failed = any(share.error_code is not ErrorCode.NONE for share in self._shares.values())
         return failed or sum(share.size_bytes for share in self._shares.values()) >= self._request.min_bytes
 
+    def outdated(self) -> bool:
+        """Whether there may be more than ``satisfied`` found, or less."""
+        partitions = self._broker.partitions
+        return any(
+            share.partition is None
+            or share.partition is not partitions.get(topic_partition)
+            or share.partition.high_watermark != share.high_watermark
+            for topic_partition, share in self._shares.items()
+        )
+
     def complete(self) -> None:
         _answer(self._broker, self._context, self._request, self._shares)
 
@@ -109,7 +118,7 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> No
         context.reply(FetchResponse(throttle_time_ms=0, error_code=code, session_id=NO_SESSION, topics=()))
         return
     ticket = _FetchTicket(broker, context, request)
-    # Logs are read without the core's lock. Only who has to wait looks again under it, to miss nothing.
+    # Logs are read without the core's lock. Only who has to wait asks under it whether something was missed.
     if ticket.satisfied() or request.max_wait_ms <= 0:
         ticket.complete()
         return
@@ -117,7 +126,7 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> No
     patience_ms = min(request.max_wait_ms, broker.config.connection_idle_max_ms)
 
     def step() -> None:
-        if ticket.satisfied():
+        if ticket.outdated() and ticket.satisfied():
             broker.answer(ticket)
         else:
             broker.wait(ticket, ticket.keys(), broker.clock.monotonic_ms() + patience_ms)
@@ -137,18 +146,12 @@ def _collect(broker: Broker, version: int, request: FetchRequest) -> _Shares:
             if topic_partition in shares:
                 shares[topic_partition] = _Share(ErrorCode.INVALID_REQUEST)
                 continue
-            read = partial(
-                _read,
-                broker,
-                topic_partition,
-                part,
-                whole_message=version >= 3 and nothing_yet,
-                committed_only=committed_only,
-            )
-            share = read(max(0, left))
+            whole = version >= 3 and nothing_yet
+            share = _read(broker, topic_partition, part, max(0, left), whole, committed_only)
             if _takes_memory(version, share):
                 if share.size_bytes > memory_left:
-                    share = read(max(0, min(left, memory_left)))
+                    limit = max(0, min(left, memory_left))
+                    share = _read(broker, topic_partition, part, limit, whole, committed_only)
                 memory_left -= share.size_bytes
             shares[topic_partition] = share
             left -= share.size_bytes
@@ -171,7 +174,6 @@ def _read(
     topic_partition: TopicPartition,
     part: FetchPartition,
     left: int,
-    *,
     whole_message: bool,
     committed_only: bool,
 ) -> _Share:
@@ -191,8 +193,8 @@ def _read(
     except StorageError as error:
         _log.error("fetch from %s at %d failed: %s", topic_partition, part.fetch_offset, error)
         return _Share(ErrorCode.KAFKA_STORAGE_ERROR)
-    log = partition.log
-    return _Share(ErrorCode.NONE, high_watermark, last_stable_offset, log.start_offset, read, log)
+    start_offset = partition.log.start_offset
+    return _Share(ErrorCode.NONE, high_watermark, last_stable_offset, start_offset, read, partition)
 
 
 def _answer(broker: Broker, context: RequestContext, request: FetchRequest, shares: _Shares) -> None:
@@ -238,8 +240,8 @@ def _part(
     if share.read is not None and share.read.slice is not None:
         try:
             sent = _records(version, share.read, share.read.slice, convert_max_bytes)
-            if committed_only and share.log is not None:
-                found = aborted_transactions(share.log, share.read, share.high_watermark)
+            if committed_only and share.partition is not None:
+                found = aborted_transactions(share.partition.log, share.read, share.high_watermark)
                 aborted = tuple(AbortedTransaction(*one) for one in found)
         except BrokerError as error:
             sent = b""
