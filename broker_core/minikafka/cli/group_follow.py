@@ -47,7 +47,10 @@ class GroupFollower:
         self._consumer.subscribe([self._topic])
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and issubclass(kind, OSError):
+            # The output has ended: what of it was still in memory is gone, and a flush would not say so.
+            self._shown = {}
         self._consumer.close()
 
     def messages(self) -> Iterator[tuple[TopicPartition, StoredRecord]]:

@@ -380,9 +380,11 @@ class GroupConsumer:
 
     def _revoke(self, effect: member.Revoke) -> member.Event:
         if self.config.auto_commit and not effect.lost:
+            deadline = self._cluster.deadline(_GIVE_UP_MS)
+            self._commits.settle(deadline)  # what fails of it is news again
             news = self._commits.news(self._positions.committable())
             try:
-                self._commits.sync(self._author(), news, self._cluster.deadline(_GIVE_UP_MS))
+                self._commits.sync(self._author(), news, deadline)
             except MinikafkaError as error:
                 log_failure(news, error)
         partitions = self.assignment

@@ -71,6 +71,10 @@ class Shard:
         """All groups."""
         return list(self._entries)
 
+    def listing(self) -> list[tuple[str, str]]:
+        """All groups with their protocol types."""
+        return [(group_id, entry.group.protocol_type or "") for group_id, entry in self._entries.items()]
+
     def describe(self, group_id: str) -> GroupDescription:
         """A group; ``NO_GROUP`` where there is none."""
         entry = self._entries.get(group_id)

@@ -313,9 +313,7 @@ class Coordinator:
         def listing() -> tuple[ErrorCode, list[tuple[str, str]]]:
             if self._stopped:
                 return ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, []
-            found = []
-            for shard in self._shards.values():
-                found += [(name, shard.describe(name).protocol_type) for name in shard.group_ids()]
+            found = [one for shard in self._shards.values() for one in shard.listing()]
             return ErrorCode.GROUP_LOAD_IN_PROGRESS if self._loads else ErrorCode.NONE, found
 
         return self._ask(listing)

@@ -301,6 +301,16 @@ def test_a_commit_that_is_refused_is_told_and_does_not_end_it(
     assert brokers.groups.group("g").state == "Empty"
 
 
+def test_what_may_not_have_left_when_nobody_reads_the_output_any_more_comes_again(
+    brokers: BrokersInMemory,
+) -> None:
+    with pytest.raises(BrokenPipeError), follower(brokers) as member:
+        read(member, 3)
+        raise BrokenPipeError
+    assert offsets_of(brokers) == {T0: 2}
+    assert brokers.groups.group("g").state == "Empty"
+
+
 def test_a_topic_that_is_not_there_is_told_before_the_group_is_joined(brokers: BrokersInMemory) -> None:
     with pytest.raises(MinikafkaError, match="there is no topic 'u'"):
         GroupFollower(client(brokers), "u", "g", Reset.EARLIEST, threads=False).__enter__()

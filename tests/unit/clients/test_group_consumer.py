@@ -507,6 +507,16 @@ def test_what_was_given_out_is_committed_before_partitions_are_given_up(world: W
     assert committed == [dict.fromkeys((T0, T1, T2, T3), 5)]
 
 
+def test_an_automatic_commit_that_fails_at_the_last_moment_is_made_up_for(world: World) -> None:
+    consumer = world.member(auto_commit=True, auto_commit_interval_ms=600_000)
+    code = ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
+    world.brokers.script(ApiKey.OFFSET_COMMIT, lambda _, request: commit_answer(request, code))
+    consumer._commit_at_ms = 0
+    consumer._commit_in_time()
+    consumer.close()
+    assert world.committed() == dict.fromkeys((T0, T1, T2, T3), 5)
+
+
 def test_without_automatic_commits_a_listener_may_commit_what_was_read(world: World) -> None:
     listener = Listener()
     one = world.member(listener)
