@@ -76,7 +76,8 @@ class Limits:
     for each wrapper or batch, decompressed. Formats above ``max_magic`` are refused.
 
     ``magic`` and ``codec`` are those of what is stored, None for what was sent. ``magic`` 0 or 1 makes all
-    messages that; 2 is as None, since nothing is converted up to it.
+    messages that; 2 is as None, since nothing is converted up to it. Messages of magic 0 and 1 cannot have
+    zstd, and stay as they were sent.
     """
 
     max_message_bytes: int = 1000012
@@ -232,7 +233,7 @@ def _must_rewrite(state: NDArray[np.int64], wrappers: list[_Wrapper], limits: Li
         or any(wrapper.content.magic != limits.magic for wrapper in wrappers)
     ):
         return True
-    if limits.codec is None:
+    if limits.codec in {None, Codec.ZSTD}:
         return False
     return any(wrapper.content.codec is not limits.codec for wrapper in wrappers) or (
         plain > 0 and limits.codec is not Codec.NONE
@@ -245,7 +246,7 @@ def _rewritten(
     """The set as it is stored; the state is as if it had been sent so."""
     write = kernels.write
     codec = limits.codec
-    if codec is None:
+    if codec is None or codec is Codec.ZSTD:
         codec = wrappers[-1].content.codec if wrappers else Codec.NONE
     magic = limits.magic
     if magic not in {0, 1}:

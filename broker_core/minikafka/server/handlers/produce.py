@@ -169,9 +169,6 @@ def _no_transactions() -> BrokerError:
 
 
 def _limits(config: LogConfig, version: int) -> Limits:
-    codec = _CODECS[config.compression_type]
-    if codec is Codec.ZSTD and version < BATCHES_SINCE:
-        codec = None  # messages of magic 0 and 1 cannot have it, and stay as they were sent
     return Limits(
         max_message_bytes=config.max_message_bytes,
         timestamp_type=config.message_timestamp_type,
@@ -179,7 +176,7 @@ def _limits(config: LogConfig, version: int) -> Limits:
         compacted=config.compacted,
         max_magic=1 if version < BATCHES_SINCE else 2,
         magic=config.message_magic,
-        codec=codec,
+        codec=_CODECS[config.compression_type],
     )
 
 
