@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from minikafka.base.errors import ConfigError
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, key_values
+
+if TYPE_CHECKING:
+    from minikafka.clients.admin import Admin
+    from minikafka.wire.apis.describe_configs import ResourceType
 
 app = typer.Typer(help="Read and change settings of topics and brokers.", no_args_is_help=True)
 
@@ -84,7 +89,9 @@ def set_(
     from minikafka.wire.apis.describe_configs import ResourceType
 
     with connected(bootstrap, data_dir) as cluster:
-        Admin(cluster).change_configs(ResourceType[kind.name], name, changes)
+        admin, of = Admin(cluster), ResourceType[kind.name]
+        check_deleted(admin, of, name, "--delete", delete)
+        admin.change_configs(of, name, changes)
     if style is Format.JSON:
         print_json({kind.value: name, "config": changes})
     else:
@@ -99,6 +106,20 @@ def changes_of(option: str, settings: dict[str, str], deleted: list[str] | None)
         if not key.strip() or "=" in key:
             raise ConfigError(option, key, "must be the name of a setting")
     return {**settings, **dict.fromkeys(deleted or ())}
+
+
+def check_deleted(
+    admin: Admin, of: ResourceType, name: str, option: str, deleted: Sequence[str] | None
+) -> None:
+    """ConfigError for a setting that there is not: brokers take it as one that has its default already."""
+    if not deleted:
+        return
+    known = {one.name for one in admin.describe_configs(of, name)}
+    for key in deleted:
+        if key not in known:
+            raise ConfigError(
+                option, key, f"{name} has no such setting; `config get --all` lists what it has"
+            )
 
 
 def told(changes: dict[str, str | None]) -> str:

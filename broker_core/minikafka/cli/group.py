@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
@@ -10,12 +11,14 @@ from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat
 
 if TYPE_CHECKING:
     from minikafka.base.ids import TopicPartition
-    from minikafka.cli.reset import Target
+    from minikafka.cli.reset import Log, Target
     from minikafka.clients.admin import Admin
     from minikafka.clients.group_admin import GroupDescription, PartitionLag
 
 app = typer.Typer(help="List, describe, reset and delete groups of consumers.", no_args_is_help=True)
 
+TOLD = 4
+"""Partitions that are named where something is said of many."""
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 
 
@@ -138,7 +141,7 @@ def reset(
     style: OutputFormat = Format.TABLE,
 ) -> None:
     """Let a group without members go on elsewhere. Shows what would be, until --execute is given."""
-    from minikafka.cli.reset import one_target, parse_topic
+    from minikafka.cli.reset import new_offset, one_target, parse_topic
     from minikafka.cli.start import parse_time
 
     target = one_target(
@@ -160,7 +163,8 @@ def reset(
         groups.check_inactive(name)
         committed = {tp: one.offset for tp, one in groups.offsets(name).items()}
         wanted = _partitions(Admin(cluster), name, chosen, committed)
-        offsets = _new_offsets(Admin(cluster), target, wanted, committed)
+        logs = _logs(Admin(cluster), target, wanted, committed)
+        offsets = {tp: new_offset(target, log) for tp, log in logs.items()}
         if execute:
             groups.set_offsets(name, offsets)
     rows = [
@@ -175,6 +179,7 @@ def reset(
         for tp, offset in offsets.items()
     ]
     print_rows(rows, ["topic", "partition", "offset", "new_offset"], style)
+    _tell_outside(target, logs)
     if not execute:
         note("minikafka: nothing was changed; add --execute to do it")
 
@@ -208,20 +213,32 @@ def _partitions(
     return sorted(wanted)
 
 
-def _new_offsets(
+def _logs(
     admin: Admin, target: Target, wanted: list[TopicPartition], committed: dict[TopicPartition, int]
-) -> dict[TopicPartition, int]:
-    from minikafka.cli.reset import Log, Rule, check_shift, new_offset
+) -> dict[TopicPartition, Log]:
+    from minikafka.cli.reset import Log, Rule, check_shift
     from minikafka.clients.admin import EARLIEST, LATEST
 
     check_shift(target, committed, wanted)
     first = admin.offsets(dict.fromkeys(wanted, EARLIEST))
     last = admin.offsets(dict.fromkeys(wanted, LATEST))
     timed = admin.offsets(dict.fromkeys(wanted, target.value)) if target.rule is Rule.TIME else {}
-    return {
-        tp: new_offset(target, Log(first[tp] or 0, last[tp] or 0, committed.get(tp), timed.get(tp)))
-        for tp in wanted
-    }
+    return {tp: Log(first[tp] or 0, last[tp] or 0, committed.get(tp), timed.get(tp)) for tp in wanted}
+
+
+def _tell_outside(target: Target, logs: Mapping[TopicPartition, Log]) -> None:
+    """Say where the offset that was asked for is not there: a line, whatever the number of partitions."""
+    from minikafka.cli.output import note
+    from minikafka.cli.reset import outside
+
+    told = [
+        f"{tp} at {wanted} ({log.start_offset} to {log.end_offset})"
+        for tp, log in logs.items()
+        if (wanted := outside(target, log)) is not None
+    ]
+    if told:
+        more = f" and {len(told) - TOLD} more" if len(told) > TOLD else ""
+        note(f"minikafka: outside of the log: {', '.join(told[:TOLD])}{more}; the nearer end is taken")
 
 
 @app.command()

@@ -1,9 +1,9 @@
-"""Reading a topic as a member of a group: what was printed is committed, and nothing else."""
+"""Reading a topic as a member of a group: what was printed is committed, and where it began to read."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
@@ -29,7 +29,8 @@ class GroupFollower:
     """One member that reads one topic. Use it as a context manager: it leaves the group at the end.
 
     Call ``shown`` for each message that was printed; that is what is committed, after each round of messages,
-    before partitions are given up, and at the end.
+    before partitions are given up, and at the end. Of a partition of which nothing was printed it is where
+    this member began: the next one does not begin at another end, and misses nothing that came meanwhile.
     """
 
     def __init__(
@@ -40,6 +41,10 @@ class GroupFollower:
         config = ConsumerConfig(group, auto_commit=False, auto_offset_reset=reset)
         self._consumer = GroupConsumer(cluster, config, listener=self, threads=threads)
         self._shown: dict[TopicPartition, Committed] = {}
+        self._begun: dict[TopicPartition, Committed] = {}
+        """Where this member began, as far as that is not committed yet."""
+        self._fresh: set[TopicPartition] = set()
+        """Assigned, and not known yet where it begins."""
         self._look_at_ms = cluster.clock.monotonic_ms() + LOOK_EVERY_MS
 
     def __enter__(self) -> GroupFollower:
@@ -56,7 +61,9 @@ class GroupFollower:
     def messages(self) -> Iterator[tuple[TopicPartition, StoredRecord]]:
         """Messages of this member's partitions as they come, for ever."""
         while True:
-            for fetched in self._consumer.poll(POLL_MS):
+            sets = self._consumer.poll(POLL_MS)
+            self._begin({fetched.topic_partition: fetched.start_offset for fetched in sets})
+            for fetched in sets:
                 for record in fetched.records():
                     yield fetched.topic_partition, record
             self._commit()
@@ -69,19 +76,33 @@ class GroupFollower:
     def revoked(self, partitions: Collection[TopicPartition]) -> None:
         """See ``RebalanceListener``."""
         self._commit()
+        self._fresh = set()
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
         """See ``RebalanceListener``."""
+        self._fresh = set(partitions)
+        self._begun = {}
+
+    def _begin(self, given: Mapping[TopicPartition, int]) -> None:
+        """Note where this member begins; ``given``: the first offsets of what it is about to print."""
+        for partition in tuple(self._fresh):
+            offset = given.get(partition, self._consumer.position(partition))
+            if offset is not None:
+                self._begun[partition] = Committed(offset)
+                self._fresh.discard(partition)
 
     def _commit(self) -> None:
-        if not self._shown:
+        offsets = self._begun | self._shown
+        if not offsets:
             return
         # Whoever reads our output has it before the group goes on behind it.
         sys.stdout.flush()
         try:
-            self._consumer.commit_sync(self._shown, timeout_ms=COMMIT_MS)
+            self._consumer.commit_sync(offsets, timeout_ms=COMMIT_MS)
+            self._begun = {}
         except MinikafkaError as error:
-            note(f"minikafka: messages that were printed will come again: {error}")
+            if self._shown:
+                note(f"minikafka: messages that were printed will come again: {error}")
         self._shown = {}
 
     def _look(self) -> None:

@@ -79,8 +79,19 @@ def new_offset(target: Target, log: Log) -> int:
         return log.end_offset
     if target.rule is Rule.TIME:
         return log.end_offset if log.at_time is None else log.at_time
-    wanted = target.value if target.rule is Rule.OFFSET else (log.committed or 0) + target.value
-    return min(max(wanted, log.start_offset), log.end_offset)
+    return min(max(_wanted(target, log), log.start_offset), log.end_offset)
+
+
+def outside(target: Target, log: Log) -> int | None:
+    """The offset that was asked for where the log does not have it; None where it does."""
+    if target.rule not in (Rule.OFFSET, Rule.SHIFT):
+        return None
+    wanted = _wanted(target, log)
+    return None if log.start_offset <= wanted <= log.end_offset else wanted
+
+
+def _wanted(target: Target, log: Log) -> int:
+    return target.value if target.rule is Rule.OFFSET else (log.committed or 0) + target.value
 
 
 def check_shift(

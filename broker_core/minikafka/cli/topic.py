@@ -7,12 +7,13 @@ from typing import Annotated, Optional
 import typer
 
 from minikafka.base.errors import ConfigError
-from minikafka.cli.config import changes_of, told
+from minikafka.cli.config import changes_of, check_deleted, told
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, key_values
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+OWN_TOPIC = "holds the offsets of all groups, and belongs to the brokers; `group delete` deletes one group"
 
 
 @app.command()
@@ -116,7 +117,8 @@ def alter(
     """Give a topic more partitions, or other settings."""
     changes = changes_of("--delete-config", key_values("--config", config), delete_config)
     if partitions is None and not changes:
-        raise ConfigError("--partitions", None, "say what to alter: this, --config K=V or --delete-config K")
+        options = "--partitions N, --config K=V or --delete-config K"
+        raise ConfigError("NAME", name, f"say what to alter of it: {options}")
 
     from minikafka.cli.connect import connected, existing_topic
     from minikafka.cli.output import counted, print_json
@@ -127,6 +129,7 @@ def alter(
         admin = Admin(cluster)
         existing_topic(admin, name)
         if changes:
+            check_deleted(admin, ResourceType.TOPIC, name, "--delete-config", delete_config)
             admin.change_configs(ResourceType.TOPIC, name, changes)
         if partitions is not None:
             admin.create_partitions(name, partitions)
@@ -147,6 +150,10 @@ def delete(
     from minikafka.clients.admin import Admin
 
     with connected(bootstrap, data_dir) as cluster:
+        known = cluster.metadata(None).topics.get(name)
+        if known is not None and known.is_internal:
+            # As Kafka's own tool of 0.10.1 does.
+            raise ConfigError("NAME", name, OWN_TOPIC)
         error = Admin(cluster).delete_topics([name])[name]
     if error is not None:
         raise error

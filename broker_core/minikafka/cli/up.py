@@ -92,12 +92,15 @@ def up(
 
 
 def check_free(host: str, port: int) -> None:
-    """Raise ConfigError when somebody listens there: before ZooKeeper is started and files are made.
+    """Raise ConfigError when nobody can listen there, or somebody does.
 
-    A race is left to the broker, which says what it could not do.
+    Before ZooKeeper is started and files are made. A race is left to the broker, which says what it could
+    not do.
     """
-    from minikafka.net.probe import can_bind, can_connect
+    from minikafka.net.probe import addresses_of, can_bind, can_connect
 
+    if host and not any(can_bind(address, 0) for address in addresses_of(host.strip("[]"))):
+        raise ConfigError("--host", host, "is no address of this machine: name one, or 0.0.0.0 for all")
     if port and not can_bind(host, port) and can_connect(host, port):
         raise ConfigError(
             "--port",

@@ -152,6 +152,9 @@ def _config(path: str, overrides: list[str]) -> BrokerConfig:
         properties = parse_properties(Path(path).read_text(encoding="utf-8"), path)
     except OSError as error:
         raise ConfigError("FILE.properties", path, f"cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        what = f"byte {error.start}, {error.object[error.start]:#04x}, is no UTF-8"
+        raise ConfigError("FILE.properties", path, f"cannot be read: {what}") from None
     for override in overrides:
         name, separator, value = override.partition("=")
         if not separator:

@@ -93,7 +93,7 @@ def test_an_error_of_many_lines_becomes_one() -> None:
         (["produce", "t", "--key-separator", ""], "--key-separator=''"),
         (["produce", "not a topic"], "INVALID_TOPIC"),
         (["topic", "create", "t", "--config", "novalue"], "--config='novalue'"),
-        (["topic", "alter", "t"], "say what to alter"),
+        (["topic", "alter", "t"], "NAME='t': say what to alter of it: --partitions N, --config K=V"),
         (["topic", "alter", "t", "--config", "a.b=1", "--delete-config", "a.b"], "do one of them"),
         (["config", "set", "topic", "t"], "give settings to change"),
         (["config", "set", "topic", "t", "a.b"], "K=V='a.b'"),
@@ -103,6 +103,8 @@ def test_an_error_of_many_lines_becomes_one() -> None:
         (["up", "--set", "novalue"], "--set='novalue'"),
         (["up", "--brokers", "0"], "--brokers"),
         (["up", "--port", "70000"], "--port"),
+        (["up", "--host", "192.0.2.1"], "--host='192.0.2.1': is no address of this machine"),
+        (["up", "--host", "no.such.host.invalid"], "--host='no.such.host.invalid': "),
         (["broker", "does-not-exist.properties"], "does-not-exist.properties"),
     ],
 )
@@ -115,6 +117,16 @@ def test_bad_input_is_one_line_on_stderr(
     assert err.startswith("minikafka: ")
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_a_properties_file_that_is_no_text_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "b.properties"
+    file.write_bytes(b"broker.id=1\nx=\xff\n")
+    assert run(["broker", str(file)]) == 2
+    expected = f"minikafka: FILE.properties={str(file)!r}: cannot be read: byte 14, 0xff, is no UTF-8\n"
+    assert capfd.readouterr().err == expected
 
 
 def test_a_cluster_that_is_not_there_is_a_failure_that_names_the_address(

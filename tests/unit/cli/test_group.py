@@ -172,6 +172,20 @@ def test_an_executed_reset_is_where_the_group_goes_on(
     assert {tp: offset for tp, (offset, _) in brokers.groups.group("g").offsets.items()} == offsets
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--to-offset", "9", "--topic", "t"], "t-0 at 9 (0 to 5), t-1 at 9 (0 to 5)"),
+        (["--shift-by", "-3"], "t-0 at -1 (0 to 5)"),
+    ],
+)
+def test_an_offset_that_a_log_does_not_have_is_told(
+    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str], options: list[str], told: str
+) -> None:
+    assert run(["group", "reset", "g", *options, "--execute"]) == 0
+    assert capfd.readouterr().err == f"minikafka: outside of the log: {told}; the nearer end is taken\n"
+
+
 def test_a_reset_makes_a_group_that_was_not_there(
     brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -268,6 +282,24 @@ def test_exactly_what_was_shown_is_committed_and_the_group_is_left(brokers: Brok
     assert brokers.groups.group("g").state == "Empty"
     with follower(brokers) as member:
         assert read(member, 3) == [b"1-2", b"1-3", b"1-4"]
+
+
+def test_a_member_that_was_given_nothing_keeps_its_place_for_the_next(brokers: BrokersInMemory) -> None:
+    with follower(brokers, Reset.LATEST) as member:
+        read(member, 3)
+        messages = member.messages()
+        brokers.fill(T0, b"0-5")
+        next(messages)  # what is printed last may not be said to be
+    assert offsets_of(brokers) == {T0: 5, T1: 5}
+    brokers.fill(T1, b"1-5")
+    with follower(brokers, Reset.LATEST) as member:
+        assert sorted(read(member, 2)) == [b"0-5", b"1-5"]
+
+
+def test_where_a_member_starts_is_kept_before_anything_is_printed(brokers: BrokersInMemory) -> None:
+    with follower(brokers) as member:
+        next(member.messages())
+    assert offsets_of(brokers) == {T0: 2, T1: 0}
 
 
 def test_what_was_given_and_not_shown_comes_again(brokers: BrokersInMemory) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
-from minikafka.cli.reset import Log, Rule, Target, check_shift, new_offset, one_target, parse_topic
+from minikafka.cli.reset import Log, Rule, Target, check_shift, new_offset, one_target, outside, parse_topic
 
 NOTHING = {"earliest": False, "latest": False, "offset": None, "time_ms": None, "shift": None}
 
@@ -64,6 +64,21 @@ def test_what_names_no_partitions_is_refused(text: str) -> None:
 )
 def test_the_new_offset_lies_within_the_log(target: Target, offset: int) -> None:
     assert new_offset(target, Log(start_offset=10, end_offset=50, committed=20, at_time=33)) == offset
+
+
+@pytest.mark.parametrize(
+    ("target", "offset"),
+    [
+        (Target(Rule.OFFSET, 30), None),
+        (Target(Rule.OFFSET, 50), None),
+        (Target(Rule.OFFSET, 51), 51),
+        (Target(Rule.SHIFT, -11), 9),
+        (Target(Rule.LATEST), None),
+        (Target(Rule.TIME, 99), None),
+    ],
+)
+def test_an_offset_outside_of_the_log_is_known_as_such(target: Target, offset: int | None) -> None:
+    assert outside(target, Log(start_offset=10, end_offset=50, committed=20, at_time=33)) == offset
 
 
 def test_a_time_after_the_last_message_is_the_end() -> None:

@@ -184,11 +184,25 @@ def test_a_topic_gets_more_partitions_and_other_settings(cluster: Up, request: p
     assert {row["setting"] for row in everything} > {"flush.messages", "cleanup.policy"}
     for arguments, words in (
         (("--partitions", "2"), "INVALID_PARTITIONS: topic"),
+        (
+            ("--delete-config", "retention.msec"),
+            f"--delete-config='retention.msec': {topic} has no such setting",
+        ),
         (("--config", "segment.bytes=little"), "INVALID_CONFIG: segment.bytes='little'"),
     ):
         done = minikafka("topic", "alter", topic, *arguments, *to)
         assert done.status == 2
         assert words in done.err
+
+
+def test_a_topic_of_the_brokers_own_is_not_deleted(cluster: Up, request: pytest.FixtureRequest) -> None:
+    topic, to = topic_of(request), ("--bootstrap", cluster.address)
+    ok("topic", "create", topic, *to)
+    ok("group", "reset", "g", "--to-latest", "--topic", topic, "--execute", *to)
+    done = minikafka("topic", "delete", "__consumer_offsets", *to)
+    assert done.status == 2
+    assert done.err.startswith("minikafka: NAME='__consumer_offsets': holds the offsets of all groups")
+    ok("group", "describe", "g", *to)
 
 
 def test_a_broker_tells_its_settings_and_does_not_change_them(cluster: Up) -> None:
