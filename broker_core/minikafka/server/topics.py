@@ -109,7 +109,7 @@ class TopicTicket:
         submit()
 
     def satisfied(self) -> bool:
-        self._done.update(name for name in self._names if self._is_done(name))
+        self._done.update(name for name in self._names if name not in self._done and self._is_done(name))
         return all(name in self._failed or name in self._done for name in self._names)
 
     def abandon(self, reason: str) -> None:
