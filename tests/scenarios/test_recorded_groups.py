@@ -15,8 +15,19 @@ from typing import Any
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.groups.messages import OffsetKey, read_key, read_offset
+from minikafka.groups.messages import (
+    NEVER_MS,
+    OffsetKey,
+    OffsetValue,
+    Versions,
+    offset_bytes,
+    offset_key,
+    read_key,
+    read_offset,
+)
 from minikafka.net.port import PendingResponse
+from minikafka.records.batch import ControlType, build_batch, build_control_batch
+from minikafka.records.message_set import Record
 from minikafka.wire.apis import APIS
 from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
 from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
@@ -173,17 +184,62 @@ def test_what_a_client_said_to_kafka_gets_the_same_answers(client: str) -> None:
     talk.check()
 
 
-def test_an_offsets_partition_that_kafka_has_written_answers_as_it_did() -> None:
+def with_offsets(segment: bytes) -> Simulation:
+    """A broker whose only partition of offsets holds what another has written."""
     world = Simulation()
     one = {"offsets.topic.num.partitions": "1"}
     world.machine.start(one)
     make_offsets_topic(world)
     world.machine.stop()
     file = world.machine.files.open(f"{DATA_DIR}/__consumer_offsets_0/00000000000.kafka")
-    file.write_at(0, SEGMENT.read_bytes())
+    file.write_at(0, segment)
     file.close()
     world.machine.start(one)
+    return world
 
+
+def test_what_was_committed_in_transactions_counts_as_far_as_they_were() -> None:
+    def commit(base_offset: int, partition: int, offset: int, producer_id: int = -1) -> bytes:
+        value = OffsetValue(offset, -1, "", 0, NEVER_MS)
+        key = offset_key("g", TopicPartition("t", partition))
+        return build_batch(
+            [Record(key, offset_bytes(value, Versions(), 0), 0)],
+            base_offset=base_offset,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            transactional=producer_id >= 0,
+        )
+
+    def mark(base_offset: int, kind: ControlType, producer_id: int) -> bytes:
+        return build_control_batch(
+            kind,
+            coordinator_epoch=0,
+            producer_id=producer_id,
+            producer_epoch=0,
+            timestamp_ms=0,
+            base_offset=base_offset,
+        )
+
+    world = with_offsets(
+        commit(0, 0, 10)
+        + commit(1, 1, 10)
+        + commit(2, 0, 20, producer_id=7)
+        + commit(3, 1, 30, producer_id=8)
+        + commit(4, 2, 40, producer_id=9)
+        + commit(5, 3, 50, producer_id=8)
+        + commit(6, 3, 60)
+        + mark(7, ControlType.ABORT, 7)
+        + mark(8, ControlType.COMMIT, 8)
+    )
+    answer = world.call(Request(ApiKey.OFFSET_FETCH, 5, OffsetFetchRequest("g", None)))
+    (topic,) = answer.topics
+    found = {part.partition_index: part.committed_offset for part in topic.partitions}
+    assert found == {0: 10, 1: 30, 3: 60}
+
+
+def test_an_offsets_partition_that_kafka_has_written_answers_as_it_did() -> None:
+    world = with_offsets(SEGMENT.read_bytes())
     wanted: dict[str, dict[TopicPartition, tuple[int, str]]] = {}
     for key, value, _ in recorded_offsets():
         named = read_key(key)

@@ -2,19 +2,27 @@
 
 The newest record of each key counts. Records come as columns, a window of the log after the other, and are
 only compared by their keys until the log is at its end; then what is left is read. So nearly all that a log
-costs is for its keys, however often each was written.
+costs is for its keys, however often each was written. What other brokers have written in transactions counts
+as far as these were committed.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 
 from minikafka.base.errors import RemoteWireError
 from minikafka.groups.messages import GroupKey, OffsetKey, read_group, read_key, read_offset
 from minikafka.groups.shard import GroupSettings, Shard
+from minikafka.records.batch import ControlType
+from minikafka.records.isolation import TransactionPart
 
 _log = logging.getLogger(__name__)
+
+
+_Row = tuple[bytes | None, tuple[int, bytes | None]]
+"""Key, and offset and value."""
 
 
 class Loading:
@@ -22,21 +30,42 @@ class Loading:
 
     def __init__(self, settings: GroupSettings) -> None:
         self._settings = settings
-        self._newest: dict[bytes, tuple[int, bytes | None]] = {}
+        self._newest: dict[bytes | None, tuple[int, bytes | None]] = {}
+        self._open: dict[int, list[_Row]] = {}
+        """By producer, what belongs to a transaction whose end was not seen yet."""
 
     def take(
-        self, keys: Iterable[bytes | None], offsets: Iterable[int], values: Iterable[bytes | None]
+        self,
+        keys: Sequence[bytes | None],
+        offsets: Sequence[int],
+        values: Sequence[bytes | None],
+        parts: Sequence[TransactionPart] = (),
     ) -> None:
-        """Take in one window of records, given by column."""
-        self._newest.update(zip(keys, zip(offsets, values, strict=True), strict=True))  # type: ignore[arg-type]
+        """Take in one window of records, given by column, with the parts of transactions in it."""
+        rows: list[_Row] = list(zip(keys, zip(offsets, values, strict=True), strict=True))
+        done = 0
+        for part in parts:
+            begin, end = bisect_left(offsets, part.first_offset), bisect_right(offsets, part.last_offset)
+            self._newest.update(rows[done:begin])
+            done = end
+            if part.mark is None:
+                self._open.setdefault(part.producer_id, []).extend(rows[begin:end])
+                continue
+            ended = self._open.pop(part.producer_id, [])
+            if part.mark is ControlType.COMMIT:
+                # Of what was written meanwhile the later one in the log counts, not the one that ends later.
+                newest = self._newest
+                newest.update(row for row in ended if row[0] not in newest or newest[row[0]][0] < row[1][0])
+        self._newest.update(rows[done:])
 
     def finish(self, now_ms: int, wall_ms: int) -> Shard:
         """The groups. What cannot be read is left out, and said once."""
-        self._newest.pop(None, None)  # type: ignore[call-overload]
         shard = Shard(self._settings)
         offsets: dict[OffsetKey, tuple[int, bytes | None]] = {}
         strange: list[str] = []
         for raw, (log_offset, value) in self._newest.items():
+            if raw is None:
+                continue
             try:
                 key = read_key(raw)
                 if isinstance(key, OffsetKey):

@@ -7,12 +7,14 @@ its producer's next mark ends, which may lie far behind.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from minikafka.base.files import Buffer
 from minikafka.records import kernels, stops
 from minikafka.records.arrays import read_only
-from minikafka.records.batch import BATCH_HEADER_BYTES
+from minikafka.records.batch import BATCH_HEADER_BYTES, ControlType
 
 _ROWS = 4096
 _ABORT = 0
@@ -40,6 +42,26 @@ def _rows(data: Buffer) -> list[list[int]]:
 def has_transactions(data: Buffer) -> bool:
     """Whether one of the whole entries that ``data`` begins with belongs to a transaction, or ends one."""
     return bool(_rows(data))
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPart:
+    """A batch of a transaction, or the mark that ends one: ``mark`` is None for a batch."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    mark: ControlType | None
+
+
+def transaction_parts(data: Buffer) -> list[TransactionPart]:
+    """All in the whole entries that ``data`` begins with, in their order. CORRUPT_MESSAGE on damage."""
+    keys = kernels.keys
+    return [
+        TransactionPart(producer, base, last, None if kind == keys.SURVEY_DATA else ControlType(kind))
+        for producer, _, last, _, base, kind in _rows(data)
+        if kind != keys.SURVEY_UNKNOWN
+    ]
 
 
 class AbortedSearch:

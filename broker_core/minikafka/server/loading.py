@@ -12,6 +12,7 @@ from minikafka.groups.loading import Loading
 from minikafka.groups.shard import GroupSettings, Shard
 from minikafka.log.log import Log
 from minikafka.records.columns import decode
+from minikafka.records.isolation import transaction_parts
 
 _log = logging.getLogger(__name__)
 
@@ -50,9 +51,13 @@ class Loader:
                 continue
             if read.slice is None:
                 break
-            columns = decode(read.slice.read(), offset, end)
+            data = read.slice.read()
+            columns = decode(data, offset, end)
             loading.take(
-                columns.key_array().to_pylist(), columns.offsets.tolist(), columns.value_array().to_pylist()
+                columns.key_array().to_pylist(),
+                columns.offsets.tolist(),
+                columns.value_array().to_pylist(),
+                [part for part in transaction_parts(data) if part.first_offset < columns.next_offset],
             )
             if columns.next_offset <= offset:
                 raise StorageError(f"{topic_partition} cannot be read on from offset {offset}")
