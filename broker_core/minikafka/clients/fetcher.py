@@ -35,7 +35,7 @@ from minikafka.base.errors import (
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster, Lane, worth_a_retry
 from minikafka.clients.links import Reply
-from minikafka.clients.offsets import CONSUMER, EARLIEST, LATEST, list_offsets
+from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.prefetch import prefetching
 from minikafka.clients.retry import Deadline, Tried
 from minikafka.records.batch import MAGIC as BATCH_MAGIC
@@ -43,14 +43,9 @@ from minikafka.records.message_set import ATTRIBUTES_AT, CODEC_MASK, MAGIC_AT
 from minikafka.records.scan import ScanResult, scan
 from minikafka.wire.apis.fetch import (
     FETCH,
-    FINAL_EPOCH,
-    NO_SESSION,
-    READ_UNCOMMITTED,
-    FetchPartition,
     FetchPartitionResponse,
-    FetchRequest,
     FetchResponse,
-    FetchTopic,
+    consumer_request,
 )
 
 __all__ = ["DEFAULT_MAX_BYTES", "RangeFetcher", "prefetching"]
@@ -157,23 +152,12 @@ class RangeFetcher:
         raise NetworkError(f"the leader of {self.topic_partition} left it out of its answer")
 
     def _ask(self, broker_id: int, deadline: Deadline) -> tuple[Reply[FetchResponse], int, int]:
-        topic, partition = self.topic_partition
-        wanted = FetchPartition(
-            index=partition,
-            current_leader_epoch=-1,
-            fetch_offset=self.next_offset,
-            log_start_offset=-1,
+        request = consumer_request(
+            {self.topic_partition: self.next_offset},
             partition_max_bytes=self._fetch_bytes,
-        )
-        request = FetchRequest(
-            replica_id=CONSUMER,
-            max_wait_ms=self._max_wait_ms,
-            min_bytes=self._min_bytes,
             max_bytes=self._fetch_bytes,
-            isolation_level=READ_UNCOMMITTED,
-            session_id=NO_SESSION,
-            session_epoch=FINAL_EPOCH,
-            topics=(FetchTopic(topic, (wanted,)),),
+            min_bytes=self._min_bytes,
+            max_wait_ms=self._max_wait_ms,
         )
         reply = self._cluster.send(broker_id, FETCH, request, lane=self._lane, deadline=deadline)
         return reply, self._cluster.clock.monotonic_ms(), broker_id

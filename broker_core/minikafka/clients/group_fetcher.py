@@ -20,19 +20,13 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster, OwnLane, worth_a_retry
 from minikafka.clients.group_config import ConsumerConfig
 from minikafka.clients.links import Reply
-from minikafka.clients.offsets import CONSUMER
 from minikafka.records.message_set import StoredRecord, iterate
 from minikafka.records.scan import scan
 from minikafka.wire.apis.fetch import (
     FETCH,
-    FINAL_EPOCH,
-    NO_SESSION,
-    READ_UNCOMMITTED,
-    FetchPartition,
     FetchPartitionResponse,
-    FetchRequest,
     FetchResponse,
-    FetchTopic,
+    consumer_request,
 )
 
 if TYPE_CHECKING:
@@ -171,26 +165,12 @@ class GroupFetcher:
         self._look_up_ms = self._cluster.clock.monotonic_ms() + self._config.retry_backoff_ms
 
     def _send(self, broker_id: int, positions: dict[TopicPartition, int]) -> None:
-        topics: dict[str, list[FetchPartition]] = {}
-        for tp, offset in positions.items():
-            topics.setdefault(tp.topic, []).append(
-                FetchPartition(
-                    index=tp.partition,
-                    current_leader_epoch=-1,
-                    fetch_offset=offset,
-                    log_start_offset=-1,
-                    partition_max_bytes=self._config.max_partition_fetch_bytes,
-                )
-            )
-        request = FetchRequest(
-            replica_id=CONSUMER,
-            max_wait_ms=self._config.fetch_max_wait_ms,
-            min_bytes=self._config.fetch_min_bytes,
+        request = consumer_request(
+            positions,
+            partition_max_bytes=self._config.max_partition_fetch_bytes,
             max_bytes=self._config.fetch_max_bytes,
-            isolation_level=READ_UNCOMMITTED,
-            session_id=NO_SESSION,
-            session_epoch=FINAL_EPOCH,
-            topics=tuple(FetchTopic(name, tuple(parts)) for name, parts in topics.items()),
+            min_bytes=self._config.fetch_min_bytes,
+            max_wait_ms=self._config.fetch_max_wait_ms,
         )
         reply = self._cluster.send(broker_id, FETCH, request, lane=self._lane)
         self._under_way[broker_id] = _Asked(reply, positions, self._cluster.clock.monotonic_ms())

@@ -19,6 +19,7 @@ from typing import Protocol, Self, TypeVar
 from minikafka.base.clock import SystemClock
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
 from minikafka.base.files import Buffer
+from minikafka.base.ids import TopicPartition
 from minikafka.clients.links import BrokerLink, LinkConfig, Reply
 from minikafka.clients.retry import Deadline, EventWaiter
 from minikafka.net.connection import SocketConnector
@@ -230,17 +231,8 @@ class _Today:
 
 
 def _fetch(asked: FetchRequest) -> fetching.FetchRequest:
-    part = fetching.FetchPartition(asked.partition, _UNKNOWN, asked.offset, _UNKNOWN, asked.max_size)
-    return fetching.FetchRequest(
-        replica_id=_CONSUMER,
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=asked.max_size,
-        isolation_level=fetching.READ_UNCOMMITTED,
-        session_id=fetching.NO_SESSION,
-        session_epoch=fetching.FINAL_EPOCH,
-        topics=(fetching.FetchTopic(asked.topic, (part,)),),
-    )
+    position = {TopicPartition(asked.topic, asked.partition): asked.offset}
+    return fetching.consumer_request(position, partition_max_bytes=asked.max_size, max_bytes=asked.max_size)
 
 
 def _check(error: ErrorCode, topic: str, partition: int) -> None:

@@ -29,13 +29,9 @@ from minikafka.wire import classic
 from minikafka.wire.api import Api
 from minikafka.wire.apis.fetch import (
     FETCH,
-    FINAL_EPOCH,
-    NO_SESSION,
     READ_UNCOMMITTED,
-    FetchPartition,
     FetchPartitionResponse,
-    FetchRequest,
-    FetchTopic,
+    consumer_request,
 )
 from minikafka.wire.apis.list_offsets import (
     LIST_OFFSETS,
@@ -204,17 +200,8 @@ def _read(
             found.append(classic.MessageSetSend(classic.code_of(ErrorCode.INVALID_FETCH_SIZE), b""))
             continue
         limit = min(one.max_size, left)
-        part = FetchPartition(one.partition, _UNKNOWN_EPOCH, one.offset, classic.LATEST, limit)
-        request = FetchRequest(
-            replica_id=-1,
-            max_wait_ms=0,
-            min_bytes=0,
-            max_bytes=limit,
-            isolation_level=READ_UNCOMMITTED,
-            session_id=NO_SESSION,
-            session_epoch=FINAL_EPOCH,
-            topics=(FetchTopic(one.topic, (part,)),),
-        )
+        position = {TopicPartition(one.topic, one.partition): one.offset}
+        request = consumer_request(position, partition_max_bytes=limit, max_bytes=limit)
         answer: FetchPartitionResponse = _ask(fetch.handle, broker, exchange, FETCH, 2, request)
         messages = answer.records or b""
         if part_size(messages) > limit:  # converted down, messages may have become larger

@@ -12,8 +12,10 @@ that stands in them. The last message of ``records`` may be cut off by the limit
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from minikafka.base.ids import TopicPartition
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.parts import Part
@@ -215,3 +217,37 @@ FETCH = Api(
         ),
     ),
 )
+
+
+def consumer_request(
+    positions: Mapping[TopicPartition, int],
+    *,
+    partition_max_bytes: int,
+    max_bytes: int,
+    min_bytes: int = 0,
+    max_wait_ms: int = 0,
+) -> FetchRequest:
+    """What a consumer outside of any session asks for: all messages from its positions on, in their order.
+
+    It names no leader epoch, and reads what was not committed too.
+    """
+    topics: dict[str, list[FetchPartition]] = {}
+    for (topic, partition), offset in positions.items():
+        wanted = FetchPartition(
+            index=partition,
+            current_leader_epoch=-1,
+            fetch_offset=offset,
+            log_start_offset=-1,
+            partition_max_bytes=partition_max_bytes,
+        )
+        topics.setdefault(topic, []).append(wanted)
+    return FetchRequest(
+        replica_id=-1,
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=READ_UNCOMMITTED,
+        session_id=NO_SESSION,
+        session_epoch=FINAL_EPOCH,
+        topics=tuple(FetchTopic(name, tuple(partitions)) for name, partitions in topics.items()),
+    )
