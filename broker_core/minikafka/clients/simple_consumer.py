@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, TypeVar
 
 from minikafka.base.clock import SystemClock
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
@@ -130,7 +130,7 @@ class SimpleConsumer:
         with self._lock:
             self._wire.close()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> SimpleConsumer:
         return self
 
     def __exit__(

@@ -119,7 +119,7 @@ def _longs(array: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _frozen(array: NDArray[T]) -> NDArray[T]:
-    frozen = np.ascontiguousarray(array).view()
+    frozen: NDArray[T] = np.ascontiguousarray(array).view()
     frozen.flags.writeable = False
     return frozen
 
