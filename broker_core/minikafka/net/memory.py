@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import NetworkError, RemoteWireError, StorageError
@@ -237,6 +238,10 @@ class _MemoryExchange:
     def listener(self) -> str:
         return self._connection.server.listeners[self._connection.address]
 
+    @property
+    def memory(self) -> dict[str, Any]:
+        return self._connection.memory
+
     def park(self) -> None:
         """Nothing to do: nothing is held back here."""
 
@@ -292,6 +297,7 @@ class MemoryConnection:
         self.peer = str(address)
         self.client_host = client_host
         self.draining = False
+        self.memory: dict[str, Any] = {}
         self._pending: deque[_MemoryPending] = deque()
         # Frames with their length, each on its way to the other side.
         self._requests: deque[bytes] = deque()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from minikafka.wire.parts import Part
 
@@ -38,6 +38,13 @@ class Exchange(Protocol):
     @property
     def listener(self) -> str:
         """The name of the listener that the request came in by."""
+
+    @property
+    def memory(self) -> dict[str, Any]:
+        """What the handler keeps of this connection, by names of its own; it goes with the connection.
+
+        It belongs to the request in flight: after the answer it is not to be touched.
+        """
 
     def park(self) -> None:
         """It waits for what others must bring, and is no longer work to be done: do not hold back other

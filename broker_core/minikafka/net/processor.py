@@ -25,6 +25,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import RemoteWireError, StorageError
@@ -73,6 +74,7 @@ class _Peer:
         "last_active_ms",
         "lingering",
         "listener",
+        "memory",
         "name",
         "outgoing",
         "reader",
@@ -86,6 +88,7 @@ class _Peer:
         self.sock = sock
         self.host, self.name = peer_name(address)
         self.listener = listener
+        self.memory: dict[str, Any] = {}
         self.reader = FrameReader(max_request_bytes)
         self.exchange: SocketExchange | None = None
         self.outgoing: Outgoing | None = None
@@ -118,6 +121,10 @@ class SocketExchange:
     @property
     def listener(self) -> str:
         return self._peer.listener
+
+    @property
+    def memory(self) -> dict[str, Any]:
+        return self._peer.memory
 
     def park(self) -> None:
         self.parked = True

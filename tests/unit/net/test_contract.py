@@ -160,6 +160,20 @@ def test_a_request_above_the_limit_ends_its_connection_only(
     assert "a frame of 101 bytes was announced, allowed are 0 to 100" in caplog.text
 
 
+def test_what_a_handler_keeps_of_a_connection_is_there_at_its_next_request_and_at_no_other_connections(
+    world: World,
+) -> None:
+    class Counting:
+        def on_request(self, exchange: Exchange, frame: memoryview) -> None:
+            exchange.memory["requests"] = exchange.memory.get("requests", 0) + 1
+            exchange.respond([str(exchange.memory["requests"]).encode()])
+
+    server = world.listen(Counting())
+    one, other = world.connect(server), world.connect(server)
+    found = [bytes(connection.request([b"?"]).result()) for connection in (one, one, other, one)]
+    assert found == [b"1", b"2", b"1", b"3"]
+
+
 def test_an_exchange_is_answered_once(world: World) -> None:
     handler = Keeping()
     connection = world.connect(world.listen(handler))

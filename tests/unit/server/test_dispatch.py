@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from minikafka.wire.apis import APIS
 from minikafka.wire.framing import RequestHeader
@@ -18,6 +19,7 @@ class Recording:
     listener = "PLAINTEXT"
 
     def __init__(self) -> None:
+        self.memory: dict[str, Any] = {}
         self.parked = False
         self.answered = False
 
