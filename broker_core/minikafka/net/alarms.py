@@ -1,4 +1,4 @@
-"""When to look at a connection that may stall, idle or linger too long.
+"""When to look at a connection that is paused, or may stall, idle or linger too long.
 
 Looking is put off, not done each time something happens: a connection that was busy meanwhile costs one look
 in each of its periods, and a thousand idle ones cost nothing between.

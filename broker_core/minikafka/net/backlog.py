@@ -1,8 +1,8 @@
 """How much work a server takes on before it reads no more: the back-pressure of all its connections.
 
 Two things are counted. **Requests** that a handler has neither answered nor parked: one that waits for
-something that others must bring (a long poll, a group's other members, a quota) is parked, as it would
-otherwise keep out the very request that it waits for. **Bytes** of requests larger than ``FREE_BYTES``, from
+something that others must bring (a long poll, a group's other members) is parked, as it would otherwise keep
+out the very request that it waits for. **Bytes** of requests larger than ``FREE_BYTES``, from
 the moment that their length is known until they are answered or parked.
 
 At either limit processors leave their connections unread; the peers' own buffers fill, and they wait. Who

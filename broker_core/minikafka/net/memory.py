@@ -245,12 +245,12 @@ class _MemoryExchange:
     def park(self) -> None:
         """Nothing to do: nothing is held back here."""
 
-    def respond(self, parts: Sequence[Part]) -> None:
+    def respond(self, parts: Sequence[Part], pause_ms: int = 0) -> None:
         if self._answered:
             raise RuntimeError(f"a request of {self._connection.client_host} was answered twice")
         frame = encode_frame(parts) if parts else []
         self._answered = True
-        self._connection.answer(frame)
+        self._connection.answer(frame, pause_ms)
 
     def close(self, reason: str) -> None:
         self._answered = True
@@ -303,6 +303,7 @@ class MemoryConnection:
         self._requests: deque[bytes] = deque()
         self._responses: deque[bytes] = deque()
         self._in_flight = False
+        self._paused_until_ms = 0
         self._lost_requests = False
         self._lost_responses = False
         self._error: NetworkError | None = None
@@ -338,16 +339,18 @@ class MemoryConnection:
         if self._responses:
             self._deliver_response(self._responses.popleft())
             return True
-        if self._requests and not self._in_flight and not self.draining:
+        muted = self._in_flight or self.draining or self.network.clock.monotonic_ms() < self._paused_until_ms
+        if self._requests and not muted:
             self._deliver_request(self._requests.popleft())
             return True
         return False
 
-    def answer(self, frame: Sequence[Part]) -> None:
+    def answer(self, frame: Sequence[Part], pause_ms: int) -> None:
         """The server's response to what is in flight, or nothing for a request without a response."""
         if not self._in_flight:
             return
         self._in_flight = False
+        self._paused_until_ms = self.network.clock.monotonic_ms() + pause_ms
         try:
             if frame and not self.closed:
                 self._responses.append(join(frame))

@@ -51,8 +51,9 @@ class Exchange(Protocol):
         requests for it. Any number of times, also when it was answered already.
         """
 
-    def respond(self, parts: Sequence[Part]) -> None:
-        """Send ``parts`` as one frame (the length is added) and take the next request. Exactly once.
+    def respond(self, parts: Sequence[Part], pause_ms: int = 0) -> None:
+        """Send ``parts`` as one frame (the length is added) and, ``pause_ms`` after it was taken, take the
+        next request. Exactly once.
 
         Memory and files must stay as they are until they are sent. ``[]`` sends nothing: the request wanted
         no response. Raises LocalWireError for more than 2 GiB, RuntimeError when this exchange was answered

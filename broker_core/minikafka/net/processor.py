@@ -6,6 +6,7 @@ Each connection goes round this circle; a selector tells when there is something
     held        there is too much to do already (``net.backlog``): it is not read for a while
     in flight   the handler has it; nothing more is read
     writing     the answer is being sent; then reading again
+    paused      after an answer that asked for it, it is not read for a while; it may be idle meanwhile
     lingering   at the stop: our side is closed, what the peer still sends is thrown away until it closes too
 
 The handler runs on this thread, and an answer given there is written there: a hand-off between threads
@@ -77,6 +78,8 @@ class _Peer:
         "memory",
         "name",
         "outgoing",
+        "pause_ms",
+        "paused_until_ms",
         "reader",
         "reserved",
         "sock",
@@ -92,6 +95,9 @@ class _Peer:
         self.reader = FrameReader(max_request_bytes)
         self.exchange: SocketExchange | None = None
         self.outgoing: Outgoing | None = None
+        # How long to pause after what is going out; until when it is paused, 0 when it is not.
+        self.pause_ms = 0
+        self.paused_until_ms = 0
         self.lingering = False
         self.closed = False
         self.events = 0
@@ -131,13 +137,13 @@ class SocketExchange:
         if not self._answered:
             self._processor.do(lambda: self._processor.no_longer_work(self._peer, self))
 
-    def respond(self, parts: Sequence[Part]) -> None:
+    def respond(self, parts: Sequence[Part], pause_ms: int = 0) -> None:
         if self._answered:
             raise RuntimeError(f"a request of {self._peer.name} was answered twice")
         # Made here, so that whoever gave something that cannot be sent hears of it.
         outgoing = Outgoing(encode_frame(parts) if parts else [])
         self._answered = True
-        self._processor.do(lambda: self._processor.begin_response(self._peer, outgoing))
+        self._processor.do(lambda: self._processor.begin_response(self._peer, outgoing, pause_ms))
 
     def close(self, reason: str) -> None:
         self._answered = True
@@ -208,12 +214,13 @@ class Processor:
         if self._thread.is_alive():
             logger.error("%s is stuck in a request and is left behind", self._thread.name)
 
-    def begin_response(self, peer: _Peer, outgoing: Outgoing) -> None:
+    def begin_response(self, peer: _Peer, outgoing: Outgoing, pause_ms: int) -> None:
         """Send what may be nothing as the answer to what is in flight. On this thread only."""
         if peer.closed:
             return
         peer.exchange = None
         peer.outgoing = outgoing
+        peer.pause_ms = pause_ms
         self._uncount(peer)
         peer.last_active_ms = self._clock.monotonic_ms()
         self._guarded(peer, self._write)
@@ -299,7 +306,7 @@ class Processor:
             return
         if events & WRITE:
             self._guarded(peer, self._write)
-        elif peer.exchange is not None or peer.outgoing is not None:
+        elif peer.exchange is not None or peer.outgoing is not None or peer.paused_until_ms:
             self._watch(peer, peer.events & ~READ)
         elif peer.lingering:
             self._guarded(peer, self._discard)
@@ -419,6 +426,9 @@ class Processor:
         self._watch(peer, READ)
         if self._drain_until_ms is not None:
             self._linger(peer)
+        elif peer.pause_ms:
+            peer.paused_until_ms = self._clock.monotonic_ms() + peer.pause_ms
+            self._alarms.set(peer, peer.paused_until_ms)
 
     def _discard(self, peer: _Peer) -> None:
         if not peer.sock.recv(64 * 1024):
@@ -438,6 +448,7 @@ class Processor:
         """
         peer.lingering = True
         peer.held = False
+        peer.paused_until_ms = 0
         self._uncount(peer)
         peer.last_active_ms = self._clock.monotonic_ms()
         self._alarms.set(peer, peer.last_active_ms + self._options.linger_ms)
@@ -456,7 +467,9 @@ class Processor:
         peer.events = events
 
     def _ring_alarms(self) -> None:
-        """Close who stalls, idles or lingers too long; look at the others again when they may."""
+        """Close who stalls, idles or lingers too long; read again whose pause is over; look at the others
+        again when they may.
+        """
         now_ms = self._clock.monotonic_ms()
         for peer in self._alarms.due(now_ms):
             limit_ms, complaint, level = self._limit(peer)
@@ -465,6 +478,11 @@ class Processor:
                 self.close_peer(peer, complaint.format(quiet_ms), level)
                 continue
             look_ms = (peer.last_active_ms if complaint else now_ms) + limit_ms
+            if peer.paused_until_ms > now_ms:
+                look_ms = min(look_ms, peer.paused_until_ms)
+            elif peer.paused_until_ms:
+                peer.paused_until_ms = 0
+                self._watch(peer, READ)
             if peer.reserved:
                 look_ms = min(look_ms, now_ms + self._options.write_timeout_ms)
             self._alarms.set(peer, look_ms)

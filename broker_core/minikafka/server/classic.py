@@ -23,7 +23,7 @@ from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.server.handlers import fetch, list_offsets, produce
 from minikafka.server.quotas import Flow
-from minikafka.server.throttle import delay_of, respond
+from minikafka.server.throttle import pause_of
 from minikafka.server.topics import start_creation
 from minikafka.wire import classic
 from minikafka.wire.api import Api
@@ -141,7 +141,7 @@ class ClassicProtocol:
                 name = ErrorCode.of(answer.error_code).name
                 exchange.close(f"a classic produce request to {one.topic}-{partition} failed: {name}")
                 return
-        respond(broker, exchange, [], delay_of(broker, None, Flow.PRODUCE, size))
+        exchange.respond([], pause_of(broker, None, Flow.PRODUCE, size))
 
     def _any_partition(self, topic: str) -> int:
         """In turn, one that this broker leads."""
@@ -187,7 +187,7 @@ def _led(broker: Broker, topic: str) -> bool:
 
 
 def _send(broker: Broker, exchange: Exchange, parts: list[Part]) -> None:
-    respond(broker, exchange, parts, delay_of(broker, None, Flow.FETCH, total_size(parts)))
+    exchange.respond(parts, pause_of(broker, None, Flow.FETCH, total_size(parts)))
 
 
 def _read(

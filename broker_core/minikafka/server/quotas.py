@@ -1,4 +1,4 @@
-"""Byte rates of clients and their limits: how long an answer is to be delayed. Pure but for a mutex.
+"""Byte rates of clients and their limits: how long they are to pause. Pure but for a mutex.
 
 Kafka's own way of measuring: the bytes of the last ``quota.window.num`` windows of ``quota.window.size.
 seconds``, of which the newest is not full, divided by their time, or by that of all but one window when there
@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 DEFAULT = "<default>"
 UNLIMITED = 0x7FFFFFFFFFFFFFFF
 _SPARE_RATES = 64
+_LONGEST_MS = 0x7FFFFFFF
+"""What the responses' field can hold: 24 days."""
 
 
 class Flow(Enum):
@@ -70,7 +72,7 @@ class Rate:
             return 0
         span_ms = self._span_ms(now_ms)
         over = sum(window.bytes for window in self._windows) - limit * span_ms / 1000
-        return round(over / limit * 1000) if over > 0 else 0
+        return min(round(over / limit * 1000), _LONGEST_MS) if over > 0 else 0
 
     def idle(self, now_ms: int) -> bool:
         """Whether nothing is left that counts."""
@@ -114,7 +116,7 @@ class Quotas:
             self._decide()
 
     def record(self, client_id: str, flow: Flow, count: int, now_ms: int) -> int:
-        """``count`` bytes of a client; by how many milliseconds their answer is to be delayed."""
+        """``count`` bytes of a client; for how many milliseconds it is to pause then."""
         with self._lock:
             limit = self._limit(client_id, flow)
             if limit == UNLIMITED:

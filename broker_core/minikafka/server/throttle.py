@@ -1,16 +1,15 @@
-"""Answers that wait for a quota: the way back of a request whose client is measured.
+"""Quotas on the way back of a request: whose client is above its limit has its connection paused.
 
-As in 0.10.1 the answer itself is delayed, and its connection is not read meanwhile; a request without an
-answer (acks=0) delays what comes after it.
+As Kafka does it since 2.0, for all versions of the requests: the answer goes out at once, with the time to
+wait, and the connection is not read for that time. Clients of Produce 6 and Fetch 8 know that and wait as long
+by themselves; older ones find their next request waiting. A request without an answer (acks=0) pauses too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from minikafka.net.server import Exchange
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.server.quotas import Flow
@@ -19,23 +18,6 @@ from minikafka.wire.keys import ApiKey
 from minikafka.wire.parts import Part, total_size
 
 _FLOWS = {ApiKey.PRODUCE: Flow.PRODUCE, ApiKey.FETCH: Flow.FETCH}
-
-
-class _Delayed:
-    """An answer whose time has not come."""
-
-    def __init__(self, exchange: Exchange, parts: Sequence[Part]) -> None:
-        self._exchange = exchange
-        self._parts = parts
-
-    def satisfied(self) -> bool:
-        return False
-
-    def complete(self) -> None:
-        self._exchange.respond(self._parts)
-
-    def abandon(self, reason: str) -> None:
-        self._exchange.close(reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +30,13 @@ class MeteredContext(RequestContext):
 
     def reply(self, response: Any) -> None:
         parts = self._encode(response)
-        delay_ms = self._delay_ms(total_size(parts))
-        if delay_ms:
-            parts = self._encode(replace(response, throttle_time_ms=delay_ms))
-        respond(self.broker, self.exchange, parts, delay_ms)
+        pause_ms = self._pause_ms(total_size(parts))
+        if pause_ms:
+            parts = self._encode(replace(response, throttle_time_ms=pause_ms))
+        self.exchange.respond(parts, pause_ms)
 
     def no_reply(self) -> None:
-        respond(self.broker, self.exchange, [], self._delay_ms(0))
+        self.exchange.respond([], self._pause_ms(0))
 
     def _encode(self, response: Any) -> list[Part]:
         return [
@@ -62,23 +44,14 @@ class MeteredContext(RequestContext):
             *self.api.encode_response(self.version, response),
         ]
 
-    def _delay_ms(self, response_bytes: int) -> int:
+    def _pause_ms(self, response_bytes: int) -> int:
         count = self.request_bytes if self.flow is Flow.PRODUCE else response_bytes
-        return delay_of(self.broker, self.header.client_id, self.flow, count)
+        return pause_of(self.broker, self.header.client_id, self.flow, count)
 
 
-def delay_of(broker: Broker, client_id: str | None, flow: Flow, count: int) -> int:
-    """By how many milliseconds the answer about ``count`` bytes of a client is to be delayed."""
+def pause_of(broker: Broker, client_id: str | None, flow: Flow, count: int) -> int:
+    """For how many milliseconds a connection is to be paused after ``count`` bytes of its client."""
     return broker.quotas.record(client_id or "", flow, count, broker.clock.monotonic_ms())
-
-
-def respond(broker: Broker, exchange: Exchange, parts: Sequence[Part], delay_ms: int) -> None:
-    """Send ``parts`` after ``delay_ms``, or when the broker stops. Outside of the core's lock."""
-    if not delay_ms:
-        exchange.respond(parts)
-        return
-    deadline_ms = broker.clock.monotonic_ms() + delay_ms
-    broker.run(lambda: broker.wait(_Delayed(exchange, parts), [], deadline_ms))
 
 
 def metered(broker: Broker, context: RequestContext, request: Any, request_bytes: int) -> RequestContext:

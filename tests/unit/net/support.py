@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from minikafka.base.clock import Clock, SystemClock
 from minikafka.net.connection import SocketConnector
 from minikafka.net.memory import MemoryNetwork
 from minikafka.net.port import Connection, Connector, Endpoint, Exchange, RequestHandler, Server
@@ -74,8 +75,15 @@ class World(Protocol):
     def connector(self) -> Connector:
         """What makes the connections."""
 
+    @property
+    def clock(self) -> Clock:
+        """The server's time."""
+
     def until(self, condition: Callable[[], Any], what: str) -> None:
         """Let things happen until ``condition()`` holds."""
+
+    def until_later(self, condition: Callable[[], Any], what: str) -> None:
+        """The same for what only time brings."""
 
     def settle(self) -> None:
         """Let happen what would happen by itself now."""
@@ -85,6 +93,8 @@ class World(Protocol):
 
 class SocketWorld:
     """Real sockets on the loopback interface, one processor thread."""
+
+    clock = SystemClock()
 
     def __init__(self) -> None:
         self.connector = SocketConnector(request_timeout_ms=PATIENCE_SECONDS * 1000)
@@ -109,6 +119,8 @@ class SocketWorld:
     def until(self, condition: Callable[[], Any], what: str) -> None:
         eventually(condition, what)
 
+    until_later = until
+
     def settle(self) -> None:
         for server in self._servers:
             go_round(server)
@@ -125,6 +137,7 @@ class MemoryWorld:
 
     def __init__(self) -> None:
         self.network = self.connector = MemoryNetwork()
+        self.clock = self.network.clock
 
     def listen(self, handler: RequestHandler, *, max_request_bytes: int = 1 << 20, port: int = 0) -> Server:
         return self.network.listen(HOST, port, handler, max_request_bytes=max_request_bytes)
@@ -135,6 +148,9 @@ class MemoryWorld:
     def until(self, condition: Callable[[], Any], what: str) -> None:
         self.network.run()
         assert condition(), what
+
+    def until_later(self, condition: Callable[[], Any], what: str) -> None:
+        assert self.network.wait(condition, self.clock.monotonic_ms() + PATIENCE_SECONDS * 1000), what
 
     def settle(self) -> None:
         self.network.run()

@@ -64,6 +64,25 @@ def test_a_request_without_response_lets_the_next_one_in(world: World) -> None:
     assert handler.seen == [b"acks=0 first", b"acks=0 second", b"third"]
 
 
+@pytest.mark.parametrize("answer", [[b"one"], []], ids=["answered", "without answer"])
+def test_a_pause_holds_up_what_comes_after_the_answer(world: World, answer: list[bytes]) -> None:
+    handler = Keeping()
+    connection = world.connect(world.listen(handler))
+    first = connection.request([b"1"]) if answer else connection.send([b"1"])
+    world.until(lambda: handler.exchanges, "the first request has come")
+    second = connection.request([b"2"])
+    world.settle()
+    began_ms = world.clock.monotonic_ms()
+    handler.exchanges[0].respond(answer, pause_ms=30)
+    if first is not None:
+        assert bytes(first.result()) == b"one"
+    assert not world.connector.wait_any([second], 5)
+    world.until_later(lambda: len(handler.exchanges) == 2, "the second request has come")
+    assert world.clock.monotonic_ms() - began_ms >= 30
+    handler.exchanges[1].respond([b"two"])
+    assert bytes(second.result()) == b"two"
+
+
 def test_a_slice_of_a_file_arrives_among_memory(world: World, tmp_path: Path) -> None:
     content = bytes(range(256)) * 4096
     file = RealFiles().open(str(tmp_path / "segment"), create=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from minikafka.base.clock import ManualClock
 from minikafka.base.errors import ConfigError, NetworkError
 from minikafka.base.files import FileSlice, RealFiles
 from minikafka.net import transfer
@@ -259,6 +260,55 @@ def test_an_idle_connection_is_closed_and_one_with_a_request_in_flight_is_not(
         handler.exchanges[0].respond([b"late"])
         assert read_frame(waiting) == b"late"
         assert gone(waiting)
+
+
+def test_a_paused_connection_is_not_read_until_its_time_has_come(serve: Serve) -> None:
+    clock, handler = ManualClock(), Keeping()
+    server = serve(handler, clock=clock)
+    with plain(server) as sock:
+        sock.sendall(framed(b"1", b"2"))
+        eventually(lambda: handler.exchanges, "the request has come")
+        handler.exchanges[0].respond([b"one"], pause_ms=5000)
+        assert read_frame(sock) == b"one"
+        go_round(server)
+        clock.advance(4999)
+        go_round(server)
+        assert len(handler.exchanges) == 1
+        clock.advance(1)
+        go_round(server)
+        assert len(handler.exchanges) == 2
+
+
+def test_an_idle_connection_is_closed_while_it_is_paused_too(serve: Serve) -> None:
+    clock, handler = ManualClock(), Keeping()
+    server = serve(handler, clock=clock, idle_ms=1000)
+    with plain(server) as sock:
+        sock.sendall(framed(b"1", b"never read"))
+        eventually(lambda: handler.exchanges, "the request has come")
+        handler.exchanges[0].respond([b"one"], pause_ms=5000)
+        assert read_frame(sock) == b"one"
+        go_round(server)
+        clock.advance(1000)
+        go_round(server)
+        assert gone(sock)
+    assert len(handler.exchanges) == 1
+
+
+def test_a_stop_does_not_wait_for_who_is_paused(serve: Serve) -> None:
+    handler = Keeping()
+    server = serve(handler)
+    with plain(server) as sock:
+        sock.sendall(framed(b"1", b"never read"))
+        eventually(lambda: handler.exchanges, "the request has come")
+        handler.exchanges[0].respond([b"one"], pause_ms=600_000)
+        assert read_frame(sock) == b"one"
+        stopping = threading.Thread(target=server.stop, args=(600_000,))
+        stopping.start()
+        assert sock.recv(1) == b""
+        sock.close()
+        stopping.join(PATIENCE_SECONDS)
+        assert not stopping.is_alive()
+    assert len(handler.exchanges) == 1
 
 
 def test_a_peer_that_takes_nothing_of_its_response_is_cut_off(

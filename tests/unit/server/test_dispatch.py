@@ -26,7 +26,7 @@ class Recording:
     def park(self) -> None:
         self.parked = True
 
-    def respond(self, parts: Sequence[Part]) -> None:
+    def respond(self, parts: Sequence[Part], pause_ms: int = 0) -> None:
         self.answered = True
 
     def close(self, reason: str) -> None:

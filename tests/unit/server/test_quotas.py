@@ -54,6 +54,12 @@ def test_who_sends_as_fast_as_the_answers_come_is_held_to_the_limit() -> None:
     assert sent / (now_ms / 1000) == pytest.approx(1000, rel=0.15)
 
 
+def test_a_pause_is_never_longer_than_a_response_can_say() -> None:
+    rate = Rate(2, 1000)
+    rate.record(100_000_000, 0)
+    assert rate.throttle_ms(1, 0) == 0x7FFFFFFF
+
+
 def test_a_client_has_its_own_limit_or_the_default_or_the_brokers() -> None:
     made = quotas(producer_default=3000, windows=2)
     made.replace({"app": {"producer_byte_rate": "1000"}, "<default>": {"producer_byte_rate": "2000"}})
