@@ -1,8 +1,9 @@
 """Quotas on the way back of a request: whose client is above its limit has its connection paused.
 
 As Kafka does it since 2.0, for all versions of the requests: the answer goes out at once, with the time to
-wait, and the connection is not read for that time. Clients of Produce 6 and Fetch 8 know that and wait as long
-by themselves; older ones find their next request waiting. A request without an answer (acks=0) pauses too.
+wait, and the connection is not read for that time. Clients of Produce 6 and Fetch 8 know that and wait as
+long by themselves; older ones find their next request waiting. A request without an answer (acks=0) pauses
+its connection too.
 """
 
 from __future__ import annotations
