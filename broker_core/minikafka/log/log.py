@@ -471,7 +471,10 @@ class Log:
                 length = segment.whole_within(entry.position, length)
             if length <= 0:
                 break
-            return LogRead(segment.slice(entry.position, length), entry.offset, segment)
+            more = length < size - entry.position or (
+                number < len(segments) and segments[number].base_offset < bound
+            )
+            return LogRead(segment.slice(entry.position, length), entry.offset, segment, more)
         return LogRead(None, offset)
 
     def offsets_before(self, timestamp_ms: int, max_count: int, *, now_ms: int | None = None) -> list[int]:

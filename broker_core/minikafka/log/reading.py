@@ -17,6 +17,8 @@ class LogRead:
     first_offset: int
     """Last offset of the first entry in the slice, or what was asked for."""
     segment: Segment | None = None
+    more: bool = False
+    """Whether something that could be read follows the slice."""
 
     @property
     def size_bytes(self) -> int:

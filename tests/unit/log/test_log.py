@@ -247,6 +247,27 @@ def test_the_high_watermark_also_bounds_reads_of_older_segments(files: MemoryFil
         assert [record.offset for record in read_all(log, up_to=bound)] == list(range(bound))
 
 
+def test_a_read_tells_whether_there_is_more_than_it_gives(files: MemoryFiles) -> None:
+    log = open_log(files, LogConfig())
+    fill(log, 20)
+    assert log.read(0, 500).more
+    assert not log.read(0, 10_000).more
+    assert not log.read(20, 10_000).more
+    assert not log.read(5, 10_000, up_to=12).more
+    assert log.read(5, 100, up_to=12).more
+
+
+def test_of_an_older_segment_there_is_more_if_the_next_one_begins_below_the_high_watermark(
+    files: MemoryFiles,
+) -> None:
+    log = open_log(files)
+    fill(log, 60)
+    second = log.segments[1].base_offset
+    assert log.read(0, 10_000).more
+    assert log.read(0, 10_000, up_to=second + 1).more
+    assert not log.read(0, 10_000, up_to=second).more
+
+
 def test_a_compressed_set_across_the_high_watermark_is_left_out(files: MemoryFiles) -> None:
     log = open_log(files, LogConfig())
     fill(log, 20, in_set=10, codec=Codec.LZ4)

@@ -9,8 +9,9 @@ session id in answers is 0, so that a client names all its partitions each time.
     be idle; an error of any partition is answered at once, and naming one twice is an error. Up to version 2
     a partition's share is cut at ``partition_max_bytes`` even within a message; from version 3 on the first
     partition that has anything gives at least one whole message. Messages at and above the high watermark are
-    not given. What is converted down, which takes memory, is at most as much as a request may hold, and so
-    any message.
+    not given. A consumer that was given a part of other partitions, and does not name them, waits less
+    (``partition.catching_up``). What is converted down, which takes memory, is at most as much as a request
+    may hold, and so any message.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from minikafka.base.files import FileSlice
 from minikafka.base.ids import TopicPartition
 from minikafka.log.reading import LogRead
 from minikafka.log.transactions import aborted_transactions
+from minikafka.net.server import Exchange
+from minikafka.partition.catching_up import CatchingUp
 from minikafka.partition.partition import Partition
 from minikafka.records.conversion import down_convert
 from minikafka.server.broker import Broker
@@ -109,6 +112,15 @@ class _FetchTicket:
     def keys(self) -> list[Hashable]:
         return list(self._shares)
 
+    def patience_ms(self) -> int:
+        """How long it waits at most."""
+        # Nobody notices that a client has gone while its request waits.
+        most_ms = min(self._request.max_wait_ms, self._broker.config.connection_idle_max_ms)
+        catching_up = _catching_up(self._context.exchange, self._request)
+        if catching_up is None:
+            return most_ms
+        return catching_up.patience_ms(self._shares, most_ms, self._broker.clock.monotonic_ms())
+
 
 def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> None:
     """Serve one fetch request, now or when there is enough."""
@@ -122,8 +134,7 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> No
     if ticket.satisfied() or request.max_wait_ms <= 0:
         ticket.complete()
         return
-    # Nobody notices that a client has gone while its request waits.
-    patience_ms = min(request.max_wait_ms, broker.config.connection_idle_max_ms)
+    patience_ms = ticket.patience_ms()
 
     def step() -> None:
         if ticket.outdated() and ticket.satisfied():
@@ -132,6 +143,16 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> No
             broker.wait(ticket, ticket.keys(), broker.clock.monotonic_ms() + patience_ms)
 
     broker.run(step)
+
+
+def _catching_up(exchange: Exchange, request: FetchRequest) -> CatchingUp | None:
+    """What is known of the connection; None where a replica asks."""
+    if request.replica_id >= 0:
+        return None
+    found: CatchingUp | None = exchange.memory.get(__name__)
+    if found is None:
+        found = exchange.memory[__name__] = CatchingUp()
+    return found
 
 
 def _collect(broker: Broker, version: int, request: FetchRequest) -> _Shares:
@@ -200,14 +221,18 @@ def _read(
 def _answer(broker: Broker, context: RequestContext, request: FetchRequest, shares: _Shares) -> None:
     version, most = context.version, broker.config.request_max_bytes
     committed_only = request.isolation_level == READ_COMMITTED
+    catching_up = _catching_up(context.exchange, request)
     topics = []
     for topic in request.topics:
         partitions = []
         for part in topic.partitions:
-            share = shares[TopicPartition(topic.name, part.index)]
-            partitions.append(
-                _part(version, topic.name, part.index, share, most, committed_only=committed_only)
-            )
+            topic_partition = TopicPartition(topic.name, part.index)
+            share = shares[topic_partition]
+            given = _part(version, topic.name, part.index, share, most, committed_only=committed_only)
+            partitions.append(given)
+            if catching_up is not None:
+                more = share.read is not None and share.read.more and given.error_code == ErrorCode.NONE
+                catching_up.given(topic_partition, more)
         topics.append(FetchTopicResponse(name=topic.name, partitions=tuple(partitions)))
     context.reply(
         FetchResponse(
