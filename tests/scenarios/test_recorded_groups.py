@@ -7,10 +7,7 @@ the order is not looked at; nor are hosts.
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,16 +22,13 @@ from minikafka.groups.messages import (
     read_key,
     read_offset,
 )
-from minikafka.net.port import PendingResponse
 from minikafka.records.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.message_set import Record
-from minikafka.wire.apis import APIS
 from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
-from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
 from minikafka.wire.apis.offset_fetch import OffsetFetchRequest
-from minikafka.wire.framing import RequestHeader, split_response
 from minikafka.wire.keys import ApiKey
-from tests.scenarios.simulation import DATA_DIR, PORT, Request, Simulation
+from tests.scenarios.recordings import Talk, make_offsets_topic
+from tests.scenarios.simulation import DATA_DIR, Request, Simulation
 from tests.unit.groups.test_messages import recorded as recorded_offsets
 
 WIRE = Path(__file__).parents[1] / "data" / "wire"
@@ -54,9 +48,11 @@ TALKS = {
     "Java, outside of a group": "08-OffsetCommit-v2#0 08-OffsetCommit-v2#1 08-OffsetCommit-v2#2",
     "Java, times of its own": "08-OffsetCommit-v1#0 08-OffsetCommit-v1#1",
     "Java, two members": (
-        "11-JoinGroup-v1#0 14-SyncGroup-v0#0 09-OffsetFetch-v1#0 12-Heartbeat-v0#0 11-JoinGroup-v1#1 "
-        "11-JoinGroup-v1#2 14-SyncGroup-v0#1 14-SyncGroup-v0#2"
+        "11-JoinGroup-v1#0 14-SyncGroup-v0#0 09-OffsetFetch-v1#0 12-Heartbeat-v0#0 commit:12-Heartbeat-v0#0 "
+        "11-JoinGroup-v1#1 11-JoinGroup-v1#2 14-SyncGroup-v0#1 14-SyncGroup-v0#2 09-OffsetFetch-v1#1 "
+        "09-OffsetFetch-v1#2 13-LeaveGroup-v0#0"
     ),
+    "Java, a member that commits nothing": "join:12-Heartbeat-v0#1 12-Heartbeat-v0#1 13-LeaveGroup-v0#1",
     "Scala": (
         "08-OffsetCommit-v0#0 08-OffsetCommit-v1#2 08-OffsetCommit-v2#3 09-OffsetFetch-v0#0 "
         "09-OffsetFetch-v1#3"
@@ -81,106 +77,33 @@ TALKS = {
         "11-JoinGroup-v1#7 12-Heartbeat-v0#4 13-LeaveGroup-v0#8 14-SyncGroup-v0#10 15-DescribeGroups-v0#1"
     ),
 }
-"""Who spoke: FILE#NUMBER of what they said, in the order in which they did."""
+"""Who spoke, and what, in the order in which they did."""
 
-
-def frames(name: str) -> tuple[bytes, bytes]:
-    """A recorded request and its answer, without their lengths."""
-    file, _, number = name.partition("#")
-    example = json.loads((WIRE / f"{file}.json").read_text())["examples"][int(number)]
-    return bytes.fromhex(example["request"])[4:], bytes.fromhex(example["response"])[4:]
-
-
-def make_offsets_topic(world: Simulation) -> None:
-    """As the first client that looks for a coordinator does."""
-    world.call(Request(ApiKey.FIND_COORDINATOR, 0, FindCoordinatorRequest("g")))
-    world.settle()
-
-
-class Talk:
-    """Recorded frames, to a broker with the topics of the recording."""
-
-    def __init__(self) -> None:
-        self.world = Simulation()
-        self.world.machine.start({"group.initial.rebalance.delay.ms": "0"})
-        for topic in ("orders", "payments", "wire"):
-            assert self.world.create_topic(topic, partitions=2) == 0
-        make_offsets_topic(self.world)
-        self._connections: dict[str, Any] = {}
-        self._said: list[tuple[str, RequestHeader, bytes, PendingResponse]] = []
-        self._ids: dict[bytes, bytes] = {}
-
-    def say(self, name: str) -> None:
-        """Send a recorded request over the connection of its client."""
-        self._learn_ids()
-        request, response = frames(name)
-        for recorded, ours in self._ids.items():
-            request = request.replace(recorded, ours)
-        header, _ = RequestHeader.decode(memoryview(bytearray(request)))
-        client = header.client_id or ""
-        if client not in self._connections:
-            self._connections[client] = self.world.network.connect(self.world.host, PORT)
-        pending = self._connections[client].request([request])
-        self._said.append((name, header, response, pending))
-        self.world.network.run()
-        self.world.settle()
-
-    def check(self) -> None:
-        """All were answered, and as they were by Kafka."""
-        self._learn_ids()
-        for name, header, recorded, pending in self._said:
-            assert pending.done(), f"{name} waits"
-            answer = bytes(pending.result())
-            for theirs, ours in self._ids.items():
-                answer = answer.replace(ours, theirs)
-            shown = [in_order(self._body(header, frame)) for frame in (answer, recorded)]
-            assert shown[0] == shown[1], name
-
-    def _learn_ids(self) -> None:
-        for _, header, recorded, pending in self._said:
-            if header.api_key == ApiKey.JOIN_GROUP and pending.done():
-                theirs, ours = (
-                    self._body(header, frame).member_id.encode()
-                    for frame in (recorded, bytes(pending.result()))
-                )
-                assert len(theirs) == len(ours)
-                if theirs:
-                    self._ids[theirs] = ours
-
-    @staticmethod
-    def _body(header: RequestHeader, frame: bytes) -> Any:
-        correlation_id, body = split_response(memoryview(bytearray(frame)))
-        assert correlation_id == header.correlation_id
-        return APIS[ApiKey(header.api_key)].decode_response(header.api_version, body)
-
-
-def in_order(answer: Any) -> Any:
-    """An answer without the order of what is a map in Kafka, and with newer names of states."""
-    changes: dict[str, Any] = {}
-    if hasattr(answer, "topics"):
-        changes["topics"] = {
-            topic.name: sorted(topic.partitions, key=lambda part: part.partition_index)
-            for topic in answer.topics
-        }
-    if hasattr(answer, "members"):
-        changes["members"] = sorted(answer.members, key=lambda member: member.member_id)
-    if hasattr(answer, "groups"):
-        changes["groups"] = {
-            group.group_id: replace(
-                group,
-                group_state=OLD_AND_NEW.get(group.group_state, group.group_state),
-                members=[replace(member, client_host="") for member in group.members],
-            )
-            for group in answer.groups
-        }
-    return replace(answer, **changes)
+JAVA = " ".join(talk for client, talk in TALKS.items() if client.startswith("Java"))
+SEVERAL = {
+    "who look for a coordinator": " ".join(f"10-GroupCoordinator-v0#{number}" for number in range(15)),
+    "a tool that asks a broker without groups": "16-ListGroups-v0#0",
+    "a tool that asks the coordinator": (
+        f"10-GroupCoordinator-v0#0 {JAVA} later:20000 03-Metadata-v2#8 16-ListGroups-v0#1 "
+        "10-GroupCoordinator-v0#5 15-DescribeGroups-v0#0"
+    ),
+    "the last who asks": f"10-GroupCoordinator-v0#0 {' '.join(TALKS.values())} 16-ListGroups-v0#2",
+}
+"""What is about the groups of more than one client."""
 
 
 @pytest.mark.parametrize("client", TALKS)
 def test_what_a_client_said_to_kafka_gets_the_same_answers(client: str) -> None:
     talk = Talk()
-    for name in TALKS[client].split():
-        talk.say(name)
+    make_offsets_topic(talk.world)
+    talk.run(TALKS[client])
+    talk.check()
+
+
+@pytest.mark.parametrize("client", SEVERAL)
+def test_what_was_said_to_kafka_about_all_groups_gets_the_same_answers(client: str) -> None:
+    talk = Talk()
+    talk.run(SEVERAL[client])
     talk.check()
 
 

@@ -3,13 +3,16 @@
 Versions: 0 gives up to max_num_offsets segment boundaries before a time, newest first (``getOffsetsBefore``
 of the texts); 1 gives the one offset of the first message with that time stamp or a later one; 2 adds the
 isolation level and throttle_time_ms; 4 leader epochs, of the offset that is found and of what the client
-knows. Behaviour: -1 asks for the latest offset, which for consumers is the high watermark, and for those that
+knows. A partition that is named twice is refused (from version 1 on), as one answer cannot be told from the
+other. Behaviour: -1 asks for the latest offset, which for consumers is the high watermark, and for those that
 read only what was committed the last stable offset; -2 for the earliest one.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from collections.abc import Collection
 
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.ids import TopicPartition
@@ -24,6 +27,7 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 
@@ -37,6 +41,7 @@ NO_OFFSET = -1
 def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> None:
     """Serve one request. Logs are only read, so the core's lock is not needed."""
     committed_only = request.isolation_level == READ_COMMITTED
+    repeated = _repeated(request) if context.version else frozenset()
     context.reply(
         ListOffsetsResponse(
             throttle_time_ms=0,
@@ -45,13 +50,31 @@ def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest)
                     name=topic.name,
                     partitions=tuple(
                         _look_up(broker, context.version, topic.name, part, committed_only=committed_only)
-                        for part in topic.partitions
+                        if TopicPartition(topic.name, part.index) not in repeated
+                        else _refused(part)
+                        for part in _each_once(topic, context.version)
                     ),
                 )
                 for topic in request.topics
             ),
         )
     )
+
+
+def _repeated(request: ListOffsetsRequest) -> frozenset[TopicPartition]:
+    """What is asked for more than once."""
+    times = Counter(
+        TopicPartition(topic.name, part.index) for topic in request.topics for part in topic.partitions
+    )
+    return frozenset(one for one, count in times.items() if count > 1)
+
+
+def _each_once(topic: ListOffsetsTopic, version: int) -> Collection[ListOffsetsPartition]:
+    return {part.index: part for part in topic.partitions}.values() if version else topic.partitions
+
+
+def _refused(part: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(index=part.index, error_code=ErrorCode.INVALID_REQUEST)
 
 
 def _look_up(

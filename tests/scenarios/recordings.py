@@ -1,0 +1,263 @@
+"""The exchanges of clients with Apache Kafka 0.10.1.1 in ``tests/data/wire``, said again to our broker.
+
+A recording is named FILE#NUMBER. Its request is sent as it was, but for members' ids, which the broker gives:
+ours stand in place of the recorded ones, and are the same length. The answers are compared decoded, in all
+fields but those of ``LEFT_OUT``. Where Kafka answers in the order of a hash map, the order is not looked at.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from minikafka.base.errors import NetworkError
+from minikafka.net.port import PendingResponse
+from minikafka.records.message_set import Record, build_message_set
+from minikafka.wire.apis import APIS
+from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
+from minikafka.wire.apis.heartbeat import HeartbeatRequest
+from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from minikafka.wire.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceTopic
+from minikafka.wire.apis.sync_group import SyncGroupRequest
+from minikafka.wire.framing import RequestHeader, split_response
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.parts import buffer_of
+from tests.scenarios.simulation import PORT, Request, Simulation
+
+WIRE = Path(__file__).parents[1] / "data" / "wire"
+
+LEFT_OUT = {
+    "brokers": "addresses; and Kafka were two brokers, we are one",
+    "host": "an address",
+    "port": "an address",
+    "client_host": "an address",
+    "cluster_id": "an id, by chance",
+    "api_keys": "the table of versions: ours is that of 2.1",
+}
+"""Fields that may differ, and why."""
+
+IN_ANY_ORDER = {"topics", "partitions", "groups", "members"}
+"""Arrays that come from a hash map in Kafka."""
+
+OLD_AND_NEW = {"AwaitingSync": "CompletingRebalance"}
+"""States that 0.10.1 calls by another name than 2.1."""
+
+LOGS = {"wire-0": "01-Fetch-v3#2", "wire-1": "01-Fetch-v3#1", "twice-1": "01-Fetch-v3#3"}
+"""What has a partition's whole log, as Kafka had it."""
+
+
+class Recorded(NamedTuple):
+    """One exchange, frames without their lengths. ``response`` None: there was none."""
+
+    header: RequestHeader
+    request: bytes
+    response: bytes | None
+
+
+def recorded(name: str) -> Recorded:
+    """The exchange of this name."""
+    file, _, number = name.partition("#")
+    example = json.loads((WIRE / f"{file}.json").read_text("utf-8"))["examples"][int(number)]
+    request = bytes.fromhex(example["request"])[4:]
+    response = example["response"]
+    header, _ = RequestHeader.decode(request)
+    return Recorded(header, request, None if response is None else bytes.fromhex(response)[4:])
+
+
+def names_of(broker: str) -> Iterator[str]:
+    """All recordings of exchanges with that release."""
+    for path in sorted(WIRE.glob("*.json")):
+        content = json.loads(path.read_text("utf-8"))
+        if content["broker"] == broker:
+            yield from (f"{path.stem}#{number}" for number in range(len(content["examples"])))
+
+
+def decoded(header: RequestHeader, frame: bytes) -> Any:
+    """The answer to a request with that header."""
+    correlation_id, body = split_response(frame)
+    assert correlation_id == header.correlation_id
+    api = APIS[ApiKey(header.api_key)]
+    # A version that is not known is refused in the form of the first.
+    return api.decode_response(header.api_version if api.supports(header.api_version) else 0, body)
+
+
+def entries(log: str) -> Iterator[tuple[int, bytes]]:
+    """Of a partition's log the last offset and the bytes of each message or wrapper."""
+    one = recorded(LOGS[log])
+    assert one.response is not None
+    topic, _, number = log.rpartition("-")
+    (records,) = (
+        bytes(buffer_of(part.records))
+        for found in decoded(one.header, one.response).topics
+        for part in found.partitions
+        if (found.name, part.index) == (topic, int(number)) and part.records
+    )
+    while records:
+        size = 12 + int.from_bytes(records[8:12], "big")
+        yield int.from_bytes(records[:8], "big"), records[:size]
+        records = records[size:]
+
+
+def beat(heartbeat: Recorded) -> HeartbeatRequest:
+    """What a heartbeat says: the group, the generation and the member."""
+    _, body = RequestHeader.decode(heartbeat.request)
+    said = APIS[ApiKey.HEARTBEAT].decode_request(heartbeat.header.api_version, body)
+    assert isinstance(said, HeartbeatRequest)
+    return said
+
+
+def plain(value: Any, name: str = "") -> Any:
+    """A decoded answer as dicts, lists and bytes, without what may differ."""
+    if name in LEFT_OUT:
+        return None
+    if name == "records":
+        return bytes(buffer_of(value))
+    if is_dataclass(value):
+        return {one.name: plain(getattr(value, one.name), one.name) for one in fields(value)}
+    if isinstance(value, tuple | list):
+        found = [plain(one) for one in value]
+        return sorted(found, key=repr) if name in IN_ANY_ORDER else found
+    return OLD_AND_NEW.get(value, value) if isinstance(value, str) else value
+
+
+def make_offsets_topic(world: Simulation) -> None:
+    """As the first client that looks for a coordinator does."""
+    world.call(Request(ApiKey.FIND_COORDINATOR, 0, FindCoordinatorRequest("g")))
+    world.settle()
+
+
+class Talk:
+    """Recorded frames, to a broker with the topics of the recording."""
+
+    def __init__(self) -> None:
+        self.world = Simulation()
+        self.world.machine.start(
+            {
+                "group.initial.rebalance.delay.ms": "0",
+                "offsets.topic.num.partitions": "2",
+                "auto.create.topics.enable": "false",
+                "log.roll.ms": "9000000000000000",
+            }
+        )
+        for topic in ("orders", "payments", "wire", "twice"):
+            assert self.world.create_topic(topic, partitions=2) == 0
+        self._connections: dict[str, Any] = {}
+        self._said: list[tuple[str, Recorded, PendingResponse]] = []
+        self._ids: dict[bytes, bytes] = {}
+
+    def run(self, steps: str) -> None:
+        """Each step says a recording, or brings about what it met.
+
+        TOPIC-PARTITION:OFFSET fills that log up to there. later:MS lets time pass. What was not recorded
+        of the member that sends the heartbeat NAME: join:NAME lets it join, commit:NAME commit offset 0.
+        """
+        for step in steps.split():
+            what, _, value = step.rpartition(":")
+            if not what:
+                self._say(step)
+            elif what == "later":
+                self.world.network.wait(lambda: False, self.world.clock.monotonic_ms() + int(value))
+            elif what == "join":
+                self._join(recorded(value))
+            elif what == "commit":
+                self._commit(recorded(value))
+            else:
+                self._fill(what, int(value))
+
+    def check(self, comparable: Callable[[str, Any], Any] = lambda _, answer: answer) -> None:
+        """All were answered as they were by Kafka, once ``comparable`` took from both what may differ."""
+        self._learn_ids()
+        for name, one, pending in self._said:
+            if one.response is None:
+                continue
+            answer = bytes(pending.result())
+            for theirs, ours in self._ids.items():
+                answer = answer.replace(ours, theirs)
+            shown = [comparable(name, plain(decoded(one.header, frame))) for frame in (answer, one.response)]
+            assert shown[0] == shown[1], name
+
+    def closed(self) -> bool:
+        """Whether the broker closed the connection on the last request."""
+        _, _, pending = self._said[-1]
+        assert pending.done()
+        try:
+            pending.result()
+        except NetworkError:
+            return True
+        return False
+
+    def _say(self, name: str) -> None:
+        self._learn_ids()
+        one = recorded(name)
+        request = one.request
+        for theirs, ours in self._ids.items():
+            request = request.replace(theirs, ours)
+        client = one.header.client_id or ""
+        if client not in self._connections:
+            self._connections[client] = self.world.network.connect(self.world.host, PORT)
+        pending = self._connections[client].request([request])
+        self._said.append((name, one, pending))
+        self.world.network.run()
+        self.world.settle()
+        if one.response is None:
+            # Who was not answered had left, or was put out.
+            del self._connections[client]
+        elif one.header.api_key == ApiKey.FETCH:
+            pending.result()
+
+    def _fill(self, log: str, end: int) -> None:
+        """With what Kafka's log had, and behind that with anything."""
+        topic, _, number = log.rpartition("-")
+        partition = int(number)
+        at = self.world.fetch(topic, partition=partition).high_watermark
+        behind = itertools.repeat((-1, build_message_set([Record(None, b"", 0)])))
+        for last, data in itertools.chain(entries(log), behind):
+            if at == end:
+                return
+            if last >= at or last < 0:
+                parts = (ProducePartition(partition, data),)
+                body = ProduceRequest(None, -1, 5000, (ProduceTopic(topic, parts),))
+                answer = self.world.call(Request(ApiKey.PRODUCE, 2, body))
+                assert answer.topics[0].partitions[0].base_offset == at
+                at = max(at, last) + 1
+
+    def _join(self, heartbeat: Recorded) -> None:
+        said = beat(heartbeat)
+        client = self.world.another_client()
+        client.client_id = heartbeat.header.client_id or ""
+        protocols = (JoinGroupRequestProtocol("roundrobin", b""),)
+        join = JoinGroupRequest(said.group_id, 10_000, 10_000, "", "consumer", protocols)
+        member = client.call(Request(ApiKey.JOIN_GROUP, 1, join)).member_id
+        sync = SyncGroupRequest(said.group_id, said.generation_id, member, ())
+        assert client.call(Request(ApiKey.SYNC_GROUP, 0, sync)).error_code == 0
+        self._ids[said.member_id.encode()] = member.encode()
+
+    def _commit(self, heartbeat: Recorded) -> None:
+        self._learn_ids()
+        said = beat(heartbeat)
+        member = self._ids[said.member_id.encode()].decode()
+        parts = tuple(OffsetCommitRequestPartition(index, 0, -1, -1, "") for index in range(2))
+        topics = tuple(OffsetCommitRequestTopic(name, parts) for name in ("orders", "payments"))
+        commit = OffsetCommitRequest(said.group_id, said.generation_id, member, -1, topics)
+        answer = self.world.call(Request(ApiKey.OFFSET_COMMIT, 2, commit))
+        assert {part.error_code for topic in answer.topics for part in topic.partitions} == {0}
+
+    def _learn_ids(self) -> None:
+        for _, one, pending in self._said:
+            if one.header.api_key == ApiKey.JOIN_GROUP and one.response is not None and pending.done():
+                theirs, ours = (
+                    decoded(one.header, frame).member_id.encode()
+                    for frame in (one.response, bytes(pending.result()))
+                )
+                assert len(theirs) == len(ours)
+                if theirs:
+                    self._ids[theirs] = ours

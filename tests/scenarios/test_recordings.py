@@ -1,0 +1,40 @@
+"""Every exchange in ``tests/data/wire`` is said to our broker by a test, or stands here with a reason."""
+
+from __future__ import annotations
+
+from tests.scenarios import test_recorded_groups, test_recorded_messages, test_replayed
+from tests.scenarios.recordings import names_of
+
+NOT_REPLAYED = {
+    "01-Fetch-v3#4": "a replica's; replication is not there yet",
+    "01-Fetch-v3#5": "a replica's; replication is not there yet",
+    "01-Fetch-v3#6": "a replica's; replication is not there yet",
+    "04-LeaderAndIsr-v0": "the controller's; replication is not there yet",
+    "05-StopReplica-v0": "the controller's; replication is not there yet",
+    "06-UpdateMetadata-v2": "the controller's; replication is not there yet",
+    "07-ControlledShutdown-v1": "the controller's; replication is not there yet",
+    "09-OffsetFetch-v2#0": "0.10.1 does not know this version and closes the connection; we serve it",
+    "17-SaslHandshake-v0": "there is no authentication yet: it is not served, and not advertised",
+}
+"""A recording, or all of a file."""
+
+
+def test_no_recording_of_0_10_1_1_is_forgotten() -> None:
+    talks = [
+        *test_recorded_groups.TALKS.values(),
+        *test_recorded_groups.SEVERAL.values(),
+        *test_recorded_messages.TALKS.values(),
+        test_recorded_messages.UNKNOWN,
+    ]
+    said = {step for talk in talks for step in talk.split() if ":" not in step}
+    wanted = {
+        name
+        for name in names_of("0.10.1.1")
+        if name not in NOT_REPLAYED and name.partition("#")[0] not in NOT_REPLAYED
+    }
+    assert said == wanted
+
+
+def test_no_recording_of_3_9_1_is_forgotten() -> None:
+    replayed = [exchange for key in test_replayed.ORDER for exchange in test_replayed.recorded(key)]
+    assert len(replayed) == len(list(names_of("3.9.1")))
