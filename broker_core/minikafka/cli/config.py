@@ -1,4 +1,4 @@
-"""``minikafka config``: settings of topics and brokers, read and changed while they run."""
+"""``minikafka config``: settings of topics, brokers and clients, read and changed while they run."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from minikafka.base.errors import ConfigError
-from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, key_values
+from minikafka.cli import quotas
+from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, ZooKeeper, key_values
 
 if TYPE_CHECKING:
     from minikafka.clients.admin import Admin
     from minikafka.wire.apis.describe_configs import ResourceType
 
-app = typer.Typer(help="Read and change settings of topics and brokers.", no_args_is_help=True)
+app = typer.Typer(help="Read and change settings of topics, brokers and clients.", no_args_is_help=True)
 
 
 class Kind(str, Enum):
@@ -23,10 +24,13 @@ class Kind(str, Enum):
 
     TOPIC = "topic"
     BROKER = "broker"
+    CLIENT = "client"
 
 
-Of = Annotated[Kind, typer.Argument(metavar="topic|broker", show_default=False)]
-Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="A topic, or a broker's id.")]
+Of = Annotated[Kind, typer.Argument(metavar="topic|broker|client", show_default=False)]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", show_default=False, help="A topic, or the id of a broker or client.")
+]
 
 
 @app.command()
@@ -35,12 +39,23 @@ def get(
     name: Name,
     everything: Annotated[bool, typer.Option("--all", help="Those that have their default too.")] = False,
     bootstrap: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
-    """Settings that are not the default, and where they come from."""
-    from minikafka.cli.connect import connected
+    """Settings that are not the default, and where they come from.
+
+    Of clients, the quotas: `client ID`, or `client '<default>'` for all that have none of their own.
+    """
+    from minikafka.cli.connect import connected, coordinated
     from minikafka.cli.output import print_rows
+
+    if kind is Kind.CLIENT:
+        with coordinated(zookeeper, bootstrap, data_dir) as store:
+            print_rows(quotas.rows(store, name, everything=everything), ["setting", "value", "source"], style)
+        return
+    check_brokers_are_asked(zookeeper)
+
     from minikafka.clients.admin import Admin
     from minikafka.wire.apis.describe_configs import ConfigSource, ResourceType
 
@@ -75,27 +90,44 @@ def set_(
         ),
     ] = None,
     bootstrap: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
-    """Change settings. A running broker acts on them at once."""
+    """Change settings. A running broker acts on them at once.
+
+    Of clients, the quotas producer_byte_rate and consumer_byte_rate, in bytes a second: `client ID`, or
+    `client '<default>'` for all that have none of their own.
+    """
     changes = changes_of("--delete", key_values("K=V", settings), delete)
     if not changes:
         raise ConfigError("K=V", "", "give settings to change, or --delete K")
 
-    from minikafka.cli.connect import connected
+    from minikafka.cli.connect import connected, coordinated
     from minikafka.cli.output import print_json
     from minikafka.clients.admin import Admin
     from minikafka.wire.apis.describe_configs import ResourceType
 
-    with connected(bootstrap, data_dir) as cluster:
-        admin, of = Admin(cluster), ResourceType[kind.name]
-        check_deleted(admin, of, name, "--delete", delete)
-        admin.change_configs(of, name, changes)
+    if kind is Kind.CLIENT:
+        quotas.check(name, changes)
+        with coordinated(zookeeper, bootstrap, data_dir) as store:
+            quotas.change(store, name, changes)
+    else:
+        check_brokers_are_asked(zookeeper)
+        with connected(bootstrap, data_dir) as cluster:
+            admin, of = Admin(cluster), ResourceType[kind.name]
+            check_deleted(admin, of, name, "--delete", delete)
+            admin.change_configs(of, name, changes)
     if style is Format.JSON:
         print_json({kind.value: name, "config": changes})
     else:
         print(f"{name} has {told(changes)}")
+
+
+def check_brokers_are_asked(zookeeper: str | None) -> None:
+    """ConfigError for an option that would have no effect."""
+    if zookeeper:
+        raise ConfigError("--zookeeper", zookeeper, "is for clients; for topics and brokers give --bootstrap")
 
 
 def changes_of(option: str, settings: dict[str, str], deleted: list[str] | None) -> dict[str, str | None]:

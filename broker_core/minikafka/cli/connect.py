@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from minikafka.base.errors import BrokerError, ConfigError
 from minikafka.base.ids import check_topic_name
@@ -15,6 +16,10 @@ from minikafka.cli.output import note
 from minikafka.clients.admin import Admin
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.metadata import TopicMetadata
+
+if TYPE_CHECKING:
+    from minikafka.embedded.local import LocalCluster
+    from minikafka.registry.store import Store
 
 CLIENT_ID = "minikafka-cli"
 REACH_TIMEOUT_MS = 5_000
@@ -46,10 +51,45 @@ def address_of(bootstrap: str | None, data_dir: Path | None, *, writes: bool) ->
     """The bootstrap list. A data directory wins, as MINIKAFKA_BOOTSTRAP may be set for everything else."""
     if data_dir is None:
         return bootstrap or DEFAULT_BOOTSTRAP
-    if bootstrap and bootstrap != os.environ.get(BOOTSTRAP_VARIABLE):
+    if typed(bootstrap):
         raise ConfigError(
             "--bootstrap", bootstrap, f"--data-dir {data_dir} names a cluster too: give one of them"
         )
+    return _local(data_dir, writes=writes).bootstrap_servers
+
+
+def typed(bootstrap: str | None) -> bool:
+    """Whether it was given as an option, and not by the environment."""
+    return bool(bootstrap) and bootstrap != os.environ.get(BOOTSTRAP_VARIABLE)
+
+
+@contextlib.contextmanager
+def coordinated(zookeeper: str | None, bootstrap: str | None, data_dir: Path | None) -> Iterator[Store]:
+    """ZooKeeper of the cluster that the options name, where there is one; closed at the end of the block."""
+    if typed(bootstrap):
+        raise ConfigError("--bootstrap", bootstrap, "brokers do not tell: give --zookeeper HOST:PORT/CHROOT")
+    if zookeeper and data_dir is not None:
+        raise ConfigError(
+            "--zookeeper", zookeeper, f"--data-dir {data_dir} names a cluster too: give one of them"
+        )
+    from minikafka.registry.entity_configs import check_cluster as check_coordinated
+    from minikafka.registry.zookeeper import ZooKeeperStore
+
+    if zookeeper:
+        connect = zookeeper
+    elif data_dir is not None:
+        connect = _local(data_dir, writes=False).zookeeper_connect
+    else:
+        raise ConfigError("--zookeeper", "", "give the address that `minikafka up` printed, or --data-dir D")
+    store = ZooKeeperStore(connect, connect_timeout_ms=REACH_TIMEOUT_MS, make_chroot=False)
+    try:
+        check_coordinated(store, connect)
+        yield store
+    finally:
+        store.close()
+
+
+def _local(data_dir: Path, *, writes: bool) -> LocalCluster:
     (check_usable if writes else check_cluster)(data_dir)
     from minikafka.embedded import local, owners
 
@@ -58,7 +98,7 @@ def address_of(bootstrap: str | None, data_dir: Path | None, *, writes: bool) ->
     assert itself is not None
     if local.running(str(data_dir)) is None:
         note(f"minikafka: starting a local Kafka cluster in {data_dir.absolute()} …")
-    return local.ensure(str(data_dir), [itself]).bootstrap_servers
+    return local.ensure(str(data_dir), [itself])
 
 
 def existing_topic(admin: Admin, name: str) -> TopicMetadata:

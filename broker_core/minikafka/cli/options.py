@@ -44,6 +44,15 @@ DataDir = Annotated[
         show_default=False,
     ),
 ]
+ZooKeeper = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--zookeeper",
+        metavar="HOST:PORT/CHROOT",
+        help="For clients, whose settings stand there: the address that `up` printed.",
+        show_default=False,
+    ),
+]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 CodecName = Annotated[str, typer.Option("--codec", metavar="C", help="none, gzip, snappy, lz4 or zstd.")]
 OutputFormat = Annotated[Format, typer.Option("--format", help="A table, or JSON a line.")]

@@ -12,6 +12,7 @@ in the cluster id and a number elsewhere, timestamps are strings.
     /controller_epoch                    ControllerEpoch, a bare number
     /cluster/id                          ClusterId
     /config/topics/T                     EntityConfig
+    /config/clients/C                    EntityConfig; the client's id as in a URL, or <default>
     /config/changes/config_change_N      ConfigChange, sequential
     /latest_producer_id_block            ProducerIdBlock, of 0.11 and later, written as the states are
 """
@@ -22,6 +23,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote, unquote
 
 from minikafka.base.errors import BrokerError, CoordinationError, ErrorCode
 from minikafka.base.ids import BrokerAddress
@@ -57,6 +59,8 @@ TOPICS = "topics"
 CLIENTS = "clients"
 ENTITY_TYPES = (TOPICS, CLIENTS, "users", "brokers")
 """What has settings, in 0.10.1."""
+DEFAULT_ENTITY = "<default>"
+"""In place of a client's name: all clients that have no settings of their own."""
 
 
 def broker_path(broker_id: int) -> str:
@@ -81,7 +85,22 @@ def partition_state_path(topic: str, partition: int) -> str:
 
 def topic_config_path(topic: str) -> str:
     """Where the settings of ``topic`` stand."""
-    return f"{TOPIC_CONFIGS}/{topic}"
+    return config_path(TOPICS, topic)
+
+
+def config_path(kind: str, name: str) -> str:
+    """Where the settings of an entity stand, of a kind among ``ENTITY_TYPES``."""
+    return f"/config/{kind}/{name}"
+
+
+def client_entity(client_id: str) -> str:
+    """What a client is called in paths: later releases write what a path cannot have as in a URL."""
+    return client_id if client_id == DEFAULT_ENTITY else quote(client_id, safe="")
+
+
+def client_of(entity: str) -> str:
+    """The other way."""
+    return entity if entity == DEFAULT_ENTITY else unquote(entity)
 
 
 def consumer_offset_path(group: str, topic: str, partition: int) -> str:

@@ -136,7 +136,8 @@ class ZooKeeperStore:
 
     Raises ConfigError for a bad ``connect`` and CoordinationLost when no server answers in
     ``connect_timeout_ms`` (default: the session's time-out), of which ``waited_ms`` are over already. The
-    chroot is made when absent. ZooKeeper may grant another session time-out than the one that is asked for.
+    chroot is made when absent, unless ``make_chroot`` says not to. ZooKeeper may grant another session time-out
+    than the one that is asked for.
     """
 
     def __init__(
@@ -147,6 +148,7 @@ class ZooKeeperStore:
         connect_timeout_ms: int | None = None,
         waited_ms: int = 0,
         request_timeout_ms: int | None = None,
+        make_chroot: bool = True,
     ) -> None:
         self._hosts, self._chroot = parse_connect(connect)
         self._session_timeout_ms = session_timeout_ms
@@ -164,7 +166,7 @@ class ZooKeeperStore:
         self._thread = threading.Thread(target=self._run, name="minikafka-zookeeper", daemon=True)
         self._thread.start()
         try:
-            if self._chroot:
+            if self._chroot and make_chroot:
                 self._make_parents(self._chroot + "/x")
         except BaseException:
             self.close()

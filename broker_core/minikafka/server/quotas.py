@@ -18,11 +18,11 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from urllib.parse import unquote
+
+from minikafka.registry.paths import DEFAULT_ENTITY, client_of
 
 _log = logging.getLogger(__name__)
 
-DEFAULT = "<default>"
 UNLIMITED = 0x7FFFFFFFFFFFFFFF
 _SPARE_RATES = 64
 _LONGEST_MS = 0x7FFFFFFF
@@ -103,7 +103,7 @@ class Quotas:
     def replace(self, settings: Mapping[str, Mapping[str, str]]) -> None:
         """These, by the names of their znodes, are all settings of clients."""
         with self._lock:
-            self._limits = {_client(name): _parsed(name, one) for name, one in settings.items()}
+            self._limits = {client_of(name): _parsed(name, one) for name, one in settings.items()}
             self._decide()
 
     def change(self, name: str, settings: Mapping[str, str]) -> None:
@@ -112,7 +112,7 @@ class Quotas:
         told = ", ".join(f"{flow.value}={limit}" for flow, limit in limits.items()) or "no limit of its own"
         _log.info("quota of clients/%s: %s", name, told)
         with self._lock:
-            self._limits[_client(name)] = limits
+            self._limits[client_of(name)] = limits
             self._decide()
 
     def record(self, client_id: str, flow: Flow, count: int, now_ms: int) -> int:
@@ -129,7 +129,7 @@ class Quotas:
             return rate.throttle_ms(limit, now_ms)
 
     def _limit(self, client_id: str, flow: Flow) -> int:
-        for name in (client_id, DEFAULT):
+        for name in (client_id, DEFAULT_ENTITY):
             limit = self._limits.get(name, {}).get(flow)
             if limit is not None:
                 return limit
@@ -144,11 +144,6 @@ class Quotas:
     def _decide(self) -> None:
         own = any(self._limits.values())
         self.limited = own or any(limit != UNLIMITED for limit in self._defaults.values())
-
-
-def _client(name: str) -> str:
-    """The client id: later releases write what a path cannot have as in a URL."""
-    return name if name == DEFAULT else unquote(name)
 
 
 def _parsed(name: str, settings: Mapping[str, str]) -> dict[Flow, int]:

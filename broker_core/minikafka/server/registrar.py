@@ -25,10 +25,10 @@ from minikafka.controller import events
 from minikafka.controller.assignment import Assignment
 from minikafka.partition.leadership import Leadership
 from minikafka.registry import paths
+from minikafka.registry.entity_configs import write_config
 from minikafka.registry.paths import (
     BrokerRegistration,
     ClusterId,
-    ConfigChange,
     ControllerEpoch,
     ControllerRegistration,
     EntityConfig,
@@ -203,11 +203,7 @@ class Registrar:
 
     def change_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
         """Write all of a topic's own settings, then the news for all brokers, as 0.10.1's tools do it."""
-        path, data = paths.topic_config_path(topic), EntityConfig(config).to_json()
-        if not self._make(path, data):
-            self._store.write(path, data)
-        news = ConfigChange(paths.TOPICS, topic).to_json()
-        self._store.create(f"{paths.CONFIG_CHANGES}/{paths.CONFIG_CHANGE_PREFIX}", news, sequential=True)
+        write_config(self._store, paths.TOPICS, topic, config)
 
     def topic_config(self, topic: str) -> Mapping[str, str]:
         """The topic's own settings; empty when there is no such znode (text 003: it may be left out).
@@ -231,7 +227,7 @@ class Registrar:
 
     def client_config(self, name: str) -> Mapping[str, str]:
         """The settings of a client, by the name of its znode; empty when there are none, or nonsense."""
-        config = self._read(f"{paths.CLIENT_CONFIGS}/{name}", EntityConfig.from_json)
+        config = self._read(paths.config_path(paths.CLIENTS, name), EntityConfig.from_json)
         return {} if config is None else config.config
 
     def client_configs(self) -> dict[str, Mapping[str, str]]:

@@ -1,0 +1,42 @@
+"""Settings in ZooKeeper: how they are changed, and that brokers hear of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import CoordinationError
+from minikafka.registry import paths
+from minikafka.registry.entity_configs import check_cluster, read_config, write_config
+from minikafka.registry.memory import MemoryZooKeeper
+from minikafka.registry.store import Store
+
+
+@pytest.fixture
+def store() -> Store:
+    store = MemoryZooKeeper().connect()
+    store.create(paths.CONFIG_CHANGES, make_parents=True)
+    return store
+
+
+def test_what_is_written_is_read_and_told_to_the_brokers(store: Store) -> None:
+    assert read_config(store, paths.CLIENTS, "app") == {}
+    for rate in ("1", "2"):
+        write_config(store, paths.CLIENTS, "app", {"producer_byte_rate": rate})
+        assert read_config(store, paths.CLIENTS, "app") == {"producer_byte_rate": rate}
+    first, second = (f"{paths.CONFIG_CHANGES}/{name}" for name in store.children(paths.CONFIG_CHANGES))
+    for path in (first, second):
+        assert paths.ConfigChange.from_json(store.read(path)[0], path) == paths.ConfigChange("clients", "app")
+
+
+def test_where_no_broker_has_been_is_no_cluster(store: Store) -> None:
+    check_cluster(store, "localhost:2181")
+    with pytest.raises(CoordinationError, match="localhost:2181/other knows no Kafka cluster"):
+        check_cluster(MemoryZooKeeper().connect(), "localhost:2181/other")
+
+
+@pytest.mark.parametrize(
+    ("client", "entity"), [("a.b_c-1", "a.b_c-1"), ("a/b é", "a%2Fb%20%C3%A9"), ("<default>",) * 2]
+)
+def test_clients_are_named_as_the_releases_name_them(client: str, entity: str) -> None:
+    assert paths.client_entity(client) == entity
+    assert paths.client_of(entity) == client
