@@ -1,4 +1,4 @@
-"""Settings of topics and clients in ZooKeeper, changed as Kafka's own tools do it: first they, then the news."""
+"""Settings of topics and clients in ZooKeeper, changed as Kafka's own tools do it: then the news follow."""
 
 from __future__ import annotations
 

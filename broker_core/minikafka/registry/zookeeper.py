@@ -136,8 +136,8 @@ class ZooKeeperStore:
 
     Raises ConfigError for a bad ``connect`` and CoordinationLost when no server answers in
     ``connect_timeout_ms`` (default: the session's time-out), of which ``waited_ms`` are over already. The
-    chroot is made when absent, unless ``make_chroot`` says not to. ZooKeeper may grant another session time-out
-    than the one that is asked for.
+    chroot is made when absent, unless ``make_chroot`` says not to. ZooKeeper may grant another session
+    time-out than the one that is asked for.
     """
 
     def __init__(
