@@ -83,14 +83,18 @@ class Offsets:
         """``remove`` all that there is."""
         return self.remove({**self._committed, **self._pending})
 
-    def expire(self, now_ms: int, retention_ms: int, empty_since_ms: int | None) -> list[TopicPartition]:
-        """Forget what is too old, and return it. ``now_ms``: wall time.
+    def expire(
+        self, now_ms: int, retention_ms: int, empty_since_ms: int | None, limit: int
+    ) -> list[TopicPartition]:
+        """Forget what is too old, up to ``limit`` of it, and return that. ``now_ms``: wall time.
 
         ``empty_since_ms``: when the last member left; None where that is not known, or where there never was
         one.
         """
-        expired = []
+        expired: list[TopicPartition] = []
         for topic_partition, (_, value) in self._committed.items():
+            if len(expired) >= limit:
+                break
             since_ms = value.commit_timestamp_ms if empty_since_ms is None else empty_since_ms
             expires_ms = since_ms + retention_ms
             if value.expire_timestamp_ms != NEVER_MS:

@@ -6,7 +6,7 @@ written comes out as records, in their order in the log, and what came of it is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from minikafka.base.errors import BrokerError, ErrorCode, LocalWireError
@@ -165,22 +165,25 @@ class Shard:
             return error, []
         return error, self._tombstones(group_id, entry, entry.offsets.remove_all())
 
-    def expire(self, wall_ms: int) -> list[Pair]:
-        """Forget offsets that are too old, and groups of which nothing is left; the tombstones."""
-
-        def old(entry: _Entry) -> list[TopicPartition]:
-            if entry.group.state is not GroupState.EMPTY:
-                return []
-            had_members = entry.group.protocol_type is not None
-            since_ms = entry.since_ms if had_members else None
-            return entry.offsets.expire(wall_ms, self._settings.retention_ms, since_ms)
-
-        return self._removal(old)
+    def expire(self, group_id: str, wall_ms: int, limit: int) -> list[Pair]:
+        """Forget what a group has that is too old, up to ``limit`` offsets, and the group when nothing is
+        left of it; the tombstones.
+        """
+        entry = self._entries.get(group_id)
+        if entry is None or entry.group.state is not GroupState.EMPTY:
+            return []
+        had_members = entry.group.protocol_type is not None
+        since_ms = entry.since_ms if had_members else None
+        removed = entry.offsets.expire(wall_ms, self._settings.retention_ms, since_ms, limit)
+        return self._buried(group_id, entry, removed)
 
     def topics_deleted(self, gone: Iterable[TopicPartition]) -> list[Pair]:
         """Forget the offsets of partitions that there are no more; the tombstones."""
         partitions = tuple(gone)
-        return self._removal(lambda entry: entry.offsets.remove(partitions))
+        tombstones: list[Pair] = []
+        for group_id, entry in list(self._entries.items()):
+            tombstones += self._buried(group_id, entry, entry.offsets.remove(partitions))
+        return tombstones
 
     def unload(self) -> list[Effect]:
         """Another broker takes over: every request that waits is answered, and nothing is left."""
@@ -190,14 +193,10 @@ class Shard:
         self._entries.clear()
         return effects
 
-    def _removal(self, remove: Callable[[_Entry], list[TopicPartition]]) -> list[Pair]:
-        tombstones: list[Pair] = []
-        for group_id, entry in list(self._entries.items()):
-            removed = remove(entry)
-            if entry.group.state is GroupState.EMPTY and not entry.offsets.in_use:
-                entry.group.delete()
-            tombstones += self._tombstones(group_id, entry, removed)
-        return tombstones
+    def _buried(self, group_id: str, entry: _Entry, removed: list[TopicPartition]) -> list[Pair]:
+        if entry.group.state is GroupState.EMPTY and not entry.offsets.in_use:
+            entry.group.delete()
+        return self._tombstones(group_id, entry, removed)
 
     def _tombstones(self, group_id: str, entry: _Entry, removed: list[TopicPartition]) -> list[Pair]:
         tombstones: list[Pair] = [

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
@@ -47,6 +48,8 @@ Done = Callable[[ErrorCode, int], None]
 """Told, in a step, what came of a write: the error, and the offset of its first record (-1 with an error)."""
 
 _TOMBSTONES_AT_ONCE = 1_000
+_GROUPS_AT_ONCE = 1_000
+"""Looked at in one step."""
 _LOAD_AGAIN_MS = 5_000
 
 _FAILED_COMMIT = {
@@ -142,6 +145,8 @@ class Coordinator:
         self._loads: dict[int, list[TopicPartition]] = {}
         """Partitions that are being loaded, and what the cluster has lost since each load began."""
         self._timers: dict[str, _Timer] = {}
+        self._looking: deque[tuple[int, str]] = deque()
+        """Groups, with their partitions, that are still to be looked at for what is too old."""
         self._stopped = False
 
     # --- where a group is -----------------------------------------------------------------------------------
@@ -331,17 +336,32 @@ class Coordinator:
 
         return self._ask(deletion)
 
-    def expire(self) -> None:
-        """Forget offsets that are too old, and groups of which nothing is left."""
-        for number in list(self._shards):
+    def expire(self) -> bool:
+        """Forget offsets that are too old, and groups of which nothing is left: one step of a look at all
+        groups. True when the look is to be gone on with: soon, but others shall have the lock between.
+        """
 
-            def step(number: int = number) -> None:
+        def step() -> bool:
+            looking, room = self._looking, _TOMBSTONES_AT_ONCE
+            if not looking:
+                looking += (
+                    (number, one) for number, shard in self._shards.items() for one in shard.group_ids()
+                )
+            tombstones: dict[int, list[Pair]] = {}
+            for _ in range(min(len(looking), _GROUPS_AT_ONCE)):
+                number, group_id = looking[0]
                 shard = self._shards.get(number)
-                if shard is not None and not self._stopped:
-                    tombstones = shard.expire(self.broker.clock.now_ms())
-                    self._bury(TopicPartition(OFFSETS_TOPIC, number), tombstones)
+                found = [] if shard is None else shard.expire(group_id, self.broker.clock.now_ms(), room)
+                tombstones.setdefault(number, []).extend(found)
+                room -= len(found)
+                if room <= 0:
+                    break  # this group may have more
+                looking.popleft()
+            for number, pairs in tombstones.items():
+                self._bury(TopicPartition(OFFSETS_TOPIC, number), pairs)
+            return bool(looking)
 
-            self.broker.run(step)
+        return not self._stopped and self._ask(step)
 
     def partitions_deleted(self, gone: Sequence[TopicPartition]) -> None:
         """In a step: the cluster has these partitions no more; nor has any group an offset there."""

@@ -19,6 +19,8 @@ _log = logging.getLogger(__name__)
 _FAR_MS = 1 << 62
 _RETRY_MS = 1_000
 """Between tries of what failed. Flushes may be scheduled for never, which is the release's default."""
+_GO_ON_MS = 10
+"""Between the steps of a look at all groups, for others to have the core's lock."""
 _FIRST_RETENTION_MS = 30_000
 """The first look for old segments comes that soon, as 0.10.1's."""
 
@@ -93,7 +95,8 @@ class Housekeeper:
                 broker.logs.forget_producers()
             if now_ms >= self._expire_at_ms:
                 self._expire_at_ms = now_ms + broker.config.offsets.check_interval_ms
-                self._coordinator.expire()
+                if self._coordinator.expire():
+                    self._expire_at_ms = now_ms + _GO_ON_MS
             if now_ms >= self._checkpoint_at_ms:
                 self._checkpoint_at_ms = now_ms + broker.config.flush_checkpoint_interval_ms
                 broker.logs.checkpoint_offsets()

@@ -8,6 +8,7 @@ from minikafka.groups.offsets import Offsets
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 RETENTION_MS = 1_000
+MANY = 1_000
 
 
 def at(offset: int, *, time_ms: int = 0, expires_ms: int = NEVER_MS) -> OffsetValue:
@@ -95,26 +96,26 @@ def test_all_that_is_removed_is_what_was_committed_and_what_is_pending() -> None
 
 def test_outside_of_groups_an_offset_expires_a_retention_after_its_commit() -> None:
     offsets = committed(a=0, b=1)
-    assert offsets.expire(999, RETENTION_MS, None) == []
-    assert offsets.expire(1_000, RETENTION_MS, None) == [A]
+    assert offsets.expire(999, RETENTION_MS, None, MANY) == []
+    assert offsets.expire(1_000, RETENTION_MS, None, MANY) == [A]
     assert list(offsets.all()) == [B]
 
 
 def test_the_offsets_of_a_group_expire_a_retention_after_its_last_member_has_left() -> None:
     offsets = committed(a=0, b=5_000)
-    assert offsets.expire(10_999, RETENTION_MS, 10_000) == []
-    assert offsets.expire(11_000, RETENTION_MS, 10_000) == [A, B]
+    assert offsets.expire(10_999, RETENTION_MS, 10_000, MANY) == []
+    assert offsets.expire(11_000, RETENTION_MS, 10_000, MANY) == [A, B]
 
 
 def test_a_retention_of_its_own_counts_from_the_commit() -> None:
     offsets = Offsets()
     offsets.load(A, 0, at(1, expires_ms=300))
     offsets.load(B, 1, at(1, expires_ms=90_000))
-    assert offsets.expire(299, RETENTION_MS, 0) == []
-    assert offsets.expire(5_000, RETENTION_MS, 0) == [A]
+    assert offsets.expire(299, RETENTION_MS, 0, MANY) == []
+    assert offsets.expire(5_000, RETENTION_MS, 0, MANY) == [A]
 
 
 def test_what_is_just_being_committed_does_not_expire() -> None:
     offsets = committed(a=0)
     offsets.begin({A: at(2, time_ms=5_000)})
-    assert offsets.expire(5_000, RETENTION_MS, None) == []
+    assert offsets.expire(5_000, RETENTION_MS, None, MANY) == []

@@ -25,6 +25,7 @@ from minikafka.groups.shard import NO_GROUP, GroupSettings, Pair, Shard, commit_
 from minikafka.groups.states import GroupState
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+MANY = 1_000
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=0, retention_ms=1_000)
 
 
@@ -98,15 +99,25 @@ def test_a_group_with_members_is_not_deleted_and_its_offsets_do_not_expire() -> 
     commit(shard, "g", 5, t0=at(1))
     join(shard)
     assert shard.delete("g") == (ErrorCode.NON_EMPTY_GROUP, [])
-    assert shard.expire(99_000_000) == []
+    assert shard.expire("g", 99_000_000, MANY) == []
     assert shard.offsets("g") == {T0: at(1)}
+
+
+def test_a_group_goes_with_the_last_of_its_offsets() -> None:
+    shard = Shard(SETTINGS)
+    commit(shard, "g", 5, t0=at(1), t1=at(1))
+    assert shard.expire("g", 99_000_000, 1) == [(offset_key("g", T0), None)]
+    assert shard.offsets("g") == {T1: at(1)}
+    assert shard.expire("g", 99_000_000, 1) == [(offset_key("g", T1), None)]
+    assert len(shard) == 0
+    assert shard.expire("g", 99_000_000, 1) == []
 
 
 def test_a_group_without_offsets_goes_with_the_next_look() -> None:
     shard = Shard(SETTINGS)
     join(shard)
     shard.step("g", events.Leave("r", "m-1"), 0, 0)
-    assert shard.expire(0) == [(group_key("g"), None)]
+    assert shard.expire("g", 0, MANY) == [(group_key("g"), None)]
     assert len(shard) == 0
 
 
@@ -114,7 +125,7 @@ def test_a_group_that_is_committing_stays() -> None:
     shard = Shard(SETTINGS)
     shard.check_commit("g", "", -1, 0, 0)
     shard.begin_commit("g", {T0: at(1)})
-    assert shard.expire(99_000) == []
+    assert shard.expire("g", 99_000, MANY) == []
     assert shard.group_ids() == ["g"]
 
 
@@ -186,8 +197,8 @@ def test_a_commit_after_loading_is_newer_than_all_that_was_loaded() -> None:
 
 def test_offsets_of_a_group_without_members_expire_by_their_commits_after_loading() -> None:
     shard = loaded(committed(T0, 5), generation(3), wall_ms=500)
-    assert shard.expire(999) == []
-    assert shard.expire(1_000) == [(offset_key("g", T0), None), (group_key("g"), None)]
+    assert shard.expire("g", 999, MANY) == []
+    assert shard.expire("g", 1_000, MANY) == [(offset_key("g", T0), None), (group_key("g"), None)]
 
 
 def test_what_cannot_be_read_is_left_out_and_said(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,63 @@
+"""A great many offsets that expire at once."""
+
+from __future__ import annotations
+
+from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
+from minikafka.groups.messages import NEVER_MS, OffsetValue
+from minikafka.server.coordinator import Coordinator
+from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
+from minikafka.wire.keys import ApiKey
+from tests.scenarios.simulation import Request, Simulation
+
+AT_ONCE = 1_000
+FIND = Request(ApiKey.FIND_COORDINATOR, 2, FindCoordinatorRequest("g", 0))
+SETTINGS = {"offsets.topic.num.partitions": "1", "offsets.retention.minutes": "1"}
+
+
+def with_offsets(coordinator: Coordinator, **counts: int) -> None:
+    """So many offsets of each group, committed outside of it."""
+    for group_id, count in counts.items():
+        commits = {
+            TopicPartition("t", number): OffsetValue(1, -1, "", coordinator.broker.clock.now_ms(), NEVER_MS)
+            for number in range(count)
+        }
+        for start in range(0, count, AT_ONCE):
+            part = dict(list(commits.items())[start : start + AT_ONCE])
+            coordinator.commit(group_id, "", -1, part, lambda error: None)
+
+
+def test_offsets_expire_in_steps_that_others_do_not_have_to_wait_for() -> None:
+    world = Simulation()
+    world.machine.start(SETTINGS)
+    world.call(FIND)
+    world.settle()
+    running = world.machine.running
+    assert running is not None
+    coordinator = running.housekeeper._coordinator
+    with_offsets(coordinator, a=300, b=2_500, c=300)
+    world.clock.advance(61_000)
+    with_offsets(coordinator, d=5)
+    log = running.broker.partitions[TopicPartition(OFFSETS_TOPIC, 0)].log
+    written: list[int] = []
+    more = True
+    while more:
+        before = log.end_offset
+        more = coordinator.expire()
+        written.append(log.end_offset - before)
+    assert sum(written) == 3_100
+    assert max(written) == AT_ONCE
+    assert [group for group, _ in coordinator.groups()[1]] == ["d"]
+    assert len(coordinator.offsets("d")) == 5
+
+
+def test_the_housekeeper_goes_on_until_all_that_is_too_old_is_gone() -> None:
+    world = Simulation()
+    world.machine.start({**SETTINGS, "offsets.retention.check.interval.ms": "600000"})
+    world.call(FIND)
+    world.settle()
+    running = world.machine.running
+    assert running is not None
+    coordinator = running.housekeeper._coordinator
+    with_offsets(coordinator, b=2_500)
+    world.network.wait(lambda: False, world.clock.monotonic_ms() + 601_000)
+    assert coordinator.groups()[1] == []
