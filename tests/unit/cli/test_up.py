@@ -22,12 +22,7 @@ import pytest
 
 from minikafka.cli.commands import run
 from minikafka.embedded.process import wait_until
-from minikafka.net.connection import connect
 from minikafka.net.probe import can_connect, free_port
-from minikafka.records.message_set import Record, build_message_set
-from minikafka.wire.apis import PRODUCE
-from minikafka.wire.framing import RequestHeader, split_response
-from tests.scenarios import simulation
 
 pytestmark = pytest.mark.process
 
@@ -208,46 +203,6 @@ def test_a_topic_of_the_brokers_own_is_not_deleted(cluster: Up, request: pytest.
     assert done.status == 2
     assert done.err.startswith("minikafka: NAME='__consumer_offsets': holds the offsets of all groups")
     ok("group", "describe", "g", *to)
-
-
-def test_quotas_of_clients_are_set_read_and_hold_at_once(cluster: Up, request: pytest.FixtureRequest) -> None:
-    topic, to = topic_of(request), ("--zookeeper", cluster.zookeeper)
-    assert ok("config", "set", "client", "<default>", "consumer_byte_rate=5", *to) == (
-        "<default> has consumer_byte_rate=5\n"
-    )
-    ok("config", "set", "client", "kafka/1", "producer_byte_rate=10", "consumer_byte_rate=7", *to)
-    ok("config", "set", "client", "kafka/1", "--delete", "consumer_byte_rate", *to)
-    own = {"client": "kafka/1", "setting": "producer_byte_rate", "value": "10", "source": "client"}
-    found = ("config", "get", "client", "kafka/1", "--format", "json", *to)
-    assert rows(ok(*found)) == [own]
-    of_all = {"client": "kafka/1", "setting": "consumer_byte_rate", "value": "5", "source": "<default>"}
-    assert rows(ok(*found, "--all")) == [of_all, own]
-    done = minikafka("config", "set", "client", "kafka/1", "--delete", "consumer_byte_rate", *to)
-    assert (done.status, done.out) == (2, "")
-    assert "kafka/1 has no such setting; it has producer_byte_rate" in done.err
-
-    ok("topic", "create", topic, "--bootstrap", cluster.address)
-    host, _, port = cluster.address.rpartition(":")
-    with contextlib.closing(connect(host, int(port))) as connection:
-
-        def throttled_ms() -> int:
-            asked = simulation.produce(topic, build_message_set([Record(None, b"x" * 1000, 1)]))
-            header = RequestHeader(int(asked.key), asked.version, 1, "kafka/1").encode()
-            body = PRODUCE.encode_request(asked.version, asked.body)
-            _, answer = split_response(connection.request([header, *body]).result())
-            return PRODUCE.decode_response(asked.version, answer).throttle_time_ms
-
-        assert wait_until(lambda: throttled_ms() > 0, DEADLINE_S)
-    for name, key in (("kafka/1", "producer_byte_rate"), ("<default>", "consumer_byte_rate")):
-        ok("config", "set", "client", name, "--delete", key, *to)
-    assert ok("config", "get", "client", "kafka/1", "--all", *to) == ""
-
-
-def test_a_zookeeper_without_a_cluster_is_left_as_it_is(cluster: Up) -> None:
-    for _ in range(2):
-        done = minikafka("config", "get", "client", "c", "--zookeeper", f"{cluster.zookeeper}/elsewhere")
-        assert (done.status, done.out) == (1, "")
-        assert "/elsewhere knows no Kafka cluster" in done.err
 
 
 def test_a_broker_tells_its_settings_and_does_not_change_them(cluster: Up) -> None:

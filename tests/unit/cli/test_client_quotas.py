@@ -1,0 +1,80 @@
+"""Quotas of clients, set and read by commands: they stand in ZooKeeper, and the broker hears of them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import pytest
+
+from minikafka.cli.commands import run
+from minikafka.embedded.cluster import Cluster
+from minikafka.embedded.process import wait_until
+from minikafka.net.connection import connect
+from minikafka.records.message_set import Record, build_message_set
+from minikafka.wire.apis import PRODUCE
+from minikafka.wire.framing import RequestHeader, split_response
+from tests.scenarios import simulation
+
+pytestmark = pytest.mark.process
+
+PATIENCE_S = 30
+
+
+def ok(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
+    status = run(["config", *arguments])
+    out, err = capfd.readouterr()
+    assert status == 0, err
+    return out
+
+
+def test_they_are_set_and_read_and_go_back_to_those_of_all(
+    minikafka_cluster: Cluster, capfd: pytest.CaptureFixture[str]
+) -> None:
+    to = ("--zookeeper", minikafka_cluster.zookeeper_connect)
+    said = ok(capfd, "set", "client", "<default>", "consumer_byte_rate=5000000", *to)
+    assert said == "<default> has consumer_byte_rate=5000000\n"
+    ok(capfd, "set", "client", "a/b", "producer_byte_rate=10", "consumer_byte_rate=7", *to)
+    ok(capfd, "set", "client", "a/b", "--delete", "consumer_byte_rate", *to)
+    own = {"client": "a/b", "setting": "producer_byte_rate", "value": "10", "source": "client"}
+    of_all = {"client": "a/b", "setting": "consumer_byte_rate", "value": "5000000", "source": "<default>"}
+    found = ("get", "client", "a/b", "--format", "json", *to)
+    assert [json.loads(line) for line in ok(capfd, *found).splitlines()] == [own]
+    assert [json.loads(line) for line in ok(capfd, *found, "--all").splitlines()] == [of_all, own]
+    assert run(["config", "set", "client", "a/b", "--delete", "consumer_byte_rate", *to]) == 2
+    assert "a/b has no such setting; it has producer_byte_rate" in capfd.readouterr().err
+    for name, key in (("a/b", "producer_byte_rate"), ("<default>", "consumer_byte_rate")):
+        ok(capfd, "set", "client", name, "--delete", key, *to)
+    assert ok(capfd, "get", "client", "a/b", "--all", *to) == ""
+
+
+def test_a_running_broker_acts_on_them(
+    minikafka_cluster: Cluster, minikafka_topic: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    to = ("--zookeeper", minikafka_cluster.zookeeper_connect)
+    ok(capfd, "set", "client", "kafka/1", "producer_byte_rate=10", *to)
+    host, _, port = minikafka_cluster.bootstrap_servers.rpartition(":")
+
+    def throttled_ms() -> int:
+        asked = simulation.produce(minikafka_topic, build_message_set([Record(None, b"x" * 1000, 1)]))
+        header = RequestHeader(int(asked.key), asked.version, 1, "kafka/1").encode()
+        with contextlib.closing(connect(host, int(port))) as connection:
+            answer = connection.request([header, *PRODUCE.encode_request(asked.version, asked.body)])
+            response = PRODUCE.decode_response(asked.version, split_response(answer.result())[1])
+        return response.throttle_time_ms
+
+    assert wait_until(lambda: throttled_ms() > 0, PATIENCE_S)
+    ok(capfd, "set", "client", "kafka/1", "--delete", "producer_byte_rate", *to)
+    assert wait_until(lambda: throttled_ms() == 0, PATIENCE_S)
+
+
+def test_a_zookeeper_without_a_cluster_is_left_as_it_is(
+    minikafka_cluster: Cluster, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(2):
+        status = run(
+            ["config", "get", "client", "c", "--zookeeper", minikafka_cluster.zookeeper_connect + "/else"]
+        )
+        out, err = capfd.readouterr()
+        assert (status, out) == (1, "")
+        assert "/else knows no Kafka cluster" in err
