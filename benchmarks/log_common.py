@@ -39,7 +39,8 @@ from minikafka.log.log import Log
 from minikafka.log.opening import Known
 from minikafka.records.columns import encode
 from minikafka.records.message_set import Codec
-from minikafka.records.validation import Limits, prepare, validate
+from minikafka.records.produced import Limits
+from minikafka.records.validation import prepare, validate
 
 VALUE_BYTES = 100
 SET_BYTES = 64 << 10

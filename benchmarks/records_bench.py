@@ -27,8 +27,9 @@ import pyarrow as pa
 
 from minikafka.records.columns import EncodedSet, decode, encode, partitions_by_key
 from minikafka.records.message_set import CLASSIC_CODECS, Codec, TimestampType
+from minikafka.records.produced import Limits
 from minikafka.records.scan import scan
-from minikafka.records.validation import Limits, assign, validate
+from minikafka.records.validation import assign, validate
 
 SET_BYTES = 1 << 20
 EVER = 1 << 62

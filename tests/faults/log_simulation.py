@@ -37,7 +37,8 @@ from minikafka.records.message_set import (
     Record,
     build_message_set,
 )
-from minikafka.records.validation import Limits, validate
+from minikafka.records.produced import Limits
+from minikafka.records.validation import validate
 from tests.faults.log_model import Message, Partition, entries_of
 from tests.unit.log.support import valid_set
 

@@ -42,10 +42,11 @@ from minikafka.records.compaction import SLOT_BYTES, OffsetMap, Sieve, Transacti
 from minikafka.records.compression import Codec
 from minikafka.records.conversion import down_convert
 from minikafka.records.message_set import StoredRecord, iterate
+from minikafka.records.produced import Limits
 from minikafka.records.record import TimestampType
 from minikafka.records.scan import find_position, first_at_or_after, scan
 from minikafka.records.stream import MessageSet
-from minikafka.records.validation import Limits, assign, prepare, validate
+from minikafka.records.validation import assign, prepare, validate
 from tests.faults import decoder_inputs
 from tests.oracles.batches import crc32c
 

@@ -25,7 +25,8 @@ from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.records.columns import encode
 from minikafka.records.message_set import Codec, Record, build_message_set
-from minikafka.records.validation import Limits, validate
+from minikafka.records.produced import Limits
+from minikafka.records.validation import validate
 from tests.interop.releases import KAFKA_0_10, KAFKA_3_9, RELEASES, Printed, Release
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]

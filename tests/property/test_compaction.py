@@ -18,7 +18,8 @@ from minikafka.log.cleaning import Cleaning
 from minikafka.log.config import LogConfig
 from minikafka.records.compaction import SLOT_BYTES, OffsetMap, Sieve, Transactions
 from minikafka.records.message_set import CLASSIC_CODECS, Codec, Record, build_message_set
-from minikafka.records.validation import Limits, validate
+from minikafka.records.produced import Limits
+from minikafka.records.validation import validate
 from tests.oracles import batches, compaction
 from tests.oracles import messages as oracle
 from tests.unit.log.support import open_log

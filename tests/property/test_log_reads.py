@@ -23,7 +23,8 @@ from minikafka.log.log import Log
 from minikafka.log.retention import ByAgeAndSize
 from minikafka.log.search import EARLIEST, LATEST
 from minikafka.records.message_set import NO_TIMESTAMP, Codec, Record, build_message_set, iterate
-from minikafka.records.validation import Limits, validate
+from minikafka.records.produced import Limits
+from minikafka.records.validation import validate
 from tests.unit.log.support import HOME, open_log, read_all
 
 NOW_MS = 1_700_000_000_000

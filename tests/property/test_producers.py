@@ -15,7 +15,8 @@ from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.config import LogConfig
 from minikafka.records.batch import build_batch
 from minikafka.records.message_set import Record, iterate
-from minikafka.records.validation import AssignedSet, Limits, validate
+from minikafka.records.produced import AssignedSet, Limits
+from minikafka.records.validation import validate
 from tests.unit.log.support import NOW_MS, open_log, valid_set
 
 LARGEST = 0x7FFFFFFF

@@ -18,9 +18,10 @@ from minikafka.records.compression import Codec, decompress
 from minikafka.records.conversion import down_convert
 from minikafka.records.headers import to_arrow
 from minikafka.records.message_set import StoredRecord, iterate
+from minikafka.records.produced import AssignedSet, Limits
 from minikafka.records.record import Headers
 from minikafka.records.scan import find_position, first_at_or_after, scan
-from minikafka.records.validation import AssignedSet, Limits, assign, validate
+from minikafka.records.validation import assign, validate
 from tests.oracles import batches
 from tests.oracles import codecs as oracle_codecs
 from tests.oracles import messages as oracle

@@ -20,8 +20,9 @@ from minikafka.records.message_set import (
     build_message_set,
     iterate,
 )
+from minikafka.records.produced import Limits
 from minikafka.records.scan import find_position, first_at_or_after, scan
-from minikafka.records.validation import Limits, assign, validate
+from minikafka.records.validation import assign, validate
 from tests.oracles import batches
 from tests.oracles import messages as oracle
 

@@ -12,7 +12,8 @@ from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.records.batch import ControlType, build_batch, build_control_batch, set_producer
 from minikafka.records.message_set import Codec, Record, build_message_set, iterate
-from minikafka.records.validation import Limits, validate
+from minikafka.records.produced import Limits
+from minikafka.records.validation import validate
 from minikafka.server.broker import Broker
 from minikafka.server.handlers import fetch as handling
 from minikafka.wire.apis.describe_configs import (

@@ -17,10 +17,10 @@ import mmap
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
 from minikafka.base.errors import DirectoryLocked, StorageError, TooManyFiles
+from minikafka.base.values import fast_value
 
 Buffer = bytes | bytearray | memoryview
 """What the project passes as bytes without copying."""
@@ -112,7 +112,7 @@ class Files(Protocol):
         """Take the lock file ``path``, made for this user alone; DirectoryLocked when another holds it."""
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class FileSlice:
     """``length`` bytes of an open file from ``position``: what a fetch sends without reading it."""
 

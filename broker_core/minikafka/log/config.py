@@ -15,12 +15,13 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from minikafka.base.errors import ConfigError
 from minikafka.log.retention import Limits, RetentionPolicy, policy_of
-from minikafka.records.message_set import TimestampType
+from minikafka.records.message_set import Codec, TimestampType
+from minikafka.records.produced import Limits as MessageLimits
 
 LONG_MAX = (1 << 63) - 1
 INT_MAX = (1 << 31) - 1
@@ -238,6 +239,17 @@ _NOT_DONE_YET: dict[str, Callable[[Any], bool]] = {
 """Topic property -> whether its parsed value asks for anything."""
 
 
+_CODECS = {
+    "producer": None,
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+"""``compression.type`` -> what messages are stored in; None: as they were sent."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogConfig:
     """What the log and those above it use. Sizes are bytes; None stands for "never" or "no bound"."""
@@ -270,6 +282,27 @@ class LogConfig:
     min_insync_replicas: int = 1
     producer_expiration_ms: int = _PRODUCER_EXPIRATION_MS
     """``transactional.id.expiration.ms``, of the broker: who is silent for so long is forgotten."""
+    # What follows from these and is wanted for every batch.
+    index_entries_max: int = field(init=False, repr=False, compare=False)
+    """Entries that an offset index may hold; a full one makes the log roll."""
+    time_index_entries_max: int = field(init=False, repr=False, compare=False)
+    """Entries that a time index may hold; a full one makes the log roll."""
+    message_limits: MessageLimits = field(init=False, repr=False, compare=False)
+    """What producers may send."""
+
+    def __post_init__(self) -> None:
+        limits = MessageLimits(
+            max_message_bytes=self.max_message_bytes,
+            timestamp_type=self.message_timestamp_type,
+            max_timestamp_difference_ms=self.message_timestamp_difference_max_ms,
+            compacted=self.compacted,
+            max_magic=2,
+            magic=self.message_magic,
+            codec=_CODECS[self.compression_type],
+        )
+        object.__setattr__(self, "index_entries_max", max(1, self.index_max_bytes // 8))
+        object.__setattr__(self, "time_index_entries_max", max(1, self.index_max_bytes // 12))
+        object.__setattr__(self, "message_limits", limits)
 
     @property
     def policies(self) -> tuple[RetentionPolicy, ...]:
@@ -287,17 +320,9 @@ class LogConfig:
         Not random, but as good as that: so the logs of a topic do not all roll at once.
         """
         jitter_ms = min(self.segment_jitter_ms, self.segment_ms)
-        return self.segment_ms - (zlib.crc32(segment_path.encode()) % jitter_ms if jitter_ms else 0)
-
-    @property
-    def index_entries_max(self) -> int:
-        """Entries that an offset index may hold; a full one makes the log roll."""
-        return max(1, self.index_max_bytes // 8)
-
-    @property
-    def time_index_entries_max(self) -> int:
-        """Entries that a time index may hold; a full one makes the log roll."""
-        return max(1, self.index_max_bytes // 12)
+        return (
+            self.segment_ms - zlib.crc32(segment_path.encode()) % jitter_ms if jitter_ms else self.segment_ms
+        )
 
     @classmethod
     def from_properties(

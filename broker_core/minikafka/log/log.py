@@ -46,7 +46,8 @@ from minikafka.log.reading import LogRead
 from minikafka.log.recovery import RecoveryReport
 from minikafka.log.retention import SegmentFacts
 from minikafka.log.segment import Segment, UnusableSegment
-from minikafka.records.validation import AssignedSet, ValidatedSet, assign
+from minikafka.records.produced import AssignedSet, ValidatedSet
+from minikafka.records.validation import assign
 
 _BASE_OFFSET = attrgetter("base_offset")
 

@@ -23,9 +23,9 @@ Everything here is a value or a decision; ``producers`` keeps the state of a log
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.values import fast_value
 from minikafka.records.batch import BatchHeader
 
 BATCHES_KEPT = 5
@@ -39,7 +39,7 @@ def sequence_after(sequence: int, count: int) -> int:
     return UNKNOWN if sequence < 0 else (sequence + count) % _SEQUENCES
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class Appended:
     """A batch that the log has, first and last both included. Sequences are -1 where it has none."""
 
@@ -51,7 +51,7 @@ class Appended:
     """Its largest."""
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class Producer:
     """What is known of one producer."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from minikafka.base.files import Buffer, FileSlice
+from minikafka.base.values import fast_value
 from minikafka.log.segment import Segment
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class LogRead:
     """What a read found. ``slice`` is None when there is nothing to send (yet)."""
 

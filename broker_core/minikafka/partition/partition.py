@@ -15,18 +15,17 @@ Texts: "Writes", "Reads" and "Guarantees" of the Log section; AR, ISR, HW and LE
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
+from minikafka.base.values import fast_value
 from minikafka.log.epochs import UNKNOWN
 from minikafka.log.log import Log
 from minikafka.log.reading import LogRead
 from minikafka.partition.leadership import Leadership
-from minikafka.records.validation import AssignedSet, ValidatedSet
+from minikafka.records.produced import AssignedSet, ValidatedSet
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class Appended:
     """What one append did. ``must_flush``: call ``flush`` and report it before anybody is answered."""
 

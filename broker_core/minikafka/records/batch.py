@@ -41,11 +41,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 
 from minikafka.base.errors import BrokerError
 from minikafka.base.files import Buffer
+from minikafka.base.values import fast_value
 from minikafka.records import stops
 from minikafka.records.arrays import as_int64
 from minikafka.records.checksums import crc32c
@@ -97,7 +98,7 @@ class ControlType(IntEnum):
     COMMIT = 1
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class BatchHeader:
     """What stands before the records. ``size_bytes`` is that of the whole batch."""
 

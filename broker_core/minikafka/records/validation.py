@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import Buffer
 from minikafka.records import kernels, stops
-from minikafka.records.arrays import INT64_MAX, INT64_MIN, read_only, writable
+from minikafka.records.arrays import INT64_MAX, read_only, writable
 from minikafka.records.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.batch import (
     BatchHeader,
@@ -44,7 +44,6 @@ from minikafka.records.batch import (
     size_of,
 )
 from minikafka.records.checksums import CRC32_TABLES, CRC_TABLES
-from minikafka.records.compression import MAX_CONTENT_BYTES
 from minikafka.records.conversion import down_convert, rewrite, rewrite_batches
 from minikafka.records.message_set import (
     ATTRIBUTES_AT,
@@ -61,6 +60,8 @@ from minikafka.records.message_set import (
     open_wrapper,
     wrap,
 )
+from minikafka.records.produced import AssignedSet, Limits, ValidatedSet, Wrapper
+from minikafka.records.survey import PlainBatch, allows, as_sent
 
 _SELDOM = 1 << 40
 """Bytes that no set has: only its first entry is marked."""
@@ -68,93 +69,9 @@ _INT64 = struct.Struct(">q")
 _UINT32 = struct.Struct(">I")
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a topic allows.
-
-    ``max_timestamp_difference_ms`` None means any; it holds for create times only. ``max_content_bytes`` is
-    for each wrapper or batch, decompressed. Formats above ``max_magic`` are refused.
-
-    ``magic`` and ``codec`` are those of what is stored, None for what was sent. ``magic`` 0 or 1 makes all
-    messages that; 2 is as None, since nothing is converted up to it. Messages of magic 0 and 1 cannot have
-    zstd, and stay as they were sent.
-    """
-
-    max_message_bytes: int = 1000012
-    timestamp_type: TimestampType = TimestampType.CREATE_TIME
-    max_timestamp_difference_ms: int | None = None
-    compacted: bool = False
-    max_content_bytes: int = MAX_CONTENT_BYTES
-    max_magic: int = 1
-    magic: int | None = None
-    codec: Codec | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ValidatedSet:
-    """A set in which only the offsets are missing.
-
-    ``count`` messages, inner ones counted; ``size_bytes`` of ``data`` (magic 0 wrappers may change it in
-    ``assign``); ``max_timestamp_at`` counts the messages before the last one of the first entry with the
-    largest timestamp; ``codec`` and ``magic`` are those of the first entry (NONE and -1 when the set is
-    empty). ``batches`` are the headers of magic 2, with the timestamps that are stored.
-    """
-
-    data: memoryview
-    count: int
-    size_bytes: int
-    max_timestamp_ms: int
-    max_timestamp_at: int
-    codec: Codec
-    magic: int
-    max_message_bytes: int
-    wrappers: tuple[_Wrapper, ...]
-    batches: tuple[BatchHeader, ...] = ()
-    prepared: tuple[int, memoryview] | None = None
-    """A base offset, and ``data`` with its magic 0 wrappers built for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class AssignedSet:
-    """A set as it goes to the log: ``data`` with offsets ``first_offset`` to ``last_offset``, both included.
-
-    An empty set has ``last_offset == first_offset - 1``.
-    """
-
-    data: memoryview
-    first_offset: int
-    last_offset: int
-    count: int
-    max_timestamp_ms: int
-    max_timestamp_at: int
-    """Offset of the first entry that has it."""
-    marks: tuple[tuple[int, int], ...] = ()
-    """Last offset and position of the first entry, and of one in so many bytes: see ``assign``."""
-    duplicate: bool = False
-    """The log had it before: there is no ``data``."""
-
-    @classmethod
-    def as_before(cls, first_offset: int, last_offset: int, timestamp_ms: int) -> AssignedSet:
-        """The answer for a set that the log has already."""
-        count = last_offset - first_offset + 1
-        return cls(
-            memoryview(b""), first_offset, last_offset, count, timestamp_ms, last_offset, duplicate=True
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Wrapper:
-    """A wrapper whose content is valid; it is not kept. ``consecutive``: the inner offsets are 0, 1, 2 …"""
-
-    content: Content
-    count: int
-    max_timestamp_ms: int
-    consecutive: bool
-
-
-def validate(data: Buffer, limits: Limits, now_ms: int) -> ValidatedSet:
+def validate(data: Buffer, limits: Limits, now_ms: int, surveyed: PlainBatch | None = None) -> ValidatedSet:
     """Check ``data`` and write append times into it; the buffer is kept (a copy is, when it cannot be written
-    to).
+    to). ``surveyed`` is what ``survey`` gave for it.
 
     BrokerError CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or INVALID_TIMESTAMP with the position of the first fault.
     Where a set has to be written anew also RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE (zstd in magic
@@ -163,6 +80,8 @@ def validate(data: Buffer, limits: Limits, now_ms: int) -> ValidatedSet:
     view = memoryview(data)
     if view.readonly:
         view = memoryview(bytearray(view))
+    if surveyed is not None and allows(limits, surveyed, now_ms):
+        return as_sent(view, surveyed, limits)
     if limits.max_magic >= BATCH_MAGIC and is_whole(view, 0) and size_of(view, 0) == len(view):
         return _validate_batch(view, limits, now_ms)
     state = _new_state(limits, now_ms)
@@ -193,6 +112,7 @@ def validate(data: Buffer, limits: Limits, now_ms: int) -> ValidatedSet:
         limits.max_message_bytes,
         tuple(wrappers),
         batches=tuple(batches),
+        stamped=limits.timestamp_type is TimestampType.LOG_APPEND_TIME,
     )
 
 
@@ -202,13 +122,24 @@ def _validate_batch(view: memoryview, limits: Limits, now_ms: int) -> ValidatedS
     otherwise = _stored_otherwise(view, [header], limits)
     if otherwise is not None:
         return validate(otherwise, limits, now_ms)
-    if limits.timestamp_type is TimestampType.LOG_APPEND_TIME:
+    stamped = limits.timestamp_type is TimestampType.LOG_APPEND_TIME
+    if stamped:
         kernels.write.stamp_append_time(writable(view), CRC_TABLES, now_ms)
         header, newest_ms = replace(header, max_timestamp_ms=now_ms), now_ms
     count, size = header.count, len(view)
     newest_at, most = count - 1 if newest_ms >= 0 else 0, limits.max_message_bytes
     return ValidatedSet(
-        view, count, size, newest_ms, newest_at, header.codec, BATCH_MAGIC, most, (), (header,)
+        view,
+        count,
+        size,
+        newest_ms,
+        newest_at,
+        header.codec,
+        BATCH_MAGIC,
+        most,
+        (),
+        (header,),
+        stamped=stamped,
     )
 
 
@@ -223,7 +154,7 @@ def _stored_otherwise(view: memoryview, batches: list[BatchHeader], limits: Limi
     return None
 
 
-def _must_rewrite(state: NDArray[np.int64], wrappers: list[_Wrapper], limits: Limits) -> bool:
+def _must_rewrite(state: NDArray[np.int64], wrappers: list[Wrapper], limits: Limits) -> bool:
     """Whether a message of magic 0 or 1 is not of the format or codec that is stored."""
     write = kernels.write
     plain = int(state[write.COUNT]) - sum(wrapper.count for wrapper in wrappers)
@@ -241,8 +172,8 @@ def _must_rewrite(state: NDArray[np.int64], wrappers: list[_Wrapper], limits: Li
 
 
 def _rewritten(
-    view: memoryview, state: NDArray[np.int64], wrappers: list[_Wrapper], limits: Limits
-) -> tuple[memoryview, list[_Wrapper]]:
+    view: memoryview, state: NDArray[np.int64], wrappers: list[Wrapper], limits: Limits
+) -> tuple[memoryview, list[Wrapper]]:
     """The set as it is stored; the state is as if it had been sent so."""
     write = kernels.write
     codec = limits.codec
@@ -268,7 +199,7 @@ def _rewritten(
         timestamp_ms=new.max_timestamp_ms,
         data=_NOT_KEPT,
     )
-    return new.data, [_Wrapper(content, count, new.max_timestamp_ms, consecutive=True)]
+    return new.data, [Wrapper(content, count, new.max_timestamp_ms, consecutive=True)]
 
 
 def _without_batches(view: memoryview, batches: list[BatchHeader], limits: Limits) -> bytes:
@@ -288,7 +219,7 @@ def _batches_in_codec(view: memoryview, limits: Limits) -> bytearray:
     return rewrite_batches(view, codec, limits.max_message_bytes, limits.max_content_bytes)
 
 
-def _first_entry_count(codec: Codec, wrappers: list[_Wrapper], batches: list[BatchHeader]) -> int:
+def _first_entry_count(codec: Codec, wrappers: list[Wrapper], batches: list[BatchHeader]) -> int:
     if batches:
         return batches[0].count
     return 1 if codec is Codec.NONE else wrappers[0].count
@@ -308,24 +239,16 @@ def _new_state(limits: Limits, now_ms: int) -> NDArray[np.int64]:
     state[write.CONSECUTIVE] = 1
     state[write.MAX_MESSAGE_BYTES] = limits.max_message_bytes
     state[write.KEY_NEEDED] = limits.compacted
-    state[write.EARLIEST], state[write.LATEST] = _allowed_times(limits, now_ms)
+    state[write.EARLIEST], state[write.LATEST] = limits.allowed_times(now_ms)
     return state
-
-
-def _allowed_times(limits: Limits, now_ms: int) -> tuple[int, int]:
-    """The earliest and the latest timestamp that a message may have."""
-    difference = limits.max_timestamp_difference_ms
-    if limits.timestamp_type is not TimestampType.CREATE_TIME or difference is None:
-        return INT64_MIN, INT64_MAX
-    return max(INT64_MIN, now_ms - difference), min(INT64_MAX, now_ms + difference)
 
 
 def _check_entries(
     view: memoryview, state: NDArray[np.int64], limits: Limits, now_ms: int
-) -> tuple[list[_Wrapper], list[BatchHeader]]:
+) -> tuple[list[Wrapper], list[BatchHeader]]:
     write = kernels.write
     array = read_only(view)
-    wrappers: list[_Wrapper] = []
+    wrappers: list[Wrapper] = []
     batches: list[BatchHeader] = []
     while True:
         position = int(state[write.POSITION])
@@ -366,7 +289,7 @@ def _pass(state: NDArray[np.int64], count: int, max_timestamp_ms: int) -> None:
         state[write.MAX_TIMESTAMP], state[write.MAX_AT] = max_timestamp_ms, state[write.COUNT] - 1
 
 
-def _check_content(content: Content, limits: Limits, now_ms: int) -> _Wrapper:
+def _check_content(content: Content, limits: Limits, now_ms: int) -> Wrapper:
     write = kernels.write
     state = _new_state(limits, now_ms)
     state[write.MAX_MESSAGE_BYTES] = INT64_MAX
@@ -378,7 +301,7 @@ def _check_content(content: Content, limits: Limits, now_ms: int) -> _Wrapper:
     count = int(state[write.COUNT])
     if count == 0:
         raise stops.corrupt("the compressed message holds no message", content.position)
-    return _Wrapper(
+    return Wrapper(
         replace(content, data=_NOT_KEPT),
         count,
         int(state[write.MAX_TIMESTAMP]),
@@ -402,7 +325,7 @@ def _check_batch(view: memoryview, position: int, limits: Limits, now_ms: int) -
     state[kernel.CHECK_WANTED] = header.count
     state[kernel.CHECK_BASE_TIMESTAMP] = header.base_timestamp_ms
     state[kernel.CHECK_KEY_NEEDED] = limits.compacted
-    state[kernel.CHECK_EARLIEST], state[kernel.CHECK_LATEST] = _allowed_times(limits, now_ms)
+    state[kernel.CHECK_EARLIEST], state[kernel.CHECK_LATEST] = limits.allowed_times(now_ms)
     stop = kernel.validate_records(read_only(content), state)
     if stop != stops.END:
         error = stops.batch_error(stop, int(state[kernel.CHECK_AT]), position)
@@ -451,8 +374,8 @@ def _fault(
 
 
 def _finish_wrappers(
-    view: memoryview, wrappers: list[_Wrapper], limits: Limits, now_ms: int
-) -> tuple[memoryview, list[_Wrapper]]:
+    view: memoryview, wrappers: list[Wrapper], limits: Limits, now_ms: int
+) -> tuple[memoryview, list[Wrapper]]:
     """Give magic 1 wrappers their content's timestamp; build those anew whose inner offsets have gaps."""
     replaced = []
     for wrapper in wrappers:
@@ -484,7 +407,7 @@ def _finish_wrappers(
     return _splice(view, replaced), moved
 
 
-def _rebuilt(view: memoryview, wrapper: _Wrapper, first_inner_offset: int, max_message_bytes: int) -> bytes:
+def _rebuilt(view: memoryview, wrapper: Wrapper, first_inner_offset: int, max_message_bytes: int) -> bytes:
     """The wrapper with inner offsets from ``first_inner_offset`` on. MESSAGE_TOO_LARGE if it grew so."""
     content = wrapper.content
     inner = bytearray(open_wrapper(view, content.position).data)
@@ -527,7 +450,7 @@ def prepare(valid: ValidatedSet, base_offset: int) -> ValidatedSet:
 
     Raises as ``assign`` does.
     """
-    if all(wrapper.content.magic for wrapper in valid.wrappers):
+    if not valid.wrappers or all(wrapper.content.magic for wrapper in valid.wrappers):
         return valid
     return replace(valid, prepared=(base_offset, _renumber_magic_0(valid, base_offset)))
 

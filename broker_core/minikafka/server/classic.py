@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition
+from minikafka.base.values import fast_value
 from minikafka.net.server import Exchange
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
@@ -50,7 +50,7 @@ TOPIC_PATIENCE_MS = 5_000
 _UNKNOWN_EPOCH = -1
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class _Asked(RequestContext):
     """A request whose answer is kept, not sent."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container
-from dataclasses import dataclass
 from typing import Any
 
 from minikafka.base.errors import RemoteWireError
+from minikafka.base.values import fast_value
 from minikafka.net.server import Exchange
 from minikafka.wire.api import Api
 from minikafka.wire.apis import API_VERSIONS, APIS
@@ -18,7 +18,7 @@ from minikafka.wire.keys import ApiKey
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class RequestContext:
     """Header, API and way back of one request."""
 

@@ -33,7 +33,8 @@ from minikafka.groups.shard import Pair, Shard, commit_form
 from minikafka.partition.partition import Partition
 from minikafka.records.hashes import partition_of_group
 from minikafka.records.message_set import Record, build_message_set
-from minikafka.records.validation import Limits, ValidatedSet, validate
+from minikafka.records.produced import Limits, ValidatedSet
+from minikafka.records.validation import validate
 from minikafka.server.broker import Broker
 from minikafka.server.loading import Loader
 from minikafka.server.topics import start_creation

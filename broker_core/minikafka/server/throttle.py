@@ -8,9 +8,10 @@ its connection too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from minikafka.base.values import fast_value
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.server.quotas import Flow
@@ -21,7 +22,7 @@ from minikafka.wire.parts import Part, total_size
 _FLOWS = {ApiKey.PRODUCE: Flow.PRODUCE, ApiKey.FETCH: Flow.FETCH}
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class MeteredContext(RequestContext):
     """A request that counts for a quota: a produce request by its own size, a fetch by its response's."""
 

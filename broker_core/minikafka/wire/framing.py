@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from minikafka.base import binary
 from minikafka.base.errors import LocalWireError, RemoteWireError
 from minikafka.base.files import Buffer
+from minikafka.base.values import fast_value
 from minikafka.wire.parts import Part, total_size
 
 LENGTH_BYTES = 4
@@ -32,7 +32,7 @@ _LENGTH = struct.Struct(">i")
 _HEADER = struct.Struct(">hhi")
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class RequestHeader:
     """What stands before every request. ``api_key`` is a plain number, as it may be one that nobody knows."""
 

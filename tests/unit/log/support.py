@@ -16,7 +16,8 @@ from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
 from minikafka.log.opening import Known
 from minikafka.records.message_set import Codec, Record, StoredRecord, build_message_set, iterate
-from minikafka.records.validation import Limits, ValidatedSet, validate
+from minikafka.records.produced import Limits, ValidatedSet
+from minikafka.records.validation import validate
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 NOW_MS = 1_700_000_000_000

@@ -19,7 +19,8 @@ from minikafka.log.log import Log
 from minikafka.records.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.compaction import SLOT_BYTES, OffsetMap
 from minikafka.records.message_set import Codec, Record, build_message_set, iterate
-from minikafka.records.validation import Limits, validate
+from minikafka.records.produced import Limits
+from minikafka.records.validation import validate
 from tests.unit.log.support import DATA, HOME, NOW_MS, expected_records, open_log, plain, read_all
 
 GOLDEN = DATA / "compacted"

@@ -20,7 +20,8 @@ from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
 from minikafka.records.compaction import SLOT_BYTES, OffsetMap
 from minikafka.records.message_set import Record, build_message_set
-from minikafka.records.validation import Limits, validate
+from minikafka.records.produced import Limits
+from minikafka.records.validation import validate
 from tests.unit.log.support import NOW_MS, ONE, OTHER, TWO, open_log, read_all
 
 CHECKPOINT = "data/cleaner-offset-checkpoint"

@@ -16,7 +16,8 @@ from minikafka.log.config import LogConfig
 from minikafka.log.offset_index import OffsetIndex
 from minikafka.log.recovery import scan_file
 from minikafka.records.message_set import Codec, Record, build_message_set
-from minikafka.records.validation import Limits, validate
+from minikafka.records.produced import Limits
+from minikafka.records.validation import validate
 from tests.unit.log.support import open_log
 
 BASE = 1000

@@ -22,7 +22,8 @@ from minikafka.log.producers import LogProducers, snapshot_offsets
 from minikafka.records.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.compaction import OffsetMap
 from minikafka.records.message_set import Record, iterate
-from minikafka.records.validation import AssignedSet, Limits, validate
+from minikafka.records.produced import AssignedSet, Limits
+from minikafka.records.validation import validate
 from tests.unit.log.support import DATA, HOME, NOW_MS, fill, open_log, valid_set
 
 SEGMENTS = DATA / "segments"

@@ -15,7 +15,8 @@ from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
 from minikafka.log.time_index import TimeIndex
 from minikafka.records.message_set import Codec, Record, build_message_set
-from minikafka.records.validation import Limits, validate
+from minikafka.records.produced import Limits
+from minikafka.records.validation import validate
 from tests.unit.log.support import HOME, NOW_MS, SMALL, fill, numbered, open_log, valid_set
 
 BASE = 1000

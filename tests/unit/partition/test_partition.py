@@ -13,7 +13,8 @@ from minikafka.log.log import Log
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
 from minikafka.records.message_set import Record, TimestampType, build_message_set
-from minikafka.records.validation import Limits, ValidatedSet, validate
+from minikafka.records.produced import Limits, ValidatedSet
+from minikafka.records.validation import validate
 
 LIMITS = Limits(
     max_message_bytes=1000,

@@ -13,8 +13,9 @@ from minikafka.records.compression import Codec
 from minikafka.records.conversion import down_convert
 from minikafka.records.headers import HEADERS_TYPE
 from minikafka.records.message_set import Record, TimestampType, build_message_set, iterate
+from minikafka.records.produced import Limits
 from minikafka.records.scan import find_position, first_at_or_after, scan
-from minikafka.records.validation import Limits, assign, validate
+from minikafka.records.validation import assign, validate
 from tests.oracles import batches as oracle
 from tests.unit.records.samples import (
     BATCH_CASES,

@@ -9,7 +9,8 @@ import pytest
 
 from minikafka.records.columns import decode, encode
 from minikafka.records.message_set import Codec, Record, build_message_set, iterate
-from minikafka.records.validation import Limits, validate
+from minikafka.records.produced import Limits
+from minikafka.records.validation import validate
 from tests.oracles import messages as oracle
 from tests.unit.records.samples import CODECS, MAGICS
 

@@ -23,7 +23,8 @@ from minikafka.records.kernels.native import Code, Kernel
 
 USE = (
     "from minikafka.records.message_set import Record, build_message_set as build; "
-    "from minikafka.records.validation import Limits, validate; "
+    "from minikafka.records.produced import Limits; "
+    "from minikafka.records.validation import validate; "
     "print(validate(build([Record(None, b'v')] * 7), Limits(), 0).count)"
 )
 USE_ONE = "from minikafka.records.checksums import crc32c; print(hex(crc32c(b'123456789')))"

@@ -19,7 +19,8 @@ from minikafka.records.message_set import (
     open_wrapper,
     wrap,
 )
-from minikafka.records.validation import AssignedSet, Limits, assign, prepare, validate
+from minikafka.records.produced import AssignedSet, Limits
+from minikafka.records.validation import assign, prepare, validate
 from tests.oracles import codecs as oracle_codecs
 from tests.oracles import messages as oracle
 from tests.unit.records.samples import CODECS, MAGICS, expected, row_of, segment, some_records

@@ -358,6 +358,74 @@ def validate_records(data: Bytes, state: Longs) -> Number:
     return END if state[CHECK_AT] == data.size else BAD_COUNT
 
 
+# Columns of a row of ``survey_batches``.
+SURVEY_SIZE = 0  # of the whole batch
+SURVEY_BASE_OFFSET = 1
+SURVEY_EPOCH = 2  # of the leader
+SURVEY_LAST_DELTA = 3
+SURVEY_BASE_TIMESTAMP = 4
+SURVEY_MAX_TIMESTAMP = 5
+SURVEY_PRODUCER = 6  # its id
+SURVEY_PRODUCER_EPOCH = 7
+SURVEY_SEQUENCE = 8
+SURVEY_FIRST = 9  # the earliest timestamp of a record
+SURVEY_KEYLESS = 10  # records without a key
+SURVEY_COLUMNS = 11
+
+
+@kernel(BYTES, TABLES, I64S_OUT)
+def survey_batches(data: Bytes, tables: Tables, rows: Longs) -> Number:
+    """How many batches ``data`` begins with that are whole, good and plain; a row of ``rows`` tells of each.
+
+    Plain: not compressed, nothing of a transaction, timestamps of the producer and the largest of them in the
+    header, records numbered 0, 1, 2 …, as many as the header says. Why the next one is not, if there is one,
+    ``validate_records`` and the header tell.
+    """
+    position = np.int64(0)
+    found = np.int64(0)
+    while rows.size - found * SURVEY_COLUMNS >= SURVEY_COLUMNS:
+        code, end = entry_end(data, position)
+        if code != BATCH or data[position + 21] != 0 or data[position + 22] != 0:
+            return found
+        base = np.int64(load_u64(data, position))
+        last_delta = load_i32(data, position + 23)
+        if last_delta < 0 or load_i32(data, position + 57) != last_delta + 1 or base > POSITIVE - last_delta:
+            return found
+        if load_u32(data, position + 17) != crc32c(tables, data, position + 21, end):
+            return found
+        base_timestamp = np.int64(load_u64(data, position + 27))
+        first, last, keyless = np.int64(POSITIVE), np.int64(-1), np.int64(0)
+        at = position + 61
+        for index in range(last_delta + 1):
+            code, after, delta, offset_delta, _, key_length, _, _, headers_at = read_record(data, at, end)
+            if code != WHOLE or offset_delta != index:
+                return found
+            count, _, _ = read_headers(data, headers_at, after)
+            if count < 0:
+                return found
+            first, last = min(first, base_timestamp + delta), max(last, base_timestamp + delta)
+            keyless += key_length < 0
+            at = after
+        max_timestamp = np.int64(load_u64(data, position + 35))
+        if at != end or last != max_timestamp:
+            return found
+        row = found * SURVEY_COLUMNS
+        rows[row + SURVEY_SIZE] = end - position
+        rows[row + SURVEY_BASE_OFFSET] = base
+        rows[row + SURVEY_EPOCH] = load_i32(data, position + 12)
+        rows[row + SURVEY_LAST_DELTA] = last_delta
+        rows[row + SURVEY_BASE_TIMESTAMP] = base_timestamp
+        rows[row + SURVEY_MAX_TIMESTAMP] = max_timestamp
+        rows[row + SURVEY_PRODUCER] = np.int64(load_u64(data, position + 43))
+        rows[row + SURVEY_PRODUCER_EPOCH] = np.int64(np.int16(load_i32(data, position + 49) >> 16))
+        rows[row + SURVEY_SEQUENCE] = load_i32(data, position + 53)
+        rows[row + SURVEY_FIRST] = first
+        rows[row + SURVEY_KEYLESS] = keyless
+        found += 1
+        position = end
+    return found
+
+
 @kernel(I64S, I64S, I32S, BYTES, BYTES, I32S, BYTES, BYTES, I32S, BYTES, BYTES_OUT, I64S_OUT)
 def encode_records(
     rows: Longs,

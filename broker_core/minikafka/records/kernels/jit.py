@@ -19,6 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _loader = Loader()
 _kept = cache.machine_code()
 _addresses = {} if _kept is None else _loader.load(_kept)
+_named: set[str] = set()
 
 codes: dict[str, Code] = {} if _kept is None else _kept
 """The machine code of every kernel so far, by name."""
@@ -60,6 +61,9 @@ def kernel(*arguments: Argument) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         name = function.__name__
+        if name in _named:
+            raise ValueError(f"two kernels are named {name}: the machine code of all is kept by name")
+        _named.add(name)
         if _kept is None:
             codes[name] = compiler.compiled(function, arguments)
             _addresses.update(_loader.load({name: codes[name]}))

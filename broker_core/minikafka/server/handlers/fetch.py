@@ -19,11 +19,11 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Hashable
-from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.files import FileSlice
 from minikafka.base.ids import TopicPartition
+from minikafka.base.values import fast_value
 from minikafka.log.reading import LogRead
 from minikafka.log.transactions import aborted_transactions
 from minikafka.net.server import Exchange
@@ -60,7 +60,7 @@ FILLING = struct.pack(">qi", -1, 0x7FFFFFFF)
 transactions): an empty answer would say that the log ends here. Kafka from 2.0 on does the same."""
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class _Share:
     """What one partition gives."""
 

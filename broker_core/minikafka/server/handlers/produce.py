@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import logging
 import struct
-from dataclasses import dataclass
+from dataclasses import replace
+from itertools import repeat
 
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition
-from minikafka.log.config import LogConfig
+from minikafka.log.log import Log
 from minikafka.partition.partition import Appended, Partition
 from minikafka.records.batch import BATCH_HEADER_BYTES
 from minikafka.records.message_set import (
@@ -29,9 +30,10 @@ from minikafka.records.message_set import (
     ENTRY_HEADER_BYTES,
     NO_TIMESTAMP,
     Codec,
-    TimestampType,
 )
-from minikafka.records.validation import Limits, ValidatedSet, prepare, validate
+from minikafka.records.produced import ValidatedSet
+from minikafka.records.survey import survey
+from minikafka.records.validation import prepare, validate
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.wire.apis.produce import (
@@ -61,84 +63,82 @@ log's start, Java clients send the batch again and again, until they give it up.
 ALL_IN_SYNC = -1
 """``acks`` that waits for every in-sync replica."""
 
-_CODECS = {
-    "producer": None,
-    "uncompressed": Codec.NONE,
-    "gzip": Codec.GZIP,
-    "snappy": Codec.SNAPPY,
-    "lz4": Codec.LZ4,
-    "zstd": Codec.ZSTD,
-}
-"""``compression.type`` of a topic -> what its messages are stored in."""
-
 _Answers = dict[TopicPartition, ProducePartitionResponse]
-
-
-@dataclass(frozen=True, slots=True)
-class _Checked:
-    """A message set, and whether it got append times: the settings may change before the answer."""
-
-    message_set: ValidatedSet
-    append_time: bool
 
 
 def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> None:
     """Serve one produce request."""
     answers: _Answers = {}
     now_ms = broker.clock.now_ms()
-    valid = _validated(broker, context.header, request, answers, now_ms)
-    appended: dict[TopicPartition, tuple[Partition, Appended]] = {}
+    version = context.header.api_version
+    valid = _validated(broker, _asked(broker, context.header, request, answers), version, answers, now_ms)
+    appended: list[tuple[Partition, Appended, bool]] = []
     all_in_sync = request.acks == ALL_IN_SYNC
 
     def append() -> None:
-        for topic_partition, checked in valid.items():
+        for topic_partition, message_set in valid.items():
             try:
                 partition = broker.partition(topic_partition)
-                done = partition.append(checked.message_set, all_in_sync=all_in_sync, now_ms=now_ms)
-                appended[topic_partition] = partition, done
+                done = partition.append(message_set, all_in_sync=all_in_sync, now_ms=now_ms)
+                appended.append((partition, done, message_set.stamped))
                 broker.touch(topic_partition)
             except (BrokerError, StorageError) as error:
                 answers[topic_partition] = _refusal(broker, topic_partition, error)
 
     broker.run(append)
-    for topic_partition, (partition, done) in appended.items():
-        append_time = valid[topic_partition].append_time
-        answers[topic_partition] = _accepted(broker, partition, done, append_time=append_time)
+    for partition, done, stamped in appended:
+        answers[partition.topic_partition] = _accepted(broker, partition, done, stamped=stamped)
     _answer(context, request, answers)
 
 
-def _validated(
-    broker: Broker, header: RequestHeader, request: ProduceRequest, answers: _Answers, now_ms: int
-) -> dict[TopicPartition, _Checked]:
-    valid: dict[TopicPartition, _Checked] = {}
-    version = header.api_version
+_Asked = dict[TopicPartition, tuple[Log, memoryview]]
+
+
+def _asked(broker: Broker, header: RequestHeader, request: ProduceRequest, answers: _Answers) -> _Asked:
+    """The logs that the request may write to, and what to each; the others get their answers here."""
+    asked: _Asked = {}
+    refused: BrokerError | None = None
+    if request.acks not in {-1, 0, 1}:
+        refused = BrokerError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}")
+    elif request.transactional_id is not None:
+        refused = _no_transactions()
     for topic in request.topics:
+        internal = topic.name in INTERNAL_TOPICS and header.client_id != ADMIN_CLIENT_ID
         for part in topic.partitions:
             topic_partition = TopicPartition(topic.name, part.index)
             try:
-                if topic_partition in valid or topic_partition in answers:
-                    valid.pop(topic_partition, None)
+                if topic_partition in asked or topic_partition in answers:
+                    asked.pop(topic_partition, None)
                     raise BrokerError(ErrorCode.INVALID_REQUEST, f"{topic_partition} is named twice")
-                if request.acks not in {-1, 0, 1}:
-                    raise BrokerError(
-                        ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}"
-                    )
-                if request.transactional_id is not None:
-                    raise _no_transactions()
-                if topic.name in INTERNAL_TOPICS and header.client_id != ADMIN_CLIENT_ID:
+                if refused is not None:
+                    raise refused
+                if internal:
                     raise BrokerError(
                         ErrorCode.INVALID_TOPIC, f"{topic.name} is written by brokers, not by clients"
                     )
-                log = broker.partition(topic_partition).log
-                records = buffer_of(part.records)
-                if version >= BATCHES_SINCE:
-                    _check_one_batch(records, version)
-                limits = _limits(log.config, version)
-                checked = prepare(validate(records, limits, now_ms), log.end_offset)
-                append_time = limits.timestamp_type is TimestampType.LOG_APPEND_TIME
-                valid[topic_partition] = _Checked(checked, append_time)
+                asked[topic_partition] = broker.partition(topic_partition).log, buffer_of(part.records)
             except BrokerError as error:
                 answers[topic_partition] = _refusal(broker, topic_partition, error)
+    return asked
+
+
+def _validated(
+    broker: Broker, asked: _Asked, version: int, answers: _Answers, now_ms: int
+) -> dict[TopicPartition, ValidatedSet]:
+    """What may be appended; the others get their answers here."""
+    valid: dict[TopicPartition, ValidatedSet] = {}
+    newer = version >= BATCHES_SINCE
+    surveyed = survey([records for _, records in asked.values()]) if newer else repeat(None)
+    for (topic_partition, (log, records)), batch in zip(asked.items(), surveyed, strict=False):
+        limits = log.config.message_limits
+        try:
+            if not newer:
+                limits = replace(limits, max_magic=1)
+            elif batch is None:
+                _check_one_batch(records, version)
+            valid[topic_partition] = prepare(validate(records, limits, now_ms, batch), log.end_offset)
+        except BrokerError as error:
+            answers[topic_partition] = _refusal(broker, topic_partition, error)
     return valid
 
 
@@ -168,20 +168,8 @@ def _no_transactions() -> BrokerError:
     )
 
 
-def _limits(config: LogConfig, version: int) -> Limits:
-    return Limits(
-        max_message_bytes=config.max_message_bytes,
-        timestamp_type=config.message_timestamp_type,
-        max_timestamp_difference_ms=config.message_timestamp_difference_max_ms,
-        compacted=config.compacted,
-        max_magic=1 if version < BATCHES_SINCE else 2,
-        magic=config.message_magic,
-        codec=_CODECS[config.compression_type],
-    )
-
-
 def _accepted(
-    broker: Broker, partition: Partition, done: Appended, *, append_time: bool
+    broker: Broker, partition: Partition, done: Appended, *, stamped: bool
 ) -> ProducePartitionResponse:
     topic_partition = partition.topic_partition
     if done.must_flush:
@@ -199,7 +187,7 @@ def _accepted(
         index=topic_partition.partition,
         error_code=ErrorCode.NONE,
         base_offset=done.assigned.first_offset if done.assigned.count else NO_OFFSET,
-        log_append_time_ms=done.assigned.max_timestamp_ms if append_time else NO_TIMESTAMP,
+        log_append_time_ms=done.assigned.max_timestamp_ms if stamped else NO_TIMESTAMP,
         log_start_offset=partition.log.start_offset,
     )
 
