@@ -13,14 +13,16 @@ from hypothesis import strategies as st
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import Buffer
+from minikafka.records.batch import set_max_timestamp, set_producer
 from minikafka.records.columns import Columns, Decoder
 from minikafka.records.compression import Codec, decompress
 from minikafka.records.conversion import down_convert
 from minikafka.records.headers import to_arrow
-from minikafka.records.message_set import StoredRecord, iterate
-from minikafka.records.produced import AssignedSet, Limits
+from minikafka.records.message_set import Record, StoredRecord, TimestampType, build_message_set, iterate
+from minikafka.records.produced import AssignedSet, Limits, ValidatedSet
 from minikafka.records.record import Headers
 from minikafka.records.scan import find_position, first_at_or_after, scan
+from minikafka.records.survey import PlainBatch, survey
 from minikafka.records.validation import assign, validate
 from tests.oracles import batches
 from tests.oracles import codecs as oracle_codecs
@@ -113,6 +115,32 @@ def damaged_sets(draw: st.DrawFn) -> bytes:
     return data
 
 
+@st.composite
+def sent_batches(draw: st.DrawFn) -> bytes:
+    """Batches as producers send them, now and then with a bit turned over."""
+    source = random.Random(draw(st.integers(0, 2**32 - 1)))
+    records = [
+        Record(source.choice((None, b"k")), source.randbytes(source.randrange(60)), source.randrange(900))
+        for _ in range(source.randrange(1, 4))
+    ]
+    data = bytearray(build_message_set(records, magic=2))
+    if source.random() < 0.6:
+        set_producer(data, source.randrange(-1, 3), source.randrange(3), source.randrange(-1, 9))
+    if source.random() < 0.2:
+        set_max_timestamp(data, 0, len(data), 7_000)
+    if source.random() < 0.2:
+        data[source.randrange(len(data))] ^= 1 << source.randrange(8)
+    return bytes(data)
+
+
+def outcome(data: bytes, limits: Limits, surveyed: PlainBatch | None) -> ValidatedSet | str:
+    """What ``validate`` makes of a copy of ``data``, or its complaint."""
+    try:
+        return validate(bytearray(data), limits, 600, surveyed)
+    except BrokerError as error:
+        return str(error)
+
+
 def rows_of(data: bytes) -> tuple[list[oracle.Message], bool]:
     """The oracle's messages, and whether damage ended them."""
     found, _ = oracle.decode_until_damage(data)
@@ -190,6 +218,30 @@ def test_a_broker_stores_only_what_the_oracle_reads(data: bytes) -> None:
         found = oracle.decode(bytes(stored[0].data))
         assert [(m.key, m.value) for m in found] == [(m.key, m.value) for m in wanted]
         assert [m.offset for m in found] == list(range(7, 7 + len(wanted)))
+
+
+LIMITS = st.builds(
+    Limits,
+    max_message_bytes=st.sampled_from((1_000_012, 120)),
+    timestamp_type=st.sampled_from((TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)),
+    max_timestamp_difference_ms=st.sampled_from((None, 500)),
+    compacted=st.booleans(),
+    max_magic=st.just(2),
+    magic=st.sampled_from((None, 0, 1, 2)),
+    codec=st.sampled_from((None, Codec.NONE, Codec.LZ4)),
+)
+
+
+@given(
+    st.lists(sent_batches(), min_size=1, max_size=4) | st.lists(damaged_sets() | sent_batches(), max_size=4),
+    st.just(Limits(max_magic=2)) | LIMITS,
+)
+def test_a_survey_of_several_sets_changes_nothing_in_what_becomes_of_each(
+    sets: list[bytes], limits: Limits
+) -> None:
+    surveyed = survey([memoryview(data) for data in sets])
+    for data, batch in zip(sets, surveyed, strict=True):
+        assert outcome(data, limits, batch) == outcome(data, limits, None)
 
 
 @given(damaged_sets())

@@ -2,9 +2,9 @@
 
 A request may bring one record for each of many partitions, and calling a kernel takes longer than it works on
 such a batch. So one call looks at all batches of a request: small ones are put behind each other for it,
-large ones are looked at where they are. Of a batch that is whole, good and plain (see
-``kernels.batches.survey_batches``) a row of numbers is left, which ``validation`` compares with what the topic
-allows. All others it looks at one by one, to tell what is wrong with them.
+large ones are looked at where they are. Of a batch that is whole, good and plain (``kernels.batches``) a row
+of numbers is left, which ``validation`` compares with what the topic allows. All others it looks at one by
+one, to tell what is wrong with them.
 """
 
 from __future__ import annotations

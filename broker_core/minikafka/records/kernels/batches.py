@@ -417,7 +417,7 @@ def survey_batches(data: Bytes, tables: Tables, rows: Longs) -> Number:
         rows[row + SURVEY_BASE_TIMESTAMP] = base_timestamp
         rows[row + SURVEY_MAX_TIMESTAMP] = max_timestamp
         rows[row + SURVEY_PRODUCER] = np.int64(load_u64(data, position + 43))
-        rows[row + SURVEY_PRODUCER_EPOCH] = np.int64(np.int16(load_i32(data, position + 49) >> 16))
+        rows[row + SURVEY_PRODUCER_EPOCH] = load_i32(data, position + 51) >> 16
         rows[row + SURVEY_SEQUENCE] = load_i32(data, position + 53)
         rows[row + SURVEY_FIRST] = first
         rows[row + SURVEY_KEYLESS] = keyless

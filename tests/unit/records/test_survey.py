@@ -1,0 +1,78 @@
+"""A request's batches looked at in one go: which of them need no second look."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.records.batch import set_max_timestamp, set_producer
+from minikafka.records.compression import Codec
+from minikafka.records.message_set import Record, build_message_set
+from minikafka.records.produced import Limits
+from minikafka.records.survey import COPIED_BYTES, survey
+from minikafka.records.validation import validate
+
+NEWEST = Limits(max_magic=2)
+
+
+def batch(*values: bytes | None, key: bytes | None = b"k", codec: Codec = Codec.NONE) -> memoryview:
+    records = [Record(key, value, 5 + at) for at, value in enumerate(values)]
+    return memoryview(bytearray(build_message_set(records, magic=2, codec=codec)))
+
+
+def test_a_row_tells_what_stands_in_the_header_and_the_records() -> None:
+    data = batch(b"a", b"b", key=None)
+    set_producer(data, 77, 3, 9)
+    (plain,) = survey([data])
+    assert plain is not None
+    assert plain.size_bytes == len(data)
+    assert (plain.last_offset_delta, plain.keyless) == (1, 2)
+    assert (plain.first_timestamp_ms, plain.base_timestamp_ms, plain.max_timestamp_ms) == (5, 5, 6)
+    assert (plain.producer_id, plain.producer_epoch, plain.base_sequence) == (77, 3, 9)
+
+
+def test_a_number_below_zero_stays_one() -> None:
+    (plain,) = survey([batch(b"a")])
+    assert plain is not None
+    assert (plain.producer_id, plain.producer_epoch, plain.base_sequence) == (-1, -1, -1)
+
+
+def test_a_batch_behind_one_that_is_not_plain_is_left_for_a_closer_look() -> None:
+    found = survey([batch(b"a"), batch(b"b", codec=Codec.GZIP), batch(b"c")])
+    assert [one is not None for one in found] == [True, False, False]
+
+
+def test_two_batches_in_one_set_are_not_taken_for_those_of_two_sets() -> None:
+    one = batch(b"a")
+    found = survey([memoryview(bytes(one) + bytes(one)), one])
+    assert found == [None, None]
+
+
+def test_a_set_that_goes_on_in_the_next_one_is_not_taken_for_a_batch() -> None:
+    one = batch(b"a")
+    assert survey([one[:40], one[40:]]) == [None, None]
+
+
+@pytest.mark.parametrize("size", [COPIED_BYTES // 2, COPIED_BYTES * 2])
+def test_large_and_small_batches_are_found_plain_side_by_side(size: int) -> None:
+    found = survey([batch(bytes(size)), batch(b"a"), batch(bytes(size), b"b")])
+    assert [one.last_offset_delta for one in found if one is not None] == [0, 0, 1]
+
+
+def test_no_set_has_no_rows() -> None:
+    assert survey([]) == []
+    assert survey([memoryview(b"")]) == [None]
+
+
+def test_what_was_surveyed_is_not_changed_and_known_as_after_a_closer_look() -> None:
+    data = batch(b"a", b"b")
+    before = bytes(data)
+    (plain,) = survey([data])
+    assert validate(data, NEWEST, 0, plain) == validate(bytearray(before), NEWEST, 0)
+    assert bytes(data) == before
+
+
+def test_a_largest_timestamp_that_is_wrong_is_mended_by_the_closer_look() -> None:
+    data = batch(b"a")
+    set_max_timestamp(data, 0, len(data), 900)
+    assert survey([data]) == [None]
+    assert validate(data, NEWEST, 0).max_timestamp_ms == 5
