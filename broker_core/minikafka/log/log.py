@@ -220,11 +220,11 @@ class Log:
     def _is_full(self, segment: Segment, more: AssignedSet, now_ms: int) -> bool:
         if segment.size == 0:
             return not segment.fits(more.last_offset)
+        config = self.config
         return (
-            segment.size + len(more.data) > self.config.segment_bytes
-            or segment.waited_ms(more.max_timestamp_ms, now_ms) > self.config.patience_ms(segment.path)
-            or len(segment.index()) >= self.config.index_entries_max
-            or len(segment.times()) >= self.config.time_index_entries_max
+            segment.size + len(more.data) > config.segment_bytes
+            or segment.waited_ms(more.max_timestamp_ms, now_ms) > config.patience_ms(segment.path)
+            or segment.indexes_full(config.index_entries_max, config.time_index_entries_max)
             or not segment.fits(more.last_offset)
         )
 
