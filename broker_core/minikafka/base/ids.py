@@ -39,7 +39,12 @@ class BrokerAddress:
     rack: str | None = None
 
     def __str__(self) -> str:
-        return f"broker {self.broker_id} at {self.host}:{self.port}"
+        return f"broker {self.broker_id} at {host_port(self.host, self.port)}"
+
+
+def host_port(host: str, port: int) -> str:
+    """An address as one text: IPv6 hosts stand in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def check_topic_name(name: str) -> None:

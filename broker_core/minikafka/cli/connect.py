@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from minikafka.base.errors import BrokerError, ConfigError
 from minikafka.base.ids import check_topic_name
-from minikafka.cli.directory import check_cluster, check_usable
+from minikafka.cli.directory import check_cluster, check_usable, make
 from minikafka.cli.options import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP
 from minikafka.cli.output import note
 from minikafka.clients.admin import Admin
@@ -91,6 +91,7 @@ def coordinated(zookeeper: str | None, bootstrap: str | None, data_dir: Path | N
 
 def _local(data_dir: Path, *, writes: bool) -> LocalCluster:
     (check_usable if writes else check_cluster)(data_dir)
+    make(data_dir)
     from minikafka.embedded import local, owners
 
     # For as long as this command runs, not the nearest JVM above it, which may be the editor.

@@ -29,6 +29,15 @@ def check_usable(data_dir: Path) -> None:
         raise ConfigError(OPTION, str(data_dir), f"{what} cannot be written by this user; name another place")
 
 
+def make(data_dir: Path) -> None:
+    """Make a directory that is usable, with those above it. ConfigError where that cannot be."""
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = f"cannot be made ({error.strerror}); name another place"
+        raise ConfigError(OPTION, str(data_dir), reason) from None
+
+
 def check_cluster(data_dir: Path) -> None:
     """Raise ConfigError unless a cluster was kept there before: whoever reads must not begin an empty one."""
     check_usable(data_dir)

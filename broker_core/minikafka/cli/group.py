@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from minikafka.base.errors import ConfigError
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat
 
 if TYPE_CHECKING:
@@ -106,6 +107,18 @@ Topics = Annotated[
 ]
 ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="Where the log begins.")]
 ToLatest = Annotated[bool, typer.Option("--to-latest", help="Where the log ends.")]
+ToCurrent = Annotated[
+    bool, typer.Option("--to-current", help="Where the group is: the end where it has no offset yet.")
+]
+ByDuration = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--by-duration",
+        metavar="D",
+        help="The first message of the last hour (PT1H), half hour (PT30M), week (P7D).",
+        show_default=False,
+    ),
+]
 ToOffset = Annotated[
     Optional[int],  # noqa: UP045
     typer.Option("--to-offset", metavar="N", min=0, help="An offset.", show_default=False),
@@ -130,10 +143,15 @@ ShiftBy = Annotated[
 def reset(
     name: Name,
     topics: Topics = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All that the group has read, as without --topic.")
+    ] = False,
     to_earliest: ToEarliest = False,
     to_latest: ToLatest = False,
+    to_current: ToCurrent = False,
     to_offset: ToOffset = None,
     to_time: ToTime = None,
+    by_duration: ByDuration = None,
     shift_by: ShiftBy = None,
     execute: Annotated[bool, typer.Option("--execute", help="Do it; else it is only shown.")] = False,
     bootstrap: Bootstrap = None,
@@ -142,13 +160,17 @@ def reset(
 ) -> None:
     """Let a group without members go on elsewhere. Shows what would be, until --execute is given."""
     from minikafka.cli.reset import new_offset, one_target, parse_topic
-    from minikafka.cli.start import parse_time
+    from minikafka.cli.start import parse_time, time_before
 
+    if all_topics and topics:
+        raise ConfigError("--topic", topics[0], "--all-topics is given too: give one of them")
     target = one_target(
         earliest=to_earliest,
         latest=to_latest,
+        current=to_current,
         offset=to_offset,
         time_ms=None if to_time is None else parse_time("--to-time", to_time),
+        since_ms=None if by_duration is None else time_before("--by-duration", by_duration),
         shift=shift_by,
     )
     chosen = [parse_topic(text) for text in topics or ()]
@@ -191,7 +213,7 @@ def _partitions(
     committed: dict[TopicPartition, int],
 ) -> list[TopicPartition]:
     """What is to be reset, sorted: each of it exists. BrokerError for what does not."""
-    from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
+    from minikafka.base.errors import BrokerError, ErrorCode
     from minikafka.cli.connect import existing_topic
     from minikafka.clients.cluster import numbers_of
 

@@ -16,6 +16,7 @@ import typer
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.cli.latency import latency
 from minikafka.cli.options import Bootstrap, CodecName, DataDir, Format, OutputFormat, Topic
+from minikafka.cli.produce import INTERRUPTED_PATIENCE_MS
 
 if TYPE_CHECKING:
     from minikafka.base.ids import TopicPartition
@@ -38,17 +39,21 @@ class Latencies:
 
     def __init__(self) -> None:
         self.failure: MinikafkaError | None = None
+        self.records = 0
+        """Acknowledged."""
         self._lock = threading.Lock()
         self._times_ms: list[float] = []
 
-    def watch(self, delivery: Delivery) -> None:
-        """Start the clock for one batch."""
+    def watch(self, delivery: Delivery, records: int) -> None:
+        """Start the clock for one batch of so many records."""
         started_s = time.perf_counter()
 
         def done(delivery: Delivery) -> None:
             with self._lock:
                 self.failure = self.failure or delivery.error
-                self._times_ms.append((time.perf_counter() - started_s) * 1000)
+                if delivery.error is None:
+                    self.records += records
+                    self._times_ms.append((time.perf_counter() - started_s) * 1000)
 
         delivery.on_done(done)
 
@@ -77,7 +82,9 @@ def produce(
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
-    """Send random messages to all partitions of a topic, as fast as they are taken."""
+    """Send random messages to all partitions of a topic, as fast as they are taken. Ctrl-C prints the totals
+    so far.
+    """
     if acks not in ACKS:
         raise ConfigError("--acks", acks, "0, 1 or all")
 
@@ -93,7 +100,7 @@ def produce(
     config = ProducerConfig(
         acks=ACKS[acks], batch_bytes=batch_bytes, max_request_bytes=max(1 << 20, 2 * batch_bytes)
     )
-    latencies = Latencies()
+    latencies, interrupted = Latencies(), False
     with (
         connected(bootstrap, data_dir, writes=True) as cluster,
         Progress(f"producing to {topic}", records, lines=True) as progress,
@@ -106,17 +113,21 @@ def produce(
         try:
             sets = random_sets(records, size, compression, batch_bytes, magic)
             for number, one in enumerate(sets):
-                latencies.watch(send(producer, partitions[number % len(partitions)], one))
+                latencies.watch(send(producer, partitions[number % len(partitions)], one), one.count)
                 progress.advance(one.count)
                 if latencies.failure is not None:
                     break
+        except KeyboardInterrupt:
+            interrupted = True
         finally:
-            producer.close()
+            producer.close(INTERRUPTED_PATIENCE_MS if interrupted else None)
         elapsed_s = time.perf_counter() - started_s
-    if latencies.failure is not None:
+    if latencies.failure is not None and not interrupted:
         raise latencies.failure
-    row = rates(records, records * size, elapsed_s) | latencies.summary()
+    row = rates(latencies.records, latencies.records * size, elapsed_s) | latencies.summary()
     print_rows([row], list(row), style)
+    if interrupted:
+        raise KeyboardInterrupt
 
 
 @app.command()

@@ -9,15 +9,18 @@ from enum import Enum
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
 
-OPTIONS = "--to-earliest, --to-latest, --to-offset N, --to-time T or --shift-by N"
+OPTIONS = (
+    "--to-earliest, --to-latest, --to-current, --to-offset N, --to-time T, --by-duration D or --shift-by N"
+)
 
 
 class Rule(Enum):
-    """One of the options."""
+    """One of the options; ``--by-duration`` is a time too."""
 
     EARLIEST = "--to-earliest"
     LATEST = "--to-latest"
     OFFSET = "--to-offset"
+    CURRENT = "--to-current"
     TIME = "--to-time"
     SHIFT = "--shift-by"
 
@@ -31,14 +34,23 @@ class Target:
 
 
 def one_target(
-    *, earliest: bool, latest: bool, offset: int | None, time_ms: int | None, shift: int | None
+    *,
+    earliest: bool,
+    latest: bool,
+    current: bool,
+    offset: int | None,
+    time_ms: int | None,
+    since_ms: int | None,
+    shift: int | None,
 ) -> Target:
     """The one target that was given. ConfigError for none, and for several."""
     given = [
         *([Target(Rule.EARLIEST)] if earliest else []),
         *([Target(Rule.LATEST)] if latest else []),
+        *([Target(Rule.CURRENT)] if current else []),
         *([] if offset is None else [Target(Rule.OFFSET, offset)]),
         *([] if time_ms is None else [Target(Rule.TIME, time_ms)]),
+        *([] if since_ms is None else [Target(Rule.TIME, since_ms)]),
         *([] if shift is None else [Target(Rule.SHIFT, shift)]),
     ]
     if len(given) != 1:
@@ -71,7 +83,7 @@ class Log:
 def new_offset(target: Target, log: Log) -> int:
     """Where the group goes on in a partition: always within the log, as in Kafka's own tool.
 
-    A time after the last message is the end.
+    A time after the last message is the end; so is the present offset where there is none.
     """
     if target.rule is Rule.EARLIEST:
         return log.start_offset
@@ -79,12 +91,16 @@ def new_offset(target: Target, log: Log) -> int:
         return log.end_offset
     if target.rule is Rule.TIME:
         return log.end_offset if log.at_time is None else log.at_time
+    if target.rule is Rule.CURRENT and log.committed is None:
+        return log.end_offset
     return min(max(_wanted(target, log), log.start_offset), log.end_offset)
 
 
 def outside(target: Target, log: Log) -> int | None:
     """The offset that was asked for where the log does not have it; None where it does."""
-    if target.rule not in (Rule.OFFSET, Rule.SHIFT):
+    if target.rule not in (Rule.OFFSET, Rule.CURRENT, Rule.SHIFT) or (
+        target.rule is Rule.CURRENT and log.committed is None
+    ):
         return None
     wanted = _wanted(target, log)
     return None if log.start_offset <= wanted <= log.end_offset else wanted

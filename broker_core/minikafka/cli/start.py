@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime
+import re
+import time
 from dataclasses import dataclass
 
 from minikafka.base.errors import ConfigError
 
 ALLOWED_TIMES = "a time (2013-01-01, 2013-01-01T05:00, 2013-01-01T05:00:00+01:00)"
 ALLOWED = f"beginning, end, an offset (12345), or {ALLOWED_TIMES}"
+_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.ASCII)
 OFFSET_MAX = 2**63 - 1
 
 
@@ -34,6 +37,20 @@ def parse_start(text: str) -> Start:
             raise ConfigError("--from", text, f"an offset is at most {OFFSET_MAX}")
         return Start(offset=int(word))
     return Start(timestamp_ms=parse_time("--from", text, ALLOWED))
+
+
+def parse_duration(option: str, text: str) -> int:
+    """A duration of ISO 8601 (P1DT2H, PT30M, PT1.5S), without years, months and weeks, as ms. ConfigError."""
+    found = _DURATION.fullmatch(text.strip().upper())
+    if found is None or not any(found.groups()):
+        raise ConfigError(option, text, "a duration as PT30M, PT1H or P7D")
+    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+
+
+def time_before(option: str, text: str) -> int:
+    """The time in ms that lies such a duration before now, not before 1970. Raises ConfigError."""
+    return max(0, time.time_ns() // 1_000_000 - parse_duration(option, text))
 
 
 def parse_time(option: str, text: str, allowed: str = ALLOWED_TIMES) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from minikafka.base.errors import ConfigError, DirectoryLocked
-from minikafka.cli.directory import check_usable, named
+from minikafka.cli.directory import check_usable, make, named
 from minikafka.cli.options import Settings, key_values
 from minikafka.cli.output import note
 from minikafka.cli.progress import patience
@@ -65,6 +65,7 @@ def up(
             f"use that one, or end it with `minikafka stop {data_dir}`"
         )
     check_free(host, port)
+    make(data_dir)
 
     ended: SimpleQueue[tuple[int, int]] = SimpleQueue()
     cluster = Cluster(
@@ -97,15 +98,17 @@ def check_free(host: str, port: int) -> None:
     Before ZooKeeper is started and files are made. A race is left to the broker, which says what it could
     not do.
     """
+    from minikafka.base.ids import host_port
     from minikafka.net.probe import addresses_of, can_bind, can_connect
 
-    if host and not any(can_bind(address, 0) for address in addresses_of(host.strip("[]"))):
-        raise ConfigError("--host", host, "is no address of this machine: name one, or 0.0.0.0 for all")
+    given, host = host, host.strip("[]")
+    if host and not any(can_bind(address, 0) for address in addresses_of(host)):
+        raise ConfigError("--host", given, "is no address of this machine: name one, or 0.0.0.0 for all")
     if port and not can_bind(host, port) and can_connect(host, port):
         raise ConfigError(
             "--port",
             str(port),
-            f"another process listens on {host}:{port}; name another, or --port 0 for a free one",
+            f"another process listens on {host_port(host, port)}; name another, or --port 0 for a free one",
         )
 
 

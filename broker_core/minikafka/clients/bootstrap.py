@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from minikafka.base.errors import ConfigError
+from minikafka.base.ids import host_port
 
 OPTION = "bootstrap.servers"
 
@@ -22,7 +23,7 @@ class Endpoint(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return host_port(self.host, self.port)
 
 
 def parse_bootstrap(text: str, option: str = OPTION) -> tuple[Endpoint, ...]:

@@ -102,6 +102,8 @@ class SimpleConsumer:
     ) -> None:
         connector = connector or SocketConnector(request_timeout_ms=request_timeout_ms)
         self._lock = threading.Lock()
+        self._other = "a Kafka listener: leave classic=True out" if classic else "CLASSIC: give classic=True"
+        self._understood = False
         self._wire: _Wire
         if classic:
             self._wire = _Classic(host, port, connector)
@@ -141,10 +143,21 @@ class SimpleConsumer:
     def _twice(self, ask: Callable[[], Result]) -> Result:
         with self._lock:
             try:
-                return ask()
+                found = ask()
             except NetworkError:
                 self._wire.close()
-                return ask()
+                found = self._again(ask)
+            self._understood = True
+            return found
+
+    def _again(self, ask: Callable[[], Result]) -> Result:
+        try:
+            return ask()
+        except NetworkError as error:
+            # So ends who says what a listener cannot read.
+            if self._understood or "closed the connection" not in str(error):
+                raise
+            raise NetworkError(f"{error}; is this port {self._other}?") from None
 
 
 class _Classic:

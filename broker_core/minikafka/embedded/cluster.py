@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from minikafka.base.errors import ConfigError
+from minikafka.base.ids import host_port
 from minikafka.embedded import lock
 from minikafka.embedded.broker import BrokerProcess, Ready
 from minikafka.embedded.process import wait_until
@@ -76,7 +77,7 @@ class Cluster:
         ).absolute()
         self._config = {name: str(value) for name, value in (config or {}).items()}
         self._given_zookeeper = zookeeper
-        self._host = host
+        self._host = host.strip("[]")
         self._ports = [port + number if port else 0 for number in range(brokers)]
         self._on_exit = on_exit
         self._lock: int | None = None
@@ -235,7 +236,7 @@ class Cluster:
     def _spawn(self, number: int) -> None:
         port = self._ready[number].port if number in self._ready else self._ports[number]
         properties = {
-            "listeners": f"PLAINTEXT://{self._host}:{port}",
+            "listeners": f"PLAINTEXT://{host_port(self._host, port)}",
             "log.dirs": str(self.data_dir / f"broker-{number}"),
             "zookeeper.connect": self.zookeeper_connect,
             "zookeeper.connection.timeout.ms": str(

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Collection, Sequence
 
 from minikafka.base.errors import NetworkError, RemoteWireError, StorageError
+from minikafka.base.ids import host_port
 from minikafka.net.port import Connection, Connector, PendingResponse
 from minikafka.net.transfer import Outgoing, broken, reason_of
 from minikafka.wire.framing import MAX_FRAME_BYTES, FrameReader, encode_frame
@@ -51,7 +52,7 @@ class SocketConnector:
 
     def connect(self, host: str, port: int) -> SocketConnection:
         """A new connection. NetworkError with the address and the reason."""
-        peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        peer = host_port(host, port)
         try:
             sock = socket.create_connection((host, port), self._connect_timeout_ms / 1000)
         except (OSError, OverflowError, UnicodeError) as error:

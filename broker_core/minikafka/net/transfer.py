@@ -15,6 +15,7 @@ from collections.abc import Iterable
 
 from minikafka.base.errors import NetworkError, StorageError
 from minikafka.base.files import FileSlice
+from minikafka.base.ids import host_port
 from minikafka.wire.parts import Part, part_size
 
 HAS_SENDFILE = hasattr(os, "sendfile")
@@ -135,7 +136,7 @@ def peer_name(address: object) -> tuple[str, str]:
     if isinstance(address, tuple) and len(address) >= 2:
         # A socket for both kinds of addresses gives IPv4 ones this way.
         host, port = str(address[0]).removeprefix("::ffff:"), address[1]
-        return host, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return host, host_port(host, port)
     return "local", "local"
 
 

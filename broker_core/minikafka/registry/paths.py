@@ -26,7 +26,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from minikafka.base.errors import BrokerError, CoordinationError, ErrorCode
-from minikafka.base.ids import BrokerAddress
+from minikafka.base.ids import BrokerAddress, host_port
 
 BROKER_IDS = "/brokers/ids"
 BROKER_TOPICS = "/brokers/topics"
@@ -132,8 +132,7 @@ class BrokerRegistration:
     @classmethod
     def of(cls, address: BrokerAddress, timestamp_ms: int) -> BrokerRegistration:
         """The registration of a broker with one plain-text listener."""
-        host = f"[{address.host}]" if ":" in address.host else address.host
-        endpoint = f"PLAINTEXT://{host}:{address.port}"
+        endpoint = f"PLAINTEXT://{host_port(address.host, address.port)}"
         return cls(
             address.broker_id, address.host, address.port, (endpoint,), timestamp_ms, rack=address.rack
         )

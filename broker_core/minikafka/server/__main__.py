@@ -27,6 +27,7 @@ from typing import TypeVar
 from minikafka.base.clock import SystemClock
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.files import RealFiles
+from minikafka.base.ids import host_port
 from minikafka.log.manager import Jobs
 from minikafka.net.limits import ConnectionLimits
 from minikafka.net.probe import addresses_of, can_connect, wait_for_zookeeper
@@ -136,7 +137,7 @@ def announce(running: RunningBroker, config: BrokerConfig) -> None:
     address = running.address
     # One write, also where Python does not buffer: another thread's log may go to the same file.
     sys.stdout.write(
-        f"ready {address.host}:{address.port} zookeeper {config.zookeeper_connect} "
+        f"ready {host_port(address.host, address.port)} zookeeper {config.zookeeper_connect} "
         f"cluster {running.broker.image.cluster_id}\n"
     )
     sys.stdout.flush()

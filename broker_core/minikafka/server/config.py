@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from minikafka.base.errors import ConfigError
+from minikafka.base.ids import host_port
 from minikafka.groups.messages import Versions
 from minikafka.groups.shard import GroupSettings
 from minikafka.log.config import BROKER_PROPERTIES, LogConfig, default_text
@@ -370,7 +371,7 @@ def _listeners(values: Mapping[str, Any]) -> tuple[Listener, ...]:
 
 def _plaintext(host: str, port: int) -> str:
     host = "" if host in WILDCARDS else host
-    return f"PLAINTEXT://[{host}]:{port}" if ":" in host else f"PLAINTEXT://{host}:{port}"
+    return f"PLAINTEXT://{host_port(host, port)}"
 
 
 def _directories(text: str) -> tuple[str, ...]:

@@ -7,23 +7,9 @@ from minikafka.server.broker import Broker
 from minikafka.server.classic import ClassicProtocol
 from minikafka.server.context import decode_request
 from minikafka.server.coordinator import Coordinator
-from minikafka.server.handlers import handlers
+from minikafka.server.handlers import WORK, handlers
 from minikafka.server.listeners import Protocol
 from minikafka.server.throttle import metered
-from minikafka.wire.keys import ApiKey
-
-WORK = frozenset(
-    {
-        ApiKey.CREATE_TOPICS,
-        ApiKey.DELETE_TOPICS,
-        ApiKey.CREATE_PARTITIONS,
-        ApiKey.ALTER_CONFIGS,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        ApiKey.INIT_PRODUCER_ID,
-    }
-)
-"""What is not answered at once because ZooKeeper has to be written: jobs that the worker has yet to do. All
-other requests that wait do so for other clients, for time to pass, or for the start."""
 
 
 class Dispatcher:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from minikafka.base.errors import ConfigError
+from minikafka.base.ids import host_port
 
 WILDCARDS = frozenset({"", "0.0.0.0", "::"})
 
@@ -115,8 +116,9 @@ def unreachable(
         problem = "where nothing answers this machine"
     else:
         return None
+    told = host_port(host, port)
     return (
-        f"clients that connect by listener {listener.name} are told to go on to {host}:{port}, {problem}: "
+        f"clients that connect by listener {listener.name} are told to go on to {told}, {problem}: "
         f"elsewhere they may connect, and then time out. If they do, set "
         f"advertised.listeners={listener.name}://HOST:PORT to an address that reaches this broker from there"
     )

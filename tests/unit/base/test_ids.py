@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.base.ids import BrokerAddress, TopicPartition, check_topic_name, cluster_id_of, names_collide
+from minikafka.base.ids import (
+    BrokerAddress,
+    TopicPartition,
+    check_topic_name,
+    cluster_id_of,
+    host_port,
+    names_collide,
+)
 
 
 @pytest.mark.parametrize("name", ["a", "my_topic", "A.b-c_0", "x" * 249, "__consumer_offsets", "..."])
@@ -38,3 +45,8 @@ def test_partitions_sort_by_topic_and_then_by_number() -> None:
 
 def test_a_broker_address_reads_well() -> None:
     assert str(BrokerAddress(1, "h", 9092)) == "broker 1 at h:9092"
+
+
+def test_only_what_has_colons_stands_in_brackets() -> None:
+    assert host_port("localhost", 9092) == "localhost:9092"
+    assert host_port("::1", 9092) == "[::1]:9092"

@@ -158,6 +158,9 @@ def test_a_reset_is_only_shown_until_it_is_to_be_executed(
         (["--to-offset", "4", "--topic", "t:1"], {T0: 2, T1: 4}),
         (["--to-time", "1970-01-01T00:00:01.003Z", "--topic", "t:0,1"], {T0: 3, T1: 3}),
         (["--to-datetime", "1970-01-02"], {T0: 5}),
+        (["--to-current", "--topic", "t"], {T0: 2, T1: 5}),
+        (["--by-duration", "P1D", "--all-topics"], {T0: 5}),
+        (["--by-duration", "P99999D"], {T0: 0}),
         (["--shift-by", "-1"], {T0: 1}),
     ],
 )

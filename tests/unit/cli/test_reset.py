@@ -8,7 +8,15 @@ from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.reset import Log, Rule, Target, check_shift, new_offset, one_target, outside, parse_topic
 
-NOTHING = {"earliest": False, "latest": False, "offset": None, "time_ms": None, "shift": None}
+NOTHING = {
+    "earliest": False,
+    "latest": False,
+    "current": False,
+    "offset": None,
+    "time_ms": None,
+    "since_ms": None,
+    "shift": None,
+}
 
 
 @pytest.mark.parametrize(
@@ -18,6 +26,8 @@ NOTHING = {"earliest": False, "latest": False, "offset": None, "time_ms": None, 
         ({"latest": True}, Target(Rule.LATEST)),
         ({"offset": 0}, Target(Rule.OFFSET, 0)),
         ({"time_ms": 5}, Target(Rule.TIME, 5)),
+        ({"since_ms": 6}, Target(Rule.TIME, 6)),
+        ({"current": True}, Target(Rule.CURRENT)),
         ({"shift": -3}, Target(Rule.SHIFT, -3)),
     ],
 )
@@ -27,7 +37,9 @@ def test_one_option_is_the_target(given: dict[str, int], target: Target) -> None
 
 @pytest.mark.parametrize("given", [{}, {"earliest": True, "shift": 0}, {"offset": 0, "time_ms": 0}])
 def test_no_option_and_several_are_refused(given: dict[str, int]) -> None:
-    with pytest.raises(ConfigError, match="give one of --to-earliest, --to-latest, --to-offset N"):
+    with pytest.raises(
+        ConfigError, match="give one of --to-earliest, --to-latest, --to-current, --to-offset N"
+    ):
         one_target(**(NOTHING | given))  # type: ignore[arg-type]
 
 

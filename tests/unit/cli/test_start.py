@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.errors import ConfigError
-from minikafka.cli.start import OFFSET_MAX, Start, parse_start
+from minikafka.cli.start import OFFSET_MAX, Start, parse_duration, parse_start
 
 
 @pytest.mark.parametrize("text", ["beginning", "earliest", " beginning "])
@@ -43,3 +43,23 @@ def test_anything_else_is_refused_with_the_value_and_what_is_allowed(text: str) 
     with pytest.raises(ConfigError) as caught:
         parse_start(text)
     assert str(caught.value).startswith(f"--from={text!r}: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("PT1H", 3_600_000),
+        ("pt30m", 1_800_000),
+        ("P7D", 604_800_000),
+        ("P1DT2H3M4.5S", 93_784_500),
+        ("PT0S", 0),
+    ],
+)
+def test_a_duration_is_one_of_iso_8601(text: str, milliseconds: int) -> None:
+    assert parse_duration("--by-duration", text) == milliseconds
+
+
+@pytest.mark.parametrize("text", ["", "P", "PT", "1h", "P1H", "PT1D", "PT-1H", "P1DT", "PT1.5H"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="--by-duration"):
+        parse_duration("--by-duration", text)

@@ -113,3 +113,16 @@ def test_an_answer_with_another_number_of_sets_is_the_brokers_fault() -> None:
     requests = [FetchRequest("t", 0, 0, 1)] * 3
     with pytest.raises(RemoteWireError, match="0 sets came for 3 requests"):
         answering(classic.encode_multi_message_set_send([])).multifetch(requests)
+
+
+@pytest.mark.parametrize(
+    ("classic", "hint"),
+    [(False, "is this port CLASSIC: give classic=True"), (True, "a Kafka listener: leave classic=True out")],
+    ids=["today", "classic"],
+)
+def test_who_speaks_what_the_listener_does_not_is_told_so(classic: bool, hint: str) -> None:
+    world = World(classic)
+    wrong = PORTS[not classic]
+    consumer = SimpleConsumer("machine-0", wrong, classic=classic, connector=world.simulation.network)
+    with pytest.raises(NetworkError, match=hint):
+        consumer.fetch(FetchRequest("t", 0, 0, 1000))

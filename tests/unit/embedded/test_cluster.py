@@ -15,7 +15,7 @@ from minikafka.clients.producer.config import ProducerConfig
 from minikafka.clients.producer.producer import Producer
 from minikafka.embedded import Cluster
 from minikafka.embedded.broker import BrokerFailed
-from minikafka.net.probe import can_connect
+from minikafka.net.probe import can_bind, can_connect
 
 
 @pytest.fixture
@@ -44,6 +44,15 @@ def end_offset(cluster: Cluster, topic: str) -> int | None:
 
 def port_of(address: str) -> int:
     return int(address.rpartition(":")[2])
+
+
+@pytest.mark.skipif(not can_bind("::1", 0), reason="this machine has no ::1")
+def test_an_ipv6_host_stands_in_brackets_wherever_clients_read_it(directory: Path) -> None:
+    with Cluster(data_dir=directory, host="[::1]") as cluster:
+        assert cluster.ready_line.startswith("ready [::1]:")
+        cluster.create_topic("t")
+        produce(cluster, "t", 3)
+        assert end_offset(cluster, "t") == 3
 
 
 def test_it_serves_and_everything_is_gone_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

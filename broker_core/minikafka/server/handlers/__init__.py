@@ -43,20 +43,26 @@ from minikafka.wire.keys import ApiKey
 
 Handler = Callable[[RequestContext, Any], None]
 
-_OF_BROKER: dict[ApiKey, Callable[[Broker, RequestContext, Any], None]] = {
+_Handle = Callable[[Broker, RequestContext, Any], None]
+
+# Their waiting is work: ZooKeeper has to be written, by jobs that the worker has yet to do.
+_BY_JOB: dict[ApiKey, _Handle] = {
+    ApiKey.CREATE_TOPICS: create_topics.handle,
+    ApiKey.DELETE_TOPICS: delete_topics.handle,
+    ApiKey.INIT_PRODUCER_ID: init_producer_id.handle,
+    ApiKey.ALTER_CONFIGS: alter_configs.handle,
+    ApiKey.CREATE_PARTITIONS: create_partitions.handle,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.handle,
+}
+# All others that wait do so for other clients, for time to pass, or for the start: they keep nobody out.
+_OF_BROKER: dict[ApiKey, _Handle] = {
     ApiKey.PRODUCE: produce.handle,
     ApiKey.FETCH: fetch.handle,
     ApiKey.LIST_OFFSETS: list_offsets.handle,
     ApiKey.METADATA: metadata.handle,
-    ApiKey.CREATE_TOPICS: create_topics.handle,
-    ApiKey.DELETE_TOPICS: delete_topics.handle,
     ApiKey.DELETE_RECORDS: delete_records.handle,
-    ApiKey.INIT_PRODUCER_ID: init_producer_id.handle,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.handle,
     ApiKey.DESCRIBE_CONFIGS: describe_configs.handle,
-    ApiKey.ALTER_CONFIGS: alter_configs.handle,
-    ApiKey.CREATE_PARTITIONS: create_partitions.handle,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.handle,
 }
 _OF_GROUPS: dict[ApiKey, Callable[[Coordinator, RequestContext, Any], None]] = {
     ApiKey.FIND_COORDINATOR: find_coordinator.handle,
@@ -70,12 +76,17 @@ _OF_GROUPS: dict[ApiKey, Callable[[Coordinator, RequestContext, Any], None]] = {
     ApiKey.LIST_GROUPS: list_groups.handle,
     ApiKey.DELETE_GROUPS: delete_groups.handle,
 }
-_OF_BROKER[ApiKey.API_VERSIONS] = api_versions.listing([*_OF_BROKER, *_OF_GROUPS, ApiKey.API_VERSIONS])
+_OF_BROKER[ApiKey.API_VERSIONS] = api_versions.listing(
+    [*_BY_JOB, *_OF_BROKER, *_OF_GROUPS, ApiKey.API_VERSIONS]
+)
+
+WORK = frozenset(_BY_JOB)
+"""What is work to be done for as long as it is not answered (``Exchange.park``)."""
 
 
 def handlers(broker: Broker, coordinator: Coordinator) -> Mapping[ApiKey, Handler]:
     """What answers each API: all that is served."""
     return {
-        **{key: partial(handle, broker) for key, handle in _OF_BROKER.items()},
+        **{key: partial(handle, broker) for key, handle in (_BY_JOB | _OF_BROKER).items()},
         **{key: partial(handle, coordinator) for key, handle in _OF_GROUPS.items()},
     }

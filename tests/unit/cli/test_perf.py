@@ -1,0 +1,38 @@
+"""``perf produce`` that is interrupted."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.admin import LATEST, Admin
+from minikafka.clients.cluster import Cluster as Client
+from minikafka.embedded.cluster import Cluster
+from minikafka.embedded.process import wait_until
+
+pytestmark = pytest.mark.process
+
+PATIENCE_S = 60
+
+
+def test_it_prints_the_totals_so_far(minikafka_cluster: Cluster, minikafka_topic: str) -> None:
+    address, partition = minikafka_cluster.bootstrap_servers, TopicPartition(minikafka_topic, 0)
+    command = [sys.executable, "-m", "minikafka.cli.main", "perf", "produce", minikafka_topic]
+    options = ["--records", "1000000000", "--bootstrap", address, "--format", "json"]
+    process = subprocess.Popen(
+        [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with Client(address) as client:
+        assert wait_until(
+            lambda: (Admin(client).offsets({partition: LATEST})[partition] or 0) > 0, PATIENCE_S
+        )
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 130, err
+        written = Admin(client).offsets({partition: LATEST})[partition] or 0
+    assert 0 < json.loads(out)["records"] <= written
