@@ -14,12 +14,15 @@ costs 10 to 100 µs under the interpreter's lock. An answer from another thread 
 selector.
 
 A muted connection is taken out of the selector only when its peer does send ahead, which spares two system
-calls per request in the usual case.
+calls per request in the usual case. Then it is asked whether it was reset, or its machine is silent
+(``SO_KEEPALIVE``): who is gone frees its place while its request still waits. Who has closed keeps it until
+the answer: it may have closed its side alone, and still read; that cannot be told before something is sent.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import selectors
 import socket
 import threading
@@ -294,6 +297,7 @@ class Processor:
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             self._watch(peer, READ)
         except OSError as error:
             # The peer went away between connect and here.
@@ -307,7 +311,11 @@ class Processor:
         if events & WRITE:
             self._guarded(peer, self._write)
         elif peer.exchange is not None or peer.outgoing is not None or peer.paused_until_ms:
-            self._watch(peer, peer.events & ~READ)
+            error = peer.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if error:
+                self.close_peer(peer, os.strerror(error), logging.INFO)
+            else:
+                self._watch(peer, peer.events & ~READ)
         elif peer.lingering:
             self._guarded(peer, self._discard)
         elif self._may_read(peer):

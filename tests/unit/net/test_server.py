@@ -19,6 +19,7 @@ from minikafka.base.errors import ConfigError, NetworkError
 from minikafka.base.files import FileSlice, RealFiles
 from minikafka.net import transfer
 from minikafka.net.connection import connect
+from minikafka.net.limits import ConnectionLimits
 from minikafka.net.port import Endpoint, Exchange
 from minikafka.net.server import SocketServer
 from tests.unit.net.support import HOST, PATIENCE_SECONDS, Answering, Keeping, eventually, go_round
@@ -134,6 +135,20 @@ def test_a_peer_that_resets_its_connection_disturbs_nobody(
         other.sendall(framed(b"fine"))
         assert read_frame(other) == b"fine"
     assert all(record.levelno < logging.WARNING for record in caplog.records)
+
+
+def test_a_peer_that_resets_its_connection_while_it_waits_frees_its_place_at_once(serve: Serve) -> None:
+    handler = Keeping()
+    server = serve(handler, limits=ConnectionLimits(total=1))
+    with plain(server) as sock:
+        sock.sendall(framed(b"?"))
+        eventually(lambda: handler.exchanges, "the request has come")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    eventually(lambda: not server._processors[0]._peers, "the place is free")
+    handler.exchanges[0].respond([b"nobody is there"])
+    with plain(server) as other:
+        other.sendall(framed(b"next"))
+        eventually(lambda: len(handler.exchanges) == 2, "another connection is served")
 
 
 def test_a_peer_that_has_closed_its_side_still_gets_its_response(serve: Serve) -> None:
