@@ -6,8 +6,13 @@ KAFKA_JARS: the jars of an Apache Kafka 3.9 broker, its tools included (``kafka_
 same client programs talk to both brokers in turn, and share the machine's cores with them. 100-byte records,
 four partitions, acks=1 but where a case says otherwise. Goals are those beside each case below.
 
-Every case sends to, or reads from, a topic of its own; before anything counts each side has run it once.
-Latencies are of ``EndToEndLatency``: one message at a time, produced and consumed again.
+Every case sends to, or reads from, a topic of its own; before anything counts each side has run it once, and
+from then on the sides take turns in going first. What consumers read lies in all partitions in equal shares:
+Java's producer would fill them unevenly, the more so the faster the broker, and a consumer that has read one
+to its end reads the others in another way. librdkafka's consumer stops for a second whenever it has queued
+100,000 messages (``fetch.queue.backoff.ms``), so that its rate is that of its stops; the case ``-unpaused``
+lets it queue everything, which takes the client's memory. Latencies are of ``EndToEndLatency``: one message
+at a time, produced and consumed again.
 """
 
 from __future__ import annotations
@@ -106,6 +111,10 @@ def rdkafka(side: Side, what: str, topic: str, records: int) -> dict[str, float]
     return {"records/s": float(done.stdout)}
 
 
+UNPAUSED = {"queued.min.messages": 10_000_000, "queued.max.messages.kbytes": 2_097_151}
+"""The most that librdkafka's consumer can be told to queue."""
+
+
 def rdkafka_client(what: str, servers: str, topic: str, records: int) -> None:
     """What the child process runs: send or read ``records`` and print records a second."""
     from confluent_kafka import Consumer, Producer
@@ -134,6 +143,7 @@ def rdkafka_client(what: str, servers: str, topic: str, records: int) -> None:
             raise SystemExit(f"not everything was sent, {failed} failed")
     else:
         settings = {"bootstrap.servers": servers, "group.id": f"g{time.monotonic_ns()}"}
+        settings |= UNPAUSED if what == "consume-unpaused" else {}
         consumer = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False})
         consumer.subscribe([topic])
         left, began = records, 0.0
@@ -169,19 +179,20 @@ CASES = {
     "rdkafka-produce": Case(lambda s, t, n: rdkafka(s, "produce", t, n), 1.0),
     "java-consume": Case(java_consume, 1.0, fills=True),
     "rdkafka-consume": Case(lambda s, t, n: rdkafka(s, "consume", t, n), 1.0, fills=True),
+    "rdkafka-consume-unpaused": Case(lambda s, t, n: rdkafka(s, "consume-unpaused", t, n), 1.0, fills=True),
     "latency": Case(java_latency, 1.0, share=0.0025, partitions=1),
 }
 
 
 def measure(name: str, case: Case, sides: list[Side], options: argparse.Namespace) -> dict[str, Any]:
-    """Alternate the sides; every run's figures, the medians, and ours over the peer's."""
+    """The sides in turn; every run's figures, the medians, and ours over the peer's."""
     records = max(1, int(options.records * case.share))
     runs: dict[str, list[dict[str, float]]] = {side.name: [] for side in sides}
     for side in sides:
         if case.fills:
-            java_produce(side, side.topic(name), records, "batch.size=65536", "linger.ms=5")
+            rdkafka(side, "produce", side.topic(name), records)
     for run in range(options.runs + 1):
-        for side in sides:
+        for side in sides if run % 2 else reversed(sides):
             topic = name if case.fills else side.topic(f"{name}-{run}", case.partitions)
             figures = case.run(side, topic, records)
             text = ", ".join(f"{value:,.2f} {unit}" for unit, value in figures.items())
