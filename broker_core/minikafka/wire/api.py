@@ -32,7 +32,9 @@ class Api(Generic[Request, Response]):
         return self.min_version <= version <= self.max_version
 
     def decode_request(self, version: int, body: Buffer) -> Request:
-        """The request in ``body``, which follows the header. RemoteWireError unless it fits exactly."""
+        """The request in ``body``, which follows the header. RemoteWireError unless it fits exactly, and for
+        one that makes more objects than any client's has (``schema.MOST_ELEMENTS``).
+        """
         if not self.supports(version):
             raise RemoteWireError(self._unsupported(version))
         return schema.decode(self.request, version, body)
@@ -40,7 +42,7 @@ class Api(Generic[Request, Response]):
     def decode_response(self, version: int, body: Buffer) -> Response:
         """The response in ``body``, which follows the header. RemoteWireError unless it fits exactly."""
         self._check_own(version)
-        return schema.decode(self.response, version, body)
+        return schema.decode(self.response, version, body, schema.MOST_RESPONSE_ELEMENTS)
 
     def encode_request(self, version: int, request: Request) -> list[Part]:
         """The parts that follow the request header. LocalWireError when a value does not fit."""

@@ -72,6 +72,8 @@ from minikafka.wire.parts import Part, part_size, total_size
 ANY_PARTITION = -1
 LATEST = -1
 EARLIEST = -2
+MOST_REQUESTS = 0x7FFF
+"""What the count of a MultiFetch or a MultiProduce can say."""
 
 
 class RequestId(IntEnum):
@@ -240,11 +242,13 @@ def decode_message_set_send(frame: Buffer) -> MessageSetSend:
 def decode_multi_message_set_send(frame: Buffer) -> tuple[int, list[MessageSetSend]]:
     """The answer to a MultiFetch: its own code, and its sets."""
     code, position = read_integer(INT16, frame, 0)
-    answers = []
+    answers: list[MessageSetSend] = []
     while position < len(frame):
         one, position = read_nullable_bytes(frame, position)
         if one is None:
             raise RemoteWireError(f"a MessageSetSend has a total length of -1 at position {position - 4}")
+        if len(answers) == MOST_REQUESTS:
+            raise RemoteWireError(f"more than {MOST_REQUESTS} sets, which is what a MultiFetch can ask for")
         answers.append(decode_message_set_send(one))
     return code, answers
 

@@ -19,7 +19,9 @@ from minikafka.base import binary
 from minikafka.base.errors import LocalWireError, RemoteWireError
 from minikafka.base.files import Buffer
 from minikafka.base.values import fast_value
-from minikafka.wire.parts import Part, total_size
+from minikafka.wire import schema
+from minikafka.wire.parts import Part, join, total_size
+from minikafka.wire.schema import INT16, INT32, NULLABLE_STRING, Struct, field
 
 LENGTH_BYTES = 4
 MAX_FRAME_BYTES = 0x7FFFFFFF
@@ -29,7 +31,6 @@ FIRST_ALLOCATION = 64 * 1024
 
 _GROWTH = 4
 _LENGTH = struct.Struct(">i")
-_HEADER = struct.Struct(">hhi")
 
 
 @fast_value
@@ -44,21 +45,21 @@ class RequestHeader:
     @staticmethod
     def decode(frame: Buffer) -> tuple[RequestHeader, memoryview]:
         """The header and the body behind it. RemoteWireError when the frame is too short for a header."""
-        view = memoryview(frame)
-        if len(view) < _HEADER.size:
-            raise RemoteWireError(f"a request of {len(view)} bytes is shorter than its header")
-        api_key, api_version, correlation_id = _HEADER.unpack_from(view)
-        client_id, position = binary.read_nullable_string(view, _HEADER.size)
-        return RequestHeader(api_key, api_version, correlation_id, client_id), view[position:]
+        header, position = schema.decode_prefix(_REQUEST_HEADER, 0, frame)
+        return header, memoryview(frame)[position:]
 
-    def encode(self) -> bytearray:
+    def encode(self) -> bytes:
         """The bytes of the header. LocalWireError when a value does not fit."""
-        try:
-            out = bytearray(_HEADER.pack(self.api_key, self.api_version, self.correlation_id))
-            binary.write_nullable_string(out, self.client_id)
-        except (struct.error, AttributeError, UnicodeError):
-            raise LocalWireError(f"not a header that can be sent: {self}") from None
-        return out
+        return join(schema.encode(_REQUEST_HEADER, 0, self))
+
+
+_REQUEST_HEADER = Struct(
+    RequestHeader,
+    field("api_key", INT16),
+    field("api_version", INT16),
+    field("correlation_id", INT32),
+    field("client_id", NULLABLE_STRING),
+)
 
 
 def response_header(correlation_id: int) -> bytes:

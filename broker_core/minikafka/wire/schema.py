@@ -1,4 +1,4 @@
-"""Messages as tables of fields, compiled once per version into functions that read and write bytes.
+"""Messages as tables of fields, from which the functions are made that read and write them.
 
     Struct(ProducePartition, field("index", INT32), field("records", RECORDS))
 
@@ -6,60 +6,90 @@ One table holds all versions of a message: a field says since when and until whe
 Decoding a version without a field gives the field's default; encoding such a version leaves the field out,
 whatever its value.
 
-Compiled, neighbouring integers become one ``struct`` call ("a run"), arrays of plain integers and of
-structs of plain integers one call for the whole array. A decoder is ``(buffer, position) -> (value, next
-position)``. An encoder is ``(out, cuts, value)``: it appends to ``out``; records are not copied there but
-noted in ``cuts`` as ``(position in out, part)``, and ``encode`` cuts ``out`` at these places into the parts
-of the message.
+For each version a table becomes a function that reads it and one that writes it (``compiled`` shows how they
+look). What reads is ``(buffer, most) -> (value, end)``. What writes is ``(out, cuts, value)``: it appends to
+``out``; records are not copied there but noted in ``cuts`` as ``(position in out, part)``, and ``encode``
+cuts ``out`` at these places into the parts of the message.
 
 Who is at fault: bytes that do not fit are a ``RemoteWireError``, values that do not fit a
-``LocalWireError`` with the path of the field. An array's length is compared with the bytes that are left
-before anything is allocated, so what a message makes us allocate is bounded by a small multiple of its own
-size.
+``LocalWireError`` with the path of the field. An array's length is compared with the bytes that are left and
+with ``MOST_ELEMENTS`` before anything is allocated.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import operator
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from itertools import groupby, starmap
 from typing import Any, Generic, TypeVar
 
-from minikafka.base import binary
 from minikafka.base.errors import LocalWireError, RemoteWireError
 from minikafka.base.files import Buffer
+from minikafka.wire.compiled import Code, Run, unfrozen
 from minikafka.wire.parts import Part, part_size
 
 T = TypeVar("T")
 
-Decoder = Callable[[Buffer, int], tuple[Any, int]]
+Decoder = Callable[[memoryview, int], tuple[Any, int]]
 Cuts = list[tuple[int, Part]]
 Encoder = Callable[[bytearray, Cuts, Any], None]
+Fault = tuple[str, str]
+"""Where a value is that cannot be sent, and why."""
 
-_NOT_ENCODABLE = (struct.error, TypeError, AttributeError, UnicodeError, OverflowError)
-"""What Python raises for a value of the wrong type or size while it is packed."""
+_NOT_ENCODABLE = (LocalWireError, struct.error, TypeError, AttributeError, UnicodeError, OverflowError)
+"""What is raised for a value of the wrong type or size while it is written."""
+
+MOST_ELEMENTS = 500_000
+"""What all arrays of a message may have together.
+
+An element of two bytes on the wire may be an object of 300, so that a request of 100 MB could take gigabytes.
+So it takes 150 MB at most, and its texts up to four times their bytes (as Python keeps them). A request that
+names each partition of the largest cluster that Kafka 2.1 was made for, 200,000, every one in a topic of its
+own, has 400,000.
+"""
+MOST_RESPONSE_ELEMENTS = 4_000_000
+"""The same for what a client asked for. Metadata of such a cluster with five replicas has 2,400,000."""
 
 
 class Type(ABC):
-    """How one value stands on the wire."""
+    """How one value stands on the wire: an integer of a fixed width, and what that announces.
+
+    ``head`` is the code of this integer for ``struct``: the value itself, its length or its count. A Struct
+    has none.
+    """
 
     name: str
+    head: str
 
     @abstractmethod
     def smallest(self, version: int) -> int:
         """The fewest bytes that a value can take."""
 
     @abstractmethod
-    def decoder(self, version: int) -> Decoder:
-        """The function that reads a value."""
+    def read(self, code: Code, version: int, target: str, what: str) -> None:
+        """Code that reads what follows the head, which is in ``n``, into ``target``. Errors say ``what``."""
 
     @abstractmethod
-    def encoder(self, version: int) -> Encoder:
-        """The function that writes a value."""
+    def measured(self, code: Code, version: int, value: str) -> tuple[str, str]:
+        """Code that prepares the value of an expression for writing. Returns the expressions of its head and
+        of what follows that.
+        """
+
+    @abstractmethod
+    def write(self, code: Code, version: int, head: str, rest: str) -> None:
+        """Code that writes ``rest`` behind the head, with what ``measured`` returned."""
+
+    @abstractmethod
+    def fault(self, version: int, value: Any, path: str) -> Fault | None:
+        """The first value at or below ``path`` that cannot be written."""
+
+    def _wrong(self, value: Any, path: str) -> Fault:
+        if value is None:
+            return path, "null is not allowed here"
+        shown = repr(value)
+        return path, f"{shown if len(shown) <= 60 else shown[:60] + '…'} is not a value of type {self.name}"
 
 
 class Integer(Type):
@@ -67,125 +97,158 @@ class Integer(Type):
 
     def __init__(self, name: str, code: str) -> None:
         self.name = name
-        self.code = code
+        self.head = code
         self.form = struct.Struct(">" + code)
 
     def smallest(self, version: int) -> int:
         return self.form.size
 
-    def decoder(self, version: int) -> Decoder:
-        form = self.form
-        return lambda buffer, position: binary.read_integer(form, buffer, position)
+    def read(self, code: Code, version: int, target: str, what: str) -> None:
+        code.line(f"{target} = n")
 
-    def encoder(self, version: int) -> Encoder:
-        pack = self.form.pack
+    def measured(self, code: Code, version: int, value: str) -> tuple[str, str]:
+        return value, ""
 
-        def encode(out: bytearray, cuts: Cuts, value: int) -> None:
-            out += pack(value)
+    def write(self, code: Code, version: int, head: str, rest: str) -> None:
+        """Nothing follows."""
 
-        return encode
+    def fault(self, version: int, value: Any, path: str) -> Fault | None:
+        try:
+            self.form.pack(value)
+        except _NOT_ENCODABLE:
+            return self._wrong(value, path)
+        return None
 
 
-class _String(Type):
+class _Sized(Type):
+    """A length in bytes, and that many."""
+
+    _bytes = "{}"
+    """The expression of the bytes of a value that is not null."""
+
+    def __init__(self, name: str, head: str, *, nullable: bool) -> None:
+        self.noun = name
+        self.name = f"nullable {name}" if nullable else name
+        self.head = head
+        self.nullable = nullable
+        self.width = struct.calcsize(">" + head)
+
+    def smallest(self, version: int) -> int:
+        return self.width
+
+    def read(self, code: Code, version: int, target: str, what: str) -> None:
+        if not self.nullable:
+            self._read(code, target, what)
+            return
+        with code.block("if n == -1:"):
+            code.line(f"{target} = None")
+        with code.block("else:"):
+            self._read(code, target, what)
+
+    def _read(self, code: Code, target: str, what: str) -> None:
+        what = f"the {self.noun} {what}"
+        code.line("end = position + n")
+        with code.block("if n < 0 or end > size:"):
+            code.line(f"raise wrong_length({what!r}, n, {self.width}, position, size)")
+        self._take(code, target, what)
+        code.line("position = end")
+
+    def measured(self, code: Code, version: int, value: str) -> tuple[str, str]:
+        rest = f"rest{code.fresh()}"
+        if not self.nullable:
+            code.line(f"{rest} = {self._bytes.format(value)}")
+            return f"len({rest})", rest
+        code.line(f"{rest} = {value}")
+        if self._bytes != "{}":
+            with code.block(f"if {rest} is not None:"):
+                code.line(f"{rest} = {self._bytes.format(rest)}")
+        return f"-1 if {rest} is None else len({rest})", rest
+
+    def write(self, code: Code, version: int, head: str, rest: str) -> None:
+        if not self.nullable:
+            code.line(f"out += {rest}")
+            return
+        with code.block(f"if {rest} is not None:"):
+            code.line(f"out += {rest}")
+
+    def fault(self, version: int, value: Any, path: str) -> Fault | None:
+        if value is None and self.nullable:
+            return None
+        try:
+            self._try(value)
+        except LocalWireError as error:
+            return path, str(error)
+        except _NOT_ENCODABLE:
+            return self._wrong(value, path)
+        return None
+
+    @abstractmethod
+    def _take(self, code: Code, target: str, what: str) -> None:
+        """Code that sets ``target`` from the bytes between ``position`` and ``end``."""
+
+    @abstractmethod
+    def _try(self, value: Any) -> None:
+        """Raise what writing raises."""
+
+
+class _String(_Sized):
     """An int16 length and UTF-8; -1 is null where that is allowed."""
 
-    def __init__(self, *, nullable: bool) -> None:
-        self.name = "nullable string" if nullable else "string"
-        self._nullable = nullable
-
-    def smallest(self, version: int) -> int:
-        return 2
-
-    def decoder(self, version: int) -> Decoder:
-        return binary.read_nullable_string if self._nullable else binary.read_string
-
-    def encoder(self, version: int) -> Encoder:
-        nullable = self._nullable
-
-        def encode(out: bytearray, cuts: Cuts, value: str | None) -> None:
-            if value is None and not nullable:
-                raise LocalWireError("null is not allowed here")
-            binary.write_nullable_string(out, value)
-
-        return encode
-
-
-class _Records(Type):
-    """An int32 length and so many bytes of message sets, decoded as a view; -1 is null where allowed."""
+    _bytes = "{}.encode()"
 
     def __init__(self, *, nullable: bool) -> None:
-        self.name = "nullable records" if nullable else "records"
-        self._nullable = nullable
+        super().__init__("string", "h", nullable=nullable)
 
-    def smallest(self, version: int) -> int:
-        return 4
+    def _take(self, code: Code, target: str, what: str) -> None:
+        with code.block("try:"):
+            code.line(f"{target} = buffer[position:end].tobytes().decode()")
+        with code.block("except UnicodeDecodeError as error:"):
+            code.line(f"raise not_utf8({what!r}, position, error) from None")
 
-    def decoder(self, version: int) -> Decoder:
-        if self._nullable:
-            return binary.read_nullable_bytes
-
-        def decode(buffer: Buffer, position: int) -> tuple[memoryview, int]:
-            value, after = binary.read_nullable_bytes(buffer, position)
-            if value is None:
-                raise RemoteWireError(
-                    f"the records at position {position} are null, which is not allowed here"
-                )
-            return value, after
-
-        return decode
-
-    def encoder(self, version: int) -> Encoder:
-        nullable = self._nullable
-        pack = binary.INT32.pack
-
-        def encode(out: bytearray, cuts: Cuts, value: Part | None) -> None:
-            if value is None:
-                if not nullable:
-                    raise LocalWireError("null is not allowed here")
-                out += b"\xff\xff\xff\xff"
-                return
-            size = part_size(value)
-            out += pack(size)
-            if size:
-                cuts.append((len(out), value))
-
-        return encode
+    def _try(self, value: Any) -> None:
+        size = len(value.encode())
+        if size > 0x7FFF:
+            raise LocalWireError(f"a string has at most 32767 bytes, this has {size}: {value[:40]!r}…")
 
 
-class _Bytes(Type):
+class _Bytes(_Sized):
     """An int32 length and so many bytes, decoded as a copy that outlives the message; -1 is null where
     allowed.
     """
 
     def __init__(self, *, nullable: bool) -> None:
-        self.name = "nullable bytes" if nullable else "bytes"
-        self._nullable = nullable
+        super().__init__("bytes", "i", nullable=nullable)
 
-    def smallest(self, version: int) -> int:
-        return 4
+    def _take(self, code: Code, target: str, what: str) -> None:
+        code.line(f"{target} = buffer[position:end].tobytes()")
 
-    def decoder(self, version: int) -> Decoder:
-        nullable = self._nullable
+    def _try(self, value: Any) -> None:
+        out = bytearray()
+        out += value
 
-        def decode(buffer: Buffer, position: int) -> tuple[bytes | None, int]:
-            value, after = binary.read_nullable_bytes(buffer, position)
-            if value is not None:
-                return bytes(value), after
-            if not nullable:
-                raise RemoteWireError(f"the bytes at position {position} are null, which is not allowed here")
-            return None, after
 
-        return decode
+class _Records(_Sized):
+    """An int32 length and so many bytes of message sets, decoded as a view; -1 is null where allowed."""
 
-    def encoder(self, version: int) -> Encoder:
-        nullable = self._nullable
+    def __init__(self, *, nullable: bool) -> None:
+        super().__init__("records", "i", nullable=nullable)
 
-        def encode(out: bytearray, cuts: Cuts, value: Buffer | None) -> None:
-            if value is None and not nullable:
-                raise LocalWireError("null is not allowed here")
-            binary.write_nullable_bytes(out, value)
+    def measured(self, code: Code, version: int, value: str) -> tuple[str, str]:
+        number = code.fresh()
+        size, rest = f"size{number}", f"rest{number}"
+        code.line(f"{rest} = {value}")
+        code.line(f"{size} = {f'-1 if {rest} is None else ' if self.nullable else ''}part_size({rest})")
+        return size, rest
 
-        return encode
+    def write(self, code: Code, version: int, head: str, rest: str) -> None:
+        with code.block(f"if {head} > 0:"):
+            code.line(f"cuts.append((len(out), {rest}))")
+
+    def _take(self, code: Code, target: str, what: str) -> None:
+        code.line(f"{target} = buffer[position:end]")
+
+    def _try(self, value: Any) -> None:
+        part_size(value)
 
 
 INT8 = Integer("int8", "b")
@@ -209,6 +272,8 @@ class ArrayOf(Type):
     be encoded.
     """
 
+    head = "i"
+
     def __init__(self, element: Type, *, nullable: bool = False, empty_is_null: bool = False) -> None:
         self.element = element
         self.nullable = nullable
@@ -220,48 +285,75 @@ class ArrayOf(Type):
     def smallest(self, version: int) -> int:
         return 4
 
-    def decoder(self, version: int) -> Decoder:
-        read_all = _array_reader(self.element, version)
+    def read(self, code: Code, version: int, target: str, what: str) -> None:
         # An element of no bytes would let a count of two thousand million through.
         smallest = max(1, self.element.smallest(version))
-        nullable, empty_is_null = self.nullable, self.empty_is_null
+        wrong = f"raise wrong_count({what!r}, n, {smallest}, position, size, most)"
+        with code.block("if n < 1:"):
+            with code.block("if n < -1:" if self.nullable else "if n:"):
+                code.line(wrong)
+            empty = "None if n else ()" if self.nullable else "None" if self.empty_is_null else "()"
+            code.line(f"{target} = {empty}")
+        with code.block("else:"):
+            code.line("left -= n")
+            with code.block(f"if left < 0 or n * {smallest} > size - position:"):
+                code.line(wrong)
+            self._read_elements(code, version, target, what)
 
-        def decode(buffer: Buffer, position: int) -> tuple[tuple[Any, ...] | None, int]:
-            count, position = binary.read_integer(binary.INT32, buffer, position)
-            if count <= 0:
-                if count == 0:
-                    return (None if empty_is_null else ()), position
-                if count == -1 and nullable:
-                    return None, position
-                raise RemoteWireError(f"an array of {count} elements at position {position - 4}")
-            if count * smallest > len(buffer) - position:
-                raise RemoteWireError(
-                    f"an array of {count} elements of at least {smallest} bytes at position {position - 4} "
-                    f"does not fit a message of {len(buffer)} bytes"
-                )
-            return read_all(buffer, position, count)
+    def _read_elements(self, code: Code, version: int, target: str, what: str) -> None:
+        if isinstance(self.element, Integer):
+            code.line(f'{target} = unpack_from(f">{{n}}{self.element.head}", buffer, position)')
+            code.line(f"position += n * {self.element.form.size}")
+            return
+        number = code.fresh()
+        code.line(f"items{number} = []")
+        with code.block("for _ in range(n):"):
+            if self.element.head:
+                Run(code, ("elements", self.element.head, "n")).read(what)
+            self.element.read(code, version, f"item{number}", what)
+            code.line(f"items{number}.append(item{number})")
+        code.line(f"{target} = tuple(items{number})")
 
-        return decode
+    def measured(self, code: Code, version: int, value: str) -> tuple[str, str]:
+        items = f"items{code.fresh()}"
+        code.line(f"{items} = {value}")
+        wrong = f"{items}.__class__ is str"
+        if self.empty_is_null:
+            wrong += f" or {items} is not None and not {items}"
+        with code.block(f"if {wrong}:"):
+            code.line(f"raise TypeError({items})")
+        if self.nullable:
+            return f"-1 if {items} is None else len({items})", items
+        if self.empty_is_null:
+            return f"0 if {items} is None else len({items})", items
+        return f"len({items})", items
 
-    def encoder(self, version: int) -> Encoder:
-        write_all = _array_writer(self.element, version)
-        nullable, empty_is_null = self.nullable, self.empty_is_null
-        pack = binary.INT32.pack
+    def write(self, code: Code, version: int, head: str, rest: str) -> None:
+        with code.block(f"if {rest}:"):
+            self._write_elements(code, version, rest)
 
-        def encode(out: bytearray, cuts: Cuts, value: Sequence[Any] | None) -> None:
-            if value is None:
-                if not (nullable or empty_is_null):
-                    raise LocalWireError("null is not allowed here")
-                out += b"\xff\xff\xff\xff" if nullable else b"\0\0\0\0"
-                return
-            if value.__class__ is str:
-                raise LocalWireError(f"the text {value!r} stands where an array is wanted")
-            if empty_is_null and not value:
-                raise LocalWireError("an empty array would mean null in this version, and cannot be sent")
-            out += pack(len(value))
-            write_all(out, cuts, value)
+    def _write_elements(self, code: Code, version: int, items: str) -> None:
+        if isinstance(self.element, Integer):
+            code.line(f'out += pack(f">{{len({items})}}{self.element.head}", *{items})')
+            return
+        item = f"item{code.fresh()}"
+        with code.block(f"for {item} in {items}:"):
+            head, rest = self.element.measured(code, version, item)
+            if self.element.head:
+                Run(code, ("element", self.element.head, head)).write()
+            self.element.write(code, version, head, rest)
 
-        return encode
+    def fault(self, version: int, value: Any, path: str) -> Fault | None:
+        if value is None and (self.nullable or self.empty_is_null):
+            return None
+        if isinstance(value, str):
+            return path, f"the text {value!r} stands where an array is wanted"
+        if not isinstance(value, Sequence):
+            return self._wrong(value, path)
+        if self.empty_is_null and not value:
+            return path, "an empty array would mean null in this version, and cannot be sent"
+        faults = (self.element.fault(version, one, f"{path}[{index}]") for index, one in enumerate(value))
+        return next(filter(None, faults), None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -294,6 +386,8 @@ class Struct(Type, Generic[T]):
     rows when its type changed, with versions that do not overlap.
     """
 
+    head = ""
+
     def __init__(self, cls: type[T], *fields: Field) -> None:
         self.cls = cls
         self.fields = fields
@@ -311,153 +405,93 @@ class Struct(Type, Generic[T]):
                 raise TypeError(f"{self.name}.{name} has {len(found)} rows for version {version}")
             yield name, found[0] if found else None
 
-    def form(self, version: int) -> struct.Struct | None:
-        """The one ``struct`` of a version where every attribute is a present integer, else None."""
-        codes = [_code(row) for _, row in self.rows(version)]
-        return struct.Struct(">" + "".join(codes)) if codes and all(codes) else None
-
     def smallest(self, version: int) -> int:
         return sum(row.type.smallest(version) for _, row in self.rows(version) if row)
 
-    def decoder(self, version: int) -> Decoder:
-        steps = list(self._decoding_steps(version))
-        cls, name = self.cls, self.name
+    def read(self, code: Code, version: int, target: str, what: str) -> None:
+        """Code that reads all of it: there is no head."""
+        cls: type = self.cls
+        code.line(f"{target} = {code.named('New' + self.name, unfrozen(cls))}()")
+        run = Run(code)
+        for name, row in self.rows(version):
+            attribute = f"{target}.{name}"
+            if row is None:
+                code.line(f"{attribute} = {code.named('default_of_' + name, self._default(name))}")
+            elif isinstance(row.type, Integer):
+                run.add(name, row.type.head, attribute)
+            else:
+                if row.type.head:
+                    run.add(name, row.type.head, "n")
+                run.read(self.name)
+                row.type.read(code, version, attribute, f"{self.name}.{name}")
+        run.read(self.name)
+        code.line(f"{target}.__class__ = {code.named(self.name, cls)}")
 
-        def decode(buffer: Buffer, position: int) -> tuple[T, int]:
-            values: list[Any] = []
-            for form, read in steps:
-                if form is None:
-                    value, position = read(buffer, position)
-                    values.append(value)
-                    continue
-                try:
-                    values += form.unpack_from(buffer, position)
-                except struct.error:
-                    raise RemoteWireError(
-                        f"{name} wants {form.size} bytes at {position}, the message has {len(buffer)}"
-                    ) from None
-                position += form.size
-            return cls(*values), position
+    def measured(self, code: Code, version: int, value: str) -> tuple[str, str]:
+        return "", value
 
-        return decode
-
-    def encoder(self, version: int) -> Encoder:
-        steps = list(self._encoding_steps(version))
-
-        def encode(out: bytearray, cuts: Cuts, value: T) -> None:
-            for get, form, write in steps:
-                if form is None:
-                    write(out, cuts, get(value))
-                else:
-                    out += form.pack(*get(value))
-
-        return encode
-
-    def _decoding_steps(self, version: int) -> Iterator[tuple[struct.Struct | None, Decoder]]:
-        for is_integer, rows in groupby(self.rows(version), key=_is_integer):
-            if is_integer:
-                yield struct.Struct(">" + "".join(_code(row) for _, row in rows)), _no_decoder
+    def write(self, code: Code, version: int, head: str, rest: str) -> None:
+        run = Run(code)
+        for name, row in self.rows(version):
+            if row is None:
                 continue
-            for name, row in rows:
-                yield None, _constant(self._default(name)) if row is None else row.type.decoder(version)
+            head, after = row.type.measured(code, version, f"{rest}.{name}")
+            if row.type.head:
+                run.add(name, row.type.head, head)
+            if not isinstance(row.type, Integer):
+                run.write()
+                row.type.write(code, version, head, after)
+        run.write()
 
-    def _encoding_steps(
-        self, version: int
-    ) -> Iterator[tuple[Callable[[Any], Any], struct.Struct | None, Encoder]]:
-        present = [(name, row) for name, row in self.rows(version) if row is not None]
-        for is_integer, group in groupby(present, key=_is_integer):
-            rows = list(group)
-            if is_integer and len(rows) > 1:
-                form = struct.Struct(">" + "".join(_code(row) for _, row in rows))
-                yield operator.attrgetter(*(name for name, _ in rows)), form, _no_encoder
+    def fault(self, version: int, value: Any, path: str) -> Fault | None:
+        for name, row in self.rows(version):
+            if row is None:
                 continue
-            for name, row in rows:
-                yield operator.attrgetter(name), None, row.type.encoder(version)
+            if not hasattr(value, name):
+                return path, f"a {type(value).__name__} has no {name}"
+            found = row.type.fault(version, getattr(value, name), f"{path}.{name}")
+            if found:
+                return found
+        return None
 
     def _default(self, name: str) -> Any:
         return next(row.default for row in self.fields if row.name == name)
 
 
-def _code(row: Field | None) -> str:
-    return row.type.code if row is not None and isinstance(row.type, Integer) else ""
+def decoder_code(schema: Struct[Any], version: int) -> Code:
+    """How a message is read."""
+    code = Code()
+    with code.block("def decode(buffer, most):"):
+        code.line("size, position, left = len(buffer), 0, most")
+        schema.read(code, version, "message", schema.name)
+        code.line("return message, position")
+    return code
 
 
-def _is_integer(named: tuple[str, Field | None]) -> bool:
-    return _code(named[1]) != ""
-
-
-def _constant(value: Any) -> Decoder:
-    return lambda buffer, position: (value, position)
-
-
-def _no_decoder(buffer: Buffer, position: int) -> tuple[Any, int]:
-    raise AssertionError("a run has its struct instead of this")
-
-
-def _no_encoder(out: bytearray, cuts: Cuts, value: Any) -> None:
-    raise AssertionError("a run has its struct instead of this")
-
-
-def _array_reader(element: Type, version: int) -> Callable[[Buffer, int, int], tuple[tuple[Any, ...], int]]:
-    """The function ``(buffer, position, count)`` that reads elements; the caller knows that they can fit."""
-    if isinstance(element, Integer):
-        code, width = element.code, element.form.size
-
-        def read_integers(buffer: Buffer, position: int, count: int) -> tuple[tuple[Any, ...], int]:
-            return struct.unpack_from(f">{count}{code}", buffer, position), position + count * width
-
-        return read_integers
-    form = element.form(version) if isinstance(element, Struct) else None
-    if form is not None and isinstance(element, Struct):
-        cls, width, iter_unpack = element.cls, form.size, form.iter_unpack
-
-        def read_plain_structs(buffer: Buffer, position: int, count: int) -> tuple[tuple[Any, ...], int]:
-            end = position + count * width
-            return tuple(starmap(cls, iter_unpack(memoryview(buffer)[position:end]))), end
-
-        return read_plain_structs
-    read = element.decoder(version)
-
-    def read_one_by_one(buffer: Buffer, position: int, count: int) -> tuple[tuple[Any, ...], int]:
-        values = []
-        for _ in range(count):
-            value, position = read(buffer, position)
-            values.append(value)
-        return tuple(values), position
-
-    return read_one_by_one
-
-
-def _array_writer(element: Type, version: int) -> Encoder:
-    if isinstance(element, Integer):
-        code = element.code
-
-        def write_integers(out: bytearray, cuts: Cuts, values: Sequence[int]) -> None:
-            out += struct.pack(f">{len(values)}{code}", *values)
-
-        return write_integers
-    write = element.encoder(version)
-
-    def write_one_by_one(out: bytearray, cuts: Cuts, values: Sequence[Any]) -> None:
-        for value in values:
-            write(out, cuts, value)
-
-    return write_one_by_one
+def encoder_code(schema: Struct[Any], version: int) -> Code:
+    """How a message is written."""
+    code = Code()
+    with code.block("def encode(out, cuts, message):"):
+        schema.write(code, version, "", "message")
+        code.line("return out")
+    return code
 
 
 @cache
-def _compiled_decoder(schema: Struct[Any], version: int) -> Decoder:
-    return schema.decoder(version)
+def _decoder(schema: Struct[Any], version: int) -> Decoder:
+    return decoder_code(schema, version).function("decode", f"decoder of {schema.name} {version}")
 
 
 @cache
-def _compiled_encoder(schema: Struct[Any], version: int) -> Encoder:
-    return schema.encoder(version)
+def _encoder(schema: Struct[Any], version: int) -> Encoder:
+    return encoder_code(schema, version).function("encode", f"encoder of {schema.name} {version}")
 
 
-def decode(schema: Struct[T], version: int, buffer: Buffer) -> T:
-    """The message that fills ``buffer``; records are views of it. RemoteWireError unless it fits exactly."""
-    value, end = decode_prefix(schema, version, buffer)
+def decode(schema: Struct[T], version: int, buffer: Buffer, most_elements: int = MOST_ELEMENTS) -> T:
+    """The message that fills ``buffer``; records are views of it. RemoteWireError unless it fits exactly, and
+    for arrays of more than ``most_elements`` together.
+    """
+    value, end = decode_prefix(schema, version, buffer, most_elements)
     if end != len(buffer):
         raise RemoteWireError(
             f"{schema.name} of version {version} ends at byte {end}, the message has {len(buffer)}"
@@ -465,9 +499,11 @@ def decode(schema: Struct[T], version: int, buffer: Buffer) -> T:
     return value
 
 
-def decode_prefix(schema: Struct[T], version: int, buffer: Buffer) -> tuple[T, int]:
+def decode_prefix(
+    schema: Struct[T], version: int, buffer: Buffer, most_elements: int = MOST_ELEMENTS
+) -> tuple[T, int]:
     """The message that ``buffer`` begins with, and where it ends. RemoteWireError when it is cut off."""
-    return _compiled_decoder(schema, version)(buffer, 0)
+    return _decoder(schema, version)(memoryview(buffer), most_elements)
 
 
 def encode(schema: Struct[T], version: int, value: T) -> list[Part]:
@@ -475,9 +511,9 @@ def encode(schema: Struct[T], version: int, value: T) -> list[Part]:
     out = bytearray()
     cuts: Cuts = []
     try:
-        _compiled_encoder(schema, version)(out, cuts, value)
-    except (LocalWireError, *_NOT_ENCODABLE):
-        path, problem = _find_fault(schema, version, value, schema.name)
+        _encoder(schema, version)(out, cuts, value)
+    except _NOT_ENCODABLE as error:
+        path, problem = schema.fault(version, value, schema.name) or (schema.name, repr(error))
         raise LocalWireError(f"{path} (version {version}): {problem}") from None
     if not cuts:
         return [out]
@@ -489,35 +525,3 @@ def encode(schema: Struct[T], version: int, value: T) -> list[Part]:
     if start < len(out):
         parts.append(view[start:])
     return parts
-
-
-def _find_fault(type_: Type, version: int, value: Any, path: str) -> tuple[str, str]:
-    """Where a value that cannot be encoded is, and why: its leaves are tried one by one."""
-    if isinstance(type_, Struct):
-        for name, row in type_.rows(version):
-            if row is None:
-                continue
-            if not hasattr(value, name):
-                return path, f"a {type(value).__name__} has no {name}"
-            if not _encodes(row.type, version, getattr(value, name)):
-                return _find_fault(row.type, version, getattr(value, name), f"{path}.{name}")
-    elif isinstance(type_, ArrayOf) and isinstance(value, Sequence) and not isinstance(value, str):
-        for index, element in enumerate(value):
-            if not _encodes(type_.element, version, element):
-                return _find_fault(type_.element, version, element, f"{path}[{index}]")
-    try:
-        type_.encoder(version)(bytearray(), [], value)
-    except LocalWireError as error:
-        return path, str(error)
-    except _NOT_ENCODABLE:
-        pass
-    shown = repr(value)
-    return path, f"{shown if len(shown) <= 60 else shown[:60] + '…'} is not a value of type {type_.name}"
-
-
-def _encodes(type_: Type, version: int, value: Any) -> bool:
-    try:
-        type_.encoder(version)(bytearray(), [], value)
-    except (LocalWireError, *_NOT_ENCODABLE):
-        return False
-    return True

@@ -105,7 +105,7 @@ def test_a_request_header_round_trips_and_leaves_the_body() -> None:
 
 @pytest.mark.parametrize("frame", [b"", bytes(7), bytes(8), bytes(9), bytes(9) + b"\x05abcd"])
 def test_a_frame_that_ends_inside_its_header_is_refused(frame: bytes) -> None:
-    with pytest.raises(RemoteWireError):
+    with pytest.raises(RemoteWireError, match=r"RequestHeader.*message (has|of) \d"):
         RequestHeader.decode(frame)
 
 
@@ -118,7 +118,9 @@ def test_a_frame_that_ends_inside_its_header_is_refused(frame: bytes) -> None:
     ],
 )
 def test_a_header_that_does_not_fit_is_our_fault(header: RequestHeader) -> None:
-    with pytest.raises(LocalWireError, match="not a header that can be sent"):
+    with pytest.raises(
+        LocalWireError, match=r"RequestHeader\.(api_key|correlation_id|client_id) .* is not a value of type"
+    ):
         header.encode()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from dataclasses import dataclass
+from dataclasses import FrozenInstanceError, dataclass
 
 import pytest
 
@@ -136,7 +136,7 @@ def test_decoded_records_are_views_of_the_message() -> None:
 
 
 def test_null_records_are_refused_where_the_row_does_not_allow_them() -> None:
-    with pytest.raises(RemoteWireError, match="records at position 4 are null"):
+    with pytest.raises(RemoteWireError, match=r"the records Letter\.first at position 4 is null"):
         schema.decode(LETTER, 0, bytes.fromhex("00000001 ffffffff ffffffff 00000000"))
     with pytest.raises(LocalWireError, match=r"Letter\.first \(version 0\): null"):
         schema.encode(LETTER, 0, Letter(1, None, None, 2))
@@ -170,16 +170,16 @@ def test_bytes_after_the_message_are_refused() -> None:
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
-        ("", "2 bytes are wanted at position 0, the message has 0"),
+        ("", r"Drawing \(name\) wants 2 bytes at position 0, the message has 0"),
         ("fffe", "length of -2"),
         ("0004 616263", "length of 4 at position 2 does not fit a message of 5 bytes"),
-        ("0002 ff61 00 00 00000000", "string at position 2 is not UTF-8"),
-        ("ffff 00 00 00000000", "string at position 0 is null"),
-        ("0000 00", "Drawing wants 2 bytes at 2, the message has 3"),
+        ("0002 ff61 00 00 00000000", "the string Drawing.name at position 2 is not UTF-8"),
+        ("ffff 00 00 00000000", "the string Drawing.name at position 0 is null"),
+        ("0000 00", r"Drawing \(visible, colour, points\) wants 6 bytes at position 2, the message has 3"),
         ("0000 00 00 fffffffe", "an array of -2 elements"),
         (
             "0000 00 00 00000002 00000000000000000000",
-            "array of 2 elements of at least 10 bytes at position 4",
+            "Drawing.points: an array of 2 elements of at least 10 bytes at position 4",
         ),
     ],
 )
@@ -195,6 +195,7 @@ def test_an_announced_array_is_not_allocated_before_its_bytes_are_there() -> Non
         names: tuple[str, ...]
 
     lists = Struct(Lists, field("numbers", ArrayOf(INT32)), field("names", ArrayOf(STRING)))
+    assert schema.decode(lists, 0, bytes(8)) == Lists((), ())
     tracemalloc.start()
     try:
         for data in ("7fffffff", "00000000 7fffffff 0000"):
@@ -217,6 +218,71 @@ def test_an_array_of_elements_without_bytes_is_bounded_too() -> None:
     many = Struct(Many, field("nothings", ArrayOf(Struct(Nothing))))
     with pytest.raises(RemoteWireError, match="array of 2147483647 elements"):
         schema.decode(many, 0, bytes.fromhex("7fffffff"))
+
+
+def test_all_arrays_of_a_message_share_one_limit_of_elements() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Row:
+        numbers: tuple[int, ...]
+
+    @dataclass(frozen=True, slots=True)
+    class Rows:
+        rows: tuple[Row, ...]
+
+    rows = Struct(Rows, field("rows", ArrayOf(Struct(Row, field("numbers", ArrayOf(INT8))))))
+    value = Rows((Row((1, 2)), Row(()), Row((3,))))
+    data = join(schema.encode(rows, 0, value))
+    assert schema.decode(rows, 0, data, 6) == value
+    for most, complaint in (
+        (5, r"Row\.numbers: an array of 1 elements at position 14 makes more than 5"),
+        (2, r"Rows\.rows: an array of 3 elements at position 0 makes more than 2"),
+    ):
+        with pytest.raises(RemoteWireError, match=complaint):
+            schema.decode(rows, 0, data, most)
+
+
+def test_what_was_decoded_is_as_frozen_as_what_was_made() -> None:
+    point = schema.decode(POINT, 0, bytes(10))
+    assert type(point) is Point
+    assert hash(point) == hash(Point(0, 0))
+    with pytest.raises(FrozenInstanceError):
+        point.x = 1  # type: ignore[misc]
+
+
+def test_a_class_that_cannot_be_filled_field_by_field_is_refused() -> None:
+    @dataclass(frozen=True)
+    class Loose:
+        x: int
+
+    @dataclass(frozen=True, slots=True)
+    class Computed:
+        x: int
+
+        def __post_init__(self) -> None:
+            raise AssertionError("reading a message would leave this out")
+
+    for cls in (Loose, Computed):
+        with pytest.raises(TypeError, match=f"{cls.__name__}"):
+            schema.decode(Struct(cls, field("x", INT8)), 0, b"\0")
+
+
+def test_fields_may_be_called_as_the_variables_are_that_read_them() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Odd:
+        n: int
+        size: tuple[int, ...]
+        position: str
+        items1: tuple[str, ...]
+
+    odd = Struct(
+        Odd,
+        field("n", INT8),
+        field("size", ArrayOf(INT8)),
+        field("position", STRING),
+        field("items1", ArrayOf(STRING)),
+    )
+    value = Odd(1, (2, 3), "four", ("five", "six"))
+    assert schema.decode(odd, 0, join(schema.encode(odd, 0, value))) == value
 
 
 def test_rows_must_be_the_fields_of_the_class_in_order() -> None:

@@ -1,0 +1,225 @@
+"""The code that messages are read and written by: a function for each message and version, made as text from
+its table and compiled when it is first wanted, as ``dataclasses`` makes ``__init__``.
+
+Small requests are most of what a broker reads, and walking their tables would cost several times what stands
+in them. The text is what one would write by hand. ``schema.decoder_code`` shows it: Produce 7 is read by
+this, without its two strings::
+
+    def decode(buffer, most):
+        size, position, left = len(buffer), 0, most
+        …
+        try:
+            message.acks, message.timeout_ms, n = unpack_hii(buffer, position)
+        except struct_error:
+            raise cut_off('ProduceRequest (acks, timeout_ms, topics)', 10, position, size) from None
+        position += 10
+        if n < 1:
+            if n:
+                raise wrong_count('ProduceRequest.topics', n, 6, position, size, most)
+            message.topics = ()
+        else:
+            left -= n
+            if left < 0 or n * 6 > size - position:
+                raise wrong_count('ProduceRequest.topics', n, 6, position, size, most)
+            items1 = []
+            for _ in range(n):
+                item1 = NewProduceTopic()
+                …
+                    for _ in range(n):
+                        item2 = NewProducePartition()
+                        try:
+                            item2.index, n = unpack_ii(buffer, position)
+                        except struct_error:
+                            raise cut_off('ProducePartition (index, records)', 8, position, size) from None
+                        position += 8
+                        end = position + n
+                        if n < 0 or end > size:
+                            raise wrong_length('the records ProducePartition.records', n, 4, position, size)
+                        item2.records = buffer[position:end]
+                        position = end
+                        item2.__class__ = ProducePartition
+                        items2.append(item2)
+                    item1.partitions = tuple(items2)
+                item1.__class__ = ProduceTopic
+                items1.append(item1)
+            message.topics = tuple(items1)
+        message.__class__ = ProduceRequest
+        return message, position
+
+Neighbouring integers, and the length of what follows them, are one ``struct`` call ("a run"). ``n`` is the
+length or the count that was read last. ``left`` is how many elements arrays may still have.
+
+``NewProduceTopic`` is a class with the same slots that is not frozen. The ``__init__`` of a frozen dataclass
+goes through ``object.__setattr__`` for every attribute, which takes three times as long as setting them and
+the class; the object is a ``ProduceTopic`` before anybody else sees it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from functools import cache
+from typing import Any
+
+from minikafka.base.errors import RemoteWireError
+from minikafka.wire.parts import part_size
+
+
+class Code:
+    """The text of one function, and the values of the names that it uses."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._indent = 0
+        self._fresh = 0
+        self._names: dict[str, Any] = {
+            "cut_off": cut_off,
+            "not_utf8": not_utf8,
+            "part_size": part_size,
+            "struct_error": struct.error,
+            "unpack_from": struct.unpack_from,
+            "pack": struct.pack,
+            "wrong_count": wrong_count,
+            "wrong_length": wrong_length,
+        }
+
+    def line(self, text: str) -> None:
+        """Append a line at the current depth."""
+        self._lines.append("    " * self._indent + text)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """What is appended inside stands in the block that ``head`` opens."""
+        self.line(head)
+        self._indent += 1
+        yield
+        self._indent -= 1
+
+    def named(self, name: str, value: Any) -> str:
+        """A name for ``value``: the one that is wished, or that with a number where it means another."""
+        wished, number = name, 1
+        while name in self._names and self._names[name] is not value:
+            number += 1
+            name = f"{wished}_{number}"
+        self._names[name] = value
+        return name
+
+    def fresh(self) -> int:
+        """A number that no other variable of the function has in its name."""
+        self._fresh += 1
+        return self._fresh
+
+    @property
+    def text(self) -> str:
+        """All lines."""
+        return "\n".join(self._lines) + "\n"
+
+    def function(self, name: str, title: str) -> Callable[..., Any]:
+        """The function ``name`` that the text defines. Tracebacks show ``title`` for it."""
+        names = dict(self._names)
+        exec(compile(self.text, f"<{title}>", "exec"), names)  # noqa: S102 - all of it comes from our own tables
+        function: Callable[..., Any] = names[name]
+        return function
+
+
+class Run:
+    """Integers that stand next to each other: a name, a code of ``struct`` and a place for each. The place is
+    what they are read into, or the expression that is written.
+    """
+
+    def __init__(self, code: Code, *integers: tuple[str, str, str]) -> None:
+        self._code = code
+        self._integers = list(integers)
+
+    def add(self, name: str, code: str, place: str) -> None:
+        """Append one."""
+        self._integers.append((name, code, place))
+
+    def read(self, owner: str) -> None:
+        """End the run with code that reads it, a part of ``owner``."""
+        if not self._integers:
+            return
+        names, codes, places = (list(column) for column in zip(*self._integers, strict=True))
+        self._integers.clear()
+        size, unpack, _ = _form("".join(codes))
+        targets = places[0] + "," if len(places) == 1 else ", ".join(places)
+        with self._code.block("try:"):
+            self._code.line(
+                f"{targets} = {self._code.named(_name('unpack', codes), unpack)}(buffer, position)"
+            )
+        with self._code.block("except struct_error:"):
+            what = f"{owner} ({', '.join(names)})"
+            self._code.line(f"raise cut_off({what!r}, {size}, position, size) from None")
+        self._code.line(f"position += {size}")
+
+    def write(self) -> None:
+        """End the run with code that writes it."""
+        if not self._integers:
+            return
+        _, codes, places = (list(column) for column in zip(*self._integers, strict=True))
+        self._integers.clear()
+        _, _, pack = _form("".join(codes))
+        self._code.line(f"out += {self._code.named(_name('pack', codes), pack)}({', '.join(places)})")
+
+
+@cache
+def _form(codes: str) -> tuple[int, Callable[..., Any], Callable[..., Any]]:
+    """Bytes of a run, and the functions that read and write it."""
+    form = struct.Struct(">" + codes)
+    return form.size, form.unpack_from, form.pack
+
+
+def _name(verb: str, codes: list[str]) -> str:
+    return f"{verb}_{''.join(codes).replace('?', 'bool')}"
+
+
+@cache
+def unfrozen(cls: type) -> type:
+    """A class with the slots of ``cls`` whose instances may become instances of ``cls``.
+
+    TypeError when ``cls`` is not a dataclass with slots, or computes something when it is made.
+    """
+    if hasattr(cls, "__post_init__"):
+        raise TypeError(f"{cls.__name__} has a __post_init__, which reading a message would leave out")
+    twin = type(f"New{cls.__name__}", (), {"__slots__": tuple(row.name for row in fields(cls))})
+    twin().__class__ = cls  # fails here and not with the first message
+    return twin
+
+
+# What the functions call when bytes do not fit.
+
+
+def cut_off(what: str, wanted: int, position: int, size: int) -> RemoteWireError:
+    """``wanted`` bytes are not there."""
+    return RemoteWireError(f"{what} wants {wanted} bytes at position {position}, the message has {size}")
+
+
+def wrong_length(what: str, length: int, width: int, position: int, size: int) -> RemoteWireError:
+    """A length, of ``width`` bytes, is negative or more than is left behind it at ``position``."""
+    if length == -1:
+        return RemoteWireError(f"{what} at position {position - width} is null, which is not allowed here")
+    return RemoteWireError(
+        f"{what}: a length of {length} at position {position} does not fit a message of {size} bytes"
+    )
+
+
+def wrong_count(what: str, count: int, smallest: int, position: int, size: int, most: int) -> RemoteWireError:
+    """An array has a count that is negative, or that does not fit the message, or is one too many."""
+    start = f"{what}: an array of {count} elements"
+    if count < 0:
+        return RemoteWireError(f"{start} at position {position - 4}")
+    if count * smallest > size - position:
+        return RemoteWireError(
+            f"{start} of at least {smallest} bytes at position {position - 4} "
+            f"does not fit a message of {size} bytes"
+        )
+    return RemoteWireError(
+        f"{start} at position {position - 4} makes more than {most}, the limit of all arrays of a message"
+    )
+
+
+def not_utf8(what: str, position: int, error: UnicodeDecodeError) -> RemoteWireError:
+    """The bytes of a string are no text."""
+    return RemoteWireError(f"{what} at position {position} is not UTF-8: {error}")

@@ -1,0 +1,191 @@
+"""What a message may make us allocate: every array of every request and response, filled in the worst way."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from minikafka.base.errors import RemoteWireError
+from minikafka.wire import classic, consumer_protocol, schema
+from minikafka.wire.api import Api
+from minikafka.wire.apis import APIS, FETCH, METADATA, PRODUCE
+from minikafka.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from minikafka.wire.apis.metadata import MetadataPartition, MetadataResponse, MetadataTopic
+from minikafka.wire.parts import join
+from minikafka.wire.schema import (
+    BOOLEAN,
+    BYTES,
+    INT8,
+    NULLABLE_BYTES,
+    NULLABLE_RECORDS,
+    RECORDS,
+    ArrayOf,
+    Integer,
+    Struct,
+    Type,
+)
+
+TOPIC = FetchTopic("topic", (FetchPartition(0, -1, 0, -1, 1 << 20),))
+BYTES_PER_ELEMENT = 300
+BYTES_PER_RESPONSE_ELEMENT = 460
+LARGEST_CLUSTER = 200_000
+"""Partitions that Kafka 2.1 was made for."""
+
+Path = tuple[str, ...]
+
+
+def arrays(type_: Type, version: int, path: Path = ()) -> Iterator[Path]:
+    """Where arrays stand: names of fields, and ``*`` for the elements of an array."""
+    if isinstance(type_, ArrayOf):
+        yield path
+        yield from arrays(type_.element, version, (*path, "*"))
+    elif isinstance(type_, Struct):
+        for name, row in type_.rows(version):
+            if row is not None:
+                yield from arrays(row.type, version, (*path, name))
+
+
+def costly(type_: Type, version: int, where: Path, count: int, path: Path = ()) -> Any:
+    """A message of much memory and few bytes, with ``count`` elements in the array ``where``."""
+    if isinstance(type_, Integer):
+        return type_ is BOOLEAN or (100 if type_ is INT8 else 1000)  # small ones take nothing
+    if isinstance(type_, ArrayOf):
+        if path == where:
+            return (costly(type_.element, version, where, count),) * count
+        if path == where[: len(path)]:
+            return (costly(type_.element, version, where, count, (*path, "*")),)
+        return None if type_.nullable or type_.empty_is_null else ()
+    if isinstance(type_, Struct):
+        defaults = {row.name: row.default for row in type_.fields}
+        return type_.cls(
+            *(
+                defaults[name] if row is None else costly(row.type, version, where, count, (*path, name))
+                for name, row in type_.rows(version)
+            )
+        )
+    return b"x" if type_ in (BYTES, NULLABLE_BYTES, RECORDS, NULLABLE_RECORDS) else "é1"
+
+
+EVERY_ARRAY = [
+    pytest.param(message, api.max_version, path, per_element, id=f"{message.name}-{'.'.join(path)}")
+    for api in APIS.values()
+    for message, per_element in (
+        (api.request, BYTES_PER_ELEMENT),
+        (api.response, BYTES_PER_RESPONSE_ELEMENT),
+    )
+    for path in arrays(message, api.max_version)
+]
+
+
+def allocated(message: Struct[Any], version: int, data: bytes) -> int:
+    """The most that decoding takes at a time, in bytes."""
+    schema.decode(message, version, data)  # makes the function
+    tracemalloc.start()
+    try:
+        schema.decode(message, version, data)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("message", "version", "path", "per_element"), EVERY_ARRAY)
+def test_no_element_takes_more_than_the_limit_reckons_with(
+    message: Struct[Any], version: int, path: Path, per_element: int
+) -> None:
+    data = join(schema.encode(message, version, costly(message, version, path, 1000)))
+    assert allocated(message, version, data) < 1000 * per_element + 5_000
+
+
+def behind_count(one: bytes, two: bytes) -> int:
+    """Where the elements begin of the array that has one element in ``one`` and two in ``two``."""
+    return next(at for at in range(len(one)) if one[at] != two[at]) + 1
+
+
+def repeated(message: Struct[Any], version: int, one: Any, two: Any) -> bytes:
+    """The bytes of ``one``, with as many elements as the largest cluster has partitions instead of one."""
+    first, second = (join(schema.encode(message, version, value)) for value in (one, two))
+    start, width = behind_count(first, second), len(second) - len(first)
+    count = LARGEST_CLUSTER.to_bytes(4, "big")
+    element, rest = first[start : start + width], first[start + width :]
+    return first[: start - 4] + count + element * LARGEST_CLUSTER + rest
+
+
+@pytest.mark.parametrize(
+    ("api", "path"),
+    [
+        pytest.param(api, path, id=f"{api.name}-{'.'.join(path)}")
+        for api in APIS.values()
+        for path in arrays(api.request, api.max_version)
+    ],
+)
+def test_an_array_of_a_hundred_megabytes_is_refused_before_its_elements_are_made(
+    api: Api[Any, Any], path: Path
+) -> None:
+    version = api.max_version
+    one, two = (
+        join(api.encode_request(version, costly(api.request, version, path, count))) for count in (1, 2)
+    )
+    behind = behind_count(one, two)
+    frame = bytearray(100 << 20)
+    frame[:behind] = one[: behind - 4] + (2_000_000).to_bytes(4, "big")
+    with pytest.raises(RemoteWireError):
+        api.decode_request(version, bytes(len(one)))  # makes the function
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteWireError, match=r"an array of 2000000 elements .* more than 500000"):
+            api.decode_request(version, frame)
+        assert tracemalloc.get_traced_memory()[1] < 50_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_many_small_arrays_of_a_hundred_megabytes_are_refused_when_together_they_are_too_many() -> None:
+    """The worst there is: partitions with a byte of records each, two to a topic."""
+    partition = bytes.fromhex("000003e8 00000001 ff")
+    topic = bytes.fromhex("0003 c3a931 00000002") + 2 * partition
+    possible = (100 << 20) // len(topic)
+    most = 30_000
+    frame = bytearray.fromhex("ffff 0001 00007530 00000000") + topic * possible
+    for count, complaint in ((most // 3, "ends at byte"), (20_000, f"more than {most}"), (possible, "more")):
+        frame[8:12] = count.to_bytes(4, "big")
+        tracemalloc.start()
+        try:
+            with pytest.raises(RemoteWireError, match=complaint):
+                schema.decode(PRODUCE.request, 7, frame, most)
+            assert tracemalloc.get_traced_memory()[1] < most * BYTES_PER_ELEMENT
+        finally:
+            tracemalloc.stop()
+
+
+def test_a_fetch_of_the_largest_cluster_is_read() -> None:
+    request = FetchRequest(-1, 500, 1, 1 << 26, 0, 0, -1, (TOPIC,) * 2)
+    frame = repeated(FETCH.request, 10, replace(request, topics=(TOPIC,)), request)
+    assert FETCH.decode_request(10, frame).topics == (TOPIC,) * LARGEST_CLUSTER
+
+
+def test_the_metadata_of_the_largest_cluster_are_read() -> None:
+    replicas = (1000, 1001, 1002, 1003, 1004)
+    partition = MetadataPartition(0, 0, 1000, 1, replicas, replicas)
+    topic = MetadataTopic(0, "topic", False, (partition,))
+    response = MetadataResponse(0, (), None, -1, (topic,) * 2)
+    frame = repeated(METADATA.response, 7, replace(response, topics=(topic,)), response)
+    assert METADATA.decode_response(7, frame).topics == (topic,) * LARGEST_CLUSTER
+
+
+def test_a_subscription_has_the_limit_of_a_request() -> None:
+    data = bytes.fromhex("0000 000f4240") + bytes(2_000_004)
+    with pytest.raises(RemoteWireError, match=r"Subscription.topics: an array of 1000000 elements"):
+        consumer_protocol.decode_subscription(data)
+
+
+def test_a_classic_answer_has_no_more_sets_than_a_request_can_ask_for() -> None:
+    one = bytes.fromhex("00000002 0000")
+    most = 0x7FFF
+    code, answers = classic.decode_multi_message_set_send(b"\0\0" + one * most)
+    assert (code, len(answers)) == (0, most)
+    with pytest.raises(RemoteWireError, match="more than 32767 sets"):
+        classic.decode_multi_message_set_send(b"\0\0" + one * (most + 1))
