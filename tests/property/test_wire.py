@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,6 +80,27 @@ def test_any_value_of_any_version_round_trips(one: tuple[Struct[Any], int, Any])
     decoded = schema.decode(message, version, data)
     assert decoded == value
     assert join(schema.encode(message, version, decoded)) == data
+
+
+def elements(type_: Type, version: int, value: Any) -> int:
+    """How many elements all arrays of a value have."""
+    if isinstance(type_, ArrayOf) and value is not None:
+        return len(value) + sum(elements(type_.element, version, one) for one in value)
+    if isinstance(type_, Struct):
+        rows = [(name, row) for name, row in type_.rows(version) if row is not None]
+        return sum(elements(row.type, version, getattr(value, name)) for name, row in rows)
+    return 0
+
+
+@given(messages())
+def test_the_limit_of_elements_counts_those_of_all_arrays(one: tuple[Struct[Any], int, Any]) -> None:
+    message, version, value = one
+    data = join(schema.encode(message, version, value))
+    most = elements(message, version, value)
+    assert schema.decode(message, version, data, most) == value
+    if most:
+        with pytest.raises(RemoteWireError, match=f"makes more than {most - 1}, the limit"):
+            schema.decode(message, version, data, most - 1)
 
 
 @given(messages(), st.data())
