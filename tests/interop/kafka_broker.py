@@ -1,21 +1,25 @@
-"""A broker of Apache Kafka over a data directory and a ZooKeeper of ours."""
+"""A broker of Apache Kafka over a data directory; up to 3.9 it uses a ZooKeeper of ours, from 4 on none."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from minikafka.clients.admin import Admin
 from minikafka.clients.cluster import Cluster
 from minikafka.embedded.java import find_java
 from minikafka.embedded.process import ChildProcess, wait_until
+from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from minikafka.net.probe import can_connect, free_port
 from minikafka.registry.zookeeper import ZooKeeperStore
-from tests.interop.releases import JVM, KAFKA_3_9, QUIET, Release, java_environment
+from tests.interop.releases import JVM, KAFKA_0_10, QUIET, Release, java_environment
 
 START_TIMEOUT_S = 60.0
+CLUSTER_ID = "7S3AX7H8RguvI3yOiOTuJw"
+"""Where nobody else gives the cluster one."""
 
-_OF_3_9 = {
+_ALONE = {
     "offsets.topic.replication.factor": 1,
     "transaction.state.log.replication.factor": 1,
     "transaction.state.log.min.isr": 1,
@@ -24,13 +28,16 @@ _OF_3_9 = {
 
 
 class KafkaBroker:
-    """Broker 0 of a release. ``directory`` gets its properties and output; ``data`` is its data directory."""
+    """Broker 0 of a release. ``directory`` gets its properties and output; ``data`` is its data directory.
+
+    ``zookeeper`` is not looked at by releases that have none.
+    """
 
     def __init__(
         self,
         release: Release,
         directory: Path,
-        zookeeper: str,
+        zookeeper: str = "",
         *,
         data: Path | None = None,
         config: Mapping[str, object] | None = None,
@@ -45,11 +52,7 @@ class KafkaBroker:
         directory.mkdir(parents=True)
         (directory / "log4j.properties").write_text(QUIET)
         settings = {
-            "broker.id": 0,
-            "listeners": f"PLAINTEXT://{self.bootstrap}",
             "log.dirs": data or directory / "data",
-            "zookeeper.connect": zookeeper,
-            "zookeeper.session.timeout.ms": 2000,
             "num.network.threads": 2,
             "num.io.threads": 2,
             "log.index.size.max.bytes": 10240,
@@ -57,22 +60,48 @@ class KafkaBroker:
             "log.cleaner.dedupe.buffer.size": 4194304,
             "delete.topic.enable": "true",
             "auto.create.topics.enable": "false",
-            **(_OF_3_9 if release is KAFKA_3_9 else {}),
+            **({} if release is KAFKA_0_10 else _ALONE),
+            **self._place(zookeeper),
             **(config or {}),
         }
         text = "".join(f"{name}={value}\n" for name, value in settings.items())
         (directory / "server.properties").write_text(text)
 
+    def _place(self, zookeeper: str) -> dict[str, object]:
+        """The settings of where it is in its cluster."""
+        if self.release.has_zookeeper:
+            return {
+                "broker.id": 0,
+                "listeners": f"PLAINTEXT://{self.bootstrap}",
+                "zookeeper.connect": zookeeper,
+                "zookeeper.session.timeout.ms": 2000,
+            }
+        controller = f"127.0.0.1:{free_port()}"
+        return {
+            "node.id": 0,
+            "process.roles": "broker,controller",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"0@{controller}",
+        }
+
     def start(self) -> None:
         """Return when it serves; does nothing while it runs."""
         if self._process is not None and self._process.exit_code is None:
             return
-        await_free_id(self._zookeeper)
+        properties = str(self._directory / "server.properties")
+        if self.release.has_zookeeper:
+            await_free_id(self._zookeeper)
+        else:
+            self.release.run(
+                "kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", CLUSTER_ID, "-c", properties
+            )
         command = [
             find_java().path,
             *JVM,
             f"-Dlog4j.configuration=file:{self._directory / 'log4j.properties'}",
-            *("-cp", f"{self.release.libs()}/*", "kafka.Kafka", str(self._directory / "server.properties")),
+            *("-cp", f"{self.release.libs()}/*", "kafka.Kafka", properties),
         ]
         self._process = process = ChildProcess(
             command, name="kafka", log=str(self.log), environment=java_environment(), grace_s=30.0
@@ -99,6 +128,20 @@ class KafkaBroker:
         process, self._process = self._process, None
         if process is not None:
             process.kill()
+
+
+@contextlib.contextmanager
+def running(release: Release, directory: Path) -> Iterator[KafkaBroker]:
+    """A broker of that release, with a ZooKeeper where it needs one."""
+    release.libs()
+    with contextlib.ExitStack() as stack:
+        zookeeper = ""
+        if release.has_zookeeper:
+            zookeeper = f"{stack.enter_context(EmbeddedZooKeeper(str(directory))).connect}/kafka"
+        broker = KafkaBroker(release, directory / "broker", zookeeper)
+        stack.callback(broker.kill)
+        broker.start()
+        yield broker
 
 
 def await_free_id(zookeeper: str) -> None:

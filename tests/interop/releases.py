@@ -38,8 +38,10 @@ class Release:
     number: str
     variable: str
     broker_jar: str
+    """Its name, or a pattern of it."""
     magics: tuple[int, ...]
     """The formats that it understands."""
+    has_zookeeper: bool = True
 
     def __str__(self) -> str:
         return self.number
@@ -47,7 +49,7 @@ class Release:
     def libs(self) -> Path:
         """The folder with the jars; skips the test where nobody gave one."""
         folder = os.environ.get(self.variable)
-        if not folder or not (Path(folder) / self.broker_jar).exists():
+        if not folder or not list(Path(folder).glob(self.broker_jar)):
             pytest.skip(
                 f"{self.variable} does not name a folder with the jars of Apache Kafka {self.number} "
                 f"({self.broker_jar} and what it needs)"
@@ -77,4 +79,6 @@ def java_environment() -> dict[str, str]:
 
 KAFKA_0_10 = Release("0.10.1.1", "MINIKAFKA_KAFKA_LIBS", "kafka_2.11-0.10.1.1.jar", (0, 1))
 KAFKA_3_9 = Release("3.9.1", "MINIKAFKA_KAFKA3_LIBS", "kafka_2.13-3.9.1.jar", (0, 1, 2))
+KAFKA_4 = Release("4", "MINIKAFKA_KAFKA4_BROKER_LIBS", "kafka_2.13-4.*.jar", (2,), has_zookeeper=False)
 RELEASES = (KAFKA_0_10, KAFKA_3_9)
+"""Those whose files and tools are compared with ours."""

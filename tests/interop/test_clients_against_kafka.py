@@ -1,4 +1,4 @@
-"""Our clients against real Kafka, 0.10.1.1 and 3.9.1: what one writes, the other reads back, exactly."""
+"""Our clients against real Kafka, 0.10.1.1, 3.9.1 and 4: what one writes, the other reads back, exactly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from minikafka.clients.cluster import Cluster
 from minikafka.clients.fetcher import RangeFetcher, prefetching
 from minikafka.clients.producer import Producer, ProducerConfig
 from minikafka.embedded.process import wait_until
-from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from minikafka.records.message_set import (
     CLASSIC_CODECS,
     Codec,
@@ -25,24 +24,22 @@ from minikafka.records.message_set import (
     iterate,
 )
 from minikafka.wire.keys import ApiKey
-from tests.interop.kafka_broker import KafkaBroker
-from tests.interop.releases import RELEASES
+from tests.interop.kafka_broker import KafkaBroker, running
+from tests.interop.releases import KAFKA_4, RELEASES
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
 
-@pytest.fixture(scope="module", params=RELEASES, ids=str)
+@pytest.fixture(scope="module", params=[*RELEASES, KAFKA_4], ids=str)
 def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    release = request.param
-    release.libs()
-    directory = tmp_path_factory.mktemp("real-kafka")
-    with EmbeddedZooKeeper(str(directory)) as zookeeper:
-        broker = KafkaBroker(release, directory / "broker", f"{zookeeper.connect}/kafka")
-        try:
-            broker.start()
-            yield broker
-        finally:
-            broker.kill()
+    with running(request.param, tmp_path_factory.mktemp("real-kafka")) as broker:
+        yield broker
+
+
+def needs(kafka: KafkaBroker, key: ApiKey, version: int) -> None:
+    """Skip where the release has this version no more."""
+    if kafka.release is KAFKA_4 and version < OLDEST_OF_4[key]:
+        pytest.skip(f"Kafka 4 has no {key.name} before version {OLDEST_OF_4[key]}")
 
 
 @pytest.fixture
@@ -60,6 +57,8 @@ def topic(cluster: Cluster) -> str:
 
 
 _NUMBERS = itertools.count()
+
+OLDEST_OF_4 = {ApiKey.PRODUCE: 3, ApiKey.FETCH: 4, ApiKey.LIST_OFFSETS: 1}
 
 Row = tuple[int, int, bytes | None, bytes | None]
 
@@ -148,6 +147,7 @@ def test_encoded_sets_arrive_as_they_are(
 def test_every_fetch_version_reads_the_same_range(
     kafka: KafkaBroker, topic: str, fetch_version: int, codec: Codec
 ) -> None:
+    needs(kafka, ApiKey.FETCH, fetch_version)
     records = hard_records(200, seed=fetch_version)
     tp = TopicPartition(topic, 0)
     with Cluster(kafka.bootstrap, newest_versions={ApiKey.FETCH: fetch_version}) as cluster:
@@ -166,6 +166,7 @@ def test_every_fetch_version_reads_the_same_range(
 
 @pytest.mark.parametrize("produce_version", [0, 1])
 def test_old_produce_versions_carry_magic_0(kafka: KafkaBroker, topic: str, produce_version: int) -> None:
+    needs(kafka, ApiKey.PRODUCE, produce_version)
     tp = TopicPartition(topic, 0)
     with Cluster(kafka.bootstrap, newest_versions={ApiKey.PRODUCE: produce_version}) as cluster:
         with Producer(cluster, ProducerConfig(compression=Codec.GZIP)) as producer:
@@ -179,6 +180,7 @@ def test_old_produce_versions_carry_magic_0(kafka: KafkaBroker, topic: str, prod
 
 @pytest.mark.parametrize("version", range(5))
 def test_offsets_are_listed_in_every_version(kafka: KafkaBroker, topic: str, version: int) -> None:
+    needs(kafka, ApiKey.LIST_OFFSETS, version)
     partitions = [TopicPartition(topic, n) for n in range(3)]
     with Cluster(kafka.bootstrap, newest_versions={ApiKey.LIST_OFFSETS: version}) as cluster:
         with Producer(cluster) as producer:

@@ -83,7 +83,7 @@ def comparable(name: str, answer: dict[str, Any]) -> dict[str, Any]:
             for part in topic["partitions"]:
                 del part["leader_id"], part["replica_nodes"], part["isr_nodes"]
         if name.startswith("03-Metadata") and topic["name"] == "bad/name":
-            # Where topics are not made by asking, 0.10.1 says that it is unknown; we and 3.9.1 that it
+            # Where topics are not made by asking, 0.10.1 says that it is unknown; we and Kafka 4 that it
             # cannot be, so that the client does not ask again until its time is up.
             del topic["error_code"]
         if name.startswith(("01-Fetch-v0", "01-Fetch-v1")):
