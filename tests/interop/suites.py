@@ -51,7 +51,7 @@ WHY = {
     r"OpenSSL not available": "this build of it has no TLS",
     r"ACLs Admin API": "topics, partitions and settings pass; access control lists are not served",
     r"max\.compaction\.lag": "wants a setting of Kafka 2.3",
-    r"_0\.9\.0\.0_\w+: Verification": "messages of format 0 are kept as they are: their time is 0 here, not -1",
+    r"_0\.9\.0\.0_\w+: Verification": "messages of format 0 stay so, and their time is 0 here, not -1",
     r"0098.*replication factor 3": "wants three brokers",
     r"KIP-464": "leaves the replication factor to the broker, since Kafka 2.4",
     r"result error: topic name '.*/": "this build of it puts the path of its source into a topic's name",
