@@ -155,7 +155,10 @@ def librdkafka(bootstrap: str, zookeeper: str) -> Iterator[Outcome]:
         yield Outcome(suite, "all", "not run", reason)
         return
     with tempfile.TemporaryDirectory() as directory:
-        config = Path(directory) / "test.conf"
+        # They look for files beside their folder, and leave files in it.
+        (Path(directory) / "src").symlink_to(Path(folder).parent / "src")
+        config = Path(directory) / "tests" / "test.conf"
+        config.parent.mkdir()
         config.write_text(f"metadata.broker.list={bootstrap}\n")
         scripts = kafka_scripts(Path(directory), zookeeper)
         for source in sorted(Path(folder).glob("0*.c*")):
@@ -204,7 +207,7 @@ def librdkafka_test(
     if re.search(r"= Test \S+ PASSED =", said):
         return Outcome(suite, name, "passed")
     skipped = re.findall(r"SKIPPING TEST: (.*)", said)
-    if done.returncode and not skipped:
+    if done.returncode and "ALL-TESTS" not in said:
         return Outcome(suite, name, "failed", " ".join(said.splitlines()[-1:]))
     if not skipped or any("negative test flags" in reason for reason in skipped):
         return None
