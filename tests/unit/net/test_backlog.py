@@ -29,6 +29,7 @@ def test_above_the_number_of_requests_nothing_more_is_read_until_one_is_answered
     server = serve(handler, queued_requests=2)
     with contextlib.ExitStack() as stack:
         socks = [stack.enter_context(plain(server)) for _ in range(5)]
+        eventually(lambda: sum(len(one._peers) for one in server._processors) == 5, "all are accepted")
         for number, sock in enumerate(socks):
             sock.sendall(framed(b"%d" % number))
             go_round(server)
