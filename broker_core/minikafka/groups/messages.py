@@ -24,6 +24,7 @@ from minikafka.base.binary import INT16
 from minikafka.base.errors import RemoteWireError
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
+from minikafka.base.values import fast_value
 from minikafka.wire import schema
 from minikafka.wire.parts import join
 from minikafka.wire.schema import BYTES, INT32, INT64, NULLABLE_STRING, STRING, ArrayOf, Struct, field
@@ -42,7 +43,7 @@ NEWEST_KEY = 2
 NEWEST_VALUE = 3
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class OffsetKey:
     """Whose offset, and where."""
 
@@ -56,14 +57,14 @@ class OffsetKey:
         return TopicPartition(self.topic, self.partition)
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class GroupKey:
     """Which group."""
 
     group: str
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class OffsetValue:
     """A committed offset. Times are ms since the epoch."""
 
@@ -74,7 +75,7 @@ class OffsetValue:
     expire_timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class MemberValue:
     """One member of a generation. ``subscription`` is its metadata for the chosen protocol."""
 
@@ -88,7 +89,7 @@ class MemberValue:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class GroupValue:
     """One generation of a group; ``protocol`` and ``leader`` are None where nobody is in it."""
 

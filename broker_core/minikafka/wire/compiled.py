@@ -23,10 +23,10 @@ this, without its two strings::
                 raise wrong_count('ProduceRequest.topics', n, 6, position, size, most)
             items1 = []
             for _ in range(n):
-                item1 = NewProduceTopic()
+                item1 = new(ProduceTopic)
                 …
                     for _ in range(n):
-                        item2 = NewProducePartition()
+                        item2 = new(ProducePartition)
                         try:
                             item2.index, n = unpack_ii(buffer, position)
                         except struct_error:
@@ -37,21 +37,17 @@ this, without its two strings::
                             raise wrong_length('the records ProducePartition.records', n, 4, position, size)
                         item2.records = buffer[position:end]
                         position = end
-                        item2.__class__ = ProducePartition
                         items2.append(item2)
                     item1.partitions = tuple(items2)
-                item1.__class__ = ProduceTopic
                 items1.append(item1)
             message.topics = tuple(items1)
-        message.__class__ = ProduceRequest
         return message, position
 
 Neighbouring integers, and the length of what follows them, are one ``struct`` call ("a run"). ``n`` is the
 length or the count that was read last. ``left`` is how many elements arrays may still have.
 
-``NewProduceTopic`` is a class with the same slots that is not frozen. The ``__init__`` of a frozen dataclass
-goes through ``object.__setattr__`` for every attribute, which takes three times as long as setting them and
-the class; the object is a ``ProduceTopic`` before anybody else sees it.
+A message is made empty (``new`` is ``object.__new__``) and gets its attributes one by one, as they are read:
+its class is a ``base.values.fast_value``.
 """
 
 from __future__ import annotations
@@ -59,7 +55,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from functools import cache
 from typing import Any
 
@@ -76,6 +71,7 @@ class Code:
         self._fresh = 0
         self._names: dict[str, Any] = {
             "cut_off": cut_off,
+            "new": object.__new__,
             "not_utf8": not_utf8,
             "part_size": part_size,
             "struct_error": struct.error,
@@ -173,19 +169,6 @@ def _form(codes: str) -> tuple[int, Callable[..., Any], Callable[..., Any]]:
 
 def _name(verb: str, codes: list[str]) -> str:
     return f"{verb}_{''.join(codes).replace('?', 'bool')}"
-
-
-@cache
-def unfrozen(cls: type) -> type:
-    """A class with the slots of ``cls`` whose instances may become instances of ``cls``.
-
-    TypeError when ``cls`` is not a dataclass with slots, or computes something when it is made.
-    """
-    if hasattr(cls, "__post_init__"):
-        raise TypeError(f"{cls.__name__} has a __post_init__, which reading a message would leave out")
-    twin = type(f"New{cls.__name__}", (), {"__slots__": tuple(row.name for row in fields(cls))})
-    twin().__class__ = cls  # fails here and not with the first message
-    return twin
 
 
 # What the functions call when bytes do not fit.

@@ -8,12 +8,12 @@ member owns.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeVar
 
 from minikafka.base import binary
 from minikafka.base.errors import LocalWireError, RemoteWireError
 from minikafka.base.files import Buffer
+from minikafka.base.values import fast_value
 from minikafka.wire import schema
 from minikafka.wire.parts import join
 from minikafka.wire.schema import INT32, NULLABLE_BYTES, STRING, ArrayOf, Struct, field
@@ -24,7 +24,7 @@ MAX_VERSION = 1
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class ConsumerPartitions:
     """Partitions of one topic."""
 
@@ -32,7 +32,7 @@ class ConsumerPartitions:
     partitions: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class Subscription:
     """What a member wants to read. ``user_data`` is the assignor's own."""
 
@@ -41,7 +41,7 @@ class Subscription:
     owned_partitions: tuple[ConsumerPartitions, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class Assignment:
     """What a member shall read. ``user_data`` is the assignor's own."""
 

@@ -27,7 +27,7 @@ from typing import Any, Generic, TypeVar
 
 from minikafka.base.errors import LocalWireError, RemoteWireError
 from minikafka.base.files import Buffer
-from minikafka.wire.compiled import Code, Run, unfrozen
+from minikafka.wire.compiled import Code, Run
 from minikafka.wire.parts import Part, part_size
 
 T = TypeVar("T")
@@ -395,6 +395,8 @@ class Struct(Type, Generic[T]):
         names = [row.name for row in dataclasses.fields(cls)]  # type: ignore[arg-type]
         if list(dict.fromkeys(row.name for row in fields)) != names:
             raise TypeError(f"the rows of {self.name} are not its fields in order: {names}")
+        if hasattr(cls, "__post_init__") or cls.__setattr__ is not object.__setattr__:
+            raise TypeError(f"{self.name} cannot be made field by field: it is no fast_value")
         self._names = names
 
     def rows(self, version: int) -> Iterator[tuple[str, Field | None]]:
@@ -411,7 +413,7 @@ class Struct(Type, Generic[T]):
     def read(self, code: Code, version: int, target: str, what: str) -> None:
         """Code that reads all of it: there is no head."""
         cls: type = self.cls
-        code.line(f"{target} = {code.named('New' + self.name, unfrozen(cls))}()")
+        code.line(f"{target} = new({code.named(self.name, cls)})")
         run = Run(code)
         for name, row in self.rows(version):
             attribute = f"{target}.{name}"
@@ -425,7 +427,6 @@ class Struct(Type, Generic[T]):
                 run.read(self.name)
                 row.type.read(code, version, attribute, f"{self.name}.{name}")
         run.read(self.name)
-        code.line(f"{target}.__class__ = {code.named(self.name, cls)}")
 
     def measured(self, code: Code, version: int, value: str) -> tuple[str, str]:
         return "", value

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tracemalloc
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import dataclass
 
 import pytest
 
 from minikafka.base.errors import LocalWireError, RemoteWireError
 from minikafka.base.files import FileSlice, RealFiles
+from minikafka.base.values import fast_value
 from minikafka.wire import schema
 from minikafka.wire.parts import Part, join
 from minikafka.wire.schema import (
@@ -27,13 +28,13 @@ from minikafka.wire.schema import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class Point:
     x: int
     y: int
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class Drawing:
     name: str
     visible: bool
@@ -55,7 +56,7 @@ DRAWING = Struct(
 HOUSE = Drawing("house", False, -3, (Point(1, -2), Point(-32768, 1 << 62)), None)
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class Letter:
     number: int
     first: Part | None
@@ -97,7 +98,7 @@ def test_null_is_told_from_empty_where_the_version_allows_it() -> None:
 
 
 def test_where_empty_means_null_an_empty_array_cannot_be_sent() -> None:
-    @dataclass(frozen=True, slots=True)
+    @fast_value
     class Names:
         names: tuple[str, ...] | None
 
@@ -189,7 +190,7 @@ def test_bytes_that_do_not_fit_are_the_peers_fault(data: str, complaint: str) ->
 
 
 def test_an_announced_array_is_not_allocated_before_its_bytes_are_there() -> None:
-    @dataclass(frozen=True, slots=True)
+    @fast_value
     class Lists:
         numbers: tuple[int, ...]
         names: tuple[str, ...]
@@ -207,11 +208,11 @@ def test_an_announced_array_is_not_allocated_before_its_bytes_are_there() -> Non
 
 
 def test_an_array_of_elements_without_bytes_is_bounded_too() -> None:
-    @dataclass(frozen=True, slots=True)
+    @fast_value
     class Nothing:
         pass
 
-    @dataclass(frozen=True, slots=True)
+    @fast_value
     class Many:
         nothings: tuple[Nothing, ...]
 
@@ -221,11 +222,11 @@ def test_an_array_of_elements_without_bytes_is_bounded_too() -> None:
 
 
 def test_all_arrays_of_a_message_share_one_limit_of_elements() -> None:
-    @dataclass(frozen=True, slots=True)
+    @fast_value
     class Row:
         numbers: tuple[int, ...]
 
-    @dataclass(frozen=True, slots=True)
+    @fast_value
     class Rows:
         rows: tuple[Row, ...]
 
@@ -241,12 +242,10 @@ def test_all_arrays_of_a_message_share_one_limit_of_elements() -> None:
             schema.decode(rows, 0, data, most)
 
 
-def test_what_was_decoded_is_as_frozen_as_what_was_made() -> None:
+def test_what_was_decoded_is_as_what_was_made() -> None:
     point = schema.decode(POINT, 0, bytes(10))
     assert type(point) is Point
-    assert hash(point) == hash(Point(0, 0))
-    with pytest.raises(FrozenInstanceError):
-        point.x = 1  # type: ignore[misc]
+    assert (point, hash(point)) == (Point(0, 0), hash(Point(0, 0)))
 
 
 def test_a_class_that_cannot_be_filled_field_by_field_is_refused() -> None:
@@ -254,7 +253,7 @@ def test_a_class_that_cannot_be_filled_field_by_field_is_refused() -> None:
     class Loose:
         x: int
 
-    @dataclass(frozen=True, slots=True)
+    @fast_value
     class Computed:
         x: int
 
@@ -263,11 +262,11 @@ def test_a_class_that_cannot_be_filled_field_by_field_is_refused() -> None:
 
     for cls in (Loose, Computed):
         with pytest.raises(TypeError, match=f"{cls.__name__}"):
-            schema.decode(Struct(cls, field("x", INT8)), 0, b"\0")
+            Struct(cls, field("x", INT8))
 
 
 def test_fields_may_be_called_as_the_variables_are_that_read_them() -> None:
-    @dataclass(frozen=True, slots=True)
+    @fast_value
     class Odd:
         n: int
         size: tuple[int, ...]

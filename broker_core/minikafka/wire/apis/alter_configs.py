@@ -5,8 +5,7 @@ Version 1 is the same. Sent to any broker.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import (
@@ -22,7 +21,7 @@ from minikafka.wire.schema import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class AlterableConfig:
     """One setting."""
 
@@ -30,7 +29,7 @@ class AlterableConfig:
     value: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class AlterConfigsResource:
     """All settings that a topic or broker shall have; ``resource_type`` as in DescribeConfigs."""
 
@@ -39,7 +38,7 @@ class AlterConfigsResource:
     configs: tuple[AlterableConfig, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class AlterConfigsRequest:
     """``validate_only``: say what would be wrong, change nothing."""
 
@@ -47,7 +46,7 @@ class AlterConfigsRequest:
     validate_only: bool
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class AlterConfigsResourceResponse:
     """What became of one resource."""
 
@@ -57,7 +56,7 @@ class AlterConfigsResourceResponse:
     resource_name: str
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class AlterConfigsResponse:
     """One row for each resource of the request. IncrementalAlterConfigs answers with it too."""
 

@@ -9,22 +9,22 @@ the client asks again with version 0.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from minikafka.base.errors import ErrorCode
+from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.parts import Part
 from minikafka.wire.schema import INT16, INT32, ArrayOf, Struct, field
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class ApiVersionsRequest:
     """Nothing but the header."""
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class ApiVersion:
     """The versions of one API that a broker speaks."""
 
@@ -33,7 +33,7 @@ class ApiVersion:
     max_version: int
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class ApiVersionsResponse:
     """The broker's table, sorted by key."""
 

@@ -5,21 +5,20 @@ Sent to the controller; any other broker answers NOT_CONTROLLER. Version 1 is th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import BOOLEAN, INT16, INT32, NULLABLE_STRING, STRING, ArrayOf, Struct, field
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class CreatePartitionsAssignment:
     """The brokers of one new partition, the preferred leader first."""
 
     broker_ids: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class CreatePartitionsTopic:
     """``count``: how many partitions the topic shall have. ``assignments``: of the new ones, None leaves the
     choice to the broker.
@@ -30,7 +29,7 @@ class CreatePartitionsTopic:
     assignments: tuple[CreatePartitionsAssignment, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class CreatePartitionsRequest:
     """``timeout_ms``: how long to wait until the partitions have leaders; 0 or less does not wait.
     ``validate_only``: say what would be wrong, change nothing.
@@ -41,7 +40,7 @@ class CreatePartitionsRequest:
     validate_only: bool
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class CreatePartitionsTopicResult:
     """What became of one topic."""
 
@@ -50,7 +49,7 @@ class CreatePartitionsTopicResult:
     error_message: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class CreatePartitionsResponse:
     """One result per topic, in no particular order."""
 

@@ -6,8 +6,7 @@ words; 2: throttle time; 3 is the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import (
@@ -22,7 +21,7 @@ from minikafka.wire.schema import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class CreatableReplicaAssignment:
     """The brokers of one partition, the preferred leader first."""
 
@@ -30,7 +29,7 @@ class CreatableReplicaAssignment:
     broker_ids: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class CreatableTopicConfig:
     """One setting of the topic."""
 
@@ -38,7 +37,7 @@ class CreatableTopicConfig:
     value: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class CreatableTopic:
     """``num_partitions`` and ``replication_factor`` are -1 where ``assignments`` are given."""
 
@@ -49,7 +48,7 @@ class CreatableTopic:
     configs: tuple[CreatableTopicConfig, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class CreateTopicsRequest:
     """``timeout_ms``: how long to wait until the topics are complete; 0 or less does not wait.
     ``validate_only``: say what would be wrong, make nothing.
@@ -60,7 +59,7 @@ class CreateTopicsRequest:
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class CreatableTopicResult:
     """What became of one topic."""
 
@@ -69,7 +68,7 @@ class CreatableTopicResult:
     error_message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class CreateTopicsResponse:
     """One result per topic, in no particular order."""
 

@@ -5,21 +5,20 @@ Version 1 is the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import INT16, INT32, STRING, ArrayOf, Struct, field
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class DeleteGroupsRequest:
     """The names of the groups."""
 
     groups_names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class DeletableGroupResult:
     """What became of one group."""
 
@@ -27,7 +26,7 @@ class DeletableGroupResult:
     error_code: int
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class DeleteGroupsResponse:
     """One row for each group of the request."""
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import INT16, INT32, INT64, STRING, ArrayOf, Struct, field
@@ -12,7 +11,7 @@ HIGH_WATERMARK = -1
 """``offset`` that asks for everything that can be read."""
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class DeleteRecordsPartition:
     """The first offset of one partition that is to stay."""
 
@@ -20,7 +19,7 @@ class DeleteRecordsPartition:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class DeleteRecordsTopic:
     """The partitions of one topic."""
 
@@ -28,7 +27,7 @@ class DeleteRecordsTopic:
     partitions: tuple[DeleteRecordsPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class DeleteRecordsRequest:
     """``timeout_ms``: how long to wait for the replicas."""
 
@@ -36,7 +35,7 @@ class DeleteRecordsRequest:
     timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class DeleteRecordsPartitionResult:
     """``low_watermark``: the smallest log start offset of the replicas."""
 
@@ -45,7 +44,7 @@ class DeleteRecordsPartitionResult:
     error_code: int
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class DeleteRecordsTopicResult:
     """The partitions of one topic."""
 
@@ -53,7 +52,7 @@ class DeleteRecordsTopicResult:
     partitions: tuple[DeleteRecordsPartitionResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class DeleteRecordsResponse:
     """The answer."""
 

@@ -6,14 +6,13 @@ has an error of its own, TOPIC_DELETION_DISABLED, where deletion is switched off
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import INT16, INT32, STRING, ArrayOf, Struct, field
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class DeleteTopicsRequest:
     """``timeout_ms``: how long to wait until the topics are gone; 0 or less does not wait."""
 
@@ -21,7 +20,7 @@ class DeleteTopicsRequest:
     timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class DeletableTopicResult:
     """What became of one topic."""
 
@@ -29,7 +28,7 @@ class DeletableTopicResult:
     error_code: int
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class DeleteTopicsResponse:
     """One result per topic, in no particular order."""
 

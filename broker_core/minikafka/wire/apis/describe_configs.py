@@ -7,9 +7,9 @@ broker are answered by that broker only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
+from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import (
@@ -43,7 +43,7 @@ class ConfigSource(IntEnum):
     DEFAULT = 5
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class DescribeConfigsResource:
     """``resource_name``: the topic, or the broker's id. ``configuration_keys`` None asks for all."""
 
@@ -52,7 +52,7 @@ class DescribeConfigsResource:
     configuration_keys: tuple[str, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class DescribeConfigsRequest:
     """What to describe."""
 
@@ -60,7 +60,7 @@ class DescribeConfigsRequest:
     include_synonyms: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class DescribeConfigsSynonym:
     """A value that is given under this name, at this place."""
 
@@ -69,7 +69,7 @@ class DescribeConfigsSynonym:
     source: int
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class DescribeConfigsResourceResult:
     """One setting. ``value`` is None where it is secret or there is none. Version 0 tells ``is_default``,
     later ones ``config_source``.
@@ -84,7 +84,7 @@ class DescribeConfigsResourceResult:
     synonyms: tuple[DescribeConfigsSynonym, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class DescribeConfigsResult:
     """All settings of one resource."""
 
@@ -95,7 +95,7 @@ class DescribeConfigsResult:
     configs: tuple[DescribeConfigsResourceResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class DescribeConfigsResponse:
     """One row for each resource of the request."""
 

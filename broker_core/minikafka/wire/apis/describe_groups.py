@@ -5,21 +5,20 @@ Version 1: throttle time; 2 is the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import BYTES, INT16, INT32, STRING, ArrayOf, Struct, field
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class DescribeGroupsRequest:
     """The names of the groups."""
 
     groups: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class DescribedGroupMember:
     """``client_host`` begins with a slash, as Java prints addresses."""
 
@@ -30,7 +29,7 @@ class DescribedGroupMember:
     member_assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class DescribedGroup:
     """``group_state``: Stable, PreparingRebalance, AwaitingSync (CompletingRebalance from 1.1 on), Empty or
     Dead. ``protocol_data`` is the name of the chosen protocol.
@@ -44,7 +43,7 @@ class DescribedGroup:
     members: tuple[DescribedGroupMember, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class DescribeGroupsResponse:
     """One row for each group of the request."""
 

@@ -13,9 +13,9 @@ that stands in them. The last message of ``records`` may be cut off by the limit
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from minikafka.base.ids import TopicPartition
+from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.parts import Part
@@ -44,7 +44,7 @@ FINAL_EPOCH = -1
 """``session_epoch`` of a request outside of any session, as all are before version 7."""
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class FetchPartition:
     """From where to read one partition, and at most how much."""
 
@@ -55,7 +55,7 @@ class FetchPartition:
     partition_max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class FetchTopic:
     """The partitions of one topic."""
 
@@ -63,7 +63,7 @@ class FetchTopic:
     partitions: tuple[FetchPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class ForgottenTopic:
     """Partitions that leave a session."""
 
@@ -71,7 +71,7 @@ class ForgottenTopic:
     partitions: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class FetchRequest:
     """Waits up to ``max_wait_ms`` for ``min_bytes``. ``replica_id`` is -1 for consumers."""
 
@@ -86,7 +86,7 @@ class FetchRequest:
     forgotten_topics: tuple[ForgottenTopic, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class AbortedTransaction:
     """Of this producer's batches, those from ``first_offset`` to its next mark do not count."""
 
@@ -94,7 +94,7 @@ class AbortedTransaction:
     first_offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class FetchPartitionResponse:
     """Messages of one partition. Decoded, ``records`` is a view of the response, None where it has null.
 
@@ -110,7 +110,7 @@ class FetchPartitionResponse:
     records: Part | None
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class FetchTopicResponse:
     """The partitions of one topic."""
 
@@ -118,7 +118,7 @@ class FetchTopicResponse:
     partitions: tuple[FetchPartitionResponse, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class FetchResponse:
     """The answer, in the order of the request."""
 

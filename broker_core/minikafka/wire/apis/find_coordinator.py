@@ -5,9 +5,9 @@ Version 1: what kind of key it is, throttle time and the error in words; 2 is th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
+from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import INT8, INT16, INT32, NULLABLE_STRING, STRING, Struct, field
@@ -20,7 +20,7 @@ class CoordinatorType(IntEnum):
     TRANSACTION = 1
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class FindCoordinatorRequest:
     """``key_type`` is a CoordinatorType, or a number that nobody knows."""
 
@@ -28,7 +28,7 @@ class FindCoordinatorRequest:
     key_type: int = CoordinatorType.GROUP
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class FindCoordinatorResponse:
     """With an error there is no node: -1, an empty host, port -1."""
 

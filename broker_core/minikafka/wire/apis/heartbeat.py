@@ -5,14 +5,13 @@ Version 1: throttle time; 2 is the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import INT16, INT32, STRING, Struct, field
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class HeartbeatRequest:
     """The member, and the generation that it knows."""
 
@@ -21,7 +20,7 @@ class HeartbeatRequest:
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class HeartbeatResponse:
     """REBALANCE_IN_PROGRESS: join again."""
 

@@ -5,9 +5,9 @@ Of Kafka 2.3. Sent to any broker.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
+from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
 from minikafka.wire.apis.alter_configs import ALTER_CONFIGS_RESPONSE
 from minikafka.wire.keys import ApiKey
@@ -23,7 +23,7 @@ class AlterOperation(IntEnum):
     SUBTRACT = 3
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class IncrementalAlterableConfig:
     """One change. ``config_operation`` is an AlterOperation; ``value`` is None with DELETE."""
 
@@ -32,7 +32,7 @@ class IncrementalAlterableConfig:
     value: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class IncrementalAlterConfigsResource:
     """The changes for a topic or broker; ``resource_type`` as in DescribeConfigs."""
 
@@ -41,7 +41,7 @@ class IncrementalAlterConfigsResource:
     configs: tuple[IncrementalAlterableConfig, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class IncrementalAlterConfigsRequest:
     """``validate_only``: say what would be wrong, change nothing."""
 

@@ -6,8 +6,7 @@ same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import INT16, INT32, INT64, NULLABLE_STRING, Struct, field
@@ -16,7 +15,7 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class InitProducerIdRequest:
     """``transactional_id`` None: idempotent only. ``transaction_timeout_ms`` counts with one."""
 
@@ -24,7 +23,7 @@ class InitProducerIdRequest:
     transaction_timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class InitProducerIdResponse:
     """Id and epoch are -1 with an error."""
 

@@ -6,14 +6,13 @@ Version 1: a time-out of its own for the rebalance; before, the session's counts
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import BYTES, INT16, INT32, STRING, ArrayOf, Struct, field
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class JoinGroupRequestProtocol:
     """One way of sharing the work, with what the leader has to know of this member for it."""
 
@@ -21,7 +20,7 @@ class JoinGroupRequestProtocol:
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class JoinGroupRequest:
     """``member_id`` is empty at the first time. ``rebalance_timeout_ms`` -1: the session's."""
 
@@ -33,7 +32,7 @@ class JoinGroupRequest:
     protocols: tuple[JoinGroupRequestProtocol, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class JoinGroupResponseMember:
     """A member, for the leader."""
 
@@ -41,7 +40,7 @@ class JoinGroupResponseMember:
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class JoinGroupResponse:
     """Only the leader gets ``members``. With an error: generation -1 and empty names."""
 

@@ -5,19 +5,18 @@ Version 1: throttle time; 2 is the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import INT16, INT32, STRING, ArrayOf, Struct, field
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class ListGroupsRequest:
     """Nothing but the header."""
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class ListedGroup:
     """``protocol_type`` is empty for a group that only keeps offsets."""
 
@@ -25,7 +24,7 @@ class ListedGroup:
     protocol_type: str
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class ListGroupsResponse:
     """This broker's groups."""
 

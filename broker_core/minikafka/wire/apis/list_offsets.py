@@ -7,8 +7,7 @@ Version 2 adds the isolation level and the throttle time, version 4 leader epoch
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import INT8, INT16, INT32, INT64, STRING, ArrayOf, Struct, field
@@ -19,7 +18,7 @@ EARLIEST = -2
 """``timestamp`` that asks for the start of the log."""
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class ListOffsetsPartition:
     """Which time of one partition is asked for, in ms since the epoch."""
 
@@ -29,7 +28,7 @@ class ListOffsetsPartition:
     max_num_offsets: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class ListOffsetsTopic:
     """The partitions of one topic."""
 
@@ -37,7 +36,7 @@ class ListOffsetsTopic:
     partitions: tuple[ListOffsetsPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class ListOffsetsRequest:
     """``replica_id`` is -1 for consumers. ``isolation_level`` is as in Fetch."""
 
@@ -46,7 +45,7 @@ class ListOffsetsRequest:
     topics: tuple[ListOffsetsTopic, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class ListOffsetsPartitionResponse:
     """Version 0 fills ``offsets``, later ones ``timestamp`` and ``offset`` (-1 and -1 for none)."""
 
@@ -58,7 +57,7 @@ class ListOffsetsPartitionResponse:
     leader_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class ListOffsetsTopicResponse:
     """The partitions of one topic."""
 
@@ -66,7 +65,7 @@ class ListOffsetsTopicResponse:
     partitions: tuple[ListOffsetsPartitionResponse, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class ListOffsetsResponse:
     """The answer."""
 

@@ -8,8 +8,7 @@ not there; version 7: leader epochs; version 6 is as 5.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import (
@@ -24,7 +23,7 @@ from minikafka.wire.schema import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class MetadataRequest:
     """``topics`` None asks for all, in every version."""
 
@@ -32,7 +31,7 @@ class MetadataRequest:
     allow_auto_topic_creation: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class MetadataBroker:
     """Where one broker listens."""
 
@@ -42,7 +41,7 @@ class MetadataBroker:
     rack: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class MetadataPartition:
     """``leader_id`` -1: there is none."""
 
@@ -55,7 +54,7 @@ class MetadataPartition:
     offline_replicas: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class MetadataTopic:
     """One topic with all its partitions."""
 
@@ -65,7 +64,7 @@ class MetadataTopic:
     partitions: tuple[MetadataPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class MetadataResponse:
     """The cluster as one broker knows it."""
 

@@ -7,8 +7,7 @@ of the last record that was read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import INT16, INT32, INT64, NULLABLE_STRING, STRING, ArrayOf, Struct, field
@@ -19,7 +18,7 @@ DEFAULT_RETENTION = -1
 """As ``retention_time_ms`` and ``commit_timestamp``: the broker's own."""
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class OffsetCommitRequestPartition:
     """The next offset to read. ``commit_timestamp`` is in ms."""
 
@@ -30,7 +29,7 @@ class OffsetCommitRequestPartition:
     committed_metadata: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class OffsetCommitRequestTopic:
     """The partitions of one topic."""
 
@@ -38,7 +37,7 @@ class OffsetCommitRequestTopic:
     partitions: tuple[OffsetCommitRequestPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class OffsetCommitRequest:
     """``generation_id`` -1 and an empty ``member_id`` for a consumer outside of group management."""
 
@@ -49,7 +48,7 @@ class OffsetCommitRequest:
     topics: tuple[OffsetCommitRequestTopic, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class OffsetCommitResponsePartition:
     """What became of one offset."""
 
@@ -57,7 +56,7 @@ class OffsetCommitResponsePartition:
     error_code: int
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class OffsetCommitResponseTopic:
     """The partitions of one topic."""
 
@@ -65,7 +64,7 @@ class OffsetCommitResponseTopic:
     partitions: tuple[OffsetCommitResponsePartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class OffsetCommitResponse:
     """The answer, in the order of the request."""
 

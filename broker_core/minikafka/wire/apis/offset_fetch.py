@@ -7,8 +7,7 @@ epochs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import INT16, INT32, INT64, NULLABLE_STRING, STRING, ArrayOf, Struct, field
@@ -17,7 +16,7 @@ NO_OFFSET = -1
 """``committed_offset`` of a partition that the group has none of."""
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class OffsetFetchRequestTopic:
     """The partitions of one topic."""
 
@@ -25,7 +24,7 @@ class OffsetFetchRequestTopic:
     partition_indexes: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class OffsetFetchRequest:
     """``topics`` None: all that there are; from version 2 on."""
 
@@ -33,7 +32,7 @@ class OffsetFetchRequest:
     topics: tuple[OffsetFetchRequestTopic, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class OffsetFetchResponsePartition:
     """The next offset to read, -1 with an empty ``metadata`` where the group has none."""
 
@@ -44,7 +43,7 @@ class OffsetFetchResponsePartition:
     error_code: int
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class OffsetFetchResponseTopic:
     """The partitions of one topic."""
 
@@ -52,7 +51,7 @@ class OffsetFetchResponseTopic:
     partitions: tuple[OffsetFetchResponsePartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class OffsetFetchResponse:
     """``error_code`` is the group's: versions without it have it at each partition."""
 

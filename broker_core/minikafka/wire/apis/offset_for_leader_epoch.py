@@ -7,14 +7,13 @@ client knows, and the throttle time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import INT16, INT32, INT64, STRING, ArrayOf, Struct, field
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class EpochPartition:
     """Which epoch of one partition is asked for."""
 
@@ -23,7 +22,7 @@ class EpochPartition:
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class EpochTopic:
     """The partitions of one topic."""
 
@@ -31,14 +30,14 @@ class EpochTopic:
     partitions: tuple[EpochPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class OffsetForLeaderEpochRequest:
     """The question."""
 
     topics: tuple[EpochTopic, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class EpochPartitionResponse:
     """The largest epoch up to the one that was asked for, and where it ends; -1 and -1 when none is known."""
 
@@ -48,7 +47,7 @@ class EpochPartitionResponse:
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class EpochTopicResponse:
     """The partitions of one topic."""
 
@@ -56,7 +55,7 @@ class EpochTopicResponse:
     partitions: tuple[EpochPartitionResponse, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class OffsetForLeaderEpochResponse:
     """The answer."""
 

@@ -9,8 +9,7 @@ be compressed with zstd. Versions 4 and 6 differ from those before in nothing th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.parts import Part
@@ -27,7 +26,7 @@ from minikafka.wire.schema import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class ProducePartition:
     """What one partition is to get. Decoded, ``records`` is a view of the request."""
 
@@ -35,7 +34,7 @@ class ProducePartition:
     records: Part
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class ProduceTopic:
     """The partitions of one topic."""
 
@@ -43,7 +42,7 @@ class ProduceTopic:
     partitions: tuple[ProducePartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class ProduceRequest:
     """``acks``: 0 nobody answers, 1 the leader has it, -1 all in-sync replicas have it."""
 
@@ -53,7 +52,7 @@ class ProduceRequest:
     topics: tuple[ProduceTopic, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class ProducePartitionResponse:
     """What became of one partition's message set."""
 
@@ -64,7 +63,7 @@ class ProducePartitionResponse:
     log_start_offset: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class ProduceTopicResponse:
     """The partitions of one topic."""
 
@@ -72,7 +71,7 @@ class ProduceTopicResponse:
     partitions: tuple[ProducePartitionResponse, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class ProduceResponse:
     """The answer to acks 1 and -1."""
 

@@ -5,14 +5,13 @@ Version 1: throttle time; 2 is the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import BYTES, INT16, INT32, STRING, ArrayOf, Struct, field
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class SyncGroupRequestAssignment:
     """What one member shall do."""
 
@@ -20,7 +19,7 @@ class SyncGroupRequestAssignment:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class SyncGroupRequest:
     """``assignments`` of all members from the leader, empty from others."""
 
@@ -30,7 +29,7 @@ class SyncGroupRequest:
     assignments: tuple[SyncGroupRequestAssignment, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@fast_value
 class SyncGroupResponse:
     """What this member shall do; empty with an error."""
 
