@@ -1,8 +1,9 @@
 """What the network offers to the floors above it, and what it asks of them.
 
-A server reads one frame of a connection, gives it to the handler and reads no further before that exchange
-is answered ("muted"): this keeps responses in the order of their requests, and a peer that sends faster
-than it is served fills its own buffers, not ours. Pipelining is what the sockets' buffers hold.
+A server gives one frame of a connection to the handler, and the next one when that exchange is answered
+("muted"): this keeps responses in the order of their requests. It reads no further meanwhile than what small
+requests came along in the same few kilobytes, so a peer that sends faster than it is served fills its own
+buffers, not ours.
 """
 
 from __future__ import annotations

@@ -43,6 +43,11 @@ from minikafka.wire.parts import Part
 
 logger = logging.getLogger("minikafka.net")
 
+WINDOW_BYTES = 4096
+"""How far a connection is read ahead: what small requests came together are received together."""
+ROUNDS = 8
+"""Requests of one connection, received together, that are served before others are looked at."""
+
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
@@ -95,7 +100,7 @@ class _Peer:
         self.host, self.name = peer_name(address)
         self.listener = listener
         self.memory: dict[str, Any] = {}
-        self.reader = FrameReader(max_request_bytes)
+        self.reader = FrameReader(max_request_bytes, window=WINDOW_BYTES)
         self.exchange: SocketExchange | None = None
         self.outgoing: Outgoing | None = None
         # How long to pause after what is going out; until when it is paused, 0 when it is not.
@@ -179,6 +184,8 @@ class Processor:
         self._posted: deque[Callable[[], None]] = deque()
         self._peers: set[_Peer] = set()
         self._held: deque[_Peer] = deque()
+        self._ready: deque[_Peer] = deque()
+        """Of whom something came along with the request before: no selector tells of that."""
         self._alarms: Alarms[_Peer] = Alarms()
         self._drain_until_ms: int | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -256,6 +263,11 @@ class Processor:
                         self._wakeup.clear()
                     else:
                         self._serve(key.data, events)
+                for _ in range(ROUNDS):
+                    for _ in range(len(self._ready)):
+                        peer = self._ready.popleft()
+                        if peer.reader.ahead:
+                            self._serve(peer, READ)
                 # What is posted meanwhile has its turn after the sockets'.
                 for _ in range(len(self._posted)):
                     self._run_posted(self._posted.popleft())
@@ -271,7 +283,7 @@ class Processor:
 
     def _patience(self) -> float | None:
         """How long the selector may sleep, in seconds; None: until something happens."""
-        if self._posted:
+        if self._posted or self._ready:
             return 0
         times = [at_ms for at_ms in (self._alarms.next_ms(), self._drain_until_ms) if at_ms is not None]
         return max(0, min(times) - self._clock.monotonic_ms()) / 1000 if times else None
@@ -384,12 +396,19 @@ class Processor:
             self._backlog.end(requests=int(counted), size=reserved)
 
     def _read(self, peer: _Peer) -> None:
+        reader = peer.reader
+        frame = reader.next()
         received = 0
-        while received < TURN_BYTES:
-            with peer.reader.space() as space:
+        while frame is None:
+            if (reader.frame_bytes or 0) > FREE_BYTES and not self._may_read(peer):
+                self._hold(peer)
+                return
+            if received >= TURN_BYTES:
+                return
+            with reader.space() as space:
                 count = peer.sock.recv_into(space)
             if count == 0:
-                if peer.reader.inside_frame:
+                if reader.inside_frame:
                     self.close_peer(peer, "the peer closed in the middle of a request", logging.INFO)
                 else:
                     self.close_peer(peer, "the peer closed", logging.DEBUG)
@@ -397,13 +416,8 @@ class Processor:
             if received == 0:
                 peer.last_active_ms = self._clock.monotonic_ms()
             received += count
-            frame = peer.reader.filled(count)
-            if frame is not None:
-                self._hand_over(peer, frame)
-                return
-            if (peer.reader.frame_bytes or 0) > FREE_BYTES and not self._may_read(peer):
-                self._hold(peer)
-                return
+            frame = reader.filled(count)
+        self._hand_over(peer, frame)
 
     def _hand_over(self, peer: _Peer, frame: memoryview) -> None:
         exchange = peer.exchange = SocketExchange(self, peer)
@@ -437,6 +451,8 @@ class Processor:
         elif peer.pause_ms:
             peer.paused_until_ms = self._clock.monotonic_ms() + peer.pause_ms
             self._alarms.set(peer, peer.paused_until_ms)
+        elif peer.reader.ahead:
+            self._ready.append(peer)
 
     def _discard(self, peer: _Peer) -> None:
         if not peer.sock.recv(64 * 1024):
@@ -491,6 +507,8 @@ class Processor:
             elif peer.paused_until_ms:
                 peer.paused_until_ms = 0
                 self._watch(peer, READ)
+                if peer.reader.ahead:
+                    self._ready.append(peer)
             if peer.reserved:
                 look_ms = min(look_ms, now_ms + self._options.write_timeout_ms)
             self._alarms.set(peer, look_ms)

@@ -88,26 +88,42 @@ class FrameReader:
     """Cuts one direction of a connection into frames of at most ``max_bytes``.
 
     ``first_allocation``: how much is taken at once for a frame that was announced. A client, which asked
-    for what comes, takes all of it and saves the copies of growing.
+    for what comes, takes all of it and saves the copies of growing. ``window``: how much is asked for while
+    the length of the next frame is not known. With 4 bytes that is the length alone; with more, a small
+    frame comes along with its length, and so do the ones behind it.
 
     Receive into ``space()``, then report the count to ``filled()``, which gives a frame when one is
-    complete. A frame is a writable view of memory that nobody else uses. Bytes of the next frame are never
-    asked for before.
+    complete. Before receiving again, take what has come along from ``next()``, while ``ahead`` says that
+    there may be something. A frame is a writable view of memory that nobody else uses.
     """
 
-    def __init__(self, max_bytes: int = MAX_FRAME_BYTES, *, first_allocation: int = FIRST_ALLOCATION) -> None:
+    def __init__(
+        self,
+        max_bytes: int = MAX_FRAME_BYTES,
+        *,
+        first_allocation: int = FIRST_ALLOCATION,
+        window: int = LENGTH_BYTES,
+    ) -> None:
         self._max_bytes = max_bytes
         self._first_allocation = first_allocation
-        self._length = bytearray(LENGTH_BYTES)
-        # What is being filled: first the length, then the frame. Invariant: _filled < len(_target).
-        self._target = self._length
+        self._window_bytes = window
+        # Bytes that belong to no frame yet; there is no window while nothing has come.
+        self._window: bytearray | None = None
+        self._begin = self._end = 0
+        # The frame that is being received. Invariant: _filled < len(_target).
+        self._target: bytearray | None = None
         self._filled = 0
         self._frame_bytes: int | None = None
 
     @property
     def inside_frame(self) -> bool:
         """Whether a frame has begun and not ended: here an end of the stream is a loss."""
-        return self._filled > 0 or self._frame_bytes is not None
+        return self._target is not None or self.ahead
+
+    @property
+    def ahead(self) -> bool:
+        """Whether something of the next frame has come already, perhaps all of it."""
+        return self._begin < self._end
 
     @property
     def frame_bytes(self) -> int | None:
@@ -116,7 +132,15 @@ class FrameReader:
 
     def space(self) -> memoryview:
         """Where the next bytes belong. Release it (or let it go) before ``filled``."""
-        return memoryview(self._target)[self._filled :]
+        if self._target is not None:
+            return memoryview(self._target)[self._filled :]
+        if self._window is None:
+            self._window = bytearray(self._window_bytes)
+        elif self._begin:
+            rest = self._window[self._begin : self._end]
+            self._window[: len(rest)] = rest
+            self._begin, self._end = 0, len(rest)
+        return memoryview(self._window)[self._end :]
 
     def filled(self, count: int) -> memoryview | None:
         """Take in ``count`` bytes that were put into ``space()``; a frame when they complete one.
@@ -124,21 +148,43 @@ class FrameReader:
         Raises RemoteWireError for an announced length that is negative or above the limit. Nothing can be
         read after that.
         """
+        target = self._target
+        if target is None:
+            self._end += count
+            return self.next()
         self._filled += count
-        if self._filled < len(self._target):
+        if self._filled < len(target):
             return None
-        if self._frame_bytes is None:
-            self._begin_frame()
-            if self._frame_bytes != 0:
-                return None
-        elif len(self._target) < self._frame_bytes:
-            grown = bytearray(min(self._frame_bytes, len(self._target) * _GROWTH))
-            grown[: self._filled] = self._target
+        if len(target) < (self._frame_bytes or 0):
+            grown = bytearray(min(self._frame_bytes or 0, len(target) * _GROWTH))
+            grown[: self._filled] = target
             self._target = grown
             return None
-        frame = memoryview(self._target)
-        self._target, self._filled, self._frame_bytes = self._length, 0, None
-        return frame
+        self._target, self._filled, self._frame_bytes = None, 0, None
+        return memoryview(target)
+
+    def next(self) -> memoryview | None:
+        """The next frame, when it has come already. Raises as ``filled``."""
+        window, start = self._window, self._begin + LENGTH_BYTES
+        if window is None or start > self._end:
+            return None
+        size = _LENGTH.unpack_from(window, self._begin)[0]
+        if not 0 <= size <= self._max_bytes:
+            raise RemoteWireError(
+                f"a frame of {size} bytes was announced, allowed are 0 to {self._max_bytes}"
+            )
+        here = self._end - start
+        if here > size:
+            self._begin = start + size
+            return memoryview(window[start : self._begin])
+        # Nothing lies behind it: it can have the window's memory, or does not need it any more.
+        self._window, self._begin, self._end = None, 0, 0
+        if here == size:
+            return memoryview(window)[start : start + size]
+        self._frame_bytes, self._filled = size, here
+        self._target = bytearray(min(size, max(self._first_allocation, here + 1)))
+        self._target[:here] = memoryview(window)[start : start + here]
+        return None
 
     def feed(self, data: Buffer) -> list[memoryview]:
         """Take in ``data``, of any length, and give the frames that it completes."""
@@ -148,16 +194,8 @@ class FrameReader:
                 count = min(len(space), len(view))
                 space[:count] = view[:count]
             frame = self.filled(count)
-            if frame is not None:
+            while frame is not None:
                 frames.append(frame)
+                frame = self.next()
             view = view[count:]
         return frames
-
-    def _begin_frame(self) -> None:
-        size = _LENGTH.unpack(self._length)[0]
-        if not 0 <= size <= self._max_bytes:
-            raise RemoteWireError(
-                f"a frame of {size} bytes was announced, allowed are 0 to {self._max_bytes}"
-            )
-        self._frame_bytes = size
-        self._target, self._filled = bytearray(min(size, self._first_allocation)), 0
