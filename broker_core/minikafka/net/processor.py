@@ -318,7 +318,7 @@ class Processor:
         self._alarms.set(peer, now_ms + self._options.idle_ms)
 
     def _serve(self, peer: _Peer, events: int) -> None:
-        if peer.closed:
+        if peer.closed or peer.held:
             return
         if events & WRITE:
             self._guarded(peer, self._write)

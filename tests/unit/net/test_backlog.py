@@ -42,6 +42,28 @@ def test_above_the_number_of_requests_nothing_more_is_read_until_one_is_answered
         assert [bytes(frame) for frame in handler.frames] == [b"%d" % number for number in range(5)]
 
 
+def test_who_is_held_is_not_read_though_its_next_request_has_come_along(serve: Serve) -> None:
+    handler = Keeping()
+    server = serve(handler)
+    with plain(server) as sock:
+        sock.sendall(framed(b"1", b"2", b"3"))
+        eventually(lambda: handler.exchanges, "the first is read")
+        (processor,) = server._processors
+        (peer,) = processor._peers
+
+        def held_as_it_becomes_ready() -> None:
+            handler.exchanges[0].respond([b"one"])
+            assert list(processor._ready) == [peer]
+            processor._hold(peer)
+
+        processor.do(held_as_it_becomes_ready)
+        go_round(server)
+        assert len(handler.exchanges) == 1
+        processor._again()
+        go_round(server)
+        assert [bytes(frame) for frame in handler.frames] == [b"1", b"2"]
+
+
 def test_a_limit_counts_for_all_processors_together(serve: Serve) -> None:
     handler = Keeping()
     server = serve(handler, processors=3, queued_requests=1)
@@ -231,7 +253,7 @@ def test_under_the_tightest_limits_every_request_is_answered_in_order(serve: Ser
                 exchange, frame = waiting.pop(chance.randrange(len(waiting)))
                 exchange.respond([frame[:8]])
 
-    answering = threading.Thread(target=answer)
+    answering = threading.Thread(target=answer, daemon=True)
     answering.start()
     limits = {"processors": 2, "queued_requests": 2, "queued_bytes": FREE_BYTES, "max_request_bytes": 1 << 20}
     connector = SocketConnector(request_timeout_ms=PATIENCE_SECONDS * 1000)
