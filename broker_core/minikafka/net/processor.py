@@ -184,8 +184,8 @@ class Processor:
         self._posted: deque[Callable[[], None]] = deque()
         self._peers: set[_Peer] = set()
         self._held: deque[_Peer] = deque()
-        self._ready: deque[_Peer] = deque()
-        """Of whom something came along with the request before: no selector tells of that."""
+        self._ready: dict[_Peer, None] = {}
+        """Of whom something came along with the request before, each once: no selector tells of that."""
         self._alarms: Alarms[_Peer] = Alarms()
         self._drain_until_ms: int | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -264,8 +264,8 @@ class Processor:
                     else:
                         self._serve(key.data, events)
                 for _ in range(ROUNDS):
-                    for _ in range(len(self._ready)):
-                        peer = self._ready.popleft()
+                    ready, self._ready = self._ready, {}
+                    for peer in ready:
                         if peer.reader.ahead:
                             self._serve(peer, READ)
                 # What is posted meanwhile has its turn after the sockets'.
@@ -452,7 +452,7 @@ class Processor:
             peer.paused_until_ms = self._clock.monotonic_ms() + peer.pause_ms
             self._alarms.set(peer, peer.paused_until_ms)
         elif peer.reader.ahead:
-            self._ready.append(peer)
+            self._ready[peer] = None
 
     def _discard(self, peer: _Peer) -> None:
         if not peer.sock.recv(64 * 1024):
@@ -508,7 +508,7 @@ class Processor:
                 peer.paused_until_ms = 0
                 self._watch(peer, READ)
                 if peer.reader.ahead:
-                    self._ready.append(peer)
+                    self._ready[peer] = None
             if peer.reserved:
                 look_ms = min(look_ms, now_ms + self._options.write_timeout_ms)
             self._alarms.set(peer, look_ms)

@@ -21,6 +21,7 @@ from minikafka.net import transfer
 from minikafka.net.connection import connect
 from minikafka.net.limits import ConnectionLimits
 from minikafka.net.port import Endpoint, Exchange
+from minikafka.net.processor import ROUNDS
 from minikafka.net.server import SocketServer
 from tests.unit.net.support import HOST, PATIENCE_SECONDS, Answering, Keeping, eventually, go_round
 
@@ -244,6 +245,39 @@ def test_answering_one_connection_while_serving_another_works_on_the_same_thread
         other.sendall(framed(b"go"))
         assert read_frame(other) == b"done"
         assert read_frame(waiting) == b"released"
+
+
+def test_who_sends_far_ahead_gets_no_larger_share_as_time_goes_on(serve: Serve) -> None:
+    class Counting(Keeping):
+        """Counts what is served between two requests of a connection that always has one under way."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.turns = [0]
+            self.left = 5000
+
+        def on_request(self, exchange: Exchange, frame: memoryview) -> None:
+            if not self.exchanges:
+                super().on_request(exchange, frame)
+                return
+            if bytes(frame) == b"other":
+                self.turns.append(0)
+                if self.left:
+                    other.sendall(framed(b"other"))
+            else:
+                self.turns[-1] += 1
+                self.left -= 1
+            exchange.respond([])
+
+    handler = Counting()
+    server = serve(handler)
+    with plain(server) as hasty, plain(server) as other:
+        hasty.sendall(framed(b"first", *[b"?"] * handler.left))
+        eventually(lambda: handler.exchanges, "the first request has come")
+        other.sendall(framed(b"other"))
+        handler.exchanges[0].respond([])
+        eventually(lambda: not handler.left, "all have been served")
+    assert max(handler.turns) <= 2 * ROUNDS
 
 
 def test_connections_are_dealt_out_to_all_processors(serve: Serve) -> None:
