@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minikafka.base.errors import BrokerError, ConfigError
+from minikafka.base.errors import BrokerError, ConfigError, MinikafkaError, NetworkError
 from minikafka.base.ids import check_topic_name
 from minikafka.cli.directory import check_cluster, check_usable, make
 from minikafka.cli.options import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP
@@ -41,7 +41,15 @@ def connected(bootstrap: str | None, data_dir: Path | None, *, writes: bool = Fa
     )
     try:
         # Whoever types an address wants to know soon that nobody is there; requests may take longer.
-        cluster.metadata(None, timeout_ms=REACH_TIMEOUT_MS)
+        try:
+            cluster.metadata(None, timeout_ms=REACH_TIMEOUT_MS)
+        except NetworkError as error:
+            if data_dir is None:
+                raise
+            raise MinikafkaError(
+                f"{error}, where the cluster of {data_dir} says that it is (advertised.listeners); "
+                "name another of its addresses by --bootstrap"
+            ) from error
         yield cluster
     finally:
         cluster.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Annotated, Optional
@@ -64,7 +65,8 @@ def up(
             f"{served.data_dir} is served already, at {served.bootstrap_servers} by process {served.pid}: "
             f"use that one, or end it with `minikafka stop {data_dir}`"
         )
-    check_free(host, port)
+    if "listeners" not in config:  # they take the place of --host and --port
+        check_free(host, port)
     make(data_dir)
 
     ended: SimpleQueue[tuple[int, int]] = SimpleQueue()
@@ -86,6 +88,8 @@ def up(
         ):
             ready = True  # before anybody can read that it is
             print(cluster.ready_line, flush=True)
+            for complaint in odd_addresses(host, port, config):
+                note(f"minikafka: {complaint}")
             watch(cluster, brokers, ended)
     if stop.number is not None:
         return 0 if ready else 128 + stop.number
@@ -110,6 +114,27 @@ def check_free(host: str, port: int) -> None:
             str(port),
             f"another process listens on {host_port(host, port)}; name another, or --port 0 for a free one",
         )
+
+
+def odd_addresses(host: str, port: int, config: Mapping[str, str]) -> Iterator[str]:
+    """What the broker says of its advertised addresses in its log, for who looks at the terminal only.
+
+    Of those with a port: one that was free is known to the log alone.
+    """
+    from minikafka.base.ids import host_port
+    from minikafka.net.probe import addresses_of, can_connect
+    from minikafka.server.config import BrokerConfig
+    from minikafka.server.listeners import unreachable
+
+    own = {
+        "zookeeper.connect": "localhost:2181",
+        "listeners": f"PLAINTEXT://{host_port(host.strip('[]'), port)}",
+    }
+    for listener in BrokerConfig.from_properties({**own, **config}).listeners:
+        if told := listener.advertised_port:
+            complaint = unreachable(listener, told, addresses_of, can_connect)
+            if complaint is not None:
+                yield complaint
 
 
 def watch(cluster: Cluster, brokers: int, ended: SimpleQueue[tuple[int, int]]) -> None:

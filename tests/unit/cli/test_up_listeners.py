@@ -1,0 +1,74 @@
+"""``minikafka up`` with listeners of one's own in place of ``--host`` and ``--port``."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from minikafka.base.errors import MinikafkaError
+from minikafka.cli import connect
+from minikafka.cli.commands import explain
+from minikafka.net.probe import free_port
+
+pytestmark = pytest.mark.process
+
+DEADLINE_S = 30
+
+
+def test_listeners_take_the_place_of_the_port_and_an_odd_address_is_told_where_it_is_seen(
+    tmp_path: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        settings = (
+            f"listeners=IN://127.0.0.1:{free_port()},OUT://127.0.0.1:0",
+            "advertised.listeners=IN://kafka.invalid:9092,OUT://127.0.0.1:0",
+            "listener.security.protocol.map=IN:PLAINTEXT,OUT:PLAINTEXT",
+        )
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "minikafka.cli.main", "up", "--data-dir", str(tmp_path / "d")),
+                *("--port", str(other.getsockname()[1])),
+                *(word for setting in settings for word in ("--set", setting)),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            ready = process.stdout.readline()
+            told = process.stderr.readline()
+            process.send_signal(signal.SIGTERM)
+            _, rest = process.communicate(timeout=DEADLINE_S)
+        finally:
+            process.kill()
+            process.communicate()
+    assert ready.startswith("ready kafka.invalid:9092 "), told
+    assert told.startswith(
+        "minikafka: clients that connect by listener IN are told to go on to kafka.invalid"
+    )
+    assert (process.returncode, rest) == (0, "")
+
+
+def test_who_names_a_directory_whose_broker_advertises_what_is_not_here_is_not_told_to_start_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = SimpleNamespace(bootstrap_servers=f"127.0.0.1:{free_port()}")
+    monkeypatch.setattr(connect, "_local", lambda data_dir, *, writes: served)
+    monkeypatch.setattr(connect, "REACH_TIMEOUT_MS", 50)
+    with pytest.raises(MinikafkaError) as told, connect.connected(None, tmp_path):
+        pass
+    status, line = explain(told.value)
+    assert status == 1
+    assert served.bootstrap_servers in line
+    assert line.endswith(
+        f"where the cluster of {tmp_path} says that it is (advertised.listeners); "
+        "name another of its addresses by --bootstrap"
+    )
