@@ -234,7 +234,8 @@ class Cluster:
             self._spawn(number)
 
     def _spawn(self, number: int) -> None:
-        port = self._ready[number].port if number in self._ready else self._ports[number]
+        # What is advertised may be the port of a proxy: it only tells which free one was taken.
+        port = self._ports[number] or (self._ready[number].port if number in self._ready else 0)
         properties = {
             "listeners": f"PLAINTEXT://{host_port(self._host, port)}",
             "log.dirs": str(self.data_dir / f"broker-{number}"),

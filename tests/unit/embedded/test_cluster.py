@@ -15,7 +15,7 @@ from minikafka.clients.producer.config import ProducerConfig
 from minikafka.clients.producer.producer import Producer
 from minikafka.embedded import Cluster
 from minikafka.embedded.broker import BrokerFailed
-from minikafka.net.probe import can_bind, can_connect
+from minikafka.net.probe import can_bind, can_connect, free_port
 
 
 @pytest.fixture
@@ -88,6 +88,18 @@ def test_a_killed_broker_comes_back_on_its_port_with_all_it_had_acknowledged(clu
     cluster.restart(0)
     assert cluster.bootstrap_servers == address
     assert end_offset(cluster, "t") == 1000
+
+
+def test_a_broker_that_advertises_another_port_comes_back_on_the_one_that_it_was_given(
+    directory: Path,
+) -> None:
+    given, elsewhere = free_port(), free_port()
+    advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{elsewhere}"}
+    with Cluster(data_dir=directory, config=advertised, port=given) as cluster:
+        cluster.kill(0)
+        cluster.restart(0)
+        assert can_connect("127.0.0.1", given)
+        assert not can_connect("127.0.0.1", elsewhere)
 
 
 def test_a_broker_that_is_stopped_ends_cleanly(cluster: Cluster) -> None:
