@@ -14,6 +14,7 @@ from minikafka.wire.apis import API_VERSIONS, APIS
 from minikafka.wire.apis.api_versions import refusal
 from minikafka.wire.framing import RequestHeader, response_header
 from minikafka.wire.keys import ApiKey
+from minikafka.wire.parts import Part
 
 _log = logging.getLogger(__name__)
 
@@ -38,8 +39,12 @@ class RequestContext:
 
     def reply(self, response: Any) -> None:
         """Send the response. Called once, by any thread, outside the core's lock."""
+        self.exchange.respond(self.encoded(response))
+
+    def encoded(self, response: Any) -> list[Part]:
+        """The response behind its header."""
         parts = self.api.encode_response(self.version, response)
-        self.exchange.respond([response_header(self.header.correlation_id), *parts])
+        return [response_header(self.header.correlation_id), *parts]
 
     def answer(self, response: Callable[[], Any]) -> None:
         """``reply`` for whoever does not run on the connection's thread: a failure ends the connection."""

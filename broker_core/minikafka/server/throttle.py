@@ -15,9 +15,8 @@ from minikafka.base.values import fast_value
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.server.quotas import Flow
-from minikafka.wire.framing import response_header
 from minikafka.wire.keys import ApiKey
-from minikafka.wire.parts import Part, total_size
+from minikafka.wire.parts import total_size
 
 _FLOWS = {ApiKey.PRODUCE: Flow.PRODUCE, ApiKey.FETCH: Flow.FETCH}
 
@@ -31,20 +30,14 @@ class MeteredContext(RequestContext):
     request_bytes: int
 
     def reply(self, response: Any) -> None:
-        parts = self._encode(response)
+        parts = self.encoded(response)
         pause_ms = self._pause_ms(total_size(parts))
         if pause_ms:
-            parts = self._encode(replace(response, throttle_time_ms=pause_ms))
+            parts = self.encoded(replace(response, throttle_time_ms=pause_ms))
         self.exchange.respond(parts, pause_ms)
 
     def no_reply(self) -> None:
         self.exchange.respond([], self._pause_ms(0))
-
-    def _encode(self, response: Any) -> list[Part]:
-        return [
-            response_header(self.header.correlation_id),
-            *self.api.encode_response(self.version, response),
-        ]
 
     def _pause_ms(self, response_bytes: int) -> int:
         count = self.request_bytes if self.flow is Flow.PRODUCE else response_bytes
