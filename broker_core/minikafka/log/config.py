@@ -320,9 +320,7 @@ class LogConfig:
         Not random, but as good as that: so the logs of a topic do not all roll at once.
         """
         jitter_ms = min(self.segment_jitter_ms, self.segment_ms)
-        return (
-            self.segment_ms - zlib.crc32(segment_path.encode()) % jitter_ms if jitter_ms else self.segment_ms
-        )
+        return self.segment_ms - (zlib.crc32(segment_path.encode()) % jitter_ms if jitter_ms else 0)
 
     @classmethod
     def from_properties(

@@ -224,7 +224,8 @@ class Log:
         return (
             segment.size + len(more.data) > config.segment_bytes
             or segment.waited_ms(more.max_timestamp_ms, now_ms) > config.patience_ms(segment.path)
-            or segment.indexes_full(config.index_entries_max, config.time_index_entries_max)
+            or len(segment.index()) >= config.index_entries_max
+            or len(segment.times()) >= config.time_index_entries_max
             or not segment.fits(more.last_offset)
         )
 

@@ -183,12 +183,6 @@ class Segment:
         """Whether an entry of this offset can be indexed here."""
         return last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
 
-    def indexes_full(self, most: int, most_times: int) -> bool:
-        """Whether one of the indexes has as many entries as it may have."""
-        index = self._index if self._index is not None else self.index()
-        times = self._times if self._times is not None else self.times()
-        return len(index) >= most or len(times) >= most_times
-
     def waited_ms(self, newest_ms: int, now_ms: int) -> int:
         """How long the segment has grown when a message of ``newest_ms`` comes at ``now_ms``.
 

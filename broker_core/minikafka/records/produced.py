@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from minikafka.base.values import fast_value
 from minikafka.records.arrays import INT64_MAX, INT64_MIN
-from minikafka.records.batch import BatchHeader
+from minikafka.records.batch import MAGIC, BatchHeader
 from minikafka.records.compression import MAX_CONTENT_BYTES
 from minikafka.records.message_set import Codec, Content, TimestampType
 
@@ -64,6 +64,26 @@ class ValidatedSet:
     """A base offset, and ``data`` with its magic 0 wrappers built for it."""
     stamped: bool = False
     """The topic gives append times (also where magic 0 has no room for them)."""
+
+    @classmethod
+    def of_batch(
+        cls, data: memoryview, header: BatchHeader, limits: Limits, *, stamped: bool = False
+    ) -> ValidatedSet:
+        """One batch of magic 2 and nothing else, with the header as it stands in ``data``."""
+        newest_ms = header.max_timestamp_ms
+        return cls(
+            data,
+            header.count,
+            header.size_bytes,
+            newest_ms,
+            header.count - 1 if newest_ms >= 0 else 0,
+            header.codec,
+            MAGIC,
+            limits.max_message_bytes,
+            (),
+            (header,),
+            stamped=stamped,
+        )
 
 
 @fast_value

@@ -85,19 +85,17 @@ def allows(limits: Limits, batch: PlainBatch, now_ms: int) -> bool:
 
 def as_sent(view: memoryview, batch: PlainBatch, limits: Limits) -> ValidatedSet:
     """The set of this batch alone, in which nothing is changed."""
-    count, newest_ms = batch.last_offset_delta + 1, batch.max_timestamp_ms
     header = BatchHeader(
         batch.base_offset,
         batch.size_bytes,
         Codec.NONE,
         batch.last_offset_delta,
         batch.base_timestamp_ms,
-        newest_ms,
-        count,
+        batch.max_timestamp_ms,
+        batch.last_offset_delta + 1,
         leader_epoch=batch.leader_epoch,
         producer_id=batch.producer_id,
         producer_epoch=batch.producer_epoch,
         base_sequence=batch.base_sequence,
     )
-    newest_at, most = count - 1 if newest_ms >= 0 else 0, limits.max_message_bytes
-    return ValidatedSet(view, count, len(view), newest_ms, newest_at, Codec.NONE, MAGIC, most, (), (header,))
+    return ValidatedSet.of_batch(view, header, limits)

@@ -118,29 +118,15 @@ def validate(data: Buffer, limits: Limits, now_ms: int, surveyed: PlainBatch | N
 
 def _validate_batch(view: memoryview, limits: Limits, now_ms: int) -> ValidatedSet:
     """``validate`` of one batch of magic 2 and nothing else, which is what today's producers send."""
-    header, newest_ms = _check_batch(view, 0, limits, now_ms)
+    header = _check_batch(view, 0, limits, now_ms)
     otherwise = _stored_otherwise(view, [header], limits)
     if otherwise is not None:
         return validate(otherwise, limits, now_ms)
     stamped = limits.timestamp_type is TimestampType.LOG_APPEND_TIME
     if stamped:
         kernels.write.stamp_append_time(writable(view), CRC_TABLES, now_ms)
-        header, newest_ms = replace(header, max_timestamp_ms=now_ms), now_ms
-    count, size = header.count, len(view)
-    newest_at, most = count - 1 if newest_ms >= 0 else 0, limits.max_message_bytes
-    return ValidatedSet(
-        view,
-        count,
-        size,
-        newest_ms,
-        newest_at,
-        header.codec,
-        BATCH_MAGIC,
-        most,
-        (),
-        (header,),
-        stamped=stamped,
-    )
+        header = replace(header, max_timestamp_ms=now_ms)
+    return ValidatedSet.of_batch(view, header, limits, stamped=stamped)
 
 
 def _stored_otherwise(view: memoryview, batches: list[BatchHeader], limits: Limits) -> Buffer | None:
@@ -264,10 +250,10 @@ def _check_entries(
         if stop in {stops.END, stops.PARTIAL}:
             return wrappers, batches
         if stop == stops.BATCH and limits.max_magic >= BATCH_MAGIC:
-            header, max_timestamp_ms = _check_batch(view, position, limits, now_ms)
+            header = _check_batch(view, position, limits, now_ms)
             batches.append(header)
             state[write.POSITION] += header.size_bytes
-            _pass(state, header.count, max_timestamp_ms)
+            _pass(state, header.count, header.max_timestamp_ms)
             state[write.STAMPED] += header.count
             continue
         if stop != stops.WRAPPER:
@@ -309,8 +295,8 @@ def _check_content(content: Content, limits: Limits, now_ms: int) -> Wrapper:
     )
 
 
-def _check_batch(view: memoryview, position: int, limits: Limits, now_ms: int) -> tuple[BatchHeader, int]:
-    """The header of a good batch, and the largest timestamp, which is written into it when it was another."""
+def _check_batch(view: memoryview, position: int, limits: Limits, now_ms: int) -> BatchHeader:
+    """The header of a good batch, into which the largest timestamp is written when it was another."""
     size = size_of(view, position)
     if size > limits.max_message_bytes:
         raise _fault(stops.TOO_LARGE, view, position, limits, now_ms)
@@ -337,7 +323,7 @@ def _check_batch(view: memoryview, position: int, limits: Limits, now_ms: int) -
     if header.max_timestamp_ms != max_timestamp_ms:
         set_max_timestamp(view, position, position + size, max_timestamp_ms)
         header = replace(header, max_timestamp_ms=max_timestamp_ms)
-    return header, max_timestamp_ms
+    return header
 
 
 def _header_fault(header: BatchHeader) -> int:
