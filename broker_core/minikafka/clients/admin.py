@@ -11,7 +11,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.configs import Setting, change_configs, describe_configs
 from minikafka.clients.metadata import ClusterMetadata, TopicMetadata
-from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
+from minikafka.clients.offsets import EARLIEST, LATEST, IsolationLevel, list_offsets
 from minikafka.clients.retry import Deadline
 from minikafka.clients.topics import NewTopic, no_such_topic, why_not_deleted, why_not_made
 from minikafka.wire.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, Api
@@ -162,10 +162,14 @@ class Admin:
         return self._cluster.metadata(None, timeout_ms=timeout_ms)
 
     def offsets(
-        self, wanted: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+        self,
+        wanted: Mapping[TopicPartition, int],
+        *,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        timeout_ms: int | None = None,
     ) -> dict[TopicPartition, int | None]:
         """Offsets at EARLIEST, LATEST or a time in ms since the epoch; see ``offsets.list_offsets``."""
-        return list_offsets(self._cluster, wanted, self._cluster.deadline(timeout_ms))
+        return list_offsets(self._cluster, wanted, self._cluster.deadline(timeout_ms), isolation)
 
     def _known(self) -> ClusterMetadata:
         """The cluster, to say why it refused something; an empty one when it does not answer."""

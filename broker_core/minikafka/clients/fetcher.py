@@ -18,6 +18,10 @@ A message that does not fit
     asks for that much. Fetch 3 always sends the first message whole.
 A mark of a transaction
     It has an offset and no row: the decoder passes it over. (Brokers that know marks know Fetch 4.)
+Read committed
+    The broker gives nothing from the last stable offset on, which then stands for the high watermark, and
+    names the aborted transactions. Their batches are cut out of the sets, which may leave nothing of one;
+    ``next_offset`` passes them. Where no transaction was aborted no batch is looked at.
 """
 
 from __future__ import annotations
@@ -35,10 +39,11 @@ from minikafka.base.errors import (
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster, Lane, worth_a_retry
 from minikafka.clients.links import Reply
-from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
+from minikafka.clients.offsets import EARLIEST, LATEST, IsolationLevel, list_offsets
 from minikafka.clients.prefetch import prefetching
 from minikafka.clients.retry import Deadline, Tried
 from minikafka.records.batch import MAGIC as BATCH_MAGIC
+from minikafka.records.isolation import without_aborted
 from minikafka.records.message_set import ATTRIBUTES_AT, CODEC_MASK, MAGIC_AT
 from minikafka.records.scan import ScanResult, scan
 from minikafka.wire.apis.fetch import (
@@ -64,7 +69,9 @@ class RangeFetcher:
 
     ``timeout_ms`` bounds the wait for each next set. Raises OffsetOutOfRange with the log's range,
     BrokerError for what will not pass, NetworkError when nothing came in time, telling what was tried.
-    ``raised_at_once`` are codes that may pass, but which the caller wants to judge.
+    ``raised_at_once`` are codes that may pass, but which the caller wants to judge. With the ``isolation``
+    READ_COMMITTED the sets are without batches of aborted transactions, and an ``end_offset`` behind the
+    ``last_stable_offset`` is waited for.
     """
 
     def __init__(
@@ -80,6 +87,7 @@ class RangeFetcher:
         timeout_ms: int = 120_000,
         lane: Lane = Lane.FETCH,
         raised_at_once: Container[ErrorCode] = (),
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> None:
         if start_offset < 0:
             raise ValueError(f"start_offset must be a real offset, not {start_offset}")
@@ -87,6 +95,8 @@ class RangeFetcher:
         self.next_offset = start_offset
         self.end_offset = end_offset
         self.high_watermark: int | None = None
+        self.last_stable_offset: int | None = None
+        """As the high watermark was last heard of; None where all is read, or transactions are not known."""
         self._cluster = cluster
         self._max_bytes = max_bytes
         self._fetch_bytes = max_bytes
@@ -95,11 +105,12 @@ class RangeFetcher:
         self._timeout_ms = timeout_ms
         self._lane = lane
         self._raised_at_once = raised_at_once
+        self._isolation = isolation
         self._under_way: tuple[Reply[FetchResponse], int, int] | None = None
         """The reply to come, when it was asked for (monotonic ms), and of which broker."""
         self._asked_broker = -1
         self._covered_by: int | None = None
-        """The broker whose last answer had a high watermark at the end of the range or beyond."""
+        """The broker whose last answer could have covered all of the range."""
         self._stopped = False
         self._finished = False
 
@@ -110,6 +121,7 @@ class RangeFetcher:
         deadline = self._cluster.deadline(self._timeout_ms)
         tried = Tried()
         while not self._stopped and not self._finished and self.next_offset < self.end_offset:
+            before = self.next_offset
             try:
                 data = self._take(self._receive(deadline))
             except (NetworkError, RemoteWireError, BrokerError) as error:
@@ -125,7 +137,10 @@ class RangeFetcher:
             if data is not None:
                 self._ask_ahead()
                 return data
-            if deadline.expired and not self._finished:
+            if self.next_offset > before:
+                # What came is not wanted: the wait for the next set begins anew.
+                deadline, tried = self._cluster.deadline(self._timeout_ms), Tried()
+            elif deadline.expired and not self._finished:
                 raise self._nothing_came(tried, None)
         raise StopIteration
 
@@ -158,6 +173,7 @@ class RangeFetcher:
             max_bytes=self._fetch_bytes,
             min_bytes=self._min_bytes,
             max_wait_ms=self._max_wait_ms,
+            isolation_level=self._isolation,
         )
         reply = self._cluster.send(broker_id, FETCH, request, lane=self._lane, deadline=deadline)
         return reply, self._cluster.clock.monotonic_ms(), broker_id
@@ -180,7 +196,10 @@ class RangeFetcher:
         if code is not ErrorCode.NONE:
             raise BrokerError(code, f"fetching {self.topic_partition} from offset {self.next_offset}")
         self.high_watermark = part.high_watermark
-        covers, was_covered_by = part.high_watermark >= self.end_offset, self._covered_by
+        readable = part.high_watermark
+        if self._isolation is IsolationLevel.READ_COMMITTED and part.last_stable_offset >= 0:
+            self.last_stable_offset = readable = part.last_stable_offset
+        covers, was_covered_by = readable >= self.end_offset, self._covered_by
         self._covered_by = self._asked_broker if covers else None
         data = memoryview(b"") if part.records is None else part.records
         assert isinstance(data, memoryview)
@@ -192,9 +211,10 @@ class RangeFetcher:
                 # loop.
                 self._cluster.waiter.wait(_EMPTY_PAUSE_MS)
             return None
-        # Only where it ends: the decoder checks the sums. A batch may begin before the offset that was asked
-        # for.
-        found = scan(data, base_offset=None, index_interval_bytes=_NO_INDEX, check_crc=False)
+        # Only where it ends: the decoder checks the sums, but for those of what it will not see. A batch may
+        # begin before the offset that was asked for.
+        aborted = part.aborted_transactions
+        found = scan(data, base_offset=None, index_interval_bytes=_NO_INDEX, check_crc=bool(aborted))
         if found.valid_bytes == 0:
             self._make_room(found)
             return None
@@ -208,7 +228,10 @@ class RangeFetcher:
         self.next_offset = found.next_offset
         if _starts_behind(data, self.end_offset):
             return None
-        return data[: found.valid_bytes]
+        data = data[: found.valid_bytes]
+        if aborted:
+            data = without_aborted(data, [(one.producer_id, one.first_offset) for one in aborted])
+        return data or None
 
     def _make_room(self, found: ScanResult) -> None:
         """The first message is cut off: ask for as much as it needs. CORRUPT_MESSAGE when it is not that."""
@@ -242,6 +265,9 @@ class RangeFetcher:
 
     def _nothing_came(self, tried: Tried, error: MinikafkaError | None) -> MinikafkaError:
         known = "" if self.high_watermark is None else f"; high watermark {self.high_watermark}"
+        stable = self.last_stable_offset
+        if stable is not None and stable < min(self.high_watermark or 0, self.end_offset):
+            known += f", last stable offset {stable}, where a transaction is open"
         failures = f"; {tried}" if tried.attempts else ""
         text = (
             f"no messages of {self.topic_partition} from offset {self.next_offset} "

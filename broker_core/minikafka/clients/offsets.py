@@ -7,12 +7,14 @@ Partitions whose leader has moved, or did not answer, are asked for again.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import IntEnum
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster, numbers_of, worth_a_retry
 from minikafka.clients.links import Reply
 from minikafka.clients.retry import Deadline
+from minikafka.wire.apis.fetch import READ_COMMITTED, READ_UNCOMMITTED
 from minikafka.wire.apis.list_offsets import (
     EARLIEST,
     LATEST,
@@ -23,28 +25,43 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsTopic,
 )
 
-__all__ = ["EARLIEST", "LATEST", "list_offsets"]
+__all__ = ["EARLIEST", "LATEST", "IsolationLevel", "list_offsets"]
 
 CONSUMER = -1
 """``replica_id`` of everybody who is not a broker."""
-READ_UNCOMMITTED = 0
 NO_EPOCH = -1
 
 
+class IsolationLevel(IntEnum):
+    """Which messages of transactions count (``isolation.level``). Brokers before 0.11 have no transactions,
+    and so no difference.
+    """
+
+    READ_UNCOMMITTED = READ_UNCOMMITTED
+    """All."""
+    READ_COMMITTED = READ_COMMITTED
+    """Those that were committed, as far as none of an open transaction lies before."""
+
+
 def list_offsets(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], deadline: Deadline
+    cluster: Cluster,
+    wanted: Mapping[TopicPartition, int],
+    deadline: Deadline,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, int | None]:
     """The offset for each partition: EARLIEST, LATEST, or of the first message at or after a time (ms since
     the epoch).
 
     None where no message is that late. LATEST is the high watermark, one past the last message that
-    consumers see. BrokerError names the partition: UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION (a time,
-    asked of a broker before 0.10.1), UNSUPPORTED_FOR_MESSAGE_FORMAT (a time, of messages without one).
+    consumers see. Of what was committed it is the last stable offset, where the first transaction that is
+    open begins, and no time finds a message from there on. BrokerError names the partition:
+    UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION (a time, asked of a broker before 0.10.1),
+    UNSUPPORTED_FOR_MESSAGE_FORMAT (a time, of messages without one).
     """
     for tp, time in wanted.items():
         if time < EARLIEST:
             raise ValueError(f"{tp}: a time in ms since the epoch, {EARLIEST} or {LATEST}, not {time}")
-    round_ = _Rounds(cluster, dict(wanted), deadline)
+    round_ = _Rounds(cluster, dict(wanted), deadline, isolation)
     cluster.retrying(f"listing the offsets of {_some(wanted)}", deadline, round_.run)
     return {tp: round_.found[tp] for tp in wanted}
 
@@ -52,11 +69,18 @@ def list_offsets(
 class _Rounds:
     """What is still to be asked and what was found; ``run`` is one round over all leaders."""
 
-    def __init__(self, cluster: Cluster, left: dict[TopicPartition, int], deadline: Deadline) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        left: dict[TopicPartition, int],
+        deadline: Deadline,
+        isolation: IsolationLevel,
+    ) -> None:
         self.found: dict[TopicPartition, int | None] = {}
         self._cluster = cluster
         self._left = left
         self._deadline = deadline
+        self._isolation = isolation
 
     def run(self) -> None:
         """Ask for all that is left. When something is left after it, raises an error that may pass."""
@@ -108,7 +132,7 @@ class _Rounds:
             )
         request = ListOffsetsRequest(
             CONSUMER,
-            READ_UNCOMMITTED,
+            self._isolation,
             tuple(ListOffsetsTopic(name, tuple(parts)) for name, parts in topics.items()),
         )
 

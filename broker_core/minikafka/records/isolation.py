@@ -1,5 +1,5 @@
 """Which transactions in a part of a log were aborted: what consumers that read only what was committed are
-told.
+told, and what they then leave out.
 
 A producer's transactions follow one another, and each ends with its mark. So a batch belongs to the one that
 its producer's next mark ends, which may lie far behind.
@@ -7,6 +7,7 @@ its producer's next mark ends, which may lie far behind.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,8 @@ import numpy as np
 from minikafka.base.files import Buffer
 from minikafka.records import kernels, stops
 from minikafka.records.arrays import read_only
-from minikafka.records.batch import BATCH_HEADER_BYTES, ControlType
+from minikafka.records.batch import BATCH_HEADER_BYTES, ControlType, size_of
+from minikafka.records.scan import find_position
 
 _ROWS = 4096
 _ABORT = 0
@@ -62,6 +64,44 @@ def transaction_parts(data: Buffer) -> list[TransactionPart]:
         for producer, _, last, _, base, kind in _rows(data)
         if kind != keys.SURVEY_UNKNOWN
     ]
+
+
+def without_aborted(data: memoryview, aborted: Iterable[tuple[int, int]]) -> memoryview:
+    """Whole entries without the batches of aborted transactions; marks stay.
+
+    ``aborted`` is what the broker told with ``data``: producer and first offset of each transaction. A part
+    of ``data`` itself where what is left lies in one piece, else a copy. CORRUPT_MESSAGE on damage of
+    headers; the checksums are not looked at. The rule of ``Fetcher.java`` (2.1): a producer's batches do not
+    count from an aborted transaction's first offset to its next mark that says so.
+    """
+    pieces: list[memoryview] = []
+    at = 0
+    for last_offset in _last_offsets_of_aborted(data, aborted):
+        start = find_position(data, last_offset, position=at)
+        assert start is not None
+        if start > at:
+            pieces.append(data[at:start])
+        at = start + size_of(data, start)
+    if at < len(data):
+        pieces.append(data[at:])
+    if not pieces:
+        return data[:0]
+    return pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
+
+
+def _last_offsets_of_aborted(data: memoryview, aborted: Iterable[tuple[int, int]]) -> list[int]:
+    """Of each batch of an aborted transaction."""
+    to_begin = sorted(((first, producer) for producer, first in aborted), reverse=True)
+    begun: set[int] = set()
+    found: list[int] = []
+    for part in transaction_parts(data):
+        while to_begin and to_begin[-1][0] <= part.last_offset:
+            begun.add(to_begin.pop()[1])
+        if part.mark is ControlType.ABORT:
+            begun.discard(part.producer_id)
+        elif part.mark is None and part.producer_id in begun:
+            found.append(part.last_offset)
+    return found
 
 
 class AbortedSearch:

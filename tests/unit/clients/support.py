@@ -24,6 +24,7 @@ from minikafka.wire.apis.api_versions import ApiVersion, ApiVersionsResponse
 from minikafka.wire.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from minikafka.wire.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from minikafka.wire.apis.fetch import (
+    AbortedTransaction,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
@@ -86,6 +87,14 @@ class PartitionLog:
     entries: list[tuple[int, int, bytes]] = field(default_factory=list)
     start_offset: int = 0
     end_offset: int = 0
+    stable_offset: int | None = None
+    """Where an open transaction begins."""
+    aborted: list[tuple[int, int, int]] = field(default_factory=list)
+    """Producer, first offset and that of the mark."""
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self.end_offset if self.stable_offset is None else self.stable_offset
 
     def append(self, data: bytes) -> int:
         """Store the entries of a message set under the next offsets; the first of them."""
@@ -238,13 +247,19 @@ class BrokersInMemory:
     def answer_fetch(self, broker_id: int, request: FetchRequest) -> FetchResponse:
         topics = [
             FetchTopicResponse(
-                topic.name, tuple(self._fetch(broker_id, topic.name, part) for part in topic.partitions)
+                topic.name,
+                tuple(
+                    self._fetch(broker_id, topic.name, part, request.isolation_level)
+                    for part in topic.partitions
+                ),
             )
             for topic in request.topics
         ]
         return FetchResponse(0, 0, 0, tuple(topics))
 
-    def _fetch(self, broker_id: int, topic: str, part: FetchPartition) -> FetchPartitionResponse:
+    def _fetch(
+        self, broker_id: int, topic: str, part: FetchPartition, isolation_level: int
+    ) -> FetchPartitionResponse:
         tp = TopicPartition(topic, part.index)
         log = self.logs[tp]
         code = self._code(broker_id, tp)
@@ -252,16 +267,24 @@ class BrokersInMemory:
             code = ErrorCode.OFFSET_OUT_OF_RANGE
         if code is not ErrorCode.NONE:
             return FetchPartitionResponse(part.index, int(code), -1, -1, -1, None, b"")
-        found = [entry for _, last, entry in log.entries if last >= part.fetch_offset]
+        end, stable = log.end_offset, log.last_stable_offset
+        readable = stable if isolation_level else end
+        found = [entry for _, last, entry in log.entries if part.fetch_offset <= last < readable]
         limit = max(part.partition_max_bytes, len(found[0]) if found else 0)
-        data, end = b"".join(found)[:limit], log.end_offset
-        return FetchPartitionResponse(part.index, 0, end, end, log.start_offset, None, data)
+        aborted = None
+        if isolation_level:
+            # A broker names at least those of what it sends; here all that end behind its beginning.
+            ended = [one for one in log.aborted if one[2] >= part.fetch_offset]
+            aborted = tuple(AbortedTransaction(producer, first) for producer, first, _ in ended)
+        data = b"".join(found)[:limit]
+        return FetchPartitionResponse(part.index, 0, end, stable, log.start_offset, aborted, data)
 
     def answer_list_offsets(self, broker_id: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
         def row(topic: str, part: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
             tp = TopicPartition(topic, part.index)
             log = self.logs[tp]
-            offset = {EARLIEST: log.start_offset, -1: log.end_offset}.get(part.timestamp, -1)
+            latest = log.last_stable_offset if request.isolation_level else log.end_offset
+            offset = {EARLIEST: log.start_offset, -1: latest}.get(part.timestamp, -1)
             if part.timestamp >= 0:
                 records = [r for _, _, entry in log.entries for r in iterate(entry)]
                 offset = next((r.offset for r in records if r.timestamp_ms >= part.timestamp), -1)

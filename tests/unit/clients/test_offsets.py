@@ -6,7 +6,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
+from minikafka.clients.offsets import EARLIEST, LATEST, IsolationLevel, list_offsets
 from minikafka.net.memory import Fault
 from minikafka.wire.apis import LIST_OFFSETS, ApiKey
 from minikafka.wire.apis.list_offsets import (
@@ -143,3 +143,19 @@ def test_times_before_the_epoch_are_refused(brokers: BrokersInMemory) -> None:
 
 def test_asking_for_nothing_asks_nobody(brokers: BrokersInMemory) -> None:
     assert ask(brokers, {}) == {}
+
+
+def test_the_latest_of_what_was_committed_is_where_the_first_open_transaction_begins(
+    brokers: BrokersInMemory,
+) -> None:
+    brokers.logs[PARTITIONS[5]].stable_offset = 4
+    cluster = brokers.client()
+
+    def latest(isolation: IsolationLevel) -> int | None:
+        wanted = {PARTITIONS[5]: LATEST}
+        return list_offsets(cluster, wanted, cluster.deadline(), isolation)[PARTITIONS[5]]
+
+    assert latest(IsolationLevel.READ_COMMITTED) == 4
+    assert latest(IsolationLevel.READ_UNCOMMITTED) == 6
+    cluster = brokers.client(newest_versions={ApiKey.LIST_OFFSETS: 1})
+    assert latest(IsolationLevel.READ_COMMITTED) == 6

@@ -6,7 +6,8 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.records import columns as columns_module
-from minikafka.records.columns import SCHEMA, Decoder, decode
+from minikafka.records.batch import ControlType, build_control_batch
+from minikafka.records.columns import SCHEMA, SCHEMA_WITH_HEADERS, Decoder, decode
 from minikafka.records.message_set import Codec, Record, TimestampType, build_message_set, iterate, wrap
 from tests.oracles import messages as oracle
 from tests.unit.records.samples import CODECS, MAGICS, row_of, rows_of, segment, some_records
@@ -34,6 +35,17 @@ def test_the_batch_has_sparks_columns_to_the_letter() -> None:
     assert row["timestamp"].timestamp() == 1.5
     del row["timestamp"]
     assert row == {"key": b"k", "value": b"v", "topic": "t", "partition": 3, "offset": 7, "timestampType": 0}
+
+
+def test_a_range_of_marks_alone_is_passed_and_makes_a_batch_with_no_rows() -> None:
+    mark = build_control_batch(
+        ControlType.ABORT, coordinator_epoch=0, producer_id=7, producer_epoch=0, timestamp_ms=0, base_offset=5
+    )
+    columns = decode(mark, 5, EVER, headers=True)
+    batch = columns.record_batch("t", 0, SCHEMA_WITH_HEADERS)
+    batch.validate(full=True)
+    assert (batch.num_rows, batch.schema) == (0, SCHEMA_WITH_HEADERS)
+    assert (columns.next_offset, columns.valid_bytes, columns.complete) == (6, len(mark), True)
 
 
 @pytest.mark.parametrize("data", [b"", b"\0\0\0", build_message_set(some_records(1))[:-1]])

@@ -226,10 +226,11 @@ def consumer_request(
     max_bytes: int,
     min_bytes: int = 0,
     max_wait_ms: int = 0,
+    isolation_level: int = READ_UNCOMMITTED,
 ) -> FetchRequest:
-    """What a consumer outside of any session asks for: all messages from its positions on, in their order.
+    """What a consumer outside of any session asks for: messages from its positions on, in their order.
 
-    It names no leader epoch, and reads what was not committed too.
+    It names no leader epoch.
     """
     topics: dict[str, list[FetchPartition]] = {}
     for (topic, partition), offset in positions.items():
@@ -246,7 +247,7 @@ def consumer_request(
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
         max_bytes=max_bytes,
-        isolation_level=READ_UNCOMMITTED,
+        isolation_level=isolation_level,
         session_id=NO_SESSION,
         session_epoch=FINAL_EPOCH,
         topics=tuple(FetchTopic(name, tuple(partitions)) for name, partitions in topics.items()),

@@ -1,0 +1,165 @@
+"""``clients/fetcher`` that reads only what was committed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.fetcher import RangeFetcher
+from minikafka.clients.offsets import IsolationLevel
+from minikafka.records.batch import ControlType, build_batch, build_control_batch
+from minikafka.records.columns import decode
+from minikafka.records.message_set import Record
+from minikafka.wire.apis import ApiKey
+from minikafka.wire.apis.fetch import FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse
+from tests.unit.clients.support import BrokersInMemory
+
+TP = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def brokers() -> BrokersInMemory:
+    return BrokersInMemory(1, {"t": 1})
+
+
+def write(brokers: BrokersInMemory, producer: int, count: int = 1) -> int:
+    """One batch of a transaction; its first offset."""
+    records = [Record(None, b"%d" % producer)] * count
+    data = build_batch(records, producer_id=producer, producer_epoch=0, base_sequence=0, transactional=True)
+    return brokers.logs[TP].append(data)
+
+
+def end(brokers: BrokersInMemory, producer: int, kind: ControlType, first: int) -> None:
+    """The mark of the transaction that began at ``first``."""
+    mark = build_control_batch(
+        kind, coordinator_epoch=0, producer_id=producer, producer_epoch=0, timestamp_ms=0
+    )
+    at = brokers.logs[TP].append(mark)
+    if kind is ControlType.ABORT:
+        brokers.logs[TP].aborted.append((producer, first, at))
+
+
+def fetcher(brokers: BrokersInMemory, start: int, end: int, **options: Any) -> RangeFetcher:
+    options = {"timeout_ms": 10_000, "isolation": IsolationLevel.READ_COMMITTED} | options
+    return RangeFetcher(options.pop("cluster", None) or brokers.client(), TP, start, end, **options)
+
+
+def rows(sets: RangeFetcher, start: int = 0) -> list[int]:
+    """The offsets of all rows of the range."""
+    return [n for data in sets for n in decode(data, start, sets.end_offset).offsets.tolist()]
+
+
+@pytest.mark.parametrize("max_bytes", [1, 200, 1 << 20])
+def test_aborted_batches_are_left_out_whatever_an_answer_holds(
+    brokers: BrokersInMemory, max_bytes: int
+) -> None:
+    brokers.fill(TP, b"0", b"1")
+    first = write(brokers, 7, 3)  # 2 to 4
+    other = write(brokers, 8, 2)  # 5, 6
+    write(brokers, 7)  # 7
+    end(brokers, 7, ControlType.ABORT, first)  # 8
+    write(brokers, 8)  # 9
+    end(brokers, 8, ControlType.COMMIT, other)  # 10
+    write(brokers, 7)  # 11
+    end(brokers, 7, ControlType.COMMIT, 11)
+    for start in range(12):
+        wanted = [offset for offset in (0, 1, 5, 6, 9, 11) if offset >= start]
+        assert rows(fetcher(brokers, start, 13, max_bytes=max_bytes), start) == wanted
+
+
+@pytest.mark.parametrize("max_bytes", [1, 1 << 20])
+def test_a_range_that_was_aborted_to_its_last_offset_ends_without_a_row(
+    brokers: BrokersInMemory, max_bytes: int
+) -> None:
+    first = write(brokers, 7, 3)
+    write(brokers, 7, 3)
+    end(brokers, 7, ControlType.ABORT, first)
+    for last in (2, 4, 6, 7):
+        sets = fetcher(brokers, 0, last, max_bytes=max_bytes)
+        assert rows(sets) == []
+        assert sets.next_offset >= last
+    assert brokers.waiter.waits == []
+
+
+def test_everything_is_read_by_default_and_from_brokers_without_transactions(
+    brokers: BrokersInMemory,
+) -> None:
+    first = write(brokers, 7)
+    end(brokers, 7, ControlType.ABORT, first)
+    assert rows(fetcher(brokers, 0, 2, isolation=IsolationLevel.READ_UNCOMMITTED)) == [0]
+    sets = fetcher(brokers, 0, 2, cluster=brokers.client(newest_versions={ApiKey.FETCH: 3}))
+    assert rows(sets) == [0]
+    assert sets.last_stable_offset is None
+
+
+def test_a_range_behind_the_last_stable_offset_is_waited_for(brokers: BrokersInMemory) -> None:
+    brokers.fill(TP, b"0")
+    brokers.logs[TP].stable_offset = write(brokers, 7)
+
+    def committed_now(broker_id: int, request: FetchRequest) -> FetchResponse:
+        end(brokers, 7, ControlType.COMMIT, 1)
+        brokers.logs[TP].stable_offset = None
+        return brokers.answer_fetch(broker_id, request)
+
+    brokers.script(ApiKey.FETCH, *[brokers.answer_fetch] * 4, committed_now)
+    assert rows(fetcher(brokers, 0, 2)) == [0, 1]
+
+
+def test_a_transaction_that_stays_open_ends_with_the_time_out_and_is_told(brokers: BrokersInMemory) -> None:
+    brokers.fill(TP, b"0")
+    brokers.logs[TP].stable_offset = write(brokers, 7, 4)
+    sets = fetcher(brokers, 0, 5, timeout_ms=2_000)
+    assert decode(next(sets), 0, 5).count == 1
+    with pytest.raises(NetworkError, match="high watermark 5, last stable offset 1, where a transaction is"):
+        next(sets)
+
+
+def test_a_log_that_ends_early_is_not_blamed_on_a_transaction(brokers: BrokersInMemory) -> None:
+    brokers.fill(TP, b"0")
+    with pytest.raises(NetworkError, match=r"high watermark 1\)") as caught:
+        rows(fetcher(brokers, 0, 2, timeout_ms=2_000))
+    assert "stable" not in str(caught.value)
+
+
+def test_many_aborted_answers_do_not_use_up_the_time_out(brokers: BrokersInMemory) -> None:
+    first = write(brokers, 7)
+    for _ in range(20):
+        write(brokers, 7)
+    end(brokers, 7, ControlType.ABORT, first)
+    brokers.fill(TP, b"behind")
+
+    def slowly(broker_id: int, request: FetchRequest) -> FetchResponse:
+        brokers.clock.advance(400)
+        return brokers.answer_fetch(broker_id, request)
+
+    brokers.script(ApiKey.FETCH, *[slowly] * 30)
+    assert rows(fetcher(brokers, 0, 23, max_bytes=1, timeout_ms=2_000)) == [22]
+
+
+def test_damage_in_a_batch_that_would_be_left_out_is_an_error_with_its_offset(
+    brokers: BrokersInMemory,
+) -> None:
+    brokers.fill(TP, b"0")
+    first = write(brokers, 7)
+    end(brokers, 7, ControlType.ABORT, first)
+    base, last, entry = brokers.logs[TP].entries[1]
+    brokers.logs[TP].entries[1] = base, last, entry[:-1] + b"?"
+    sets = fetcher(brokers, 0, 3)
+    assert decode(next(sets), 0, 3).count == 1
+    with pytest.raises(BrokerError, match="t-0, fetched from offset 1") as caught:
+        next(sets)
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_an_answer_without_aborted_transactions_is_given_out_as_it_came(brokers: BrokersInMemory) -> None:
+    first = write(brokers, 7, 2)
+    end(brokers, 7, ControlType.COMMIT, first)
+    stored = b"".join(entry for _, _, entry in brokers.logs[TP].entries)
+    for aborted in (None, ()):
+        part = FetchPartitionResponse(0, 0, 3, 3, 0, aborted, stored)
+        answer = FetchResponse(0, 0, 0, (FetchTopicResponse("t", (part,)),))
+        brokers.script(ApiKey.FETCH, lambda *_, answer=answer: answer)
+        assert [bytes(data) for data in fetcher(brokers, 0, 3)] == [stored]
