@@ -1,8 +1,9 @@
 """Batch reads: ``spark.read.format("minikafka")``.
 
 ``partitions()`` runs in a planner worker on the driver, ``read()`` in Python workers of the executors.
-``latest`` is bound when a DataFrame first runs. When it runs again, Spark 4.0 plans again and sees newer
-records; 4.3 plans a Python source once for each ``load()``, and the DataFrame reads the same offsets again.
+``earliest`` and ``latest`` are bound when a task reads, as with Spark's connector: a DataFrame that runs
+again sees newer records. How ranges are split is decided when it is planned, which Spark 4.3 does once for
+each ``load()``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class BatchReader(DataSourceReader):
         self.options = options
 
     def partitions(self) -> list[InputPartition]:
-        """One task for each partition that has something to read."""
+        """The tasks: one for each partition, or as ``minPartitions`` and ``maxRecordsPerPartition`` say."""
         target = locate(self.options.location)
         return input_partitions(make_planner(self.options, target).batch(), target)
 
@@ -42,7 +43,7 @@ class BatchReader(DataSourceReader):
 
 def reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
     """The reader of a batch query. Warnings that ``load()`` could not know of are given here."""
-    check_user_schema(schema)
     parsed = source_options(options, Mode.BATCH)
+    check_user_schema(schema, parsed.include_headers)
     report.warn(w for w in parsed.warnings if w not in source_options(options, Mode.LOAD).warnings)
     return BatchReader(parsed)

@@ -10,12 +10,14 @@ Every key is one of four kinds, and none is dropped in silence:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from minikafka.base.errors import ConfigError
 
 PREFIX = "kafka."
+GROUP_ID = "kafka.group.id"
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
@@ -100,6 +102,21 @@ def integer(name: str, value: str, low: int = 0, high: int = INT_MAX) -> int:
         limit = "" if high in (INT_MAX, LONG_MAX) else f" and at most {high}"
         raise ConfigError(name, value, f"must be a whole number of at least {low}{limit}")
     return number
+
+
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"([0-9]+)\s*([a-z]*)")
+
+
+def duration_ms(name: str, value: str, low: int = 0) -> int:
+    """A length of time as Spark writes it (``15m``, ``90 s``, a number alone is milliseconds), or a
+    ConfigError.
+    """
+    found = _DURATION.fullmatch(value.strip().lower())
+    unit = None if found is None else _UNITS_MS.get(found[2] or "ms")
+    if found is None or unit is None or not low <= int(found[1]) * unit <= LONG_MAX:
+        raise ConfigError(name, value, "must be a length of time such as 15m, with ms, s, m, h or d")
+    return int(found[1]) * unit
 
 
 def boolean(name: str, value: str) -> bool:
@@ -223,7 +240,7 @@ def kafka_options(options: Mapping[str, str], *, sink: bool) -> KafkaOptions:
         elif key in table:
             field, parse = table[key]
             ours[field] = parse(name, value)
-        elif key not in ONLY_DEFAULT:
+        elif key not in ONLY_DEFAULT and (sink or name != GROUP_ID):
             without_effect.append(name)
     return KafkaOptions(
         bootstrap_servers=bootstrap,

@@ -47,7 +47,11 @@ class ClusterLookup:
 
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         asked = {tp: _SPECIAL[special] for tp, special in wanted.items()}
-        return self._retried(lambda: self._existing(asked))
+        found = self._retried(lambda: self._existing(asked))
+        return {tp: offset for tp, offset in found.items() if offset is not None}
+
+    def offsets_at(self, wanted: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
+        return self._retried(lambda: self._existing(wanted))
 
     def _all_topics(self) -> Mapping[str, tuple[int, ...]]:
         metadata = self._cluster.metadata(None, refresh=True)
@@ -57,9 +61,9 @@ class ClusterLookup:
             if topic.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.partitions
         }
 
-    def _existing(self, asked: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+    def _existing(self, asked: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
         try:
-            found = self._admin.offsets(asked)
+            return self._admin.offsets(asked)
         except BrokerError as problem:
             if problem.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
@@ -67,8 +71,7 @@ class ClusterLookup:
             left = {tp: when for tp, when in asked.items() if tp.partition in topics.get(tp.topic, ())}
             if len(left) == len(asked):
                 raise
-            found = self._admin.offsets(left)
-        return {tp: offset for tp, offset in found.items() if offset is not None}
+            return self._admin.offsets(left)
 
     def _retried(self, question: Callable[[], _Answer]) -> _Answer:
         for _ in range(self._options.offset_retries):
@@ -89,4 +92,4 @@ def pause(milliseconds: int) -> None:
 def make_planner(options: SourceOptions, target: Target) -> Planner:
     """A planner that asks the brokers of ``target``."""
     lookup = ClusterLookup(cache.reading(target.bootstrap_servers, options.connection), options)
-    return Planner(options, lookup, warn=report.warn_once, pause=pause)
+    return Planner(options, lookup, warn=report.warn_once, pause=pause, now_ms=SystemClock().now_ms)

@@ -1,4 +1,4 @@
-"""Offsets: where partitions start and end, their JSON, and what a stream's offset carries.
+"""Offsets: their JSON, and what a stream's offset carries.
 
 JSON in the form of Spark's Kafka connector, topics and partitions in order::
 
@@ -19,12 +19,12 @@ Later offsets carry nothing extra, so that Spark's own connector can go on from 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from minikafka.base.errors import BrokerError, ConfigError, MinikafkaError
-from minikafka.base.ids import TopicPartition, check_topic_name
+from minikafka.base.errors import ConfigError, MinikafkaError
+from minikafka.base.ids import TopicPartition
 
 LATEST = -1
 EARLIEST = -2
@@ -34,68 +34,6 @@ START_KEY = "minikafka:start"
 
 Offsets = dict[TopicPartition, int]
 OffsetJson = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetBound:
-    """One end of what is read: all partitions at earliest, all at latest, or each where ``offsets`` says.
-
-    offsets: None, or an offset for every partition, where LATEST and EARLIEST may stand.
-    """
-
-    default: int
-    offsets: Mapping[TopicPartition, int] | None = None
-
-    def mentions(self, special: int) -> list[TopicPartition]:
-        """Partitions that ``offsets`` puts at ``special`` (LATEST or EARLIEST), in order."""
-        return sorted(tp for tp, offset in (self.offsets or {}).items() if offset == special)
-
-    @property
-    def all_latest(self) -> bool:
-        """Whether this is the one word ``latest``."""
-        return self.offsets is None and self.default == LATEST
-
-    @property
-    def all_earliest(self) -> bool:
-        """Whether this is the one word ``earliest``."""
-        return self.offsets is None and self.default == EARLIEST
-
-    @property
-    def moves(self) -> bool:
-        """Whether asking again later can give higher offsets though nothing was deleted."""
-        return self.all_latest or bool(self.mentions(LATEST))
-
-
-ALL_LATEST = OffsetBound(LATEST)
-ALL_EARLIEST = OffsetBound(EARLIEST)
-
-_OFFSETS_FORM = 'must be earliest, latest or JSON such as {"topic":{"0":23,"1":-2}} (-1 latest, -2 earliest)'
-
-
-def parse_bound(name: str, value: str) -> OffsetBound:
-    """The value of ``startingOffsets`` or ``endingOffsets``; ConfigError when it is none."""
-    text = value.strip()
-    if text.lower() == "latest":
-        return ALL_LATEST
-    if text.lower() == "earliest":
-        return ALL_EARLIEST
-    document = parse_object(name, value, _OFFSETS_FORM)
-    offsets: Offsets = {}
-    for topic, partitions in document.items():
-        _check_topic(name, value, topic)
-        if partitions in ("earliest", "latest"):
-            raise ConfigError(name, value, "a word for a whole topic is not supported yet: list partitions")
-        if not isinstance(partitions, dict) or not partitions:
-            raise ConfigError(name, value, _OFFSETS_FORM)
-        for partition, offset in partitions.items():
-            if not partition.isdecimal() or isinstance(offset, bool) or not isinstance(offset, int):
-                raise ConfigError(name, value, _OFFSETS_FORM)
-            if offset < EARLIEST:
-                raise ConfigError(name, value, f"offset {offset} of {topic}-{partition} must be at least -2")
-            offsets[TopicPartition(topic, int(partition))] = offset
-    if not offsets:
-        raise ConfigError(name, value, _OFFSETS_FORM)
-    return OffsetBound(EARLIEST, offsets)
 
 
 def parse_object(name: str, value: str, allowed: str) -> dict[str, Any]:
@@ -114,13 +52,6 @@ def parse_object(name: str, value: str, allowed: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ConfigError(name, value, allowed)
     return document
-
-
-def _check_topic(name: str, value: str, topic: str) -> None:
-    try:
-        check_topic_name(topic)
-    except BrokerError as problem:
-        raise ConfigError(name, value, problem.detail) from None
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetJson:
@@ -190,24 +121,3 @@ def batch_start(start: StreamOffset, end: StreamOffset) -> Mapping[TopicPartitio
     if start.initial and end.batch_start is not None:
         return end.batch_start
     return start.positions
-
-
-def check_specified(
-    name: str, bound: OffsetBound, assigned: Iterable[TopicPartition]
-) -> Mapping[TopicPartition, int]:
-    """The offsets of ``bound`` when it names exactly the ``assigned`` partitions; ConfigError otherwise."""
-    offsets = bound.offsets or {}
-    partitions = set(assigned)
-    if set(offsets) != partitions:
-        raise ConfigError(
-            name,
-            json.dumps(to_json(offsets)),
-            "must name every assigned partition and no other (-1 for latest, -2 for earliest); assigned are "
-            f"{_names(partitions)}, missing {_names(partitions - set(offsets))}, "
-            f"too many {_names(set(offsets) - partitions)}",
-        )
-    return offsets
-
-
-def _names(partitions: Iterable[TopicPartition]) -> str:
-    return ", ".join(str(tp) for tp in sorted(partitions)) or "none"

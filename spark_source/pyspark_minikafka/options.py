@@ -1,63 +1,57 @@
 """Options of the source and of the sink: those of Spark's Kafka connector, with the same meaning.
 
 Keys are case-insensitive and parsed once. A refusal is a ConfigError with the option, its value and what is
-allowed. Options of the peer that come in a later version are refused, never ignored.
+allowed.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from minikafka.base.errors import BrokerError, ConfigError
-from minikafka.base.ids import TopicPartition, check_topic_name
+from minikafka.base.errors import ConfigError
+from pyspark_minikafka import bounds
+from pyspark_minikafka.bounds import ALL_EARLIEST, ALL_LATEST, Bound
 from pyspark_minikafka.kafka_options import (
+    GROUP_ID,
+    INT_MAX,
     LONG_MAX,
-    NOT_YET,
     PREFIX,
     ConnectionOptions,
     FetchOptions,
     KafkaOptions,
     ProducerOptions,
     boolean,
+    duration_ms,
     integer,
     kafka_options,
 )
-from pyspark_minikafka.offsets import ALL_EARLIEST, ALL_LATEST, EARLIEST, LATEST, OffsetBound, parse_bound
-from pyspark_minikafka.offsets import parse_object as _parse_object
+from pyspark_minikafka.strategy import NAMES as STRATEGIES
+from pyspark_minikafka.strategy import Strategy, strategy, topic_name
 
 SERVERS = "kafka.bootstrap.servers"
 DATA_DIR = "minikafka.data.dir"
 DEFAULT_DATA_DIR = "minikafka-data"
 OUR_PREFIX = "minikafka."
 
-STRATEGIES = ("assign", "subscribe", "subscribePattern")
-_ENDINGS = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
-_NOT_YET = (
-    "startingTimestamp",
-    "startingOffsetsByTimestamp",
-    "startingOffsetsByTimestampStrategy",
-    "endingTimestamp",
-    "endingOffsetsByTimestamp",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "minPartitions",
-    "maxRecordsPerPartition",
-)
+_TRIGGER_KEYS = ("minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxTriggerDelay")
 _SOURCE_KEYS = (
     *STRATEGIES,
-    *_NOT_YET,
-    "startingOffsets",
-    "endingOffsets",
+    *bounds.START_NAMES,
+    *bounds.END_NAMES,
+    bounds.NO_MATCH,
+    bounds.LAST_RECORDS,
+    bounds.LAST_DURATION,
+    *_TRIGGER_KEYS,
+    "minPartitions",
+    "maxRecordsPerPartition",
     "failOnDataLoss",
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
-    "maxOffsetsPerTrigger",
     "groupIdPrefix",
     "includeHeaders",
     DATA_DIR,
@@ -75,34 +69,6 @@ class Mode(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Assign:
-    """Exactly these partitions."""
-
-    partitions: tuple[TopicPartition, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Subscribe:
-    """All partitions of these topics."""
-
-    topics: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SubscribePattern:
-    """All partitions of the topics whose whole name matches the regular expression."""
-
-    pattern: str
-
-    def matches(self, topic: str) -> bool:
-        """Whether ``topic`` is one of them."""
-        return re.fullmatch(self.pattern, topic) is not None
-
-
-Strategy = Assign | Subscribe | SubscribePattern
-
-
-@dataclass(frozen=True, slots=True)
 class Location:
     """Where the brokers are: addresses, or the data directory (absolute) of the embedded one."""
 
@@ -111,11 +77,22 @@ class Location:
 
 
 @dataclass(frozen=True, slots=True)
+class TriggerOptions:
+    """How many offsets a micro-batch has. A batch waits for ``min_offsets``, but not longer than
+    ``max_delay_ms`` after the one before.
+    """
+
+    min_offsets: int | None = None
+    max_offsets: int | None = None
+    max_delay_ms: int = 15 * 60_000
+
+
+@dataclass(frozen=True, slots=True)
 class SourceOptions:
     """What a query reads and how. Times are milliseconds.
 
     poll_timeout_ms: how long a task waits for records that must be there.
-    max_offsets_per_trigger: None for no limit; streams only.
+    min_partitions, max_records_per_partition: how ranges are split; None for one task a partition.
     warnings: sentences for the log, once a query.
     """
 
@@ -123,13 +100,16 @@ class SourceOptions:
     connection: ConnectionOptions
     fetch: FetchOptions
     strategy: Strategy
-    starting: OffsetBound
-    ending: OffsetBound
+    starting: Bound
+    ending: Bound
     fail_on_data_loss: bool
     poll_timeout_ms: int
     offset_retries: int
     offset_retry_interval_ms: int
-    max_offsets_per_trigger: int | None
+    trigger: TriggerOptions
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    include_headers: bool
     warnings: tuple[str, ...]
 
 
@@ -174,7 +154,8 @@ def _warnings(options: Mapping[str, str], kafka: KafkaOptions, known: tuple[str,
         if name in by_lower or name.startswith((PREFIX, "option.")):
             continue
         if name.startswith(OUR_PREFIX):
-            raise ConfigError(name, options[name], f"is no option; {DATA_DIR} is")
+            ours = ", ".join(key for key in known if key.startswith(OUR_PREFIX))
+            raise ConfigError(name, options[name], f"is no option; {ours} are")
         # Spark and its tools add keys of their own, so only what looks like a slip of the pen is mentioned.
         close = difflib.get_close_matches(name, [key.lower() for key in known], n=1, cutoff=0.85)
         if close:
@@ -182,112 +163,43 @@ def _warnings(options: Mapping[str, str], kafka: KafkaOptions, known: tuple[str,
     return tuple(warnings)
 
 
-def _headers(options: Mapping[str, str]) -> None:
-    value = options.get("includeheaders")
-    if value is not None and boolean("includeHeaders", value):
-        raise ConfigError("includeHeaders", value, NOT_YET)
+def _headers(options: Mapping[str, str]) -> bool:
+    return boolean("includeHeaders", options.get("includeheaders", "false"))
 
 
-def _topic(name: str, value: str, topic: str) -> str:
-    try:
-        check_topic_name(topic)
-    except BrokerError as problem:
-        raise ConfigError(name, value, problem.detail) from None
-    return topic
-
-
-def _assign(value: str) -> Assign:
-    form = 'must be JSON such as {"topic":[0,1]} with at least one partition'
-    partitions = set()
-    for topic, numbers in _parse_object("assign", value, form).items():
-        if not isinstance(numbers, list) or not numbers:
-            raise ConfigError("assign", value, form)
-        _topic("assign", value, topic)
-        for number in numbers:
-            if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-                raise ConfigError("assign", value, form)
-            partitions.add(TopicPartition(topic, number))
-    if not partitions:
-        raise ConfigError("assign", value, form)
-    return Assign(tuple(sorted(partitions)))
-
-
-def _subscribe(value: str) -> Subscribe:
-    topics = {part.strip() for part in value.split(",") if part.strip()}
-    if not topics:
-        raise ConfigError("subscribe", value, "must name at least one topic, as in topic1,topic2")
-    return Subscribe(tuple(sorted(_topic("subscribe", value, topic) for topic in topics)))
-
-
-def _subscribe_pattern(value: str) -> SubscribePattern:
-    if not value.strip():
-        raise ConfigError("subscribePattern", value, "must be a regular expression on topic names, not empty")
-    try:
-        re.compile(value)
-    except re.error as problem:
-        raise ConfigError("subscribePattern", value, f"must be a regular expression: {problem}") from None
-    return SubscribePattern(value)
-
-
-def _strategy(options: Mapping[str, str]) -> Strategy:
-    given = [name for name in STRATEGIES if name.lower() in options]
-    choices = "exactly one of the options assign, subscribe and subscribePattern must say what to read"
-    if not given:
-        raise ConfigError("subscribe", None, choices)
-    if len(given) > 1:
-        raise ConfigError(given[1], options[given[1].lower()], f"{choices}; given are {', '.join(given)}")
-    value = options[given[0].lower()]
-    if given[0] == "assign":
-        return _assign(value)
-    if given[0] == "subscribe":
-        return _subscribe(value)
-    return _subscribe_pattern(value)
-
-
-def _refuse_later_options(options: Mapping[str, str], mode: Mode) -> None:
-    for name in _ENDINGS:
-        value = options.get(name.lower())
-        if value is not None and mode is Mode.STREAM:
-            raise ConfigError(name, value, "an end is for batch queries only: a stream has none")
-    for name in _NOT_YET:
-        value = options.get(name.lower())
-        if value is not None:
-            raise ConfigError(name, value, NOT_YET)
-
-
-def _bounds(options: Mapping[str, str], mode: Mode) -> tuple[OffsetBound, OffsetBound]:
-    start_text, end_text = options.get("startingoffsets"), options.get("endingoffsets")
-    start = ALL_LATEST if mode is Mode.STREAM else ALL_EARLIEST
-    if start_text is not None:
-        start = parse_bound("startingOffsets", start_text)
-    end = ALL_LATEST if end_text is None else parse_bound("endingOffsets", end_text)
-    if mode is Mode.BATCH and start.moves:
-        raise ConfigError(
-            "startingOffsets",
-            start_text,
-            "a batch query cannot start at latest (-1): use earliest or the offsets of all partitions",
-        )
-    if end.all_earliest or end.mentions(EARLIEST):
-        raise ConfigError(
-            "endingOffsets",
-            end_text,
-            "a query cannot end at earliest (-2): use latest or the offsets of all partitions",
-        )
-    _check_order(start, end, start_text)
+def _bounds(options: Mapping[str, str], mode: Mode) -> tuple[Bound, Bound]:
+    for name in bounds.END_NAMES:
+        if name.lower() in options and mode is Mode.STREAM:
+            raise ConfigError(name, options[name.lower()], "is for batch queries only: a stream has none")
+    start = bounds.starting(options, ALL_LATEST if mode is Mode.STREAM else ALL_EARLIEST)
+    end = bounds.ending(options, ALL_LATEST)
+    if mode is Mode.BATCH:
+        bounds.check_batch(start, end, options.get("startingoffsets"), options.get("endingoffsets"))
     return start, end
 
 
-def _check_order(start: OffsetBound, end: OffsetBound, start_text: str | None) -> None:
-    """What can be seen wrong before any broker is asked."""
-    if start.offsets is None or end.offsets is None:
-        return
-    if set(start.offsets) != set(end.offsets):
-        raise ConfigError("startingOffsets", start_text, "must name the same partitions as endingOffsets")
-    for tp, offset in start.offsets.items():
-        if offset >= 0 and LATEST != end.offsets[tp] < offset:
-            raise ConfigError(
-                "startingOffsets", start_text, f"offset {offset} of {tp} is beyond its end, {end.offsets[tp]}"
-            )
+def _optional(options: Mapping[str, str], name: str, high: int = LONG_MAX) -> int | None:
+    """A number of at least 1, or None where the option is absent."""
+    value = options.get(name.lower())
+    return None if value is None else integer(name, value, 1, high)
+
+
+def _trigger(options: Mapping[str, str]) -> TriggerOptions:
+    least, most = _optional(options, "minOffsetsPerTrigger"), _optional(options, "maxOffsetsPerTrigger")
+    delay_ms = duration_ms("maxTriggerDelay", options.get("maxtriggerdelay", "15m"))
+    if least is not None and most is not None and least > most:
+        allowed = f"must not be higher than maxOffsetsPerTrigger, {most}"
+        raise ConfigError("minOffsetsPerTrigger", str(least), allowed)
+    return TriggerOptions(least, most, delay_ms)
+
+
+def _group_warnings(options: Mapping[str, str]) -> tuple[str, ...]:
+    if GROUP_ID in options:
+        ignored = "; groupIdPrefix is ignored beside it" if "groupidprefix" in options else ""
+        return (f"{GROUP_ID} has no effect: a query joins no consumer group{ignored}",)
+    if "groupidprefix" in options:
+        return ("groupIdPrefix has no effect: a query joins no consumer group",)
+    return ()
 
 
 def source_options(
@@ -299,23 +211,20 @@ def source_options(
     """
     options = _lowered(given)
     kafka = kafka_options(options, sink=False)
-    strategy = _strategy(options)
-    _refuse_later_options(options, mode)
-    _headers(options)
+    chosen = strategy(options)
     starting, ending = _bounds(options, mode)
-    limit = options.get("maxoffsetspertrigger")
-    max_offsets = None if limit is None else integer("maxOffsetsPerTrigger", limit, 1, LONG_MAX)
-    warnings = _warnings(options, kafka, _SOURCE_KEYS)
-    if "groupidprefix" in options:
-        warnings += ("groupIdPrefix has no effect: no consumer group is used",)
-    if mode is Mode.BATCH and max_offsets is not None:
-        warnings += ("maxOffsetsPerTrigger has no effect on a batch query",)
-        max_offsets = None
+    trigger = _trigger(options)
+    warnings = _warnings(options, kafka, _SOURCE_KEYS) + _group_warnings(options)
+    if mode is Mode.BATCH:
+        warnings += tuple(
+            f"{name} has no effect on a batch query" for name in _TRIGGER_KEYS if name.lower() in options
+        )
+        trigger = TriggerOptions()
     return SourceOptions(
         location=_location(options, kafka, working_directory or os.getcwd()),
         connection=kafka.connection,
         fetch=kafka.fetch,
-        strategy=strategy,
+        strategy=chosen,
         starting=starting,
         ending=ending,
         fail_on_data_loss=boolean("failOnDataLoss", options.get("failondataloss", "true")),
@@ -326,7 +235,10 @@ def source_options(
         offset_retry_interval_ms=integer(
             "fetchOffset.retryIntervalMs", options.get("fetchoffset.retryintervalms", "1000")
         ),
-        max_offsets_per_trigger=max_offsets,
+        trigger=trigger,
+        min_partitions=_optional(options, "minPartitions", INT_MAX),
+        max_records_per_partition=_optional(options, "maxRecordsPerPartition"),
+        include_headers=_headers(options),
         warnings=warnings,
     )
 
@@ -341,6 +253,6 @@ def sink_options(given: Mapping[str, str], *, working_directory: str | None = No
         location=_location(options, kafka, working_directory or os.getcwd()),
         connection=kafka.connection,
         producer=kafka.producer,
-        topic=None if topic is None else _topic("topic", topic, topic.strip()),
+        topic=None if topic is None else topic_name("topic", topic, topic.strip()),
         warnings=_warnings(options, kafka, _SINK_KEYS),
     )

@@ -9,20 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition
 from pyspark_minikafka import ranges, rate
-from pyspark_minikafka.offsets import (
-    EARLIEST,
-    LATEST,
-    OffsetBound,
-    Offsets,
-    StreamOffset,
-    batch_start,
-    check_specified,
-)
-from pyspark_minikafka.options import Assign, SourceOptions, Subscribe
+from pyspark_minikafka.bounds import Bound, Newest, OffsetBound, TimeBound
+from pyspark_minikafka.offsets import EARLIEST, LATEST, Offsets, StreamOffset, batch_start
+from pyspark_minikafka.options import SourceOptions
 from pyspark_minikafka.ranges import DataLoss, OffsetRange
+from pyspark_minikafka.splits import split
+from pyspark_minikafka.strategy import Assign, Subscribe
 
 FOREIGN_FIRST_BATCH = (
     "the first batch in this checkpoint was planned by another source and never finished, and where it "
@@ -31,7 +26,7 @@ FOREIGN_FIRST_BATCH = (
 
 
 class Lookup(Protocol):
-    """What planning asks of a cluster. Both questions may raise NetworkError or a retriable BrokerError."""
+    """What planning asks of a cluster. Any question may raise NetworkError or a retriable BrokerError."""
 
     def partitions(self, *, refresh: bool) -> Mapping[str, tuple[int, ...]]:
         """Every topic with the numbers of its partitions;
@@ -41,11 +36,21 @@ class Lookup(Protocol):
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """The offset of each partition at EARLIEST or LATEST; one that does not exist is left out."""
 
+    def offsets_at(self, wanted: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
+        """The first offset of each partition that is not before a time in ms, None where there is none; a
+        partition that does not exist is left out.
+        """
+
+
+class NoRecordAtTime(MinikafkaError):
+    """A query is to start at a time, and a partition has no record that is as late."""
+
 
 class Planner:
     """Decides for one query what to read.
 
-    warn: takes a sentence for the user's log. pause: waits that many milliseconds.
+    warn: takes a sentence for the user's log. pause: waits that many milliseconds. now_ms: the time of day,
+    since 1970.
     """
 
     def __init__(
@@ -55,39 +60,59 @@ class Planner:
         *,
         warn: Callable[[str], None],
         pause: Callable[[int], None],
+        now_ms: Callable[[], int],
     ) -> None:
         self._options = options
         self._lookup = lookup
         self._warn = warn
         self._pause = pause
+        self._now_ms = now_ms
 
     def batch(self) -> tuple[OffsetRange, ...]:
-        """The ranges of a batch query, with ``latest`` bound to what is there now."""
+        """The tasks of a batch query.
+
+        A partition that is read to its latest record has one even if it is empty: that is bound when the task
+        reads.
+        """
         partitions = self._assigned()
-        start = self._resolve("startingOffsets", self._options.starting, partitions)
-        end = self._resolve("endingOffsets", self._options.ending, partitions)
-        return ranges.plan_batch(start, end)
+        wanted_start = self._bound(self._options.starting, partitions)
+        wanted_end = self._bound(self._options.ending, partitions)
+        start, end = self._definite(wanted_start), self._definite(wanted_end)
+        if isinstance(self._options.starting, Newest):
+            start = wanted_start = self._newest(self._options.starting, partitions, end)
+        found = []
+        for tp in partitions:
+            if start[tp] > end[tp]:
+                raise ConfigError(
+                    "startingOffsets", str(start[tp]), f"is beyond the end of {tp}, which is {end[tp]}"
+                )
+            to_latest = wanted_end[tp] == LATEST
+            if to_latest or end[tp] > start[tp]:
+                found.append(OffsetRange(tp, start[tp], end[tp], wanted_start[tp] == EARLIEST, to_latest))
+        return split(found, self._options.min_partitions, self._options.max_records_per_partition)
 
     def initial(self) -> StreamOffset:
         """Where a new streaming query starts."""
         partitions = self._assigned()
-        positions = self._resolve("startingOffsets", self._options.starting, partitions)
-        return StreamOffset(positions, initial=True)
+        if isinstance(self._options.starting, Newest):
+            end = self._definite(dict.fromkeys(partitions, LATEST))
+            return StreamOffset(self._newest(self._options.starting, partitions, end), initial=True)
+        return StreamOffset(self._definite(self._bound(self._options.starting, partitions)), initial=True)
 
-    def available(self, known: Iterable[TopicPartition] = ()) -> Offsets:
+    def available(self, known: Mapping[TopicPartition, int]) -> Offsets:
         """The end offset of every partition that the query reads.
 
-        known: partitions that were there before. One that seems to be missing is asked for again some times
-        before it counts as gone, because a broker that has just started does not know all its topics.
+        known: where the query is. A partition that seems to be missing, or to have gone back, is asked for
+        again some times before that counts: a broker that has just started does not know all its topics, and
+        one that has just become leader not how far they were read.
         """
-        known = set(known)
         ends: Offsets = {}
         for attempt in range(self._options.offset_retries + 1):
             if attempt:
                 self._pause(self._options.offset_retry_interval_ms)
             found, _ = self._present(refresh=attempt > 0)
             ends = dict(self._lookup.offsets(dict.fromkeys(found, LATEST)))
-            if known <= set(ends):
+            if all(ends.get(tp, -1) >= offset for tp, offset in known.items()):
                 break
         return ends
 
@@ -110,7 +135,7 @@ class Planner:
         first = self._lookup.offsets(dict.fromkeys(new, EARLIEST)) if new else {}
         plan = ranges.plan_stream(begin, end.positions, first)
         self._lost(plan.losses)
-        return plan.ranges
+        return split(plan.ranges, self._options.min_partitions, self._options.max_records_per_partition)
 
     def _assigned(self) -> tuple[TopicPartition, ...]:
         """The partitions that the query reads.
@@ -145,35 +170,69 @@ class Planner:
             missing = []
         return tuple(sorted(TopicPartition(name, p) for name in names for p in topics[name])), missing
 
-    def _resolve(self, name: str, bound: OffsetBound, partitions: Iterable[TopicPartition]) -> Offsets:
-        """A definite offset for every partition.
+    def _bound(self, bound: Bound, partitions: Iterable[TopicPartition]) -> Offsets:
+        """An offset, LATEST or EARLIEST for each partition. The newest records are all of them, here."""
+        if isinstance(bound, Newest):
+            return dict.fromkeys(partitions, EARLIEST)
+        if isinstance(bound, TimeBound):
+            return self._at(bound.of(partitions), or_latest=bound.or_latest)
+        return self._within_log(bound, dict(bound.of(partitions)))
 
-        An offset that stands in the options must lie within its log, or records that were asked for are lost.
+    def _at(self, times: Mapping[TopicPartition, int], *, or_latest: bool) -> Offsets:
+        found = self._lookup.offsets_at(times)
+        self._check_there(times, found)
+        late = sorted(tp for tp in times if found[tp] is None)
+        if late and not or_latest:
+            what = ", ".join(f"{tp} (time {times[tp]} ms)" for tp in late)
+            raise NoRecordAtTime(
+                f"no offset matched: no record is as late in {what}. To begin there with what comes, set the "
+                "option startingOffsetsByTimestampStrategy to latest"
+            )
+        return {tp: LATEST if (offset := found[tp]) is None else offset for tp in times}
+
+    def _within_log(self, bound: OffsetBound, wanted: Offsets) -> Offsets:
+        """An offset that stands in the options must lie within its log, or records that were asked for are
+        lost.
         """
-        if bound.offsets is None:
-            return self._all(dict.fromkeys(partitions, bound.default))
-        given = check_specified(name, bound, partitions)
-        first = self._all(dict.fromkeys(given, EARLIEST))
-        last = self._all(dict.fromkeys(given, LATEST))
-        resolved: Offsets = {}
+        named = {tp: offset for tp, offset in wanted.items() if offset >= 0}
+        first, last = (self._all(dict.fromkeys(named, special)) for special in (EARLIEST, LATEST))
         losses = []
-        for tp, offset in sorted(given.items()):
-            resolved[tp] = {EARLIEST: first[tp], LATEST: last[tp]}.get(offset, offset)
-            if not first[tp] <= resolved[tp] <= last[tp]:
-                losses.append(f"{name} asks for offset {offset} of {tp}, which has {first[tp]} to {last[tp]}")
-                resolved[tp] = min(max(offset, first[tp]), last[tp])
+        for tp, offset in sorted(named.items()):
+            if not first[tp] <= offset <= last[tp]:
+                losses.append(
+                    f"{bound.name} asks for offset {offset} of {tp}, which has {first[tp]} to {last[tp]}"
+                )
+                wanted[tp] = min(max(offset, first[tp]), last[tp])
         self._lost(losses)
-        return resolved
+        return wanted
+
+    def _newest(self, bound: Newest, partitions: Iterable[TopicPartition], end: Offsets) -> Offsets:
+        """Where the newest records before ``end`` begin."""
+        if bound.duration_ms is not None:
+            times = dict.fromkeys(partitions, max(0, self._now_ms() - bound.duration_ms))
+            start = self._definite(self._at(times, or_latest=True))
+            return {tp: min(start[tp], end[tp]) for tp in start}
+        assert bound.records is not None
+        first = self._definite(dict.fromkeys(partitions, EARLIEST))
+        return rate.newest(bound.records, first, end)
+
+    def _definite(self, wanted: Offsets) -> Offsets:
+        """``wanted`` with LATEST and EARLIEST replaced by what they are now."""
+        special = {tp: offset for tp, offset in wanted.items() if offset < 0}
+        return {**wanted, **self._all(special)}
 
     def _all(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
         found = dict(self._lookup.offsets(wanted)) if wanted else {}
+        self._check_there(wanted, found)
+        return found
+
+    def _check_there(self, wanted: Iterable[TopicPartition], found: Iterable[TopicPartition]) -> None:
         missing = sorted(set(wanted) - set(found))
         if missing:
             raise BrokerError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"{', '.join(map(str, missing))} vanished while the query was planned",
             )
-        return found
 
     def _lost(self, losses: Iterable[str]) -> None:
         losses = list(losses)

@@ -1,4 +1,4 @@
-"""Start and end offsets -> the ranges that tasks read, and what was lost in between. Pure."""
+"""The ranges that tasks read, and what was lost between two micro-batches. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,17 @@ from minikafka.base.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Records ``start`` (inclusive) to ``end`` (exclusive) of one partition."""
+    """Records ``start`` (inclusive) to ``end`` (exclusive) of one partition.
+
+    from_earliest, to_latest: the first record that is there, or the last one, is meant, which may be others
+    by the time that a task reads; ``start`` and ``end`` are where they were when the query was planned.
+    """
 
     topic_partition: TopicPartition
     start: int
     end: int
+    from_earliest: bool = False
+    to_latest: bool = False
 
     @property
     def size(self) -> int:
@@ -84,10 +90,3 @@ def plan_stream(
         elif end[tp] > begins[tp]:
             ranges.append(OffsetRange(tp, begins[tp], end[tp]))
     return Plan(tuple(ranges), tuple(losses))
-
-
-def plan_batch(
-    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
-) -> tuple[OffsetRange, ...]:
-    """The ranges of a batch query; both sides have the same partitions."""
-    return tuple(OffsetRange(tp, start[tp], end[tp]) for tp in sorted(start) if end[tp] > start[tp])

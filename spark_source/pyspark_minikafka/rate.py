@@ -4,12 +4,16 @@ The limit is shared out by backlog, exactly as Spark's connector does: a partiti
 waiting records advances by ``limit * size / total``, rounded up below 1 so that a small partition is never
 starved, rounded down otherwise, and never beyond its end. Several small partitions can thus exceed the limit
 by less than one each.
+
+A batch that would be smaller than ``minOffsetsPerTrigger`` waits, but not longer than ``maxTriggerDelay``
+after the one before it. The first batch of a run does not wait.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from minikafka.base.ids import TopicPartition
 
@@ -34,3 +38,47 @@ def limited(
         rounded = math.ceil(share) if share < 1 else math.floor(share)
         ends[tp] = min(end[tp], start[tp] + min(rounded, LONG_MAX))
     return ends
+
+
+@dataclass(slots=True)
+class Patience:
+    """When the last batch was let go, in ms of any clock; None before the first."""
+
+    last_ms: int | None = None
+
+    def holds_back(
+        self,
+        least: int,
+        max_delay_ms: int,
+        now_ms: int,
+        start: Mapping[TopicPartition, int],
+        end: Mapping[TopicPartition, int],
+    ) -> bool:
+        """Whether the batch from ``start`` to ``end`` is to wait for more.
+
+        New partitions count from offset 0. When it is not, the next delay begins now.
+        """
+        waiting = sum(offset - start.get(tp, 0) for tp, offset in end.items())
+        if self.last_ms is not None and now_ms - self.last_ms < max_delay_ms and waiting < least:
+            return True
+        self.last_ms = now_ms
+        return False
+
+
+def newest(
+    count: int, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Where the last ``count`` offsets before ``end`` begin, shared out by the size of partitions.
+
+    All of them when there are no more; exactly ``count`` otherwise.
+    """
+    sizes = {tp: end[tp] - start[tp] for tp in sorted(end)}
+    total = sum(sizes.values())
+    if total <= count:
+        return dict(start)
+    shares = {tp: count * size // total for tp, size in sizes.items()}
+    # What rounding left goes where most of a record was cut off.
+    by_rest = sorted(sizes, key=lambda tp: (-(count * sizes[tp] % total), tp))
+    for tp in by_rest[: count - sum(shares.values())]:
+        shares[tp] += 1
+    return {tp: end[tp] - share for tp, share in shares.items()}

@@ -9,16 +9,17 @@ A task holds at most: one fetch in the making, the batches that wait, and the on
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, OffsetOutOfRange
-from minikafka.base.ids import TopicPartition
+from minikafka.clients.admin import LATEST, Admin
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.fetcher import RangeFetcher
 from minikafka.clients.prefetch import prefetching
-from minikafka.records.columns import Columns, decode
+from minikafka.records.columns import SCHEMA, SCHEMA_WITH_HEADERS, Columns, decode
 from pyspark_minikafka import cache, report
 from pyspark_minikafka.location import Target, check_reachable
 from pyspark_minikafka.options import SourceOptions
@@ -37,24 +38,18 @@ BATCHES_AHEAD = 2
 class RangePartition(InputPartition):
     """One task: a range of one topic partition, and where its brokers are. Small, because it is pickled."""
 
-    def __init__(self, topic: str, partition: int, start: int, end: int, target: Target) -> None:
+    def __init__(self, offsets: OffsetRange, target: Target) -> None:
         super().__init__(None)
-        self.topic = topic
-        self.partition = partition
-        self.start = start
-        self.end = end
+        self.offsets = offsets
         self.target = target
 
     def __repr__(self) -> str:
-        return f"RangePartition({self.topic}-{self.partition} from {self.start} to {self.end})"
+        return f"RangePartition({self.offsets})"
 
 
 def input_partitions(ranges: Iterable[OffsetRange], target: Target) -> list[InputPartition]:
     """One task for each range."""
-    return [
-        RangePartition(r.topic_partition.topic, r.topic_partition.partition, r.start, r.end, target)
-        for r in ranges
-    ]
+    return [RangePartition(one, target) for one in ranges]
 
 
 def read(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
@@ -68,15 +63,25 @@ def read(partition: InputPartition, options: SourceOptions) -> Iterator[pa.Recor
     try:
         check_reachable(partition.target)
         cluster = cache.reading(partition.target.bootstrap_servers, options.connection)
-        yield from prefetching(_RangeReader(cluster, partition, options), BATCHES_AHEAD)
+        task = _bound(cluster, partition.offsets, options)
+        yield from prefetching(_RangeReader(cluster, task, options), BATCHES_AHEAD)
     finally:
         forget_importers()
+
+
+def _bound(cluster: Cluster, task: OffsetRange, options: SourceOptions) -> OffsetRange:
+    """``task`` with its end at the latest record of this moment, if that is meant."""
+    if not task.to_latest:
+        return task
+    tp = task.topic_partition
+    end = Admin(cluster).offsets({tp: LATEST}, timeout_ms=options.poll_timeout_ms)[tp]
+    return task if end is None else replace(task, end=end)
 
 
 class _RangeReader:
     """The iterator of a task's record batches; used by one thread, but for ``stop``."""
 
-    def __init__(self, cluster: Cluster, task: RangePartition, options: SourceOptions) -> None:
+    def __init__(self, cluster: Cluster, task: OffsetRange, options: SourceOptions) -> None:
         self._cluster = cluster
         self._task = task
         self._options = options
@@ -98,7 +103,7 @@ class _RangeReader:
         task, fetch = self._task, self._options.fetch
         return RangeFetcher(
             self._cluster,
-            TopicPartition(task.topic, task.partition),
+            task.topic_partition,
             self._position,
             task.end,
             max_bytes=fetch.max_bytes,
@@ -108,18 +113,24 @@ class _RangeReader:
         )
 
     def _all(self) -> Iterator[pa.RecordBatch]:
-        task = self._task
+        task, with_headers = self._task, self._options.include_headers
+        topic, partition = task.topic_partition
+        schema = SCHEMA_WITH_HEADERS if with_headers else SCHEMA
+        if task.start > task.end:
+            self._lost(task.end, f"the log ends at {task.end}")
         while self._position < task.end:
             try:
                 for data in self._fetcher:
-                    for columns in _decoded(data, self._position, task.end, self._options.fetch.check_crcs):
+                    check_crcs = self._options.fetch.check_crcs
+                    for columns in _decoded(data, self._position, task.end, check_crcs, with_headers):
                         self._position = columns.next_offset
                         if columns.count:
-                            yield from _pieces(columns.record_batch(task.topic, task.partition))
+                            yield from _pieces(columns.record_batch(topic, partition, schema))
                 return
             except (OffsetOutOfRange, BrokerError, NetworkError) as problem:
                 resume, why = self._loss(problem)
-                self._lost(resume, why)
+                if not (task.from_earliest and self._position == task.start and resume < task.end):
+                    self._lost(resume, why)
                 self._position = resume
                 self._fetcher = self._fetch()
 
@@ -144,7 +155,7 @@ class _RangeReader:
     def _lost(self, resume: int, why: str) -> None:
         task = self._task
         loss = (
-            f"{resume - self._position} offsets of {task.topic}-{task.partition}, from {self._position}, "
+            f"{abs(resume - self._position)} offsets of {task.topic_partition}, from {self._position}, "
             f"cannot be read: {why}"
         )
         if self._options.fail_on_data_loss:
@@ -152,10 +163,10 @@ class _RangeReader:
         report.warn([f"{loss}. They are skipped (failOnDataLoss is false)"])
 
 
-def _decoded(data: memoryview, start: int, end: int, check_crc: bool) -> Iterator[Columns]:
+def _decoded(data: memoryview, start: int, end: int, check_crc: bool, headers: bool) -> Iterator[Columns]:
     """All of ``data``; more than one piece only where it holds more than a column of Arrow does."""
     while True:
-        columns = decode(data, start, end, check_crc=check_crc)
+        columns = decode(data, start, end, check_crc=check_crc, headers=headers)
         yield columns
         if columns.complete:
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     DataType,
     IntegerType,
@@ -28,16 +29,27 @@ SOURCE_SCHEMA = StructType(
         StructField("timestampType", IntegerType()),
     ]
 )
-"""The columns of every read, those of Spark's Kafka connector. Rows carry no headers yet."""
+"""The columns of every read, those of Spark's Kafka connector."""
+
+HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+SCHEMA_WITH_HEADERS = StructType([*SOURCE_SCHEMA.fields, StructField("headers", HEADERS_TYPE)])
+"""With ``includeHeaders``. A record without headers has null there."""
 
 
-def check_user_schema(schema: StructType) -> None:
+def source_schema(include_headers: bool) -> StructType:
+    """The columns of a read."""
+    return SCHEMA_WITH_HEADERS if include_headers else SOURCE_SCHEMA
+
+
+def check_user_schema(schema: StructType, include_headers: bool) -> None:
     """Refuse a schema given with ``.schema(…)``: the columns are fixed."""
-    if [(f.name, f.dataType) for f in schema.fields] != [(f.name, f.dataType) for f in SOURCE_SCHEMA.fields]:
+    fixed = source_schema(include_headers)
+    if [(f.name, f.dataType) for f in schema.fields] != [(f.name, f.dataType) for f in fixed.fields]:
         raise ConfigError(
             "schema",
             schema.simpleString(),
-            f"the source has a fixed schema, which no other can replace: {SOURCE_SCHEMA.simpleString()}",
+            "the source has a fixed schema and cannot be set with a custom one; its columns are "
+            f"{fixed.simpleString()}",
         )
 
 
@@ -58,15 +70,28 @@ class SinkColumns:
     partition: int | None
     timestamp: int | None
     timestamp_is_ms: bool
+    headers: int | None = None
 
 
-_ALLOWED: dict[str, tuple[type[DataType], ...]] = {
-    "key": (StringType, BinaryType),
-    "value": (StringType, BinaryType),
-    "topic": (StringType,),
-    "partition": (IntegerType,),
-    "timestamp": (TimestampType, LongType),
+_ALLOWED: dict[str, tuple[DataType, ...]] = {
+    "key": (StringType(), BinaryType()),
+    "value": (StringType(), BinaryType()),
+    "headers": (HEADERS_TYPE,),
+    "topic": (StringType(),),
+    "partition": (IntegerType(),),
+    "timestamp": (TimestampType(), LongType()),
 }
+
+
+def _same(found: DataType, wanted: DataType) -> bool:
+    """Whether they are the same type, whatever may be null in it."""
+    if isinstance(found, ArrayType) and isinstance(wanted, ArrayType):
+        return _same(found.elementType, wanted.elementType)
+    if isinstance(found, StructType) and isinstance(wanted, StructType):
+        return [f.name for f in found.fields] == [f.name for f in wanted.fields] and all(
+            map(_same, [f.dataType for f in found.fields], [f.dataType for f in wanted.fields])
+        )
+    return isinstance(found, type(wanted))
 
 
 def sink_columns(schema: StructType, topic_option: str | None) -> SinkColumns:
@@ -78,14 +103,12 @@ def sink_columns(schema: StructType, topic_option: str | None) -> SinkColumns:
     found: dict[str, int] = {}
     for position, column in enumerate(schema.fields):
         name = column.name.lower()
-        if name == "headers":
-            raise BadColumn(f"column headers ({column.dataType.simpleString()}): not supported yet, drop it")
         if name not in _ALLOWED:
             continue
         if name in found:
             raise BadColumn(f"column {name} stands twice in {schema.simpleString()}")
-        if not isinstance(column.dataType, _ALLOWED[name]):
-            allowed = " or ".join(kind().simpleString() for kind in _ALLOWED[name])
+        if not any(_same(column.dataType, kind) for kind in _ALLOWED[name]):
+            allowed = " or ".join(kind.simpleString() for kind in _ALLOWED[name])
             raise BadColumn(
                 f"column {name} has the unsupported type {column.dataType.simpleString()}; "
                 f"it must be {allowed}"
@@ -102,5 +125,6 @@ def sink_columns(schema: StructType, topic_option: str | None) -> SinkColumns:
         topic=None if topic_option is not None else found.get("topic"),
         partition=found.get("partition"),
         timestamp=timestamp,
+        headers=found.get("headers"),
         timestamp_is_ms=timestamp is not None and isinstance(schema.fields[timestamp].dataType, LongType),
     )

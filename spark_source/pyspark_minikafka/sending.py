@@ -82,11 +82,12 @@ class _Task:
         keys = None if columns.key is None else as_binary(batch.column(columns.key))
         values = as_binary(batch.column(columns.value))
         timestamps = self._timestamps(batch)
+        headers = None if columns.headers is None else batch.column(columns.headers)
         for topic, rows in self._topics(batch):
             ids = self._partition_ids(batch, keys, topic, rows)
             for partition, chosen in grouped(ids):
                 chosen = chosen if rows is None else rows[chosen]
-                self._queue(TopicPartition(topic, partition), keys, values, timestamps, chosen)
+                self._queue(TopicPartition(topic, partition), keys, values, timestamps, chosen, headers)
         self._rows += batch.num_rows
         self._check(wait=False)
 
@@ -101,9 +102,25 @@ class _Task:
         self._producer.close(timeout_ms)
 
     def _queue(
-        self, tp: TopicPartition, keys: pa.Array | None, values: pa.Array, timestamps: Longs, rows: Rows
+        self,
+        tp: TopicPartition,
+        keys: pa.Array | None,
+        values: pa.Array,
+        timestamps: Longs,
+        rows: Rows,
+        headers: pa.Array | None,
     ) -> None:
         magic = self._producer.magic(tp)
+        if magic < 2 and headers is not None:
+            # What has none in these rows can be written; encoding looks closely.
+            headers = headers.take(pa.array(rows))
+            if any(headers.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)):
+                raise BrokerError(
+                    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+                    f"rows for {tp} have headers, and its broker does not know them, which came with Kafka "
+                    "0.11: drop the column headers",
+                )
+            headers = None
         if magic < 2 and self._options.producer.codec == "zstd":
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -117,6 +134,7 @@ class _Task:
             magic=magic,
             codec=self._config.compression,
             max_bytes=self._set_bytes,
+            headers=headers,
         )
         for encoded in sets:
             if len(encoded.data) > self._config.max_request_bytes:

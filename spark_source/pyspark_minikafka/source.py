@@ -57,7 +57,7 @@ class MinikafkaSource(DataSource):
         parsed = options.source_options(self.options, options.Mode.LOAD)
         _module("report").warn(parsed.warnings)
         _module("batch")  # what an executor needs is missed here, on the driver, and not in a task
-        schema: StructType = _module("schema").SOURCE_SCHEMA
+        schema: StructType = _module("schema").source_schema(parsed.include_headers)
         return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.ids import TopicPartition
 from pyspark_minikafka import report
 from pyspark_minikafka.location import Target, locate
@@ -25,6 +26,7 @@ from pyspark_minikafka.lookup import make_planner
 from pyspark_minikafka.offsets import OffsetJson, Offsets, StreamOffset, to_json
 from pyspark_minikafka.options import Mode, SourceOptions, source_options
 from pyspark_minikafka.planner import Planner
+from pyspark_minikafka.rate import Patience
 from pyspark_minikafka.reading import input_partitions, read
 from pyspark_minikafka.schema import check_user_schema
 
@@ -33,6 +35,7 @@ try:
         ReadAllAvailable,
         ReadLimit,
         ReadMaxRows,
+        ReadMinRows,
         SupportsTriggerAvailableNow,
     )
 
@@ -47,9 +50,16 @@ if TYPE_CHECKING:
 class StreamReader(DataSourceStreamReader):
     """What both kinds of Spark need; picklable as long as nothing was planned with it."""
 
-    def __init__(self, options: SourceOptions, plan: tuple[Planner, Target] | None = None) -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        plan: tuple[Planner, Target] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self.options = options
         self._planner_and_target = plan
+        self._clock = clock or SystemClock()
+        self._patience = Patience()
         self._start: StreamOffset | None = None
         self._newest: Offsets | None = None
 
@@ -96,6 +106,14 @@ class StreamReader(DataSourceStreamReader):
             return StreamOffset(ends, batch_start=begin).to_json()
         return start if ends == position.positions else to_json(ends)
 
+    def _too_little(self, start: Mapping[TopicPartition, int], ends: Offsets) -> bool:
+        """Whether the batch is to wait for ``minOffsetsPerTrigger``."""
+        trigger = self.options.trigger
+        if trigger.min_offsets is None:
+            return False
+        now_ms = self._clock.monotonic_ms()
+        return self._patience.holds_back(trigger.min_offsets, trigger.max_delay_ms, now_ms, start, ends)
+
     def _fresh(self, known: Mapping[TopicPartition, int]) -> Offsets:
         self._newest = self._plan()[0].available(known)
         return dict(self._newest)
@@ -104,18 +122,25 @@ class StreamReader(DataSourceStreamReader):
 class UnlimitedReader(StreamReader):
     """For Spark 4.0 and 4.1, which ask for the latest offset without saying from where."""
 
-    def __init__(self, options: SourceOptions, plan: tuple[Planner, Target] | None = None) -> None:
-        super().__init__(options, plan)
+    def __init__(
+        self,
+        options: SourceOptions,
+        plan: tuple[Planner, Target] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(options, plan, clock)
         self._last: OffsetJson | None = None
 
     def latestOffset(self) -> OffsetJson:  # type: ignore[override]  # noqa: N802
         """The end of what is there. Called all the time while the query waits."""
-        if self.options.max_offsets_per_trigger is not None:
+        if self.options.trigger.max_offsets is not None:
             report.warn_once(
                 "maxOffsetsPerTrigger has no effect before Spark 4.2: a batch takes all there is"
             )
         start = self._initial().to_json() if self._last is None else self._last
-        return self._after(start, self._fresh(StreamOffset.from_json(start).positions))
+        position = StreamOffset.from_json(start).positions
+        ends = self._fresh(position)
+        return start if self._too_little(position, ends) else self._after(start, ends)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         planned = super().partitions(start, end)
@@ -128,21 +153,37 @@ if HAS_LIMITS:
     class LimitedReader(StreamReader, SupportsTriggerAvailableNow):
         """For Spark 4.2 and later: limits of a batch, and the trigger AvailableNow."""
 
-        def __init__(self, options: SourceOptions, plan: tuple[Planner, Target] | None = None) -> None:
-            super().__init__(options, plan)
+        def __init__(
+            self,
+            options: SourceOptions,
+            plan: tuple[Planner, Target] | None = None,
+            clock: Clock | None = None,
+        ) -> None:
+            super().__init__(options, plan, clock)
             self._target: Offsets | None = None
 
         def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802
             """The end of the batch after ``start``. Called all the time while the query waits."""
             position = StreamOffset.from_json(start).positions
-            ends = self._fresh(position) if self._target is None else self._within_target(position)
+            if self._target is None:
+                ends = self._fresh(position)
+                if not isinstance(limit, ReadAllAvailable) and self._too_little(position, ends):
+                    return start
+            else:
+                # Nothing more will come, so that there is nothing to wait for.
+                ends = self._within_target(position)
             if isinstance(limit, ReadMaxRows):
                 ends = self._plan()[0].limited(limit.max_rows, position, ends)
             return self._after(start, ends)
 
         def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-            limit = self.options.max_offsets_per_trigger
-            return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+            """The limit per batch. Spark has none of two, so where there are both, the lower one is ours to
+            keep. The trigger Once asks for everything whatever this says.
+            """
+            trigger = self.options.trigger
+            if trigger.max_offsets is not None:
+                return ReadMaxRows(trigger.max_offsets)
+            return ReadAllAvailable() if trigger.min_offsets is None else ReadMinRows(trigger.min_offsets)
 
         def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802
             return None if self._newest is None else to_json(self._newest)
@@ -164,6 +205,6 @@ if HAS_LIMITS:
 
 def reader(options: Mapping[str, str], schema: StructType) -> StreamReader:
     """The reader for the running Spark."""
-    check_user_schema(schema)
     parsed = source_options(options, Mode.STREAM)
+    check_user_schema(schema, parsed.include_headers)
     return LimitedReader(parsed) if HAS_LIMITS else UnlimitedReader(parsed)

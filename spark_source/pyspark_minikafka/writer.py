@@ -106,8 +106,10 @@ def record_batches(rows: Iterator[Row], schema: StructType, columns: SinkColumns
     """``rows`` in record batches with the columns of ``schema``; others than the sink's hold nulls."""
     import pyarrow as pa
 
+    from minikafka.records.columns import HEADERS_TYPE
+
     kinds = {columns.value: pa.binary(), columns.key: pa.binary(), columns.topic: pa.string()}
-    kinds |= {columns.partition: pa.int32(), columns.timestamp: pa.int64()}
+    kinds |= {columns.partition: pa.int32(), columns.timestamp: pa.int64(), columns.headers: HEADERS_TYPE}
     names = schema.fieldNames()
     while chunk := list(itertools.islice(rows, ROWS_PER_BATCH)):
         arrays = []
@@ -117,6 +119,8 @@ def record_batches(rows: Iterator[Row], schema: StructType, columns: SinkColumns
                 arrays.append(pa.nulls(len(chunk)))
             elif position == columns.timestamp and not columns.timestamp_is_ms:
                 arrays.append(pa.array([None if v is None else microseconds(v) for v in values], pa.int64()))
+            elif position == columns.headers:
+                arrays.append(pa.array([_named(headers) for headers in values], HEADERS_TYPE))
             elif kinds[position] == pa.binary():
                 arrays.append(
                     pa.array([v.encode() if isinstance(v, str) else v for v in values], pa.binary())
@@ -124,6 +128,10 @@ def record_batches(rows: Iterator[Row], schema: StructType, columns: SinkColumns
             else:
                 arrays.append(pa.array(values, kinds[position]))
         yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _named(headers: list[Row | None] | None) -> list[dict[str, object] | None] | None:
+    return None if headers is None else [None if one is None else one.asDict() for one in headers]
 
 
 def microseconds(moment: datetime.datetime) -> int:

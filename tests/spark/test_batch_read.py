@@ -72,15 +72,50 @@ def test_offsets_bound_what_is_read(kafka: Kafka, read: Read) -> None:
     assert values(frame) == ["a3", "a4", "b0", "b1"]
 
 
-def test_latest_is_bound_when_a_dataframe_first_runs(kafka: Kafka, read: Read) -> None:
-    topic = kafka.topic()
+def test_latest_is_bound_each_time_that_a_dataframe_runs(kafka: Kafka, read: Read) -> None:
+    topic = kafka.topic(2)
     frame = read(subscribe=topic)
     kafka.produce(topic, ["after load"])
     assert frame.count() == 1
-    # Whether the same DataFrame sees more the second time differs: newer Spark plans once for each load().
-    kafka.produce(topic, ["after the first run"])
-    assert frame.count() in (1, 2)
-    assert read(subscribe=topic).count() == 2
+    kafka.produce(topic, ["after the first run"], partition=1)
+    assert frame.count() == 2
+
+
+def test_times_bound_what_is_read(kafka: Kafka, read: Read) -> None:
+    topic = kafka.topic(2)
+    for number in range(5):
+        kafka.produce(topic, [f"a{number}"], partition=0, timestamp_ms=1_000 + number)
+        kafka.produce(topic, [f"b{number}"], partition=1, timestamp_ms=2_000 + number)
+    assert values(read(subscribe=topic, startingTimestamp="1003", endingTimestamp="2001")) == [
+        "a3",
+        "a4",
+        "b0",
+    ]
+    each = {"startingOffsetsByTimestamp": json.dumps({topic: {"0": 1_004, "1": 2_004}})}
+    assert values(read(subscribe=topic, **each)) == ["a4", "b4"]
+    with pytest.raises(Exception, match=rf"no offset matched.*{topic}-0 \(time 1005 ms\)"):
+        read(subscribe=topic, startingTimestamp="1005").count()
+    late = {"startingTimestamp": "1005", "startingOffsetsByTimestampStrategy": "latest"}
+    assert values(read(subscribe=topic, **late)) == ["b0", "b1", "b2", "b3", "b4"]
+
+
+def test_the_newest_records_are_read(kafka: Kafka, read: Read) -> None:
+    topic = kafka.topic(2)
+    kafka.produce(topic, ["old"], partition=0, timestamp_ms=1_000)
+    kafka.produce(topic, ["new"], partition=0)
+    kafka.produce(topic, ["old", "old", "new", "new"], partition=1, timestamp_ms=1_000)
+    assert values(read(subscribe=topic, minikafka__last__records="3")) == ["new", "new", "new"]
+    assert values(read(subscribe=topic, minikafka__last__duration="10m")) == ["new"]
+
+
+def test_partitions_are_split_into_more_tasks(kafka: Kafka, read: Read) -> None:
+    topic = kafka.topic(2)
+    kafka.produce(topic, [str(n) for n in range(90)], partition=0)
+    kafka.produce(topic, ["x"], partition=1)
+    for given, tasks in (({}, 2), ({"minPartitions": "4"}, 4), ({"maxRecordsPerPartition": "20"}, 6)):
+        frame = read(subscribe=topic, **given)
+        assert frame.count() == 91
+        assert frame.rdd.getNumPartitions() == tasks
 
 
 def test_a_dataframe_can_be_used_twice_in_one_query(kafka: Kafka, read: Read) -> None:
@@ -127,7 +162,7 @@ def test_records_larger_than_a_fetch_are_read(kafka: Kafka, read: Read) -> None:
     [
         ({}, "exactly one of the options assign, subscribe and subscribePattern"),
         ({"subscribe": "t", "startingOffsets": "latest"}, "a batch query cannot start at latest"),
-        ({"subscribe": "t", "minPartitions": "3"}, "minPartitions='3': not supported yet"),
+        ({"subscribe": "t", "minPartitions": "0"}, "minPartitions='0': must be a whole number"),
         ({"subscribe": "t", "kafka.auto.offset.reset": "latest"}, "kafka.auto.offset.reset='latest'"),
         ({"subscribe": "no-such-topic"}, "no-such-topic cannot be read"),
     ],

@@ -356,8 +356,8 @@ def test_a_limited_stream_keeps_up_with_a_writer(streams: Streams, kafka: Kafka)
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"endingOffsets": "latest"}, "endingOffsets='latest': an end is for batch queries only"),
-        ({"minOffsetsPerTrigger": "5"}, "minOffsetsPerTrigger='5': not supported yet"),
+        ({"endingOffsets": "latest"}, "endingOffsets='latest': is for batch queries only"),
+        ({"minOffsetsPerTrigger": "0"}, "minOffsetsPerTrigger='0': must be a whole number"),
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger='0'"),
     ],
 )

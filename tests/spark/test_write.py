@@ -56,6 +56,25 @@ def java_partitions(keys: list[str], partitions: int) -> list[int]:
     return [(murmur2(key.encode()) & 0x7FFFFFFF) % partitions for key in keys]
 
 
+HEADERS = "array(struct('k' AS key, x'00ff' AS value), struct('k' AS key, cast(null AS binary) AS value))"
+
+
+def test_headers_are_written_and_come_back_when_asked_for(
+    spark: SparkSession, kafka: Kafka, read: Read
+) -> None:
+    topic = kafka.topic(3)
+    rows = spark.range(30).selectExpr(
+        "cast(id AS string) key", "'v' value", f"CASE WHEN id % 3 = 0 THEN {HEADERS} END headers"
+    )
+    write(rows, kafka, topic=topic)
+    assert "headers" not in read(subscribe=topic).columns
+    frame = read(subscribe=topic, includeHeaders="true")
+    assert frame.schema["headers"].dataType.simpleString() == "array<struct<key:string,value:binary>>"
+    for row in frame.collect():
+        wanted = [("k", b"\x00\xff"), ("k", None)] if int(row.key) % 3 == 0 else None
+        assert wanted == (None if row.headers is None else [tuple(header) for header in row.headers])
+
+
 def test_rows_without_a_key_are_spread_evenly(spark: SparkSession, kafka: Kafka) -> None:
     topic = kafka.topic(4)
     write(spark.range(0, 4_000, 1, 1).selectExpr("'v' value"), kafka, topic=topic)
@@ -184,6 +203,7 @@ def test_a_stream_is_written_with_all_its_columns(
             "upper(cast(value AS string)) value",
             "partition",
             "timestamp'2013-06-01 12:00:00.5' timestamp",
+            f"{HEADERS} headers",
             "array(offset) more",
         )
     )
@@ -202,6 +222,10 @@ def test_a_stream_is_written_with_all_its_columns(
     )
     stamps = read(subscribe=sink).selectExpr("date_format(timestamp, 'yyyy-MM-dd HH:mm:ss.SSS') t")
     assert [row.t for row in stamps.distinct().collect()] == ["2013-06-01 12:00:00.500"]
+    headers = read(subscribe=sink, includeHeaders="true").select("headers").collect()
+    assert all(
+        [tuple(header) for header in row.headers] == [("k", b"\x00\xff"), ("k", None)] for row in headers
+    )
 
 
 def test_each_task_reports_what_it_wrote() -> None:

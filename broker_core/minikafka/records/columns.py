@@ -32,6 +32,7 @@ from minikafka.records.headers import HEADERS_TYPE, RawHeaders, to_arrow
 from minikafka.records.message_set import Content, TimestampType, open_wrapper
 
 __all__ = [
+    "HEADERS_TYPE",
     "MAX_COLUMN_BYTES",
     "SCHEMA",
     "SCHEMA_WITH_HEADERS",

@@ -39,6 +39,12 @@ class FakeCluster:
             if tp in self.logs
         }
 
+    def offsets_at(self, wanted: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
+        """Each record's time is its offset."""
+        self.questions += 1
+        found = {tp: max(self.logs[tp][0], time) for tp, time in wanted.items() if tp in self.logs}
+        return {tp: offset if offset < self.logs[tp][1] else None for tp, offset in found.items()}
+
     def grow(self, topic: str, partition: int, records: int) -> None:
         """Append so many records; a partition that is not there is made."""
         first, end = self.logs.get(TopicPartition(topic, partition), (0, 0))
@@ -55,4 +61,11 @@ class Planning:
         self.options: SourceOptions = source_options(options, mode)
         self.warnings: list[str] = []
         self.waited_ms: list[int] = []
-        self.planner = Planner(self.options, cluster, warn=self.warnings.append, pause=self.waited_ms.append)
+        self.now_ms = 1_000
+        self.planner = Planner(
+            self.options,
+            cluster,
+            warn=self.warnings.append,
+            pause=self.waited_ms.append,
+            now_ms=lambda: self.now_ms,
+        )

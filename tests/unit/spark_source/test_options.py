@@ -8,17 +8,15 @@ import pytest
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
-from pyspark_minikafka.offsets import ALL_EARLIEST, ALL_LATEST
+from pyspark_minikafka.bounds import ALL_EARLIEST, ALL_LATEST, OffsetBound
 from pyspark_minikafka.options import (
-    Assign,
     Mode,
     SinkOptions,
     SourceOptions,
-    Subscribe,
-    SubscribePattern,
     sink_options,
     source_options,
 )
+from pyspark_minikafka.strategy import Assign, Subscribe, SubscribePattern
 
 
 def source(mode: Mode = Mode.BATCH, /, **given: str) -> SourceOptions:
@@ -107,10 +105,29 @@ def test_a_batch_reads_all_that_is_there_and_a_stream_what_comes() -> None:
         {"endingOffsets": '{"t":{"0":-2}}'},
         {"startingOffsets": '{"t":{"0":5}}', "endingOffsets": '{"t":{"0":4}}'},
         {"startingOffsets": '{"t":{"0":5}}', "endingOffsets": '{"t":{"0":9,"1":9}}'},
+        {"startingOffsets": '{"t":"latest"}'},
+        {"endingOffsets": '{"t":"earliest"}'},
+        {"startingTimestamp": "5", "endingTimestamp": "4"},
+        {"startingTimestamp": "5", "endingOffsetsByTimestamp": '{"t":{"0":4}}'},
+        {"startingOffsetsByTimestamp": '{"t":{"0":5}}', "endingOffsetsByTimestamp": '{"t":{"0":4}}'},
+        {"startingOffsetsByTimestamp": '{"t":{"0":5}}', "endingOffsetsByTimestamp": '{"t":{"1":9}}'},
     ],
 )
 def test_a_batch_query_must_go_forward(given: dict[str, str]) -> None:
-    assert refusal_of({"subscribe": "t", **given}).name in ("startingOffsets", "endingOffsets")
+    wrong = ("startingOffsets", "endingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
+    assert refusal_of({"subscribe": "t", **given}).name in wrong
+
+
+def test_a_time_wins_over_offsets_that_a_batch_could_not_have() -> None:
+    assert not isinstance(source(startingOffsets="latest", startingTimestamp="1").starting, OffsetBound)
+
+
+def test_a_smallest_batch_is_not_larger_than_the_largest() -> None:
+    trigger = source(Mode.STREAM, minOffsetsPerTrigger="3", maxOffsetsPerTrigger="3", maxTriggerDelay="90s")
+    assert (trigger.trigger.min_offsets, trigger.trigger.max_delay_ms) == (3, 90_000)
+    given = {"subscribe": "t", "minOffsetsPerTrigger": "4", "maxOffsetsPerTrigger": "3"}
+    for mode in Mode:
+        assert refusal_of(given, mode).name == "minOffsetsPerTrigger"
 
 
 def test_a_stream_may_start_at_latest() -> None:
@@ -132,16 +149,6 @@ def test_a_stream_has_no_end(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("startingTimestamp", "1"),
-        ("startingOffsetsByTimestamp", '{"t":{"0":1}}'),
-        ("startingOffsetsByTimestampStrategy", "latest"),
-        ("endingTimestamp", "1"),
-        ("endingOffsetsByTimestamp", '{"t":{"0":1}}'),
-        ("minOffsetsPerTrigger", "1"),
-        ("maxTriggerDelay", "15m"),
-        ("minPartitions", "4"),
-        ("maxRecordsPerPartition", "4"),
-        ("includeHeaders", "true"),
         ("kafka.security.protocol", "SASL_SSL"),
         ("kafka.ssl.truststore.location", "x"),
         ("kafka.sasl.mechanism", "PLAIN"),
@@ -183,10 +190,16 @@ def test_client_properties_that_the_source_needs_itself_are_rejected(key: str) -
 
 
 def test_client_properties_without_effect_are_named_in_one_warning() -> None:
-    options = source(kafka__group__id="g", kafka__max__poll__records="5", kafka__acks="1")
-    assert options.warnings == (
-        "these options have no effect: kafka.acks, kafka.group.id, kafka.max.poll.records",
-    )
+    options = source(kafka__max__poll__records="5", kafka__acks="1")
+    assert options.warnings == ("these options have no effect: kafka.acks, kafka.max.poll.records",)
+
+
+def test_a_group_id_is_taken_with_the_warning_that_nothing_joins_it() -> None:
+    (warning,) = source(kafka__group__id="g", groupIdPrefix="p").warnings
+    assert warning.startswith("kafka.group.id has no effect")
+    assert "groupIdPrefix is ignored" in warning
+    (warning,) = source(groupIdPrefix="p").warnings
+    assert warning.startswith("groupIdPrefix has no effect")
 
 
 def test_a_slip_in_an_options_name_is_mentioned() -> None:
@@ -204,9 +217,9 @@ def test_an_unknown_option_of_ours_is_refused() -> None:
 
 
 def test_a_limit_per_trigger_is_for_streams_and_a_batch_warns() -> None:
-    assert source(Mode.STREAM, maxOffsetsPerTrigger="10").max_offsets_per_trigger == 10
+    assert source(Mode.STREAM, maxOffsetsPerTrigger="10").trigger.max_offsets == 10
     batch = source(Mode.BATCH, maxOffsetsPerTrigger="10")
-    assert batch.max_offsets_per_trigger is None
+    assert batch.trigger.max_offsets is None
     assert batch.warnings == ("maxOffsetsPerTrigger has no effect on a batch query",)
 
 
@@ -215,6 +228,14 @@ def test_a_limit_per_trigger_is_for_streams_and_a_batch_warns() -> None:
     [
         ("maxOffsetsPerTrigger", "0"),
         ("maxOffsetsPerTrigger", "1e3"),
+        ("minOffsetsPerTrigger", "0"),
+        ("minPartitions", "0"),
+        ("minPartitions", "2147483648"),
+        ("minPartitions", "a"),
+        ("maxRecordsPerPartition", "-1"),
+        ("maxTriggerDelay", "soon"),
+        ("maxTriggerDelay", "-1s"),
+        ("includeHeaders", "1"),
         ("maxOffsetsPerTrigger", "9223372036854775808"),
         ("kafkaConsumer.pollTimeoutMs", "-1"),
         ("fetchOffset.numRetries", "x"),
@@ -230,7 +251,7 @@ def test_numbers_out_of_their_range_are_refused(name: str, value: str) -> None:
 
 
 def test_a_largest_long_is_a_limit_like_any_other() -> None:
-    assert source(Mode.STREAM, maxOffsetsPerTrigger=str(2**63 - 1)).max_offsets_per_trigger == 2**63 - 1
+    assert source(Mode.STREAM, maxOffsetsPerTrigger=str(2**63 - 1)).trigger.max_offsets == 2**63 - 1
 
 
 def test_without_servers_the_embedded_broker_of_an_absolute_directory_is_used() -> None:

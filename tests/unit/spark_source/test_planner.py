@@ -10,6 +10,7 @@ from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from pyspark_minikafka.offsets import StreamOffset
 from pyspark_minikafka.options import Mode
+from pyspark_minikafka.planner import NoRecordAtTime
 from pyspark_minikafka.ranges import DataLoss, OffsetRange
 from tests.unit.spark_source.cluster_double import FakeCluster, Planning
 
@@ -20,13 +21,18 @@ def batch(cluster: FakeCluster, **given: str) -> tuple[OffsetRange, ...]:
     return Planning(cluster, Mode.BATCH, **given).planner.batch()
 
 
+def whole(tp: TopicPartition, start: int, end: int) -> OffsetRange:
+    """From the earliest to the latest, which are these now."""
+    return OffsetRange(tp, start, end, from_earliest=True, to_latest=True)
+
+
 def test_a_batch_reads_everything_that_is_there_by_default() -> None:
     cluster = FakeCluster(t=[(0, 5), (3, 4), (7, 7)], other=[(0, 9)])
-    assert batch(cluster) == (OffsetRange(T0, 0, 5), OffsetRange(T1, 3, 4))
+    assert batch(cluster) == (whole(T0, 0, 5), whole(T1, 3, 4), whole(T2, 7, 7))
 
 
 def test_only_assigned_partitions_are_read() -> None:
-    assert batch(FakeCluster(t=[(0, 5), (0, 6)]), assign='{"t":[1]}') == (OffsetRange(T1, 0, 6),)
+    assert batch(FakeCluster(t=[(0, 5), (0, 6)]), assign='{"t":[1]}') == (whole(T1, 0, 6),)
 
 
 def test_a_pattern_reads_the_topics_that_match_and_no_internal_one() -> None:
@@ -53,14 +59,15 @@ def test_a_topic_that_a_starting_broker_does_not_know_yet_is_asked_for_again() -
     cluster = FakeCluster(t=[(0, 5)])
     cluster.hidden = [{"t"}, {"t"}]
     planning = Planning(cluster, Mode.BATCH, fetchOffset__retryIntervalMs="7")
-    assert planning.planner.batch() == (OffsetRange(T0, 0, 5),)
+    assert planning.planner.batch() == (whole(T0, 0, 5),)
     assert planning.waited_ms == [7, 7]
 
 
 def test_offsets_may_be_named_for_each_partition() -> None:
     cluster = FakeCluster(t=[(2, 9), (0, 9)])
     ranges = batch(cluster, startingOffsets='{"t":{"0":-2,"1":4}}', endingOffsets='{"t":{"0":8,"1":-1}}')
-    assert ranges == (OffsetRange(T0, 2, 8), OffsetRange(T1, 4, 9))
+    first, second = OffsetRange(T0, 2, 8, from_earliest=True), OffsetRange(T1, 4, 9, to_latest=True)
+    assert ranges == (first, second)
 
 
 def test_named_offsets_must_cover_all_partitions() -> None:
@@ -85,8 +92,55 @@ def test_offsets_outside_the_log_are_lost_data(given: dict[str, str], said: str)
     with pytest.raises(DataLoss, match=said):
         batch(cluster, **given)
     planning = Planning(cluster, Mode.BATCH, failOnDataLoss="false", **given)
-    assert planning.planner.batch() == (OffsetRange(T0, 4, 9),)
+    (found,) = planning.planner.batch()
+    assert (found.start, found.end) == (4, 9)
     assert said in planning.warnings[0]
+
+
+def test_a_time_is_the_first_record_that_is_not_before_it() -> None:
+    cluster = FakeCluster(t=[(0, 9), (5, 9)])
+    ranges = batch(cluster, startingTimestamp="3", endingOffsetsByTimestamp='{"t":{"0":8,"1":50}}')
+    assert ranges == (OffsetRange(T0, 3, 8), OffsetRange(T1, 5, 9, to_latest=True))
+
+
+def test_a_start_later_than_all_records_is_an_error_or_the_end() -> None:
+    cluster = FakeCluster(t=[(0, 9), (0, 3)])
+    with pytest.raises(NoRecordAtTime, match=r"t-1 \(time 7 ms\).*startingOffsetsByTimestampStrategy"):
+        batch(cluster, startingTimestamp="7")
+    given = {"startingTimestamp": "7", "startingOffsetsByTimestampStrategy": "latest"}
+    assert [(r.start, r.end) for r in batch(cluster, **given)] == [(7, 9), (3, 3)]
+    initial = Planning(cluster, Mode.STREAM, **given).planner.initial()
+    assert initial == StreamOffset({T0: 7, T1: 3}, initial=True)
+
+
+def test_a_start_that_turns_out_to_lie_behind_its_end_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"6.*beyond the end of t-0, which is 4"):
+        batch(FakeCluster(t=[(0, 9)]), startingOffsets='{"t":{"0":6}}', endingTimestamp="4")
+
+
+def test_the_last_records_are_shared_out_by_size() -> None:
+    cluster = FakeCluster(t=[(0, 100), (50, 80), (0, 0)])
+    ranges = batch(cluster, minikafka__last__records="13")
+    assert [(r.start, r.end) for r in ranges] == [(90, 100), (77, 80), (0, 0)]
+    initial = Planning(cluster, Mode.STREAM, minikafka__last__records="500").planner.initial()
+    assert initial.positions == {T0: 0, T1: 50, T2: 0}
+
+
+def test_the_last_minutes_begin_at_the_first_record_that_came_in_them() -> None:
+    cluster = FakeCluster(t=[(0, 995), (0, 900)])
+    ranges = batch(cluster, minikafka__last__duration="50ms")
+    assert [(r.start, r.end) for r in ranges] == [(950, 995), (900, 900)]
+
+
+def test_ranges_are_split_as_asked() -> None:
+    cluster = FakeCluster(t=[(0, 10)])
+    ranges = batch(cluster, maxRecordsPerPartition="4")
+    assert ranges == (
+        OffsetRange(T0, 0, 3, from_earliest=True),
+        OffsetRange(T0, 3, 6),
+        OffsetRange(T0, 6, 10, to_latest=True),
+    )
+    assert len(stream(cluster, StreamOffset({T0: 0}), StreamOffset({T0: 10}), minPartitions="5")) == 5
 
 
 def test_a_stream_starts_at_latest_and_says_so_in_its_first_offset() -> None:
@@ -140,6 +194,12 @@ def test_a_known_partition_counts_as_gone_only_after_several_looks() -> None:
     assert planning.waited_ms == [1000]
     planning = Planning(cluster, Mode.STREAM, fetchOffset__numRetries="2")
     assert planning.planner.available({T0: 1, T1: 1}) == {T0: 5}
+    assert len(planning.waited_ms) == 2
+
+
+def test_an_end_that_went_back_is_looked_at_again_before_it_counts() -> None:
+    planning = Planning(FakeCluster(t=[(0, 5)]), Mode.STREAM, fetchOffset__numRetries="2")
+    assert planning.planner.available({T0: 6}) == {T0: 5}
     assert len(planning.waited_ms) == 2
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pickle
 
 from minikafka.base.ids import TopicPartition
-from pyspark_minikafka.ranges import DataLoss, OffsetRange, new_partitions, plan_batch, plan_stream
+from pyspark_minikafka.ranges import DataLoss, OffsetRange, new_partitions, plan_stream
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
 def test_ranges_come_in_order_and_empty_ones_are_left_out() -> None:
-    ranges = plan_batch({B0: 2, A1: 0, A0: 5}, {B0: 4, A1: 0, A0: 9})
-    assert ranges == (OffsetRange(A0, 5, 9), OffsetRange(B0, 2, 4))
-    assert [r.size for r in ranges] == [4, 2]
+    plan = plan_stream({B0: 2, A1: 0, A0: 5}, {B0: 4, A1: 0, A0: 9}, {})
+    assert plan.ranges == (OffsetRange(A0, 5, 9), OffsetRange(B0, 2, 4))
+    assert [r.size for r in plan.ranges] == [4, 2]
 
 
 def test_a_new_partition_starts_at_its_first_offset() -> None:

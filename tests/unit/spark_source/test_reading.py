@@ -8,11 +8,12 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, OffsetOutOfRange
+from minikafka.base.ids import TopicPartition
 from minikafka.records.message_set import Record, build_message_set
 from pyspark_minikafka import reading
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options import Mode, SourceOptions, source_options
-from pyspark_minikafka.ranges import DataLoss
+from pyspark_minikafka.ranges import DataLoss, OffsetRange
 from pyspark_minikafka.reading import RangePartition, read
 
 SERVERS = Target("localhost:1")
@@ -20,6 +21,10 @@ SERVERS = Target("localhost:1")
 
 def options(**given: str) -> SourceOptions:
     return source_options({"subscribe": "t", **given}, Mode.BATCH)
+
+
+def task(start: int, end: int, *, partition: int = 0, **late: bool) -> RangePartition:
+    return RangePartition(OffsetRange(TopicPartition("t", partition), start, end, **late), SERVERS)
 
 
 class Log:
@@ -75,12 +80,12 @@ def values(task: InputPartition, given: SourceOptions) -> list[int]:
 
 def test_just_the_range_is_read_though_sets_are_larger(of: Callable[[Log], Log]) -> None:
     of(Log(0, 40))
-    assert values(RangePartition("t", 0, 6, 21, SERVERS), options()) == list(range(6, 21))
+    assert values(task(6, 21), options()) == list(range(6, 21))
 
 
 def test_batches_have_sparks_columns_to_the_letter(of: Callable[[Log], Log]) -> None:
     of(Log(0, 4))
-    (batch,) = read(RangePartition("t", 3, 0, 4, SERVERS), options())
+    (batch,) = read(task(0, 4, partition=3), options())
     from pyspark.sql.pandas.types import to_arrow_schema
 
     from pyspark_minikafka.schema import SOURCE_SCHEMA
@@ -100,7 +105,7 @@ def test_many_small_rows_are_handed_over_in_pieces(
 ) -> None:
     monkeypatch.setattr(reading, "ROWS_MAX", 3)
     of(Log(0, 8, step=8))
-    assert [b.num_rows for b in read(RangePartition("t", 0, 0, 8, SERVERS), options())] == [3, 3, 2]
+    assert [b.num_rows for b in read(task(0, 8), options())] == [3, 3, 2]
 
 
 def test_the_stand_in_of_a_query_without_partitions_gives_nothing() -> None:
@@ -110,14 +115,14 @@ def test_the_stand_in_of_a_query_without_partitions_gives_nothing() -> None:
 def test_offsets_that_retention_took_end_the_task(of: Callable[[Log], Log]) -> None:
     of(Log(10, 40))
     with pytest.raises(DataLoss, match=r"8 offsets of t-0, from 2, cannot be read: the log has 10 to 40"):
-        values(RangePartition("t", 0, 2, 20, SERVERS), options())
+        values(task(2, 20), options())
 
 
 def test_or_are_skipped_with_a_warning_that_counts(
     of: Callable[[Log], Log], caplog: pytest.LogCaptureFixture
 ) -> None:
     log = of(Log(10, 40))
-    found = values(RangePartition("t", 0, 2, 20, SERVERS), options(failOnDataLoss="false"))
+    found = values(task(2, 20), options(failOnDataLoss="false"))
     assert found == list(range(10, 20))
     assert log.fetchers == [(2, 20), (10, 20)]
     assert "8 offsets of t-0, from 2" in caplog.records[0].getMessage()
@@ -125,32 +130,72 @@ def test_or_are_skipped_with_a_warning_that_counts(
 
 def test_a_range_that_is_wholly_gone_is_skipped(of: Callable[[Log], Log]) -> None:
     of(Log(30, 40))
-    assert values(RangePartition("t", 0, 2, 20, SERVERS), options(failOnDataLoss="false")) == []
+    assert values(task(2, 20), options(failOnDataLoss="false")) == []
 
 
 def test_an_end_that_the_log_has_lost_is_lost_data(of: Callable[[Log], Log]) -> None:
     of(Log(0, 6))
-    task = RangePartition("t", 0, 2, 20, SERVERS)
+    one = task(2, 20)
     with pytest.raises(DataLoss, match=r"14 offsets of t-0, from 6, cannot be read: the log ends at 6"):
-        values(task, options())
-    assert values(task, options(failOnDataLoss="false")) == [2, 3, 4, 5]
+        values(one, options())
+    assert values(one, options(failOnDataLoss="false")) == [2, 3, 4, 5]
+
+
+@pytest.fixture
+def latest(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    def ends_at(offset: int) -> None:
+        class Ends:
+            def __init__(self, cluster: object) -> None: ...
+
+            def offsets(self, wanted: dict[TopicPartition, int], **_: object) -> dict[TopicPartition, int]:
+                return dict.fromkeys(wanted, offset)
+
+        monkeypatch.setattr(reading, "Admin", Ends)
+
+    return ends_at
+
+
+def test_the_latest_record_is_the_one_at_the_time_of_reading(
+    of: Callable[[Log], Log], latest: Callable[[int], None]
+) -> None:
+    of(Log(0, 9))
+    latest(9)
+    assert values(task(2, 5, to_latest=True), options()) == list(range(2, 9))
+    assert values(task(2, 5), options()) == [2, 3, 4]
+
+
+def test_a_log_that_was_made_anew_with_less_is_lost_data(
+    of: Callable[[Log], Log], latest: Callable[[int], None]
+) -> None:
+    of(Log(0, 3))
+    latest(3)
+    with pytest.raises(DataLoss, match="4 offsets of t-0, from 7, cannot be read: the log ends at 3"):
+        values(task(7, 9, to_latest=True), options())
+    assert values(task(7, 9, to_latest=True), options(failOnDataLoss="false")) == []
+
+
+def test_what_is_deleted_before_the_earliest_record_is_read_is_no_loss(of: Callable[[Log], Log]) -> None:
+    of(Log(6, 40))
+    assert values(task(2, 9, from_earliest=True), options()) == [6, 7, 8]
+    with pytest.raises(DataLoss):
+        values(task(2, 9), options())
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
 def test_brokers_that_are_away_are_no_loss_of_data(of: Callable[[Log], Log], fail: str) -> None:
     of(Log(0, 40)).failure = NetworkError("no broker answers")
     with pytest.raises(NetworkError, match="no broker answers"):
-        values(RangePartition("t", 0, 2, 20, SERVERS), options(failOnDataLoss=fail))
+        values(task(2, 20), options(failOnDataLoss=fail))
 
 
 def test_a_deleted_topic_is_lost_data_and_other_errors_are_not(of: Callable[[Log], Log]) -> None:
     log = of(Log(0, 40))
-    task = RangePartition("t", 0, 2, 20, SERVERS)
+    one = task(2, 20)
     log.failure = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    assert values(task, options(failOnDataLoss="false")) == []
+    assert values(one, options(failOnDataLoss="false")) == []
     log.failure = BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
-        values(task, options(failOnDataLoss="false"))
+        values(one, options(failOnDataLoss="false"))
 
 
 def test_a_reader_that_is_left_early_stops_its_fetcher(of: Callable[[Log], Log]) -> None:
@@ -158,7 +203,7 @@ def test_a_reader_that_is_left_early_stops_its_fetcher(of: Callable[[Log], Log])
     made: list[Fetcher] = []
     keep = log.fetcher
     reading.RangeFetcher = lambda *a, **k: made.append(keep(*a, **k)) or made[-1]  # type: ignore[assignment, misc]
-    batches = read(RangePartition("t", 0, 0, 4_000, SERVERS), options())
+    batches = read(task(0, 4_000), options())
     next(batches)
     batches.close()  # type: ignore[attr-defined]
     assert made[0].stopped

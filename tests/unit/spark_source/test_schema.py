@@ -33,8 +33,10 @@ def test_the_source_has_the_columns_of_sparks_connector() -> None:
 
 def test_another_schema_is_refused() -> None:
     with pytest.raises(ConfigError, match="fixed schema"):
-        check_user_schema(frame(value=StringType()))
-    check_user_schema(SOURCE_SCHEMA)
+        check_user_schema(frame(value=StringType()), False)
+    check_user_schema(SOURCE_SCHEMA, False)
+    with pytest.raises(ConfigError, match="headers:array"):
+        check_user_schema(SOURCE_SCHEMA, True)
 
 
 def test_value_alone_is_enough_with_a_topic_option() -> None:
@@ -68,7 +70,7 @@ def test_a_timestamp_is_sparks_own_or_milliseconds() -> None:
         ({"value": StringType(), "topic": BinaryType()}, "topic has the unsupported type binary"),
         ({"value": StringType(), "partition": LongType()}, "partition has the unsupported type bigint"),
         ({"value": StringType(), "timestamp": StringType()}, "timestamp has the unsupported type string"),
-        ({"value": StringType(), "headers": StringType()}, "not supported yet"),
+        ({"value": StringType(), "headers": StringType()}, "headers has the unsupported type string"),
         ({"value": StringType(), "VALUE": StringType()}, "stands twice"),
     ],
 )

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from minikafka.base.clock import ManualClock
+from minikafka.base.ids import TopicPartition
 from pyspark_minikafka import stream
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options import Mode
+from pyspark_minikafka.ranges import OffsetRange
 from pyspark_minikafka.reading import RangePartition
 from pyspark_minikafka.stream import StreamReader, UnlimitedReader
 from tests.unit.spark_source.cluster_double import FakeCluster, Planning
@@ -26,7 +29,8 @@ class Spark:
         planning = Planning(cluster, Mode.STREAM, **given)
         self.limits = limits
         kind = stream.LimitedReader if limits else UnlimitedReader
-        self.reader: Any = kind(planning.options, (planning.planner, SERVERS))
+        self.clock = ManualClock()
+        self.reader: Any = kind(planning.options, (planning.planner, SERVERS), self.clock)
 
     def resume(self, last: dict[str, Any]) -> None:
         """Before 4.2 Spark tells a reader the newest offset in the checkpoint."""
@@ -43,7 +47,7 @@ class Spark:
         start = through_json(self.reader.initialOffset()) if start is None else start
         tasks = self.reader.partitions(start, through_json(end))
         assert all(isinstance(task, RangePartition) and task.target == SERVERS for task in tasks)
-        return [(task.partition, task.start, task.end) for task in tasks]
+        return [(r.topic_partition.partition, r.start, r.end) for r in (task.offsets for task in tasks)]
 
 
 def through_json(offset: dict[str, Any]) -> dict[str, Any]:
@@ -149,9 +153,9 @@ def test_a_reader_travels_to_the_executors(limits: bool) -> None:
 
 
 def test_a_task_is_small() -> None:
-    task = RangePartition("t", 3, 10, 20, SERVERS)
+    task = RangePartition(OffsetRange(TopicPartition("t", 3), 10, 20), SERVERS)
     again = pickle.loads(pickle.dumps(task))
-    assert (again.topic, again.partition, again.start, again.end, again.target) == ("t", 3, 10, 20, SERVERS)
+    assert (again.offsets, again.target) == (task.offsets, SERVERS)
     assert len(pickle.dumps(task)) < 500
 
 
@@ -227,3 +231,47 @@ def test_the_reader_of_the_running_spark_is_chosen() -> None:
 
     chosen: StreamReader = stream.reader({"subscribe": "t"}, SOURCE_SCHEMA)
     assert isinstance(chosen, stream.LimitedReader if stream.HAS_LIMITS else UnlimitedReader)
+
+
+@both
+def test_a_small_batch_waits_for_more_or_for_its_time_but_not_the_first(limits: bool) -> None:
+    cluster = FakeCluster(t=[(0, 2)])
+    given = {"startingOffsets": "earliest", "minOffsetsPerTrigger": "5", "maxTriggerDelay": "10s"}
+    spark = Spark(cluster, limits=limits, **given)
+    first = spark.latest(None)
+    assert spark.ranges(None, first) == [(0, 0, 2)]
+    cluster.grow("t", 0, 4)
+    assert spark.latest(first) == first
+    cluster.grow("t", 0, 1)
+    second = spark.latest(first)
+    assert spark.ranges(first, second) == [(0, 2, 7)]
+    cluster.grow("t", 0, 1)
+    spark.clock.advance(9_999)
+    assert spark.latest(second) == second
+    spark.clock.advance(1)
+    assert spark.ranges(second, spark.latest(second)) == [(0, 7, 8)]
+
+
+@needs_limits
+def test_a_batch_may_have_a_smallest_and_a_largest_size() -> None:
+    cluster = FakeCluster(t=[(0, 50)])
+    given = {"startingOffsets": "earliest", "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "20"}
+    spark = Spark(cluster, limits=True, **given)
+    first = spark.latest(None)
+    second = spark.latest(first)
+    third = spark.latest(second)
+    assert [end["t"]["0"] for end in (first, second, third)] == [20, 40, 50]
+    cluster.grow("t", 0, 4)
+    assert spark.latest(third) == third
+
+
+@needs_limits
+def test_available_now_does_not_wait_for_what_will_not_come() -> None:
+    cluster = FakeCluster(t=[(0, 50)])
+    given = {"startingOffsets": "earliest", "minOffsetsPerTrigger": "15", "maxOffsetsPerTrigger": "20"}
+    spark = Spark(cluster, limits=True, **given)
+    spark.reader.prepareForTriggerAvailableNow()
+    ends = [spark.latest(None)]
+    for _ in range(3):
+        ends.append(spark.latest(ends[-1]))
+    assert [end["t"]["0"] for end in ends] == [20, 40, 50, 50]

@@ -1,0 +1,297 @@
+"""Where a query starts and where it ends, as its options say it. Pure: ``planner`` asks the cluster.
+
+The options of one end, those that win first: a moment for all partitions (``startingTimestamp``), a moment
+for each (``startingOffsetsByTimestamp``), offsets (``startingOffsets``). What a query's start can be besides
+are this source's own: the newest records, or those of the last minutes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from minikafka.base.errors import BrokerError, ConfigError
+from minikafka.base.ids import TopicPartition, check_topic_name
+from pyspark_minikafka.kafka_options import LONG_MAX, duration_ms, integer
+from pyspark_minikafka.offsets import EARLIEST, LATEST, Offsets, parse_object, to_json
+
+LAST_RECORDS = "minikafka.last.records"
+LAST_DURATION = "minikafka.last.duration"
+NO_MATCH = "startingOffsetsByTimestampStrategy"
+
+START_NAMES = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+END_NAMES = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+
+_WORDS = {"earliest": EARLIEST, "latest": LATEST}
+_OFFSETS_FORM = (
+    'must be earliest, latest or JSON such as {"topic":{"0":23,"1":-2}} (-1 latest, -2 earliest) or '
+    '{"topic":"earliest"}'
+)
+_TIMES_FORM = 'must be JSON such as {"topic":{"0":1357000000000}}, in milliseconds since 1970'
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetBound:
+    """All partitions at earliest, all at latest, or each where ``offsets`` or ``topics`` says.
+
+    name: the option that says so.
+    offsets: None, or an offset for each partition, where LATEST and EARLIEST may stand.
+    topics: LATEST or EARLIEST for all partitions of a topic; only beside ``offsets``.
+    """
+
+    default: int
+    offsets: Mapping[TopicPartition, int] | None = None
+    topics: Mapping[str, int] = field(default_factory=dict)
+    name: str = field(default="startingOffsets", compare=False)
+
+    def mentions(self, special: int) -> list[str]:
+        """Partitions and topics that are put at ``special`` (LATEST or EARLIEST), in order."""
+        partitions = sorted(tp for tp, offset in (self.offsets or {}).items() if offset == special)
+        return [*map(str, partitions), *sorted(name for name, at in self.topics.items() if at == special)]
+
+    @property
+    def all_latest(self) -> bool:
+        """Whether this is the one word ``latest``."""
+        return self.offsets is None and self.default == LATEST
+
+    @property
+    def all_earliest(self) -> bool:
+        """Whether this is the one word ``earliest``."""
+        return self.offsets is None and self.default == EARLIEST
+
+    @property
+    def moves(self) -> bool:
+        """Whether asking again later can give higher offsets though nothing was deleted."""
+        return self.all_latest or bool(self.mentions(LATEST))
+
+    def of(self, assigned: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """An offset, LATEST or EARLIEST for each assigned partition; ConfigError unless it names all of them,
+        and no other.
+        """
+        assigned = tuple(assigned)
+        if self.offsets is None:
+            return dict.fromkeys(assigned, self.default)
+        by_topic = {tp: self.topics[tp.topic] for tp in assigned if tp.topic in self.topics}
+        without = sorted(set(self.topics) - {tp.topic for tp in assigned})
+        if without:
+            raise ConfigError(
+                self.name, json.dumps(self._document()), f"names topics that are not read: {without}"
+            )
+        return _all_of(self.name, self._document(), {**by_topic, **self.offsets}, assigned)
+
+    def _document(self) -> dict[str, Any]:
+        words = {at: word for word, at in _WORDS.items()}
+        return {**to_json(self.offsets or {}), **{name: words[at] for name, at in self.topics.items()}}
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBound:
+    """The first record of each partition that is not before a moment. Times are ms since 1970.
+
+    default: the moment of all partitions; None when ``times`` has one for each.
+    or_latest: where no record is that late, the end; otherwise that is an error.
+    """
+
+    name: str
+    default: int | None
+    times: Mapping[TopicPartition, int] = field(default_factory=dict)
+    or_latest: bool = True
+
+    @property
+    def moves(self) -> bool:
+        """Whether asking again later can give higher offsets though nothing was deleted."""
+        return self.or_latest
+
+    def of(self, assigned: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """A moment for each assigned partition; ConfigError unless it names all of them, and no other."""
+        if self.default is not None:
+            return dict.fromkeys(assigned, self.default)
+        return _all_of(self.name, to_json(self.times), self.times, tuple(assigned))
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """The last ``records`` before the end, shared out by the size of partitions; or what came in the last
+    ``duration_ms``. One of the two.
+    """
+
+    records: int | None = None
+    duration_ms: int | None = None
+
+    @property
+    def moves(self) -> bool:
+        """Whether asking again later can give higher offsets though nothing was deleted."""
+        return True
+
+
+Bound = OffsetBound | TimeBound | Newest
+
+ALL_LATEST = OffsetBound(LATEST)
+ALL_EARLIEST = OffsetBound(EARLIEST)
+
+
+def starting(options: Mapping[str, str], default: Bound) -> Bound:
+    """Where the options, whose keys are in lower case, let a query start; ConfigError for what is none."""
+    or_latest = _or_latest(options.get(NO_MATCH.lower()))
+    own = [name for name in (LAST_RECORDS, LAST_DURATION) if name in options]
+    if own:
+        others = [name for name in START_NAMES if name.lower() in options]
+        if len(own) + len(others) > 1:
+            other = (own[1:] + others)[0]
+            raise ConfigError(
+                own[0], options[own[0]], f"cannot stand beside {other}: both say where to start"
+            )
+        return _newest(own[0], options[own[0]])
+    return _bound(options, START_NAMES, or_latest, default)
+
+
+def ending(options: Mapping[str, str], default: Bound) -> Bound:
+    """Where the options let a batch query end; no record as late as a given time means latest."""
+    return _bound(options, END_NAMES, True, default)
+
+
+def _bound(options: Mapping[str, str], names: tuple[str, str, str], or_latest: bool, default: Bound) -> Bound:
+    moment, moments, offsets = names
+    if moment.lower() in options:
+        return TimeBound(moment, integer(moment, options[moment.lower()], 0, LONG_MAX), or_latest=or_latest)
+    if moments.lower() in options:
+        times = _times(moments, options[moments.lower()])
+        return TimeBound(moments, None, times, or_latest=or_latest)
+    if offsets.lower() in options:
+        return parse_bound(offsets, options[offsets.lower()])
+    return default
+
+
+def _or_latest(value: str | None) -> bool:
+    text = "error" if value is None else value.strip().lower()
+    if text not in ("error", "latest"):
+        raise ConfigError(NO_MATCH, value, "must be error or latest")
+    return text == "latest"
+
+
+def _newest(name: str, value: str) -> Newest:
+    if name == LAST_RECORDS:
+        return Newest(records=integer(name, value, 1, LONG_MAX))
+    return Newest(duration_ms=duration_ms(name, value, low=1))
+
+
+def parse_bound(name: str, value: str) -> OffsetBound:
+    """The value of ``startingOffsets`` or ``endingOffsets``; ConfigError when it is none."""
+    word = _WORDS.get(value.strip().lower())
+    if word is not None:
+        return OffsetBound(word, name=name)
+    offsets: Offsets = {}
+    topics: dict[str, int] = {}
+    for topic, partitions in parse_object(name, value, _OFFSETS_FORM).items():
+        _check_topic(name, value, topic)
+        if isinstance(partitions, str) and partitions.strip().lower() in _WORDS:
+            topics[topic] = _WORDS[partitions.strip().lower()]
+            continue
+        for partition, offset in _numbers(name, value, partitions, _OFFSETS_FORM):
+            if offset < EARLIEST:
+                raise ConfigError(name, value, f"offset {offset} of {topic}-{partition} must be at least -2")
+            offsets[TopicPartition(topic, partition)] = offset
+    if not offsets and not topics:
+        raise ConfigError(name, value, _OFFSETS_FORM)
+    return OffsetBound(EARLIEST, offsets, topics, name=name)
+
+
+def _times(name: str, value: str) -> Offsets:
+    times: Offsets = {}
+    for topic, partitions in parse_object(name, value, _TIMES_FORM).items():
+        _check_topic(name, value, topic)
+        for partition, moment in _numbers(name, value, partitions, _TIMES_FORM):
+            if moment < 0:
+                raise ConfigError(name, value, f"the time {moment} of {topic}-{partition} is before 1970")
+            times[TopicPartition(topic, partition)] = moment
+    if not times:
+        raise ConfigError(name, value, _TIMES_FORM)
+    return times
+
+
+def _numbers(name: str, value: str, partitions: object, form: str) -> Iterable[tuple[int, int]]:
+    if not isinstance(partitions, dict) or not partitions:
+        raise ConfigError(name, value, form)
+    for partition, number in partitions.items():
+        if not partition.isdecimal() or isinstance(number, bool) or not isinstance(number, int):
+            raise ConfigError(name, value, form)
+        if number > LONG_MAX:
+            raise ConfigError(name, value, f"{number} is no 64-bit number")
+        yield int(partition), number
+
+
+def _check_topic(name: str, value: str, topic: str) -> None:
+    try:
+        check_topic_name(topic)
+    except BrokerError as problem:
+        raise ConfigError(name, value, problem.detail) from None
+
+
+def check_batch(start: Bound, end: Bound, start_text: str | None, end_text: str | None) -> None:
+    """Refuse the ends of a batch query that can be seen to be wrong before any broker is asked."""
+    if isinstance(start, OffsetBound) and start.moves:
+        raise ConfigError(
+            "startingOffsets",
+            start_text,
+            "a batch query cannot start at latest (-1): use earliest or the offsets of all partitions",
+        )
+    if isinstance(end, OffsetBound) and (end.all_earliest or end.mentions(EARLIEST)):
+        raise ConfigError(
+            "endingOffsets",
+            end_text,
+            "a query cannot end at earliest (-2): use latest or the offsets of all partitions",
+        )
+    if isinstance(start, OffsetBound) and isinstance(end, OffsetBound):
+        _check_offsets(start, end, start_text)
+    if isinstance(start, TimeBound) and isinstance(end, TimeBound):
+        _check_times(start, end)
+
+
+def _check_offsets(start: OffsetBound, end: OffsetBound, text: str | None) -> None:
+    if start.offsets is None or end.offsets is None or start.topics or end.topics:
+        return
+    if set(start.offsets) != set(end.offsets):
+        raise ConfigError("startingOffsets", text, "must name the same partitions as endingOffsets")
+    for tp, offset in start.offsets.items():
+        if offset >= 0 and LATEST != end.offsets[tp] < offset:
+            raise ConfigError(
+                "startingOffsets", text, f"offset {offset} of {tp} is beyond its end, {end.offsets[tp]}"
+            )
+
+
+def _check_times(start: TimeBound, end: TimeBound) -> None:
+    if start.default is None and end.default is None and set(start.times) != set(end.times):
+        raise ConfigError(
+            start.name, json.dumps(to_json(start.times)), f"must name the same partitions as {end.name}"
+        )
+    for tp in {None, *start.times, *end.times}:
+        first = start.default if tp is None or start.default is not None else start.times.get(tp)
+        last = end.default if tp is None or end.default is not None else end.times.get(tp)
+        if first is not None and last is not None and first > last:
+            whose = "" if tp is None else f" of {tp}"
+            raise ConfigError(start.name, str(first), f"this time{whose} is later than {end.name}, {last}")
+
+
+def _all_of(
+    name: str,
+    document: Mapping[str, Any],
+    given: Mapping[TopicPartition, int],
+    assigned: Iterable[TopicPartition],
+) -> Mapping[TopicPartition, int]:
+    """``given`` when it names exactly the ``assigned`` partitions."""
+    partitions = set(assigned)
+    if set(given) != partitions:
+        raise ConfigError(
+            name,
+            json.dumps(document),
+            "must name every assigned partition and no other (-1 for latest, -2 for earliest); assigned are "
+            f"{_names(partitions)}, missing {_names(partitions - set(given))}, "
+            f"too many {_names(set(given) - partitions)}",
+        )
+    return given
+
+
+def _names(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(str(tp) for tp in sorted(partitions)) or "none"

@@ -1,0 +1,100 @@
+"""Which partitions a query reads: assigned ones, all of some topics, or those of a pattern. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from minikafka.base.errors import BrokerError, ConfigError
+from minikafka.base.ids import TopicPartition, check_topic_name
+from pyspark_minikafka.offsets import parse_object
+
+NAMES = ("assign", "subscribe", "subscribePattern")
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Exactly these partitions."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """All partitions of these topics."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribePattern:
+    """All partitions of the topics whose whole name matches the regular expression."""
+
+    pattern: str
+
+    def matches(self, topic: str) -> bool:
+        """Whether ``topic`` is one of them."""
+        return re.fullmatch(self.pattern, topic) is not None
+
+
+Strategy = Assign | Subscribe | SubscribePattern
+
+
+def strategy(options: Mapping[str, str]) -> Strategy:
+    """The one strategy that the options, whose keys are in lower case, name; ConfigError otherwise."""
+    given = [name for name in NAMES if name.lower() in options]
+    choices = "exactly one of the options assign, subscribe and subscribePattern must say what to read"
+    if not given:
+        raise ConfigError("subscribe", None, choices)
+    if len(given) > 1:
+        raise ConfigError(given[1], options[given[1].lower()], f"{choices}; given are {', '.join(given)}")
+    value = options[given[0].lower()]
+    if given[0] == "assign":
+        return _assign(value)
+    if given[0] == "subscribe":
+        return _subscribe(value)
+    return _subscribe_pattern(value)
+
+
+def topic_name(option: str, value: str, topic: str) -> str:
+    """``topic`` when it can be one's name; ConfigError of ``option`` and its whole ``value`` otherwise."""
+    try:
+        check_topic_name(topic)
+    except BrokerError as problem:
+        raise ConfigError(option, value, problem.detail) from None
+    return topic
+
+
+def _assign(value: str) -> Assign:
+    form = 'must be JSON such as {"topic":[0,1]} with at least one partition'
+    partitions = set()
+    for topic, numbers in parse_object("assign", value, form).items():
+        if not isinstance(numbers, list) or not numbers:
+            raise ConfigError("assign", value, form)
+        topic_name("assign", value, topic)
+        for number in numbers:
+            if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+                raise ConfigError("assign", value, form)
+            partitions.add(TopicPartition(topic, number))
+    if not partitions:
+        raise ConfigError("assign", value, form)
+    return Assign(tuple(sorted(partitions)))
+
+
+def _subscribe(value: str) -> Subscribe:
+    topics = {part.strip() for part in value.split(",") if part.strip()}
+    if not topics:
+        raise ConfigError("subscribe", value, "must name at least one topic, as in topic1,topic2")
+    return Subscribe(tuple(sorted(topic_name("subscribe", value, topic) for topic in topics)))
+
+
+def _subscribe_pattern(value: str) -> SubscribePattern:
+    pattern = value.strip()
+    if not pattern:
+        raise ConfigError("subscribePattern", value, "must be a regular expression on topic names, not empty")
+    try:
+        re.compile(pattern)
+    except re.error as problem:
+        raise ConfigError("subscribePattern", value, f"must be a regular expression: {problem}") from None
+    return SubscribePattern(pattern)
