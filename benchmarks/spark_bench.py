@@ -1,16 +1,26 @@
-"""Spark through our source and broker, against Spark's own Kafka connector and Apache Kafka.
+"""Spark through our source, against Spark's own Kafka connector: all figures in one run.
 
-    KAFKA_JARS=DIR SPARK_KAFKA_JARS=DIR python benchmarks/spark_bench.py [--rows N] [--runs N] [--only
-    read|write]
+    KAFKA_JARS=DIR SPARK_KAFKA_JARS=DIR python benchmarks/spark_bench.py [--quick] [--only CASE,…] [--runs N]
+        [--rows N] [--spark-python PYTHON] [--json FILE]
 
 KAFKA_JARS: the jars of an Apache Kafka 3.x broker. SPARK_KAFKA_JARS: the connector ``spark-sql-kafka-0-10``
-of the running Spark with what it needs. Goals: reading 2 M x 100 B from four partitions into ``noop`` at
-least twice as fast as the peer; writing 1 M x 100 B at least as fast.
+of the Spark of the running Python (4.0), with what it needs. ``--spark-python``: the Python of an environment
+with Spark 4.2 or newer. Batches of limited size exist for Python sources since 4.2 only, so that row compares
+our source on that Spark with the peer on the running one; without it the row is left out. What ran on which
+Spark stands beside each row.
 
-Both topics of the reading are filled with the same rows, by our writer, in sets of 16 kB as Kafka's
-producer makes them; before anything is timed both sides read them, and the rows and a checksum over all
-columns must be equal. Every broker starts fresh and stops at the end. Runs alternate; one round warms up
-and is not counted. Both sides check CRCs.
+How it is measured. Two cores for Spark (``local[2]``), which it shares with the broker, as on one machine; a
+session is a process of its own (``spark_side.py``), and both sides of a row use the same one, but where the
+row says otherwise. Topics have four partitions and are filled by ``kafka_fill.py``: the same bytes for both
+brokers, in the batches of Kafka's producer with its default settings (16 kB), not deleted for their age. A
+round warms up and is not counted; then the sides take turns, and who is first changes with every round.
+Reading ends in ``noop``; writing begins with rows in Spark's memory and goes to a new topic each time. Before
+it is timed, what is read is compared: rows, and a checksum over all columns; what was written likewise, over
+its contents. Rates are medians. "µs" is processor time a row, of the JVM with all Python processes below it,
+without the broker: it says more than the rate where the machine does other work too.
+
+Memory is ``VmHWM`` (the peak of the resident set, shared pages included) of the largest process that Spark's
+Python daemon forked for tasks, in a fresh session for each figure; 0 MB would be what the trivial source has.
 """
 
 from __future__ import annotations
@@ -21,199 +31,474 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pyspark
+from kafka_fill import PARTITIONS, Shape, fill, make_topic
 from kafka_peer import apache_kafka
-from pyspark.sql import SparkSession
 
 import minikafka
-import pyspark_minikafka  # noqa: F401  # first: Spark then looks for sources with this very Python
-from minikafka.clients.admin import Admin, NewTopic
-from minikafka.clients.cluster import Cluster as Client
 from minikafka.embedded import Cluster
+from minikafka.records.message_set import Codec
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+OURS, PEER = "minikafka", "kafka"
+"""The names of the formats."""
 
-PARTITIONS = 4
-VALUE_BYTES = 100
+SHAPES = {
+    "10-bytes": (Shape(10), 2_000_000),
+    "1-kB": (Shape(1_000), 200_000),
+    "10-kB": (Shape(10_000), 20_000),
+    "lz4": (Shape(100, codec=Codec.LZ4), 1_000_000),
+    "zstd": (Shape(100, codec=Codec.ZSTD), 1_000_000),
+    "keys": (Shape(100, keys=True), 1_000_000),
+}
+"""What is read and written beside values of 100 bytes, and how many rows of it."""
 
 
-class Side:
-    """One of the two: a format of Spark and the broker that it talks to."""
+class Session:
+    """A Spark of its own process."""
 
-    def __init__(self, name: str, source: str, servers: str) -> None:
-        self.name = name
-        self.source = source
-        self.servers = servers
+    def __init__(self, python: str, jars: str = "") -> None:
+        environment = os.environ | {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+        side = Path(__file__).with_name("spark_side.py")
+        self._process = subprocess.Popen(
+            [python, str(side), jars],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        self.spark: str = self.ask("version")["result"]
 
-    def topic(self, name: str) -> str:
-        """Make a topic with four partitions."""
-        with Client(self.servers) as client:
-            Admin(client).create_topic(NewTopic(name, PARTITIONS))
+    def ask(self, what: str, **arguments: Any) -> dict[str, Any]:
+        """Have one command of ``spark_side.Side`` carried out."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"do": what} | arguments) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"the Spark session ended while it did: {what} {arguments}")
+        found: dict[str, Any] = json.loads(line)
+        if "error" in found:
+            raise SystemExit(f"{what} {arguments}:\n{found['error']}")
+        return found
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of the table. ``figure`` is compared with ``goal``; ``least`` says from which side."""
+
+    case: str
+    what: str
+    figure: float
+    unit: str
+    goal: float | None
+    least: bool
+    detail: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> str:
+        """Whether the goal was reached; nothing where there is none."""
+        if self.goal is None:
+            return ""
+        return "met" if (self.figure >= self.goal) == self.least or self.figure == self.goal else "MISSED"
+
+    def line(self) -> str:
+        """As a line of a table in Markdown."""
+        sign = "≥" if self.least else "≤"
+        goal = "" if self.goal is None else f"{sign} {self.goal:g} {self.unit}"
+        return (
+            f"| {self.case} | {self.what} | {self.figure:.2f} {self.unit} | {goal} | {self.verdict} "
+            f"| {self.detail} |"
+        )
+
+
+Work = Callable[[int], dict[str, Any]]
+"""One timed run, given its number; 0 is the one that warms up."""
+
+
+class Bench:
+    """Brokers, sessions and topics; one method a case."""
+
+    def __init__(self, stack: contextlib.ExitStack, arguments: argparse.Namespace) -> None:
+        self._stack = stack
+        self._arguments = arguments
+        self._directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="minikafka-bench-")))
+        self.own = stack.enter_context(Cluster(data_dir=self._directory / "ours")).bootstrap_servers
+        self.apache = stack.enter_context(apache_kafka(os.environ["KAFKA_JARS"], self._directory))
+        found = sorted(Path(os.environ["SPARK_KAFKA_JARS"]).glob("*.jar"))
+        self._jars = ",".join(str(path) for path in found)
+        self.main = self._session(sys.executable)
+        self._newest: Session | None = None
+        self._filled: set[tuple[str, str]] = set()
+        self.rows = arguments.rows // PARTITIONS * PARTITIONS
+        self._topics = 0
+
+    def _session(self, python: str, jars: bool = True) -> Session:
+        session = Session(python, self._jars if jars else "")
+        self._stack.callback(session.close)
+        return session
+
+    @property
+    def newest(self) -> Session | None:
+        """The session of ``--spark-python``."""
+        if self._newest is None and self._arguments.spark_python:
+            self._newest = self._session(self._arguments.spark_python, jars=False)
+        return self._newest
+
+    # Topics and options
+
+    def topic(self, servers: str, name: str, rows: int, shape: Shape | None = None) -> str:
+        """The topic ``name``, filled when it is asked for first."""
+        if (servers, name) not in self._filled:
+            began = time.monotonic()
+            fill(servers, name, rows, shape or Shape())
+            self._filled.add((servers, name))
+            print(f"  filled {name} with {rows:,} rows in {time.monotonic() - began:.1f} s", flush=True)
         return name
 
-    def write(self, rows: DataFrame, topic: str, source: str | None = None, **options: str) -> None:
-        """Append rows."""
-        writer = rows.write.format(source or self.source).mode("append").option("topic", topic)
-        writer.option("kafka.bootstrap.servers", self.servers).option("kafka.acks", "all").options(
-            **options
-        ).save()
+    @staticmethod
+    def reading(servers: str, topic: str, **more: str) -> dict[str, str]:
+        """Options of a source."""
+        return {"kafka.bootstrap.servers": servers, "subscribe": topic, **more}
 
-    def read(self, spark: SparkSession, topic: str) -> DataFrame:
-        """All rows of a topic."""
-        reader = spark.read.format(self.source).option("subscribe", topic)
-        return reader.option("kafka.bootstrap.servers", self.servers).load()
+    def new_topic(self, servers: str) -> str:
+        """An empty one."""
+        self._topics += 1
+        make_topic(servers, f"written-{self._topics}")
+        return f"written-{self._topics}"
 
+    # Rounds
 
-def rows_of(spark: SparkSession, count: int) -> DataFrame:
-    """``count`` rows with a key and 100 bytes of value, each task's for one partition."""
-    hexadecimal = "sha2(cast(id AS string), 512)"
-    return spark.range(0, count, 1, PARTITIONS).selectExpr(
-        "cast(id AS string) AS key",
-        f"substr({hexadecimal}, 1, {VALUE_BYTES}) AS value",
-        f"cast(id * {PARTITIONS} div {count} AS int) AS partition",
-        "1357000000000L + id AS timestamp",
-    )
+    def rounds(self, sides: Mapping[str, Work], runs: int | None = None) -> dict[str, dict[str, float]]:
+        """Let the sides take turns: the median of each figure of each side."""
+        names = list(sides)
+        found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+        for run in range((runs or self._arguments.runs) + 1):
+            for name in names if run % 2 == 0 else reversed(names):
+                result = sides[name](run)
+                if run:
+                    found[name].append(result)
+        return {
+            name: {
+                figure: statistics.median(result[figure] for result in results)
+                for figure in ("seconds", "jvm", "python")
+            }
+            | {"all": sorted(round(result["seconds"], 3) for result in results)}  # type: ignore[dict-item]
+            for name, results in found.items()
+        }
 
+    def against(
+        self, case: str, what: str, goal: float | None, rows: int, sides: Mapping[str, Work], runs: int = 0
+    ) -> Row:
+        """A row that says how many times as many rows a second the first side has."""
+        found = self.rounds(sides, runs or None)
+        texts = []
+        for name, figures in found.items():
+            rate = rows / figures["seconds"] / 1e6
+            own, python = (figures[kind] / rows * 1e6 for kind in ("jvm", "python"))
+            texts.append(f"{name} {rate:.2f} M/s ({own:.2f} + {python:.2f} µs)")
+        ours, peer = (found[name]["seconds"] for name in sides)
+        return Row(case, what, peer / ours, "×", goal, True, ", ".join(texts), {"rows": rows, "sides": found})
 
-def checksum(frame: DataFrame) -> tuple[int, int]:
-    """Rows, and a sum of hashes over all columns."""
-    columns = ", ".join(frame.columns)
-    found = frame.selectExpr(
-        "count(*) AS n", f"sum(cast(xxhash64({columns}) AS decimal(38, 0))) AS h"
-    ).collect()[0]
-    return int(found.n), int(found.h or 0)
+    def same(self, first: dict[str, Any], second: dict[str, Any], rows: int, columns: list[str]) -> None:
+        """Stop unless two reads give the same, and all of it."""
+        sums = [self.main.ask("checksum", columns=columns, **read)["result"] for read in (first, second)]
+        if sums[0] != sums[1] or sums[0][0] != rows:
+            raise SystemExit(f"of {rows} rows the sides do not read the same: {sums} from {first}, {second}")
 
+    # Cases
 
-def seconds(work: Callable[[], None]) -> float:
-    """How long ``work`` takes."""
-    began = time.monotonic()
-    work()
-    return time.monotonic() - began
+    def _read(
+        self, case: str, what: str, rows: int, shape: Shape, name: str, ours: str, runs: int = 0
+    ) -> Row:
+        reads = {
+            OURS: {"source": OURS, "options": self.reading(ours, self.topic(ours, name, rows, shape))},
+            PEER: {
+                "source": PEER,
+                "options": self.reading(self.apache, self.topic(self.apache, name, rows, shape)),
+            },
+        }
+        self.same(reads[OURS], reads[PEER], rows, COLUMNS)
+        ask = self.main.ask
+        works: dict[str, Work] = {s: lambda _, read=read: ask("read", **read) for s, read in reads.items()}
+        return self.against(case, what, 2.5, rows, works, runs)
 
+    def read(self) -> list[Row]:
+        """Both sources on the same Apache Kafka."""
+        what = "batch read, both on Apache Kafka"
+        return [self._read("read", what, self.rows, Shape(), "rows", self.apache)]
 
-def compare(
-    sides: list[Side], runs: int, work: Callable[[Side, int], Callable[[], None]], rows: int
-) -> dict[str, Any]:
-    """Alternate the sides: rows/s of every run, the medians, and the first side's over the second's."""
-    rates: dict[str, list[float]] = {side.name: [] for side in sides}
-    for run in range(runs + 1):
-        for side in sides:
-            rate = rows / seconds(work(side, run))
-            print(
-                f"  {'warm-up' if run == 0 else f'run {run}'}: {side.name:<12} {rate:>12,.0f} rows/s",
-                flush=True,
+    def read_own(self) -> list[Row]:
+        """Each source on its broker."""
+        what = "batch read, each on its own broker"
+        return [self._read("read-own", what, self.rows, Shape(), "rows", self.own)]
+
+    def stream(self) -> list[Row]:
+        """AvailableNow in one batch, and in limited ones."""
+        options = self.reading(
+            self.apache, self.topic(self.apache, "rows", self.rows), startingOffsets="earliest"
+        )
+        limit = min(200_000, self.rows // 5)
+        limited = options | {"maxOffsetsPerTrigger": str(limit)}
+
+        def work(session: Session, source: str, given: dict[str, str]) -> Work:
+            def run(_: int) -> dict[str, Any]:
+                found = session.ask("stream", source=source, options=given)
+                rows, batches = found["result"]
+                wanted = -(-self.rows // limit) if "maxOffsetsPerTrigger" in given else 1
+                if rows != self.rows or not wanted <= batches <= wanted + PARTITIONS:
+                    raise SystemExit(f"{source} read {rows} rows in {batches} batches, {wanted} were wanted")
+                return found
+
+            return run
+
+        runs = max(2, self._arguments.runs * 3 // 5)
+        peer = {f"{PEER} on {self.main.spark}": work(self.main, PEER, options)}
+        ours: dict[str, Work] = {f"{OURS} on {self.main.spark}": work(self.main, OURS, options)}
+        what = "stream, AvailableNow, one batch"
+        rows = [self.against("stream", what, 2.5, self.rows, ours | peer, runs)]
+        if self.newest is None:
+            print("  batches of limited size are left out: they need --spark-python with Spark 4.2 or newer")
+            return rows
+        name = f"{OURS} on {self.newest.spark}"
+        ours = {name: work(self.newest, OURS, options)}
+        rows.append(self.against("stream-newest", what, 2.5, self.rows, ours | peer, runs))
+        what = f"stream, AvailableNow, batches of {limit:,}"
+        ours = {name: work(self.newest, OURS, limited)}
+        peer = {f"{PEER} on {self.main.spark}": work(self.main, PEER, limited)}
+        rows.append(self.against("stream-limited", what, 1.5, self.rows, ours | peer, runs))
+        return rows
+
+    def _write(self, case: str, what: str, rows: int, shape: Shape, ours: str, runs: int = 0) -> Row:
+        columns = ["key", "value"] if shape.keys else ["value"]
+        self.main.ask("frame", rows=rows, value_bytes=shape.value_bytes, keys=shape.keys)
+        wanted = self.main.ask("written", columns=columns)["result"]
+        codec = {Codec.LZ4: "lz4", Codec.ZSTD: "zstd"}.get(shape.codec, "none")
+
+        def work(source: str, servers: str) -> Work:
+            def run(number: int) -> dict[str, Any]:
+                topic = self.new_topic(servers)
+                given = {"kafka.bootstrap.servers": servers, "topic": topic, "kafka.acks": "all"}
+                given["kafka.compression.type"] = codec
+                found = self.main.ask("write", source=source, options=given)
+                if number == 0:
+                    read = {"source": source, "options": self.reading(servers, topic)}
+                    sums = self.main.ask("checksum", columns=columns, **read)["result"]
+                    if sums != wanted:
+                        raise SystemExit(f"{source} wrote {sums}, not {wanted}")
+                return found
+
+            return run
+
+        works = {OURS: work(OURS, ours), PEER: work(PEER, self.apache)}
+        return self.against(case, what, 2.0, rows, works, runs)
+
+    def write(self) -> list[Row]:
+        """Both sources to the same Apache Kafka."""
+        what = "batch write, both to Apache Kafka"
+        return [self._write("write", what, self.rows // 3, Shape(), self.apache)]
+
+    def write_own(self) -> list[Row]:
+        """Each to its broker."""
+        what = "batch write, each to its own broker"
+        return [self._write("write-own", what, self.rows // 3, Shape(), self.own)]
+
+    def shapes(self) -> list[Row]:
+        """Other sizes, codecs, keys."""
+        found: list[Row] = []
+        runs = max(2, self._arguments.runs * 3 // 5)
+        for name, (shape, most) in SHAPES.items():
+            rows = min(most, most * self.rows // 3_000_000) // PARTITIONS * PARTITIONS
+            texts = (f"batch {verb}, {name.replace('-', ' ')}" for verb in ("read", "write"))
+            reading, writing = texts
+            found.append(self._read(f"read-{name}", reading, rows, shape, name, self.apache, runs))
+            found.append(self._write(f"write-{name}", writing, rows, shape, self.apache, runs))
+        return found
+
+    def tiny(self) -> list[Row]:
+        """Four rows."""
+        options = self.reading(self.apache, self.topic(self.apache, "tiny", PARTITIONS))
+        found: list[Row] = []
+        for session in (self.main, self.newest):
+            if session is None:
+                continue
+
+            def work(source: str, given: dict[str, str], session: Session = session) -> Work:
+                return lambda _: session.ask("rows", source=source, options=given)
+
+            works = {"trivial": work("trivial", {}), OURS: work(OURS, options)}
+            if session is self.main:
+                works[PEER] = work(PEER, options)
+            took = self.rounds(works, 2 * self._arguments.runs)
+            more = took[OURS]["seconds"] - took["trivial"]["seconds"]
+            detail = ", ".join(f"{name} {figures['seconds']:.2f} s" for name, figures in took.items())
+            what = f"four rows, warm, above a trivial Python source, Spark {session.spark}"
+            found.append(Row("tiny", what, more, "s", 0.15, False, detail, took))
+        return found
+
+    def memory(self) -> list[Row]:
+        """A worker's memory."""
+        self.topic(self.apache, "tiny", PARTITIONS)
+        self.topic(self.apache, "rows", self.rows)
+        self.topic(self.apache, "10-kB", min(20_000, self.rows // 150) // 4 * 4, SHAPES["10-kB"][0])
+        peaks: dict[str, int] = {}
+        for topic in ("trivial", "tiny", "rows", "10-kB", "written"):
+            session = Session(sys.executable, self._jars)
+            try:
+                if topic == "trivial":
+                    session.ask("rows", source="trivial", options={})
+                elif topic == "written":
+                    session.ask("frame", rows=self.rows // 3, value_bytes=100, keys=False)
+                    given = {"kafka.bootstrap.servers": self.apache, "topic": self.new_topic(self.apache)}
+                    session.ask("write", source=OURS, options=given)
+                else:
+                    session.ask("read", source=OURS, options=self.reading(self.apache, topic))
+                peaks[topic] = session.ask("memory")["result"]["worker"]
+            finally:
+                session.close()
+        least = peaks.pop("trivial")
+        what = {"tiny": "four rows read", "rows": f"{self.rows:,} rows read"}
+        what |= {"10-kB": "rows of 10 kB read", "written": f"{self.rows // 3:,} rows written"}
+        return [
+            Row(
+                "memory",
+                f"a worker above a trivial source's, {what[topic]}",
+                (peak - least) / 1e6,
+                "MB",
+                120.0,
+                False,
+                f"{peak / 1e6:.0f} MB against {least / 1e6:.0f} MB",
             )
-            if run:
-                rates[side.name].append(rate)
-    medians = {name: statistics.median(found) for name, found in rates.items()}
-    ours, peer = (medians[side.name] for side in sides)
-    return {"rows": rows, "runs": rates, "median": medians, "ratio": ours / peer}
+            for topic, peak in peaks.items()
+        ]
+
+    def range(self) -> list[Row]:
+        """Few rows of a large topic, and all rows of a small one."""
+        few = self.rows // 30 // PARTITIONS
+        found: list[Row] = []
+        for source, servers, name in (
+            (OURS, self.own, "minikafka on its own broker"),
+            (OURS, self.apache, "minikafka on Apache Kafka"),
+            (PEER, self.apache, "the peer on Apache Kafka"),
+        ):
+            large = self.topic(servers, "rows", self.rows)
+            small = self.topic(servers, "few", few * PARTITIONS)
+            first = self.rows // PARTITIONS * 2 // 3
+            starts = {large: {str(p): first for p in range(PARTITIONS)}}
+            ends = {large: {str(p): first + few for p in range(PARTITIONS)}}
+            part = self.reading(
+                servers, large, startingOffsets=json.dumps(starts), endingOffsets=json.dumps(ends)
+            )
+            whole = self.reading(servers, small)
+            works: dict[str, Work] = {
+                text: lambda _, source=source, given=given: self.main.ask(
+                    "read", source=source, options=given
+                )
+                for text, given in (("of the large topic", part), ("the small topic", whole))
+            }
+            took = self.rounds(works)
+            ratio = took["of the large topic"]["seconds"] / took["the small topic"]["seconds"]
+            detail = ", ".join(f"{text} {figures['seconds']:.2f} s" for text, figures in took.items())
+            what = f"{few * PARTITIONS:,} rows of {self.rows:,} against a topic of only so many, {name}"
+            goal = None if source == PEER else 1.2
+            found.append(Row("range", what, ratio, "×", goal, False, detail, took))
+        return found
 
 
-def read_bench(spark: SparkSession, sides: list[Side], rows: int, runs: int) -> dict[str, Any]:
-    """Batch reads into ``noop``."""
-    sums = []
-    for side in sides:
-        side.topic("read")
-        side.write(rows_of(spark, rows), "read", "minikafka", **{"kafka.batch.size": "16384"})
-        sums.append(checksum(side.read(spark, "read")))
-    if sums[0] != sums[1] or sums[0][0] != rows:
-        raise SystemExit(f"the sides do not read the same: {sums}")
-    print(f"both read {sums[0][0]:,} rows with the checksum {sums[0][1]}")
-
-    def work(side: Side, _: int) -> Callable[[], None]:
-        return lambda: side.read(spark, "read").write.format("noop").mode("overwrite").save()
-
-    return compare(sides, runs, work, rows) | {"checksum": str(sums[0][1])}
+CASES: dict[str, Callable[[Bench], list[Row]]] = {
+    "read": Bench.read,
+    "read-own": Bench.read_own,
+    "stream": Bench.stream,
+    "write": Bench.write,
+    "write-own": Bench.write_own,
+    "tiny": Bench.tiny,
+    "range": Bench.range,
+    "memory": Bench.memory,
+    "shapes": Bench.shapes,
+}
 
 
-def write_bench(spark: SparkSession, sides: list[Side], rows: int, runs: int) -> dict[str, Any]:
-    """Batch writes, each to a new topic; what was written is counted afterwards."""
-    frame = rows_of(spark, rows).select("key", "value", "partition").cache()
-    frame.count()
-
-    def work(side: Side, run: int) -> Callable[[], None]:
-        topic = side.topic(f"write-{run}")
-        return lambda: side.write(frame, topic)
-
-    found = compare(sides, runs, work, rows)
-    sums = {
-        checksum(side.read(spark, f"write-{run}").select("key", "value", "partition", "offset"))
-        for side in sides
-        for run in range(runs + 1)
-    }
-    if len(sums) != 1 or next(iter(sums))[0] != rows:
-        raise SystemExit(f"what was written differs: {sums}")
-    return found | {"checksum": str(next(iter(sums))[1])}
-
-
-def session(jars: str) -> SparkSession:
-    """Spark with two cores and the peer's connector."""
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    found = ",".join(str(path) for path in sorted(Path(jars).glob("*.jar")))
-    settings: Mapping[str, str] = {
-        "spark.jars": found,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.memory": "2g",
-        "spark.log.level": "ERROR",
-    }
-    builder = SparkSession.builder.master("local[2]")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+def options_of(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """What the user asks for."""
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").split("\n\n")[0], epilog=f"cases: {', '.join(CASES)}"
+    )
+    parser.add_argument("--rows", type=int, help="that are read; a third of them is written; 3,000,000")
+    parser.add_argument("--runs", type=int, help="that count; 5")
+    parser.add_argument("--quick", action="store_true", help="a fifth of the rows, and two runs")
+    parser.add_argument("--only", default=",".join(CASES), help="cases, with commas between them")
+    parser.add_argument("--spark-python", default="", help="the Python of a Spark 4.2 or newer")
+    parser.add_argument("--json", type=Path, help="where to write what was found")
+    found = parser.parse_args(words)
+    found.rows = found.rows or (600_000 if found.quick else 3_000_000)
+    found.runs = found.runs or (2 if found.quick else 5)
+    found.only = [name for name in found.only.split(",") if name]
+    unknown = [name for name in found.only if name not in CASES]
+    if unknown:
+        parser.error(f"no case {', '.join(unknown)}: there are {', '.join(CASES)}")
+    return found
 
 
 def main() -> int:
-    """Run the benchmark; print what was found as JSON too."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument(
-        "--rows", type=int, default=2_000_000, help="of the reading; the writing has half of them"
-    )
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--only", choices=["read", "write"])
-    options = parser.parse_args()
+    """Run the cases; print the table, and what was found as JSON."""
+    arguments = options_of()
     missing = [name for name in ("KAFKA_JARS", "SPARK_KAFKA_JARS") if not os.environ.get(name)]
     if missing:
         raise SystemExit(f"set {' and '.join(missing)}: see the head of this file")
-    kafka_jars, spark_jars = os.environ["KAFKA_JARS"], os.environ["SPARK_KAFKA_JARS"]
-    found: dict[str, Any] = {
-        "command": " ".join(sys.argv),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",
-        "versions": {
+    began = time.monotonic()
+    rows: list[Row] = []
+    with contextlib.ExitStack() as stack:
+        bench = Bench(stack, arguments)
+        versions = {
             "minikafka": minikafka.__version__,
             "python": platform.python_version(),
-            "pyspark": pyspark.__version__,
-            "kafka": next(path.stem for path in Path(kafka_jars).glob("kafka-clients-*.jar")),
-            "connector": next(path.stem for path in Path(spark_jars).glob("spark-sql-kafka-*.jar")),
-        },
+            "spark of both sides": bench.main.spark,
+            "spark of the rows that say so": bench.newest.spark if bench.newest else None,
+            "kafka": next(p.stem for p in Path(os.environ["KAFKA_JARS"]).glob("kafka-clients-*.jar")),
+            "peer": next(p.stem for p in Path(os.environ["SPARK_KAFKA_JARS"]).glob("spark-sql-kafka-*.jar")),
+        }
+        for name in arguments.only:
+            print(f"{name}, after {time.monotonic() - began:.0f} s", flush=True)
+            for row in CASES[name](bench):
+                rows.append(row)
+                print("  " + row.line(), flush=True)
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
+    print(f"\n{machine}; load {os.getloadavg()[0]:.1f}; {versions}\n")
+    print("| Case | What | Figure | Goal | | Rates and processor time a row (JVM + Python) |")
+    print("|---|---|---|---|---|---|")
+    for row in rows:
+        print(row.line())
+    found = {
+        "command": " ".join(sys.argv),
+        "machine": machine,
+        "load": os.getloadavg(),
+        "versions": versions,
+        "seconds": time.monotonic() - began,
+        "rows": [
+            {"case": row.case, "what": row.what, "figure": row.figure, "unit": row.unit, "goal": row.goal}
+            | {"verdict": row.verdict, "detail": row.detail, "data": row.data}
+            for row in rows
+        ],
     }
-    with contextlib.ExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="minikafka-bench-")))
-        ours = stack.enter_context(Cluster(data_dir=directory / "ours")).bootstrap_servers
-        theirs = stack.enter_context(apache_kafka(kafka_jars, directory))
-        spark = session(spark_jars)
-        stack.callback(spark.stop)
-        sides = [Side("minikafka", "minikafka", ours), Side("peer", "kafka", theirs)]
-        if options.only != "write":
-            found["read"] = read_bench(spark, sides, options.rows, options.runs)
-        if options.only != "read":
-            found["write"] = write_bench(spark, sides, options.rows // 2, options.runs)
-    print(json.dumps(found, indent=2))
-    for name, goal in (("read", 2.0), ("write", 1.0)):
-        if name in found:
-            ratio = found[name]["ratio"]
-            print(
-                f"{name}: {ratio:.2f} x the peer, goal {goal} x: {'reached' if ratio >= goal else 'MISSED'}"
-            )
+    if arguments.json:
+        arguments.json.write_text(json.dumps(found, indent=2))
+    print(f"\n{json.dumps(found)}")
     return 0
 
 

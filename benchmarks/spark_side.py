@@ -1,0 +1,217 @@
+"""A Spark session of its own process, which does what ``spark_bench.py`` tells it.
+
+One line of JSON in, one out: ``{"do": NAME, …}`` gives ``{"result": …, "seconds": …, "jvm": …, "python":
+…}``, the last two being the processor seconds (user and system) of the JVM and of all Python processes below
+it (one that ended meanwhile is left out). They are found in ``/proc``, so this runs on Linux only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+import pyspark_minikafka  # noqa: F401  # first: Spark then looks for sources with this very Python
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PARTITIONS = 4
+HASH_CHARACTERS = 128
+"""Of one SHA-512, in hexadecimal."""
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Trivial(DataSource):
+    """A source that talks to nobody and yields one row a partition: the least that a Python source costs."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "trivial"
+
+    def schema(self) -> str:
+        return "value int"
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return _TrivialReader()
+
+
+class _TrivialReader(DataSourceReader):
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(number) for number in range(PARTITIONS)]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
+        yield (partition.value,)
+
+
+class Side:
+    """What can be asked for. Each public method is a command."""
+
+    def __init__(self, jars: str) -> None:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        builder = SparkSession.builder.master("local[2]")
+        for name, value in {
+            "spark.jars": jars,
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.memory": "2g",
+            "spark.log.level": "ERROR",
+            "spark.sql.shuffle.partitions": str(PARTITIONS),
+        }.items():
+            builder = builder.config(name, value)
+        self._spark = builder.getOrCreate()
+        self._spark.dataSource.register(Trivial)
+        self._frame: DataFrame | None = None
+
+    def version(self) -> str:
+        """Of Spark."""
+        return pyspark.__version__
+
+    def read(self, source: str, options: dict[str, str]) -> None:
+        """A batch read into ``noop``."""
+        self._load(source, options).write.format("noop").mode("overwrite").save()
+
+    def rows(self, source: str, options: dict[str, str]) -> int:
+        """A batch read whose rows are taken to the driver: how many they are."""
+        return len(self._load(source, options).collect())
+
+    def checksum(self, source: str, options: dict[str, str], columns: list[str]) -> tuple[int, str]:
+        """Rows, and a sum of hashes over ``columns``."""
+        hashed = f"xxhash64({', '.join(columns)})"
+        row = self._load(source, options).selectExpr("count(*)", f"sum(cast({hashed} AS decimal(38, 0)))")
+        count, total = row.collect()[0]
+        return int(count), str(total)
+
+    def frame(self, rows: int, value_bytes: int, keys: bool) -> None:
+        """Make and keep the rows that ``write`` writes: hexadecimal digits, and numbers for keys."""
+        parts = min(8, -(-value_bytes // HASH_CHARACTERS))
+        once = f"concat({', '.join(f'sha2(cast(id * 8 + {part} AS string), 512)' for part in range(parts))})"
+        times = -(-value_bytes // (parts * HASH_CHARACTERS))
+        columns = [f"cast(substr(repeat({once}, {times}), 1, {value_bytes}) AS binary) AS value"]
+        if keys:
+            columns.append("cast(cast(id AS string) AS binary) AS key")
+        if self._frame is not None:
+            self._frame.unpersist(blocking=True)
+        self._frame = self._spark.range(0, rows, 1, PARTITIONS).selectExpr(*columns).cache()
+        self._frame.count()
+
+    def written(self, columns: list[str]) -> tuple[int, str]:
+        """As ``checksum``, of the rows that ``frame`` made."""
+        assert self._frame is not None
+        hashed = f"sum(cast(xxhash64({', '.join(columns)}) AS decimal(38, 0)))"
+        count, total = self._frame.selectExpr("count(*)", hashed).collect()[0]
+        return int(count), str(total)
+
+    def write(self, source: str, options: dict[str, str]) -> None:
+        """Append the rows that ``frame`` made."""
+        assert self._frame is not None
+        self._frame.write.format(source).mode("append").options(**options).save()
+
+    def stream(self, source: str, options: dict[str, str]) -> tuple[int, int]:
+        """A stream into ``noop`` until all is read: rows, and batches that had some."""
+        checkpoint = tempfile.mkdtemp(prefix="minikafka-bench-")
+        try:
+            writer = self._spark.readStream.format(source).options(**options).load().writeStream
+            writer = writer.format("noop").option("checkpointLocation", checkpoint)
+            query = writer.trigger(availableNow=True).start()
+            query.awaitTermination()
+            counts = [progress["numInputRows"] for progress in query.recentProgress]
+            return sum(counts), sum(1 for count in counts if count)
+        finally:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+
+    def memory(self) -> dict[str, int]:
+        """Peak resident bytes (``VmHWM``): the largest process that ran tasks, and the largest planner."""
+        found = {"worker": 0, "planner": 0}
+        processes = _below(os.getpid())
+        for pid, (parent, words) in processes.items():
+            if "pyspark.daemon" in words and "pyspark.daemon" in processes.get(parent, (0, ()))[1]:
+                kind = "worker" if "pyspark.worker" in words else "planner"
+                found[kind] = max(found[kind], _peak_bytes(pid))
+        return found
+
+    def _load(self, source: str, options: dict[str, str]) -> DataFrame:
+        return self._spark.read.format(source).options(**options).load()
+
+
+def _below(root: int) -> dict[int, tuple[int, tuple[str, ...]]]:
+    """All processes below ``root``: their parents and command lines."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                parents[int(entry.name)] = int(_stat(int(entry.name))[1])
+    found: dict[int, tuple[int, tuple[str, ...]]] = {}
+    newer = {root}
+    while newer:
+        newer = {pid for pid, parent in parents.items() if parent in newer}
+        for pid in newer:
+            with contextlib.suppress(OSError):
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+                found[pid] = (parents[pid], tuple(words))
+    return found
+
+
+def _stat(pid: int) -> list[str]:
+    """``/proc/PID/stat`` from the state on: the name before it may hold anything."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def _peak_bytes(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def processor_ticks() -> dict[int, tuple[str, int]]:
+    """What the JVM and each Python process below it has used so far, by process."""
+    found: dict[int, tuple[str, int]] = {}
+    for pid, (_, words) in _below(os.getpid()).items():
+        with contextlib.suppress(OSError):
+            user, system = (int(ticks) for ticks in _stat(pid)[11:13])
+            found[pid] = ("jvm" if words[0].endswith("java") else "python", user + system)
+    return found
+
+
+def answer(side: Side, command: dict[str, Any]) -> dict[str, Any]:
+    """Carry out one command."""
+    method: Callable[..., Any] = getattr(side, command.pop("do"))
+    before, began = processor_ticks(), time.monotonic()
+    try:
+        result = method(**command)
+    except Exception:  # noqa: BLE001  # whatever it is, the one who asked gets it
+        return {"error": traceback.format_exc()}
+    seconds = time.monotonic() - began
+    used = {"jvm": 0.0, "python": 0.0}
+    for pid, (kind, ticks) in processor_ticks().items():
+        used[kind] += (ticks - before.get(pid, (kind, 0))[1]) / _TICKS
+    return {"result": result, "seconds": seconds} | used
+
+
+def main() -> int:
+    """Serve until the input ends."""
+    # Spark and its workers write to standard output too: it becomes standard error for them.
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    side = Side(sys.argv[1] if len(sys.argv) > 1 else "")
+    for line in sys.stdin:
+        print(json.dumps(answer(side, json.loads(line))), file=out, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
