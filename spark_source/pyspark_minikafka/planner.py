@@ -166,7 +166,7 @@ class Planner:
             names = [name for name in strategy.topics if name in topics]
             missing = [name for name in strategy.topics if name not in topics]
         else:
-            names = [name for name in topics if name not in INTERNAL_TOPICS and strategy.matches(name)]
+            names = strategy.among(name for name in topics if name not in INTERNAL_TOPICS)
             missing = []
         return tuple(sorted(TopicPartition(name, p) for name in names for p in topics[name])), missing
 

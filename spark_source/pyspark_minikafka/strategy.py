@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ConfigError
 from minikafka.base.ids import TopicPartition, check_topic_name
+from pyspark_minikafka import patterns
 from pyspark_minikafka.offsets import parse_object
 
 NAMES = ("assign", "subscribe", "subscribePattern")
@@ -29,13 +29,14 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class SubscribePattern:
-    """All partitions of the topics whose whole name matches the regular expression."""
+    """All partitions of the topics whose whole name matches the regular expression, one of Java's."""
 
     pattern: str
 
-    def matches(self, topic: str) -> bool:
-        """Whether ``topic`` is one of them."""
-        return re.fullmatch(self.pattern, topic) is not None
+    def among(self, topics: Iterable[str]) -> list[str]:
+        """Those of ``topics`` that match."""
+        expression = patterns.compiled(self.pattern)
+        return [topic for topic in topics if expression.fullmatch(topic)]
 
 
 Strategy = Assign | Subscribe | SubscribePattern
@@ -94,7 +95,8 @@ def _subscribe_pattern(value: str) -> SubscribePattern:
     if not pattern:
         raise ConfigError("subscribePattern", value, "must be a regular expression on topic names, not empty")
     try:
-        re.compile(pattern)
-    except re.error as problem:
-        raise ConfigError("subscribePattern", value, f"must be a regular expression: {problem}") from None
+        patterns.compiled(pattern)
+    except patterns.BadPattern as problem:
+        allowed = f"must be a regular expression of Java that Python can follow: {problem}"
+        raise ConfigError("subscribePattern", value, allowed) from None
     return SubscribePattern(pattern)
