@@ -126,6 +126,24 @@ def test_what_the_producer_writes_the_fetcher_reads_back(
         assert {r.codec for r in found} == {codec}
 
 
+def test_idempotence_is_had_of_releases_that_have_it(
+    kafka: KafkaBroker, cluster: Cluster, topic: str
+) -> None:
+    with Producer(cluster, ProducerConfig(idempotence=True)) as producer:
+        demanded = producer.send(topic, b"v", partition=0)
+    with Producer(cluster, ProducerConfig(acks=-1)) as producer:
+        wished = producer.send(topic, b"v", partition=1)
+    assert wished.result().offset == 0
+    (record,) = read(cluster, TopicPartition(topic, 1))
+    if kafka.release.magics[-1] >= 2:
+        assert demanded.result().offset == 0
+        assert record.producer_id >= 0
+    else:
+        assert isinstance(demanded.error, BrokerError)
+        assert demanded.error.code is ErrorCode.UNSUPPORTED_VERSION
+        assert "enable.idempotence is true" in str(demanded.error)
+
+
 @pytest.mark.parametrize("codec", CLASSIC_CODECS)
 @pytest.mark.parametrize("magic", [1, None])
 def test_encoded_sets_arrive_as_they_are(

@@ -7,17 +7,20 @@ break connections.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from minikafka.base.clock import ManualClock
-from minikafka.base.errors import ErrorCode
+from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster
+from minikafka.log import producer_state
 from minikafka.net.memory import Fault, MemoryNetwork, MemoryServer
 from minikafka.net.port import Exchange
+from minikafka.records.batch import read_header
 from minikafka.records.message_set import Codec, Record, build_message_set, iterate
 from minikafka.wire.apis import APIS, ApiKey
 from minikafka.wire.apis.api_versions import ApiVersion, ApiVersionsResponse
@@ -31,6 +34,7 @@ from minikafka.wire.apis.fetch import (
     FetchResponse,
     FetchTopicResponse,
 )
+from minikafka.wire.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from minikafka.wire.apis.list_offsets import (
     EARLIEST,
     ListOffsetsPartition,
@@ -96,9 +100,21 @@ class PartitionLog:
     def last_stable_offset(self) -> int:
         return self.end_offset if self.stable_offset is None else self.stable_offset
 
+    producers: dict[int, producer_state.Producer] = field(default_factory=dict)
+
     def append(self, data: bytes) -> int:
-        """Store the entries of a message set under the next offsets; the first of them."""
+        """Store the entries of a message set under the next offsets; the first of them.
+
+        A batch of a producer is judged as by a broker, once it is clear that it is whole.
+        """
         base = self.end_offset
+        if data[16] == 2:
+            header = read_header(data, 0)
+            if header.producer_id >= 0 and not header.transactional:
+                judged = producer_state.decide(self.producers, [header], base, 0)
+                if not isinstance(judged, dict):
+                    return judged.first_offset
+                self.producers |= judged
         for entry in split_entries(data):
             count = sum(1 for _ in iterate(entry))
             last = self.end_offset + count - 1
@@ -140,6 +156,7 @@ class BrokersInMemory:
         self.oldest: dict[ApiKey, int] = {}
         self.unknown: set[ApiKey] = set()
         self.groups = GroupsInMemory(lambda broker_id: (HOST, FIRST_PORT + broker_id))
+        self._producer_ids = itertools.count(1000)
         self._scripts: dict[ApiKey, deque[Answer]] = defaultdict(deque)
         self._servers: dict[int, MemoryServer] = {}
         for name, partitions in (topics or {}).items():
@@ -239,10 +256,19 @@ class BrokersInMemory:
                 tp = TopicPartition(topic.name, part.index)
                 code, base = self._code(broker_id, tp), -1
                 if code is ErrorCode.NONE:
-                    base = self.logs[tp].append(bytes(part.records))
+                    try:
+                        base = self.logs[tp].append(bytes(part.records))
+                    except BrokerError as error:
+                        code = error.code
                 rows.append(ProducePartitionResponse(part.index, int(code), base))
             topics.append(ProduceTopicResponse(topic.name, tuple(rows)))
         return ProduceResponse(tuple(topics)) if request.acks else None
+
+    def answer_init_producer_id(
+        self, broker_id: int, request: InitProducerIdRequest
+    ) -> InitProducerIdResponse:
+        assert request.transactional_id is None
+        return InitProducerIdResponse(0, 0, next(self._producer_ids), 0)
 
     def answer_fetch(self, broker_id: int, request: FetchRequest) -> FetchResponse:
         topics = [

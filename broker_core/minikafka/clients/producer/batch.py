@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.producer.delivery import Delivery, Outcome
 from minikafka.records.batch import MAGIC as BATCH_MAGIC
+from minikafka.records.batch import set_producer
 from minikafka.records.message_set import CODEC_MASK, Codec, Record, build_message_set
 
 MESSAGE_OVERHEAD_BYTES = 34
@@ -18,11 +20,20 @@ timestamp 8, and two lengths of 4."""
 _MAGIC_AT = 16
 _ATTRIBUTES_AT = 17
 _BATCH_CODEC_AT = 22
+_LAST_DELTA_AT = 23
 
 
 def message_bytes(key: bytes | None, value: bytes | None) -> int:
     """Size of one uncompressed magic 1 message, with its offset and length fields."""
     return MESSAGE_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
+
+
+class Stamp(NamedTuple):
+    """What makes a batch known to the broker when it comes again (see ``numbering``)."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
 
 
 class Batch(ABC):
@@ -39,6 +50,14 @@ class Batch(ABC):
         self.failures = 0
         self.not_before_ms = 0
         self.last_error: MinikafkaError | None = None
+        self.stamp: Stamp | None = None
+        self.in_doubt = False
+        """Whether an attempt ended so that the log may have it."""
+
+    @property
+    def sequences(self) -> int:
+        """How many numbers it takes in format 2."""
+        return self.count
 
     @property
     def is_classic(self) -> bool:
@@ -49,9 +68,18 @@ class Batch(ABC):
         """What it is compressed with, by a producer that is to use ``configured``."""
         return configured
 
-    @abstractmethod
     def encode(self, magic: int, codec: Codec) -> Buffer:
         """The message set to send. Raises BrokerError where it cannot be had in ``magic``."""
+        data, stamp = self.unstamped(magic, codec), self.stamp
+        if stamp is None:
+            return data
+        stamped = bytearray(data)  # the caller of ``send_set`` may send the same bytes elsewhere too
+        set_producer(stamped, *stamp)
+        return stamped
+
+    @abstractmethod
+    def unstamped(self, magic: int, codec: Codec) -> Buffer:
+        """The set as ``encode`` gives it, of no producer."""
 
     @abstractmethod
     def split(self) -> tuple[Batch, Batch] | None:
@@ -63,6 +91,7 @@ class Batch(ABC):
     def _take_over(self, parent: Batch, deliveries: list[Delivery]) -> None:
         self.closed = True
         self.failures = parent.failures
+        self.in_doubt = parent.in_doubt
         self.last_error = parent.last_error
         self.deliveries = deliveries
 
@@ -84,7 +113,7 @@ class RecordBatch(Batch):
         self.size_bytes += size_bytes
         return delivery
 
-    def encode(self, magic: int, codec: Codec) -> Buffer:
+    def unstamped(self, magic: int, codec: Codec) -> Buffer:
         # Kept for the retries: compressing again would give the same bytes.
         if self._encoded is None or self._encoded[:2] != (magic, codec):
             self._encoded = magic, codec, build_message_set(self.records, magic=magic, codec=codec)
@@ -108,7 +137,7 @@ class RecordBatch(Batch):
 
 
 class SetBatch(Batch):
-    """A message set that the caller encoded; it goes out as it is, without a copy."""
+    """A message set that the caller encoded; it goes out as it is, without a copy, unless it is numbered."""
 
     def __init__(
         self, topic_partition: TopicPartition, outcome: Outcome, created_ms: int, data: Buffer, count: int
@@ -127,7 +156,11 @@ class SetBatch(Batch):
     def codec(self, configured: Codec) -> Codec:
         return Codec(self.data[_ATTRIBUTES_AT if self.is_classic else _BATCH_CODEC_AT] & CODEC_MASK)
 
-    def encode(self, magic: int, codec: Codec) -> Buffer:
+    @property
+    def sequences(self) -> int:
+        return int.from_bytes(self.data[_LAST_DELTA_AT : _LAST_DELTA_AT + 4], "big") + 1
+
+    def unstamped(self, magic: int, codec: Codec) -> Buffer:
         if self.data[_MAGIC_AT] > magic:
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_VERSION,

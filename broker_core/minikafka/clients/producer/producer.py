@@ -24,9 +24,15 @@ from minikafka.clients.producer.batch import Batch, message_bytes
 from minikafka.clients.producer.config import ProducerConfig
 from minikafka.clients.producer.delivery import Delivery
 from minikafka.clients.producer.partitioner import DefaultPartitioner
-from minikafka.clients.producer.sender import MetadataJob, ProduceJob, Sender, produce_request
+from minikafka.clients.producer.sender import IdJob, MetadataJob, ProduceJob, Sender, produce_request
 from minikafka.clients.retry import Deadline
+from minikafka.records.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.message_set import Codec, Record
+from minikafka.wire.apis.init_producer_id import (
+    INIT_PRODUCER_ID,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from minikafka.wire.apis.produce import PRODUCE, ProduceRequest, ProduceResponse
 
 logger = logging.getLogger("minikafka.clients.producer")
@@ -39,6 +45,8 @@ ZSTD_SINCE = 7
 """The Produce version whose batches may be compressed with zstd."""
 
 _METADATA_TIMEOUT_MS = 10_000
+_NO_TRANSACTIONS_MS = (1 << 31) - 1
+"""The time-out of transactions where there are none, as Kafka's producer sends it."""
 
 
 class Producer:
@@ -113,7 +121,7 @@ class Producer:
 
     def send_set(self, topic_partition: TopicPartition, data: Buffer, count: int) -> Delivery:
         """Queue a message set of ``count`` records that is encoded already; it is sent as it is, without a
-        copy.
+        copy. (An idempotent producer puts its id and numbers into a copy, one request at a time.)
 
         ``data`` must not change until the delivery is done, and be of a magic that the broker takes (see
         ``magic``); in magic 2 it is one batch. Blocks and raises as ``send``. The delivery's offset is that
@@ -302,7 +310,7 @@ class Producer:
         while (job := self._await_job()) is not None:
             self._carry_out(job)
 
-    def _await_job(self) -> ProduceJob | MetadataJob | None:
+    def _await_job(self) -> ProduceJob | MetadataJob | IdJob | None:
         with self._lock:
             while not self._ended:
                 now_ms = self._clock.monotonic_ms()
@@ -330,9 +338,11 @@ class Producer:
                     self._idle -= 1
         return None
 
-    def _carry_out(self, job: ProduceJob | MetadataJob) -> None:
+    def _carry_out(self, job: ProduceJob | MetadataJob | IdJob) -> None:
         if isinstance(job, MetadataJob):
             self._look_for_leaders(job)
+        elif isinstance(job, IdJob):
+            self._ask_for_id()
         else:
             self._produce(job)
         self._run_callbacks()
@@ -351,6 +361,23 @@ class Producer:
             error = caught
         with self._lock:
             self._sender.asked(job, error, self._clock.monotonic_ms())
+            self._work.notify()
+
+    def _ask_for_id(self) -> None:
+        answer: InitProducerIdResponse | MinikafkaError
+        try:
+            request = InitProducerIdRequest(None, _NO_TRANSACTIONS_MS)
+            answer = self._cluster.call(None, INIT_PRODUCER_ID, request, timeout_ms=_METADATA_TIMEOUT_MS)
+            code = ErrorCode.of(answer.error_code)
+            if code is not ErrorCode.NONE:
+                answer = BrokerError(code, "a producer id was asked for")
+        except MinikafkaError as error:
+            answer = error
+        with self._lock:
+            if isinstance(answer, MinikafkaError):
+                self._sender.unnamed(answer, self._clock.monotonic_ms())
+            else:
+                self._sender.named(answer.producer_id, answer.producer_epoch)
             self._work.notify()
 
     def _produce(self, job: ProduceJob) -> None:
@@ -403,14 +430,23 @@ class Producer:
         return reply.result(timeout_ms)
 
     def _encode(self, batch: Batch, version: int) -> Buffer:
-        codec = self.config.compression
+        codec, magic = self.config.compression, _magic_of(version)
         try:
+            if magic < BATCH_MAGIC and self.config.idempotence:
+                raise BrokerError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    f"enable.idempotence is true, which needs format 2 and Kafka 0.11 or newer, and {batch} "
+                    f"would go in format {magic}",
+                )
+            if magic < BATCH_MAGIC and batch.stamp is not None:
+                with self._lock:
+                    self._sender.unnumber(batch)
             if version < ZSTD_SINCE and batch.codec(codec) is Codec.ZSTD:
                 raise BrokerError(
                     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
                     f"{batch}: its broker does not know compression.type zstd, which came with Kafka 2.1",
                 )
-            return batch.encode(_magic_of(version), codec)
+            return batch.encode(magic, codec)
         except MinikafkaError as error:
             raise _Refused(batch, error) from error
 

@@ -11,9 +11,17 @@ What a failure means
     A retriable code, and a connection that broke or did not answer in time, send the batch again after a
     back-off and a look at the metadata, until ``retries`` or ``delivery_timeout_ms`` are used up; after
     CORRUPT_MESSAGE, which may have happened on the way, three times in all. When the
-    answer was lost the records may be in the log already: delivery is at least once. MESSAGE_TOO_LARGE
-    divides the batch; what cannot be divided fails. Every other code fails the batch, and with it the
-    deliveries of its records.
+    answer was lost the records may be in the log already: without idempotence delivery is at least once.
+    MESSAGE_TOO_LARGE divides the batch; what cannot be divided fails. Every other code fails the batch, and
+    with it the deliveries of its records.
+Idempotence (``numbering``)
+    The broker knows a numbered batch that it has, and answers as it did. A batch that fails after an answer
+    was lost may be in the log or not, and its error says no more; what is behind it goes on. Of the codes
+    that numbers bring, DUPLICATE_SEQUENCE_NUMBER counts as acknowledged, with no offset.
+    UNKNOWN_PRODUCER_ID: the batch is sent again under a new id where it surely is not in the log, or all
+    that was acknowledged before it was deleted; else it fails. OUT_OF_ORDER_SEQUENCE_NUMBER fails it: the
+    leader has lost what was acknowledged. (2.1 fails it after UNKNOWN_PRODUCER_ID too, unless all before it
+    was deleted; releases from 2.5 on send it again in all cases.) A batch in doubt is not divided.
 """
 
 from __future__ import annotations
@@ -22,19 +30,34 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
+from minikafka.base.errors import (
+    BrokerError,
+    ErrorCode,
+    LocalWireError,
+    MinikafkaError,
+    NetworkError,
+    RemoteWireError,
+)
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.producer.accumulator import Accumulator
 from minikafka.clients.producer.batch import Batch
 from minikafka.clients.producer.config import ProducerConfig
 from minikafka.clients.producer.delivery import UNKNOWN_OFFSET, Delivery
+from minikafka.clients.producer.numbering import Numbering
 from minikafka.records.message_set import NO_TIMESTAMP
 from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceResponse, ProduceTopic
 
 _CORRUPT_TRIES = 3
 """What was damaged on the way is not damaged every time."""
-_OFTEN_MEANT = "; brokers also say so of a record without a key for a compacted topic"
+_WHY = {
+    ErrorCode.CORRUPT_MESSAGE: "; brokers also say so of a record without a key for a compacted topic",
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "; what was acknowledged before it is missing there, as after an "
+    "unclean election",
+}
+_NOT_APPENDED = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.NOT_ENOUGH_REPLICAS})
+"""Retriable codes that brokers give only before they append. Any other may come while an append waits for
+replicas."""
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 
@@ -60,6 +83,11 @@ class MetadataJob:
 
 
 @dataclass(frozen=True, slots=True)
+class IdJob:
+    """A question to any broker: an id for this producer."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProduceJob:
     """One request: the batches, one per partition, that go to one broker together."""
 
@@ -78,19 +106,24 @@ class Sender:
         self._accumulator = accumulator
         self._config = config
         self._leaders = leaders
+        self._numbering = Numbering(config)
         self._in_flight: dict[int, int] = defaultdict(int)
         self._asking: set[str] = set()
         self._ask_again_ms: dict[str, int] = {}
-        self._why_leaderless = "no leader is known"
+        self._why_waiting = "no leader is known"
         self._to_call: list[Delivery] = []
 
-    def next_job(self, now_ms: int) -> ProduceJob | MetadataJob | None:
+    def next_job(self, now_ms: int) -> ProduceJob | MetadataJob | IdJob | None:
         """What is to be done now, or None. Batches whose time is up are failed on the way.
 
-        A ProduceJob ends with ``answered`` or ``failed``, a MetadataJob with ``asked``.
+        A ProduceJob ends with ``answered`` or ``failed``, a MetadataJob with ``asked``, an IdJob with
+        ``named`` or ``unnamed``.
         """
         for batch in self._accumulator.expired(now_ms):
             self._fail(batch, self._expiry(batch))
+        if self._numbering.refusal is not None:
+            self._fail_unready(self._numbering.refusal, now_ms)
+        nameless = False
         broker_id: int | None = None
         chosen: list[Batch] = []
         size_bytes = 0
@@ -104,6 +137,11 @@ class Sender:
                 continue
             if leader != broker_id and (broker_id is not None or self._is_busy(leader)):
                 continue
+            if not self._numbering.ready(batch):
+                nameless = True
+                continue
+            if chosen and batch.is_classic is not chosen[0].is_classic:
+                continue  # a request has one version, and the others are not to be made classic too
             if not chosen or size_bytes + batch.size_bytes <= self._config.max_request_bytes:
                 broker_id = leader
                 chosen.append(batch)
@@ -112,10 +150,13 @@ class Sender:
             # First, so that partitions of a busy broker do not keep the others from being found.
             self._asking.update(leaderless)
             return MetadataJob(tuple(leaderless))
+        if nameless and self._numbering.ask(now_ms):
+            return IdJob()
         if broker_id is None:
             return None
         for batch in chosen:
             self._accumulator.take(batch)
+            self._numbering.number(batch)
         self._in_flight[broker_id] += 1
         return ProduceJob(broker_id, tuple(chosen))
 
@@ -125,10 +166,8 @@ class Sender:
     def next_due_ms(self, now_ms: int) -> int | None:
         """Milliseconds until time alone makes ``next_job`` give something; None when it will not."""
         waits = [again - now_ms for again in self._ask_again_ms.values() if again > now_ms]
-        due = self._accumulator.next_due_ms(now_ms)
-        if due is not None:
-            waits.append(due)
-        return min(waits) if waits else None
+        dues = self._accumulator.next_due_ms(now_ms), self._numbering.next_ask_ms(now_ms)
+        return min([*waits, *(due for due in dues if due is not None)], default=None)
 
     def asked(self, job: MetadataJob, error: MinikafkaError | None, now_ms: int) -> None:
         """The question was answered (whatever the answer), or could not be put to any broker."""
@@ -136,7 +175,23 @@ class Sender:
         self._ask_again_ms = {topic: again for topic, again in self._ask_again_ms.items() if again > now_ms}
         self._ask_again_ms.update(dict.fromkeys(job.topics, now_ms + METADATA_PAUSE_MS))
         if error is not None:
-            self._why_leaderless = str(error)
+            self._why_waiting = str(error)
+
+    def named(self, producer_id: int, producer_epoch: int) -> None:
+        """A broker has given this producer an id."""
+        self._numbering.named(producer_id, producer_epoch)
+
+    def unnamed(self, error: MinikafkaError, now_ms: int) -> None:
+        """No broker has."""
+        self._numbering.unnamed(error, now_ms)
+        self._why_waiting = f"no producer id: {error}"
+
+    def unnumber(self, batch: Batch) -> None:
+        """A batch in flight goes to a broker that takes only formats without numbers."""
+        if batch.in_doubt:
+            self._numbering.begin_anew(batch)
+        else:
+            self._numbering.take_back(batch)
 
     def answered(self, job: ProduceJob, response: ProduceResponse | None, now_ms: int) -> None:
         """The broker answered; None stands for the silence of acks=0, which counts as success."""
@@ -155,12 +210,18 @@ class Sender:
             code = ErrorCode.of(result.error_code)
             if code is ErrorCode.NONE:
                 self._acknowledge(batch, result.base_offset, result.log_append_time_ms)
+            elif code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                self._acknowledge(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
             elif code in _TOO_LARGE:
                 self._divide_or_fail(batch, code, job.broker_id)
             else:
-                why = _OFTEN_MEANT if code is ErrorCode.CORRUPT_MESSAGE else ""
-                error = BrokerError(code, f"broker {job.broker_id} did not take {batch}{why}")
-                self._again_or_fail(batch, error, now_ms)
+                error = BrokerError(code, f"broker {job.broker_id} did not take {batch}{_WHY.get(code, '')}")
+                unknown = code is ErrorCode.UNKNOWN_PRODUCER_ID
+                if unknown and self._may_begin_anew(batch, result.log_start_offset):
+                    self._numbering.begin_anew(batch)
+                    self._again(batch, error, now_ms)
+                else:
+                    self._again_or_fail(batch, error, now_ms)
 
     def failed(self, job: ProduceJob, error: MinikafkaError, now_ms: int) -> None:
         """The request was not sent, or its answer did not come."""
@@ -191,11 +252,18 @@ class Sender:
     def _again_or_fail(self, batch: Batch, error: MinikafkaError, now_ms: int) -> None:
         if batch.outcome.done:
             return
+        batch.in_doubt = batch.in_doubt or _may_be_appended(error)
+        tries = batch.failures + 1
+        if not _worth_a_retry(error) or (_is_corrupt(error) and tries >= _CORRUPT_TRIES):
+            self._fail(batch, error)
+        else:
+            self._again(batch, error, now_ms)
+
+    def _again(self, batch: Batch, error: MinikafkaError, now_ms: int) -> None:
+        if batch.outcome.done:
+            return
         batch.failures += 1
         batch.last_error = error
-        if not _worth_a_retry(error) or (_is_corrupt(error) and batch.failures >= _CORRUPT_TRIES):
-            self._fail(batch, error)
-            return
         self._leaders.invalidate(batch.topic_partition.topic)
         batch.not_before_ms = now_ms + self._config.backoff.delay_ms(batch.failures)
         if batch.failures > self._config.retries:
@@ -208,8 +276,9 @@ class Sender:
     def _divide_or_fail(self, batch: Batch, code: ErrorCode, broker_id: int) -> None:
         if batch.outcome.done:
             return
-        halves = batch.split()
+        halves = None if batch.stamp is not None and batch.in_doubt else batch.split()
         if halves is not None:
+            self._numbering.take_back(batch)
             self._accumulator.give_back(batch, *halves)
             return
         self._fail(
@@ -222,7 +291,7 @@ class Sender:
         )
 
     def _expiry(self, batch: Batch) -> NetworkError:
-        reason = batch.last_error or self._why_leaderless
+        reason = batch.last_error or self._why_waiting
         return NetworkError(
             f"{batch} not acknowledged within {self._config.delivery_timeout_ms} ms "
             f"after {batch.failures} failed attempts; last: {reason}"
@@ -230,11 +299,25 @@ class Sender:
 
     def _acknowledge(self, batch: Batch, base_offset: int, log_append_time_ms: int) -> None:
         if not batch.outcome.done:
+            self._numbering.acknowledged(batch, base_offset)
             batch.outcome.base_offset = base_offset
             batch.outcome.log_append_time_ms = log_append_time_ms
             self._settle(batch)
 
+    def _may_begin_anew(self, batch: Batch, log_start_offset: int) -> bool:
+        """Whether a batch whose producer the leader does not know may be sent under another id."""
+        if batch.stamp is None:
+            return False
+        return not batch.in_doubt or self._numbering.is_gone(batch, log_start_offset)
+
+    def _fail_unready(self, error: MinikafkaError, now_ms: int) -> None:
+        ready = self._numbering.ready
+        while unready := [batch for batch in self._accumulator.sendable(now_ms) if not ready(batch)]:
+            for batch in unready:
+                self._fail(batch, error)
+
     def _fail(self, batch: Batch, error: MinikafkaError) -> None:
+        self._numbering.given_up(batch, error)
         batch.outcome.error = error
         self._settle(batch)
 
@@ -243,6 +326,13 @@ class Sender:
         self._accumulator.finish(batch)
         self._to_call.extend(d for d in batch.deliveries if d.has_callback)
         batch.outcome.condition.notify_all()
+
+
+def _may_be_appended(error: MinikafkaError) -> bool:
+    """Whether a broker may have appended what an attempt brought that ended with ``error``."""
+    if isinstance(error, BrokerError):
+        return (error.retriable or error.code is ErrorCode.UNKNOWN) and error.code not in _NOT_APPENDED
+    return not isinstance(error, LocalWireError)
 
 
 def _is_corrupt(error: MinikafkaError) -> bool:

@@ -24,10 +24,11 @@ def test_kafkas_properties_are_taken_as_text_or_numbers_and_others_are_left_alon
             "request.timeout.ms": "6",
             "delivery.timeout.ms": "7",
             "retry.backoff.ms": "8",
+            "enable.idempotence": "False",
             "key.serializer": "whatever",
         }
     )
-    assert config == ProducerConfig(-1, 3, 20, 100, 2, Codec.GZIP, 1000, 5, 500, 6, 7, 8)
+    assert config == ProducerConfig(-1, 3, 20, 100, 2, Codec.GZIP, 1000, 5, 500, 6, 7, 8, False)
     assert ProducerConfig.from_properties({}) == ProducerConfig()
     assert ProducerConfig.from_properties({"acks": "-1"}).acks == -1
 
@@ -43,6 +44,7 @@ def test_kafkas_properties_are_taken_as_text_or_numbers_and_others_are_left_alon
         ("buffer.memory", "0", "from 1 to"),
         ("batch.size", 1 << 40, "from 0 to"),
         ("compression.type", "zip", "gzip"),
+        ("enable.idempotence", "yes", "true or false"),
     ],
 )
 def test_a_bad_value_is_told_with_the_property(name: str, value: object, allowed: str) -> None:
@@ -54,3 +56,28 @@ def test_a_bad_value_is_told_with_the_property(name: str, value: object, allowed
 def test_pauses_grow_from_the_configured_one() -> None:
     assert [ProducerConfig().backoff.delay_ms(n) for n in (1, 2, 9)] == [100, 200, 1_000]
     assert ProducerConfig(retry_backoff_ms=5_000).backoff.delay_ms(3) == 5_000
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("acks", "1", r"acks=1: all \(-1\) where enable.idempotence is true"),
+        ("acks", "0", "where enable.idempotence is true"),
+        ("retries", "0", "retries=0: 1 or more where enable.idempotence is true"),
+        ("max.in.flight.requests.per.connection", "6", "=6: 5 or less where enable.idempotence is true"),
+    ],
+)
+def test_what_rules_idempotence_out_is_refused_with_it_and_else_turns_it_off(
+    name: str, value: str, allowed: str
+) -> None:
+    with pytest.raises(ConfigError, match=allowed):
+        ProducerConfig.from_properties({"enable.idempotence": "true", name: value})
+    assert not ProducerConfig.from_properties({"acks": "all", name: value}).may_be_idempotent
+
+
+def test_all_replicas_acknowledge_where_idempotence_is_demanded_and_nothing_else_is_said() -> None:
+    assert ProducerConfig.from_properties({"enable.idempotence": "TRUE"}).acks == -1
+    assert ProducerConfig().acks == 1
+    assert not ProducerConfig().may_be_idempotent
+    assert ProducerConfig(acks=-1).may_be_idempotent
+    assert not ProducerConfig(acks=-1, idempotence=False).may_be_idempotent

@@ -1,0 +1,407 @@
+"""Producers that number their batches, against brokers in memory that judge the numbers as real ones do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.producer import Producer, ProducerConfig
+from minikafka.clients.producer.partitioner import DefaultPartitioner
+from minikafka.net.memory import Fault
+from minikafka.records.batch import BatchHeader, read_header
+from minikafka.records.message_set import Codec, Record, build_message_set
+from minikafka.wire.apis import ApiKey
+from minikafka.wire.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from minikafka.wire.apis.produce import (
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopicResponse,
+)
+from tests.unit.clients.support import Answer, BrokersInMemory, produce_error
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 2)
+
+
+@pytest.fixture
+def brokers() -> BrokersInMemory:
+    return BrokersInMemory(2, {"t": 4})
+
+
+def producer_of(brokers: BrokersInMemory, **settings: Any) -> Producer:
+    return Producer(
+        brokers.client(),
+        ProducerConfig(**{"idempotence": True} | settings),
+        partitioner=DefaultPartitioner(first_turn=0),
+        threads=False,
+    )
+
+
+def run(producer: Producer) -> None:
+    while producer.step():
+        pass
+
+
+def headers(brokers: BrokersInMemory, tp: TopicPartition = A) -> list[BatchHeader]:
+    return [read_header(entry, 0) for _, _, entry in brokers.logs[tp].entries]
+
+
+def stamps(brokers: BrokersInMemory, tp: TopicPartition = A) -> list[tuple[int, int, int]]:
+    """Id, epoch and first number of each batch that is stored."""
+    return [(h.producer_id, h.producer_epoch, h.base_sequence) for h in headers(brokers, tp)]
+
+
+def appended_and(code: ErrorCode, brokers: BrokersInMemory) -> Answer:
+    """Take what comes, and answer that something went wrong."""
+
+    def answer(broker_id: int, request: ProduceRequest) -> ProduceResponse:
+        brokers.answer_produce(broker_id, request)
+        return produce_error(code)(broker_id, request)
+
+    return answer
+
+
+def refusing(code: ErrorCode, log_start_offset: int = -1) -> Answer:
+    def answer(_: int, request: ProduceRequest) -> ProduceResponse:
+        return ProduceResponse(
+            tuple(
+                ProduceTopicResponse(
+                    t.name,
+                    tuple(
+                        ProducePartitionResponse(p.index, int(code), -1, -1, log_start_offset)
+                        for p in t.partitions
+                    ),
+                )
+                for t in request.topics
+            )
+        )
+
+    return answer
+
+
+def test_the_batches_of_each_partition_are_numbered_by_their_records(brokers: BrokersInMemory) -> None:
+    producer = producer_of(brokers)
+    for count in (3, 1, 2):
+        for number in range(count):
+            producer.send("t", b"%d" % number, partition=0)
+            producer.send("t", b"%d" % number, partition=2)
+        producer.flush()
+    producer.close()
+    assert stamps(brokers, A) == stamps(brokers, B) == [(1000, 0, 0), (1000, 0, 3), (1000, 0, 4)]
+    assert len(brokers.asked(ApiKey.INIT_PRODUCER_ID)) == 1
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_ready_made_sets_are_numbered_too_and_stay_as_the_caller_has_them(
+    brokers: BrokersInMemory, codec: Codec
+) -> None:
+    data = build_message_set([Record(None, b"%d" % n) for n in range(5)], magic=2, codec=codec)
+    before = bytes(data)
+    with producer_of(brokers) as producer:
+        sent = [producer.send_set(tp, data, 5) for tp in (A, A, B)]
+    assert [delivery.result().offset for delivery in sent] == [0, 5, 0]
+    assert stamps(brokers, A) == [(1000, 0, 0), (1000, 0, 5)]
+    assert stamps(brokers, B) == [(1000, 0, 0)]
+    assert brokers.logs[A].values() == [b"%d" % n for n in range(5)] * 2
+    assert data == before
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT_RESPONSE, Fault.DROP_RESPONSE])
+@pytest.mark.parametrize("ready_made", [False, True])
+def test_what_was_appended_when_the_answer_was_lost_is_not_written_again(
+    brokers: BrokersInMemory, fault: Fault, ready_made: bool
+) -> None:
+    producer = producer_of(brokers, batch_bytes=100)
+    producer.send("t", b"first", partition=0)
+    producer.flush()
+    brokers.fault(1, fault, 2)
+    values = [b"%d" % n for n in range(30)]
+    if ready_made:
+        sets = [build_message_set([Record(None, value)], magic=2) for value in values]
+        sent = [producer.send_set(A, data, 1) for data in sets]
+    else:
+        sent = [producer.send("t", value, partition=0) for value in values]
+    producer.close()
+    assert brokers.logs[A].values() == [b"first", *values]
+    assert [delivery.result().offset for delivery in sent] == list(range(1, 31))
+
+
+def test_a_code_that_may_follow_an_append_leads_to_no_second_one(brokers: BrokersInMemory) -> None:
+    codes = [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_FOR_PARTITION]
+    brokers.script(ApiKey.PRODUCE, *[appended_and(code, brokers) for code in codes])
+    with producer_of(brokers) as producer:
+        sent = producer.send("t", b"v", partition=0)
+    assert sent.result().offset == 0
+    assert brokers.logs[A].values() == [b"v"]
+
+
+def test_a_moved_leader_gets_the_same_numbers(brokers: BrokersInMemory) -> None:
+    producer = producer_of(brokers, batch_bytes=100)
+    sent = [producer.send("t", b"%d" % n, partition=0) for n in range(30)]
+    for _ in range(5):
+        producer.step()
+    brokers.leaders[A] = 2
+    producer.close()
+    assert brokers.logs[A].values() == [b"%d" % n for n in range(30)]
+    assert [d.result().offset for d in sent] == list(range(30))
+    assert {producer_id for producer_id, _, _ in stamps(brokers)} == {1000}
+
+
+def test_a_batch_that_was_refused_gives_its_numbers_to_the_next(brokers: BrokersInMemory) -> None:
+    brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.INVALID_TIMESTAMP))
+    with producer_of(brokers) as producer:
+        refused = producer.send("t", b"refused", partition=0)
+        producer.flush()
+        taken = producer.send("t", b"taken", partition=0)
+    assert isinstance(refused.error, BrokerError)
+    assert taken.result().offset == 0
+    assert stamps(brokers) == [(1000, 0, 0)]
+
+
+def test_after_a_batch_that_may_be_in_the_log_its_partition_goes_on_under_another_id(
+    brokers: BrokersInMemory,
+) -> None:
+    producer = producer_of(brokers, retries=1)
+    producer.send("t", b"before", partition=0)
+    producer.send("t", b"before", partition=2)
+    producer.flush()
+    timed_out = appended_and(ErrorCode.REQUEST_TIMED_OUT, brokers)
+    brokers.script(ApiKey.PRODUCE, timed_out, produce_error(ErrorCode.NOT_LEADER_FOR_PARTITION))
+    doubtful = producer.send("t", b"doubtful", partition=0)
+    producer.flush()
+    assert isinstance(doubtful.error, BrokerError)
+    sent = [producer.send("t", b"behind", partition=number) for number in (0, 2)]
+    producer.close()
+    assert [delivery.error for delivery in sent] == [None, None]
+    assert stamps(brokers, A) == [(1000, 0, 0), (1000, 0, 1), (1001, 0, 0)]
+    assert stamps(brokers, B) == [(1000, 0, 0), (1000, 0, 1)]
+
+
+def test_a_batch_that_runs_out_of_time_while_it_waits_for_a_retry_is_in_doubt(
+    brokers: BrokersInMemory,
+) -> None:
+    producer = producer_of(brokers, delivery_timeout_ms=1_000, retry_backoff_ms=300)
+    brokers.script(ApiKey.PRODUCE, appended_and(ErrorCode.REQUEST_TIMED_OUT, brokers))
+    brokers.script(ApiKey.PRODUCE, *[produce_error(ErrorCode.NOT_LEADER_FOR_PARTITION)] * 9)
+    lost = producer.send("t", b"lost", partition=0)
+    producer.flush()
+    assert lost.error is not None
+    brokers._scripts[ApiKey.PRODUCE].clear()
+    with producer:
+        producer.send("t", b"next", partition=0)
+    assert brokers.logs[A].values() == [b"lost", b"next"]
+    assert stamps(brokers) == [(1000, 0, 0), (1001, 0, 0)]
+
+
+def test_a_sequence_that_the_broker_has_left_behind_counts_as_acknowledged(brokers: BrokersInMemory) -> None:
+    brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.DUPLICATE_SEQUENCE_NUMBER))
+    with producer_of(brokers) as producer:
+        sent = producer.send("t", b"v", partition=0)
+    assert sent.error is None
+    assert sent.result().offset == -1
+
+
+def test_an_unknown_producer_begins_anew_where_the_batch_is_surely_not_in_the_log(
+    brokers: BrokersInMemory,
+) -> None:
+    producer = producer_of(brokers)
+    producer.send("t", b"0", partition=0)
+    producer.flush()
+    brokers.logs[A].producers.clear()  # as after transactional.id.expiration.ms
+    with producer:
+        sent = producer.send("t", b"1", partition=0)
+    assert sent.result().offset == 1
+    assert stamps(brokers) == [(1000, 0, 0), (1001, 0, 0)]
+
+
+@pytest.mark.parametrize(("log_start_offset", "stored"), [(1, True), (0, False), (-1, False)])
+def test_an_unknown_producer_whose_batch_is_in_doubt_begins_anew_only_if_all_before_was_deleted(
+    brokers: BrokersInMemory, log_start_offset: int, stored: bool
+) -> None:
+    producer = producer_of(brokers)
+    producer.send("t", b"0", partition=0)
+    producer.flush()
+    brokers.script(
+        ApiKey.PRODUCE,
+        produce_error(ErrorCode.REQUEST_TIMED_OUT),
+        refusing(ErrorCode.UNKNOWN_PRODUCER_ID, log_start_offset),
+    )
+    doubtful = producer.send("t", b"1", partition=0)
+    producer.flush()
+    assert (doubtful.error is None) is stored
+    with producer:
+        behind = producer.send("t", b"2", partition=0)
+    assert behind.result().offset == 1 + stored
+    assert stamps(brokers)[1:] == [(1001, 0, 0), (1001, 0, 1)][: 1 + stored]
+
+
+def test_a_gap_fails_the_batch_and_what_is_behind_it_goes_on_under_another_id(
+    brokers: BrokersInMemory,
+) -> None:
+    brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    with producer_of(brokers, batch_bytes=1) as producer:
+        sent = [producer.send("t", b"%d" % n, partition=0) for n in range(3)]
+    assert isinstance(sent[0].error, BrokerError)
+    assert sent[0].error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert "what was acknowledged before it is missing there" in str(sent[0].error)
+    assert [d.result().offset for d in sent[1:]] == [0, 1]
+    assert stamps(brokers) == [(1001, 0, 0), (1001, 0, 1)]
+
+
+def test_a_divided_batch_is_numbered_anew(brokers: BrokersInMemory) -> None:
+    brokers.script(ApiKey.PRODUCE, *[produce_error(ErrorCode.MESSAGE_TOO_LARGE)] * 2)
+    with producer_of(brokers) as producer:
+        sent = [producer.send("t", b"%d" % n, partition=0) for n in range(7)]
+    assert brokers.logs[A].values() == [b"%d" % n for n in range(7)]
+    assert [d.result().offset for d in sent] == list(range(7))
+    assert stamps(brokers) == [(1000, 0, 0), (1000, 0, 1), (1000, 0, 3)]
+
+
+def test_a_batch_that_may_be_in_the_log_is_not_divided(brokers: BrokersInMemory) -> None:
+    brokers.script(
+        ApiKey.PRODUCE,
+        appended_and(ErrorCode.REQUEST_TIMED_OUT, brokers),
+        produce_error(ErrorCode.MESSAGE_TOO_LARGE),
+    )
+    with producer_of(brokers) as producer:
+        sent = [producer.send("t", b"%d" % n, partition=0) for n in range(2)]
+    assert {delivery.error.code for delivery in sent if isinstance(delivery.error, BrokerError)} == {
+        ErrorCode.MESSAGE_TOO_LARGE
+    }
+    assert brokers.logs[A].values() == [b"0", b"1"]
+
+
+def test_numbers_go_on_at_0_after_the_largest(
+    brokers: BrokersInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minikafka.clients.producer.numbering._SEQUENCES", 5)
+    monkeypatch.setattr("minikafka.log.producer_state._SEQUENCES", 5)
+    with producer_of(brokers) as producer:
+        for _ in range(4):
+            for _ in range(3):
+                producer.send("t", b"v", partition=0)
+            producer.flush()
+    assert [first for _, _, first in stamps(brokers)] == [0, 3, 1, 4]
+
+
+@pytest.mark.parametrize(
+    ("api", "newest"), [(ApiKey.INIT_PRODUCER_ID, None), (ApiKey.PRODUCE, 2), (ApiKey.PRODUCE, 0)]
+)
+def test_an_older_broker_is_a_clear_error_where_idempotence_is_demanded(
+    brokers: BrokersInMemory, api: ApiKey, newest: int | None
+) -> None:
+    if newest is None:
+        brokers.unknown.add(api)
+    else:
+        brokers.newest[api] = newest
+    with producer_of(brokers) as producer:
+        sent = [producer.send("t", b"v", partition=0)]
+        producer.flush()
+        sent.append(producer.send("t", b"v", partition=0))
+    for delivery in sent:
+        assert isinstance(delivery.error, BrokerError)
+        assert delivery.error.code is ErrorCode.UNSUPPORTED_VERSION
+        assert "enable.idempotence is true, which needs" in str(delivery.error)
+    assert brokers.asked(ApiKey.PRODUCE) == []
+
+
+@pytest.mark.parametrize(
+    ("api", "newest", "magic"),
+    [(ApiKey.INIT_PRODUCER_ID, None, 2), (ApiKey.PRODUCE, 2, 1), (ApiKey.PRODUCE, 0, 0)],
+)
+def test_an_older_broker_gets_plain_messages_where_nothing_is_demanded(
+    brokers: BrokersInMemory, api: ApiKey, newest: int | None, magic: int
+) -> None:
+    if newest is None:
+        brokers.unknown.add(api)
+    else:
+        brokers.newest[api] = newest
+    with producer_of(brokers, idempotence=None, acks=-1) as producer:
+        sent = [producer.send("t", b"v", partition=number) for number in (0, 0, 2)]
+    assert [delivery.result().offset for delivery in sent] == [0, 1, 0]
+    assert brokers.logs[A].entries[0][2][16] == magic
+    if magic == 2:
+        assert stamps(brokers) == [(-1, -1, -1)]
+
+
+def test_a_set_of_an_older_format_goes_without_numbers_or_not_at_all(brokers: BrokersInMemory) -> None:
+    old = build_message_set([Record(None, b"old")], magic=1)
+    with producer_of(brokers, idempotence=None, acks=-1) as producer:
+        producer.send("t", b"new", partition=0)
+        producer.send_set(B, old, 1)
+        producer.send("t", b"newer", partition=0)
+    assert brokers.logs[A].values() == [b"new", b"newer"]
+    assert brokers.logs[B].values() == [b"old"]
+    assert {header.producer_id for header in headers(brokers)} == {1000}
+    with producer_of(brokers) as producer:
+        refused = producer.send_set(A, old, 1)
+    assert isinstance(refused.error, BrokerError)
+    assert "1 record for t-0 would go in format 1" in str(refused.error)
+
+
+def test_where_nothing_is_said_all_acknowledgements_make_it_idempotent(brokers: BrokersInMemory) -> None:
+    with producer_of(brokers, idempotence=None, acks=-1) as producer:
+        producer.send("t", b"v", partition=0)
+    with producer_of(brokers, idempotence=None) as producer:
+        producer.send("t", b"v", partition=0)
+    with producer_of(brokers, idempotence=False, acks=-1) as producer:
+        producer.send("t", b"v", partition=0)
+    assert stamps(brokers) == [(1000, 0, 0), (-1, -1, -1), (-1, -1, -1)]
+
+
+def no_id(code: ErrorCode) -> Answer:
+    def answer(_: int, request: InitProducerIdRequest) -> InitProducerIdResponse:
+        return InitProducerIdResponse(0, int(code), -1, -1)
+
+    return answer
+
+
+def test_a_producer_id_that_is_not_there_yet_is_asked_for_again(brokers: BrokersInMemory) -> None:
+    brokers.script(ApiKey.INIT_PRODUCER_ID, *[no_id(ErrorCode.GROUP_LOAD_IN_PROGRESS)] * 3)
+    with producer_of(brokers) as producer:
+        sent = producer.send("t", b"v", partition=0)
+    assert sent.result().offset == 0
+    assert len(brokers.asked(ApiKey.INIT_PRODUCER_ID)) == 4
+
+
+def test_what_waits_in_vain_for_a_producer_id_fails_with_the_reason(brokers: BrokersInMemory) -> None:
+    brokers.script(ApiKey.INIT_PRODUCER_ID, *[no_id(ErrorCode.GROUP_LOAD_IN_PROGRESS)] * 99)
+    with producer_of(brokers, delivery_timeout_ms=2_000) as producer:
+        sent = producer.send("t", b"v", partition=0)
+    assert "no producer id: GROUP_LOAD_IN_PROGRESS" in str(sent.error)
+
+
+def test_who_may_have_no_producer_id_is_told_or_goes_without(
+    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    forbidden = no_id(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    brokers.script(ApiKey.INIT_PRODUCER_ID, forbidden, forbidden)
+    with producer_of(brokers) as producer:
+        refused = producer.send("t", b"v", partition=0)
+    assert isinstance(refused.error, BrokerError)
+    assert refused.error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    with producer_of(brokers, idempotence=None, acks=-1) as producer:
+        producer.send("t", b"v", partition=0)
+    assert stamps(brokers) == [(-1, -1, -1)]
+    assert "retries may write records twice" in caplog.text
+
+
+def test_partitions_go_on_with_the_id_that_they_have_while_none_is_given(brokers: BrokersInMemory) -> None:
+    producer = producer_of(brokers, delivery_timeout_ms=5_000)
+    producer.send("t", b"0", partition=2)
+    producer.flush()
+    brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    producer.send("t", b"gap", partition=0)
+    producer.flush()
+    brokers.script(ApiKey.INIT_PRODUCER_ID, *[no_id(ErrorCode.GROUP_LOAD_IN_PROGRESS)] * 999)
+    stuck = producer.send("t", b"stuck", partition=0)
+    sent = producer.send("t", b"1", partition=2)
+    for _ in range(5):
+        producer.step()
+    assert sent.done
+    assert not stuck.done
+    producer.close()
+    assert stamps(brokers, B) == [(1000, 0, 0), (1000, 0, 1)]
