@@ -4,6 +4,9 @@ Spark makes a reader or writer anew for every task, but uses its Python workers 
 the one place where a connection survives. One ``Cluster`` is kept for each purpose, addresses and
 connection settings; it is safe to use from several threads. A worker that was forked from one with
 connections starts with none.
+
+A worker reads over one connection to each broker. One that was idle for ``kafka.connections.max.idle.ms`` is
+closed by the next task that the worker gets; a worker that gets none for a minute is ended by Spark.
 """
 
 from __future__ import annotations
@@ -54,8 +57,13 @@ def _kept(creates_topics: bool, bootstrap_servers: str, connection: ConnectionOp
                 creates_topics=creates_topics,
                 client_id=connection.client_id,
                 request_timeout_ms=connection.request_timeout_ms,
+                connections_max_idle_ms=connection.connections_max_idle_ms,
+                # Not where it writes: what waits for replicas would hold up the question for a new leader.
+                one_connection=not creates_topics,
             )
         _clusters[key] = found
+        for kept in _clusters.values():
+            kept.close_idle()
         while len(_clusters) > KEPT_MAX:
             _close(_clusters.pop(next(iter(_clusters))))
         return found

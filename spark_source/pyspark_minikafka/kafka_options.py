@@ -60,6 +60,7 @@ class ConnectionOptions:
     request_timeout_ms: int = 30_000
     metadata_max_age_ms: int = 1_000
     retry_backoff_ms: int = 100
+    connections_max_idle_ms: int = 540_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +153,19 @@ def _at_least(low: int) -> Callable[[str, str], int]:
     return lambda name, value: integer(name, value, low)
 
 
+def _idle_ms(name: str, value: str) -> int:
+    """-1 means never, as in Kafka's clients."""
+    number = integer(name, value, -1, LONG_MAX)
+    return LONG_MAX if number < 0 else number
+
+
 _Parser = Callable[[str, str], object]
 _CONNECTION: dict[str, tuple[str, _Parser]] = {
     "client.id": ("client_id", _text),
     "request.timeout.ms": ("request_timeout_ms", _at_least(1)),
     "metadata.max.age.ms": ("metadata_max_age_ms", _at_least(0)),
     "retry.backoff.ms": ("retry_backoff_ms", _at_least(0)),
+    "connections.max.idle.ms": ("connections_max_idle_ms", _idle_ms),
 }
 _FETCH: dict[str, tuple[str, _Parser]] = {
     "max.partition.fetch.bytes": ("max_bytes", _at_least(1)),

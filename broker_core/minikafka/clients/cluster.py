@@ -19,7 +19,7 @@ from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
 from minikafka.base.ids import BrokerAddress, TopicPartition, check_topic_name
 from minikafka.clients.bootstrap import OPTION, Endpoint, parse_bootstrap
-from minikafka.clients.links import BrokerLink, LinkConfig, Reply
+from minikafka.clients.links import CONNECTIONS_MAX_IDLE_MS, BrokerLink, LinkConfig, Reply
 from minikafka.clients.metadata import ClusterMetadata, TopicMetadata, from_response
 from minikafka.clients.retry import Backoff, Deadline, EventWaiter, Tried, Waiter
 from minikafka.net.port import Connector
@@ -65,8 +65,9 @@ class Cluster:
     With ``creates_topics`` False no question of this client can make a topic: brokers with
     ``auto.create.topics.enable`` make one whose metadata is asked for by name, unless they are told not to;
     of those before 0.11, which cannot be told, it asks for all. Whoever only reads wants that, as a deleted
-    topic would come back empty. ``newest_versions`` holds APIs down to
-    an older version than both sides speak.
+    topic would come back empty. With ``one_connection`` all lanes are one: for many short-lived users, whose
+    fetches find what they ask for. ``newest_versions`` holds APIs down to an older version than both sides
+    speak. Configs: ``connections.max.idle.ms``, ``metadata.max.age.ms``, ``request.timeout.ms``.
     """
 
     def __init__(
@@ -78,7 +79,9 @@ class Cluster:
         request_timeout_ms: int = 30_000,
         connect_timeout_ms: int = 10_000,
         metadata_max_age_ms: int = 300_000,
+        connections_max_idle_ms: int = CONNECTIONS_MAX_IDLE_MS,
         creates_topics: bool = True,
+        one_connection: bool = False,
         unknown_topic_patience_ms: int = UNKNOWN_TOPIC_PATIENCE_MS,
         clock: Clock | None = None,
         waiter: Waiter | None = None,
@@ -107,7 +110,9 @@ class Cluster:
             client_id,
             request_timeout_ms,
             newest_versions=newest_versions or {},
+            connections_max_idle_ms=connections_max_idle_ms,
         )
+        self._one_connection = one_connection
         self._lock = threading.Lock()
         self._refresh_lock = threading.Lock()
         self._links: dict[tuple[Endpoint, Lane | OwnLane], BrokerLink] = {}
@@ -287,6 +292,13 @@ class Cluster:
         for link in gone:
             link.close()
 
+    def close_idle(self) -> None:
+        """Close the connections that have been idle for too long, also to brokers that are asked no more."""
+        with self._lock:
+            links = list(self._links.values())
+        for link in links:
+            link.close_idle()
+
     def close(self) -> None:
         """Close all connections; what waits for an answer gets a NetworkError. A second call does nothing."""
         self._closed = True
@@ -380,7 +392,7 @@ class Cluster:
         return metadata
 
     def _link(self, endpoint: Endpoint, lane: Lane | OwnLane, name: str) -> BrokerLink:
-        key = endpoint, lane
+        key = endpoint, Lane.CONTROL if self._one_connection and isinstance(lane, Lane) else lane
         with self._lock:
             if self._closed:
                 raise NetworkError(f"{name}: this client is closed")

@@ -5,6 +5,9 @@ A new connection first asks ApiVersions 0; every later request goes out in the n
 have. After a failed attempt to connect the next one waits, 50 ms at first and twice as long each time up to
 a second. A request that is not answered in time leaves its connection out of step, so the connection is
 closed, and all that was under way on it fails.
+
+After ``connections_max_idle_ms`` without a request a connection is not used again, but replaced: a gateway on
+its way may have forgotten it without a word to either side.
 """
 
 from __future__ import annotations
@@ -30,6 +33,9 @@ ResponseT = TypeVar("ResponseT")
 VersionTable = Mapping[int, tuple[int, int]]
 """API key to the oldest and newest version that a broker speaks."""
 
+CONNECTIONS_MAX_IDLE_MS = 540_000
+"""Kafka's default for clients. Its brokers close a minute later: the client is the first."""
+
 _CORRELATION_IDS = 0x7FFFFFFF
 
 
@@ -47,6 +53,7 @@ class LinkConfig:
     request_timeout_ms: int = 30_000
     backoff: Backoff = field(default_factory=Backoff)
     newest_versions: Mapping[ApiKey, int] = field(default_factory=dict)
+    connections_max_idle_ms: int = CONNECTIONS_MAX_IDLE_MS
 
 
 class Reply(Generic[ResponseT]):
@@ -106,6 +113,7 @@ class BrokerLink:
         self._correlation_ids = itertools.count(1)
         self._failures = 0
         self._not_before_ms = 0
+        self._used_ms = 0
         self._ended = False
 
     @property
@@ -163,6 +171,15 @@ class BrokerLink:
         if connection is not None:
             connection.close()
 
+    def close_idle(self) -> None:
+        """Close the connection when no request was sent on it for ``connections_max_idle_ms``."""
+        if self._idle() and self._lock.acquire(blocking=False):  # else another thread is making a new one
+            try:
+                if self._idle():
+                    self.drop()
+            finally:
+                self._lock.release()
+
     def close(self) -> None:
         """Close for good. A second call does nothing."""
         self._ended = True
@@ -188,18 +205,27 @@ class BrokerLink:
         return version
 
     def _open(self, deadline: Deadline) -> Connection:
-        connection = self._connection
-        if connection is not None and not connection.closed:
+        connection = self._usable()
+        if connection is not None:
             return connection
         if not self._lock.acquire(timeout=deadline.remaining_ms() / 1000):
             raise NetworkError(f"{self.name} could not be connected to within {deadline.timeout_ms} ms")
         try:
-            connection = self._connection
-            if connection is not None and not connection.closed:
-                return connection
-            return self._connect(deadline)
+            return self._usable() or self._connect(deadline)
         finally:
             self._lock.release()
+
+    def _usable(self) -> Connection | None:
+        """The connection, for one more request; None where a new one is needed."""
+        connection = self._connection
+        if connection is None or connection.closed or self._idle():
+            return None
+        self._used_ms = self._config.clock.monotonic_ms()
+        return connection
+
+    def _idle(self) -> bool:
+        idle_ms = self._config.clock.monotonic_ms() - self._used_ms
+        return self._connection is not None and idle_ms >= self._config.connections_max_idle_ms
 
     def _connect(self, deadline: Deadline) -> Connection:
         clock = self._config.clock
@@ -222,6 +248,7 @@ class BrokerLink:
             self._not_before_ms = clock.monotonic_ms() + self._config.backoff.delay_ms(self._failures)
             raise NetworkError(f"{self.name} cannot be reached: {error}") from error
         self._failures = 0
+        self._used_ms = clock.monotonic_ms()
         self._connection = connection
         if self._ended:
             # ``close`` came meanwhile and found nothing to close.

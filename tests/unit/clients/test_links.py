@@ -21,12 +21,13 @@ def brokers() -> BrokersInMemory:
     return BrokersInMemory()
 
 
-def link_to(brokers: BrokersInMemory, **newest: int) -> BrokerLink:
+def link_to(brokers: BrokersInMemory, idle_ms: int = 540_000, **newest: int) -> BrokerLink:
     config = LinkConfig(
         brokers.network,
         brokers.clock,
         brokers.waiter,
         "tester",
+        connections_max_idle_ms=idle_ms,
         newest_versions={ApiKey[name.upper()]: version for name, version in newest.items()},
     )
     return BrokerLink("broker 1 at memory:9001", HOST, FIRST_PORT + 1, config)
@@ -173,3 +174,38 @@ def test_a_closed_link_connects_no_more(brokers: BrokersInMemory) -> None:
     link.close()
     with pytest.raises(NetworkError, match="this client is closed"):
         ask(brokers, link)
+
+
+def connections(brokers: BrokersInMemory) -> int:
+    """How many have been made so far: each asks for the versions once."""
+    return len(brokers.asked(ApiKey.API_VERSIONS))
+
+
+def test_a_connection_idle_for_too_long_is_not_used_again(brokers: BrokersInMemory) -> None:
+    link = link_to(brokers, idle_ms=1_000)
+    for pause_ms, made in ((0, 1), (999, 1), (999, 1), (1_000, 2)):
+        brokers.clock.advance(pause_ms)
+        assert ask(brokers, link).controller_id == 1
+        assert connections(brokers) == made
+
+
+def test_of_a_connection_that_is_idle_the_descriptor_is_given_back(brokers: BrokersInMemory) -> None:
+    link = link_to(brokers, idle_ms=1_000)
+    link.close_idle()
+    ask(brokers, link)
+    brokers.clock.advance(999)
+    link.close_idle()
+    assert link.connected
+    brokers.clock.advance(1)
+    link.close_idle()
+    assert not link.connected
+    assert ask(brokers, link).controller_id == 1
+
+
+def test_a_broker_that_closed_an_idle_connection_costs_no_error(brokers: BrokersInMemory) -> None:
+    link = link_to(brokers)
+    ask(brokers, link)
+    brokers.stop(1)
+    brokers.start(1)
+    assert ask(brokers, link).controller_id == 1
+    assert connections(brokers) == 2

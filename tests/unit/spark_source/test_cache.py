@@ -21,6 +21,10 @@ class FakeCluster:
         self.bootstrap = bootstrap
         self.options = options
         self.closed = False
+        self.looked_after = 0
+
+    def close_idle(self) -> None:
+        self.looked_after += 1
 
     def close(self) -> None:
         self.closed = True
@@ -60,3 +64,22 @@ def test_at_the_end_all_are_closed() -> None:
     kept = [made(cache.reading("a:1", CONNECTION)), made(cache.writing("a:1", CONNECTION))]
     cache.close_all()
     assert all(one.closed for one in kept)
+
+
+def test_every_task_closes_what_has_been_idle_for_too_long_whomever_it_asks() -> None:
+    forgotten = made(cache.reading("a:1", CONNECTION))
+    before = forgotten.looked_after
+    cache.writing("b:1", CONNECTION)
+    assert forgotten.looked_after == before + 1
+
+
+@pytest.mark.parametrize(("given", "idle_ms"), [("540000", 540_000), ("0", 0), ("-1", 2**63 - 1)])
+def test_how_long_a_connection_may_be_idle_is_kafkas_own_option(given: str, idle_ms: int) -> None:
+    options = {"subscribe": "t", "kafka.connections.max.idle.ms": given}
+    connection = source_options(options, Mode.BATCH).connection
+    assert made(cache.reading("a:1", connection)).options["connections_max_idle_ms"] == idle_ms
+
+
+def test_a_worker_reads_over_one_connection_and_asks_over_another_while_it_writes() -> None:
+    assert made(cache.reading("a:1", CONNECTION)).options["one_connection"] is True
+    assert made(cache.writing("a:1", CONNECTION)).options["one_connection"] is False
