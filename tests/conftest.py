@@ -27,6 +27,9 @@ WITH_PROCESSES = ("faults", "interop", "spark", "unit/embedded")
 SPARK_OF_THEIR_OWN = ("tests/spark/test_embedded.py", "tests/spark/test_flights.py")
 """Their tests start Spark in other processes, and are the longest."""
 
+SPARK_OF_A_FILE = ("tests/spark/test_connect.py", "tests/spark/test_local_cluster.py")
+"""All tests of one of them share a Spark in another process."""
+
 PURE = "not process and not slow"
 """The pure suite's expression. Asked for in these words, it does not even import the directories above."""
 
@@ -102,4 +105,6 @@ def together(nodeid: str) -> str:
     """What a test belongs to that must stay together."""
     if nodeid.startswith(SPARK_OF_THEIR_OWN):
         return nodeid
-    return "tests/spark" if nodeid.startswith("tests/spark/") else nodeid.partition("::")[0]
+    if nodeid.startswith("tests/spark/") and not nodeid.startswith(SPARK_OF_A_FILE):
+        return "tests/spark"
+    return nodeid.partition("::")[0]

@@ -20,9 +20,10 @@ if sys.executable:
 
 try:
     from pyspark_minikafka.source import MinikafkaSource as DefaultSource
+    from pyspark_minikafka.source import register
 except ImportError:
     # No PySpark, or one older than 4.0: then nobody looks for the source, and importing must still do no
     # harm.
     __all__: list[str] = []
 else:
-    __all__ = ["DefaultSource"]
+    __all__ = ["DefaultSource", "register"]

@@ -6,15 +6,20 @@ only. All else is imported when the source is used, and a dependency that is mis
 
 from __future__ import annotations
 
+import copyreg
 import importlib
 import sys
+from abc import ABCMeta
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource
 
 from pyspark_minikafka.workers import forget_importers
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.datasource import (
         DataSourceReader,
         DataSourceStreamReader,
@@ -44,7 +49,39 @@ def _module(name: str) -> Any:
         forget_importers()
 
 
-class MinikafkaSource(DataSource):
+class SourceClass(ABCMeta):
+    """The type of the source's class, by which the pickler finds ``_as_it_travels``."""
+
+
+def _as_it_travels(source: SourceClass) -> tuple[Callable[[str, str], Any], tuple[str, str]]:
+    """The source's class as its name, with a function that looks for it where it arrives.
+
+    A client of Spark Connect registers the class with a server that may not have this package. What it
+    brings is the name alone, so that the server's own release is used; the function, which travels as code
+    because it stands in another one, says what to do when there is none.
+    """
+
+    def found(module: str, name: str) -> Any:
+        import importlib
+        import sys
+
+        try:
+            return getattr(importlib.import_module(module), name)
+        except ImportError as problem:
+            raise ImportError(
+                f"the data source minikafka is registered, but Spark's Python, {sys.executable}, does not "
+                f"have it ({problem}). Registering brings no code: install minikafka for that Python, on the "
+                "Spark Connect server and on every executor, or start the server with PYSPARK_PYTHON set to "
+                "one that has it (see DEPLOYMENT.md)"
+            ) from problem
+
+    return found, (source.__module__, source.__qualname__)
+
+
+copyreg.pickle(SourceClass, _as_it_travels)
+
+
+class MinikafkaSource(DataSource, metaclass=SourceClass):
     """Reads and writes topics of a Kafka cluster, or of the embedded broker when no servers are named."""
 
     @classmethod
@@ -76,3 +113,16 @@ class MinikafkaSource(DataSource):
         # `overwrite` is the output mode complete, which the peer takes as well: each batch is appended.
         writer: DataSourceStreamWriter = _module("writer").stream_writer(self.options, schema)
         return writer
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format known to a session, where Spark does not find it by itself.
+
+    That is a client's of Spark Connect when the package came to the server as an artifact. Where Spark has
+    found it, 4.0 refuses to register it, and nothing is to be done.
+    """
+    try:
+        spark.dataSource.register(MinikafkaSource)
+    except AnalysisException as problem:
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(problem):
+            raise

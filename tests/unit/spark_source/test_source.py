@@ -10,11 +10,17 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException
+from pyspark.serializers import CPickleSerializer
 
 import pyspark_minikafka
 from pyspark_minikafka import source
 from pyspark_minikafka.source import MinikafkaSource, MissingDependency
 
+HIDES_US = """
+import os, sys
+sys.path[:] = [path for path in sys.path if not os.path.isdir(os.path.join(path, "pyspark_minikafka"))]
+"""
 PACKAGE = Path(pyspark_minikafka.__file__).parent
 PATHS = os.pathsep.join([str(PACKAGE.parent), str(PACKAGE.parents[1] / "broker_core")])
 
@@ -90,3 +96,44 @@ def test_spark_names_the_parameter_schema_when_it_calls() -> None:
 def test_wrong_options_are_refused_where_the_schema_is_asked_for() -> None:
     with pytest.raises(Exception, match="exactly one of the options"):
         MinikafkaSource({}).schema()
+
+
+def test_the_class_travels_as_a_name_and_says_what_to_do_where_that_is_not_known(tmp_path: Path) -> None:
+    sent = tmp_path / "sent"
+    sent.write_bytes(CPickleSerializer().dumps(MinikafkaSource))
+    load = f"""
+        from pyspark.serializers import CPickleSerializer
+        try:
+            print(CPickleSerializer().loads(open({str(sent)!r}, "rb").read()).__module__)
+        except ImportError as problem:
+            print(problem)
+    """
+    assert run(load) == "pyspark_minikafka.source"
+    # What was installed is found through a path too; sitecustomize comes after all of them.
+    (tmp_path / "sitecustomize.py").write_text(HIDES_US)
+    said = run(load, PYTHONPATH=str(tmp_path))
+    assert "install minikafka for that Python, on the Spark Connect server and on every executor" in said
+    assert sys.executable in said
+
+
+class Registered:
+    """A session that knows of registrations only."""
+
+    def __init__(self, problem: str = "") -> None:
+        self.dataSource = self
+        self.problem = problem
+        self.known: list[type] = []
+
+    def register(self, found: type) -> None:
+        if self.problem:
+            raise AnalysisException(self.problem)
+        self.known.append(found)
+
+
+def test_registering_is_done_once_and_done_already_where_spark_found_the_source() -> None:
+    session = Registered()
+    pyspark_minikafka.register(session)  # type: ignore[arg-type]
+    assert session.known == [MinikafkaSource]
+    pyspark_minikafka.register(Registered("[DATA_SOURCE_ALREADY_EXISTS] …"))  # type: ignore[arg-type]
+    with pytest.raises(AnalysisException, match="no more"):
+        pyspark_minikafka.register(Registered("no more"))  # type: ignore[arg-type]
