@@ -31,7 +31,7 @@ def brokers_with(partitions: int) -> BrokersInMemory:
 def planner(brokers: BrokersInMemory, mode: Mode, **given: str) -> Planner:
     options = source_options({"subscribe": "t", **given}, mode)
     lookup = ClusterLookup(brokers.client(creates_topics=False, one_connection=True), options, brokers.clock)
-    return Planner(options, lookup, warn=pytest.fail, pause=brokers.waiter.wait)
+    return Planner(options, lookup, warn=pytest.fail, pause=brokers.waiter.wait, now_ms=brokers.clock.now_ms)
 
 
 def requests(brokers: BrokersInMemory) -> Counter[tuple[ApiKey, int]]:
