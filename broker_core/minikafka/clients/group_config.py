@@ -8,6 +8,7 @@ from enum import Enum
 
 from minikafka.base.errors import ConfigError
 from minikafka.clients.group_assignors import ASSIGNORS
+from minikafka.clients.offsets import IsolationLevel
 
 _INT32_MAX = (1 << 31) - 1
 _JAVA_PACKAGE = "org.apache.kafka.clients.consumer."
@@ -45,6 +46,7 @@ class ConsumerConfig:
     fetch_max_bytes: int = 52_428_800
     max_partition_fetch_bytes: int = 1_048_576
     retry_backoff_ms: int = 100
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
     def __post_init__(self) -> None:
         if not self.group_id:
@@ -92,6 +94,8 @@ def _parsed(name: str, field: str, text: str) -> object:
             return Reset(text)
         except ValueError:
             raise ConfigError(name, text, f"one of {', '.join(one.value for one in Reset)}") from None
+    if field == "isolation":
+        return IsolationLevel.parse(text)
     if field == "assignors":
         given = [one.strip() for one in text.split(",") if one.strip()]
         return tuple(_JAVA_NAMES.get(one, one) for one in given)
@@ -115,6 +119,7 @@ _KAFKA_NAMES = {
     "fetch_max_bytes": "fetch.max.bytes",
     "max_partition_fetch_bytes": "max.partition.fetch.bytes",
     "retry_backoff_ms": "retry.backoff.ms",
+    "isolation": "isolation.level",
 }
 assert set(_KAFKA_NAMES) == {f.name for f in fields(ConsumerConfig)}
 

@@ -20,6 +20,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster, OwnLane, worth_a_retry
 from minikafka.clients.group_config import ConsumerConfig
 from minikafka.clients.links import Reply
+from minikafka.records.isolation import without_aborted
 from minikafka.records.message_set import StoredRecord, iterate
 from minikafka.records.scan import scan
 from minikafka.wire.apis.fetch import (
@@ -46,7 +47,7 @@ class Fetched:
     ``next_offset``.
 
     The first entry may hold earlier ones too, as a compressed one is sent whole. A set may hold none at all,
-    where there are only marks of transactions.
+    where there are only marks of transactions, or aborted ones with ``isolation.level`` read_committed.
     """
 
     topic_partition: TopicPartition
@@ -171,6 +172,7 @@ class GroupFetcher:
             max_bytes=self._config.fetch_max_bytes,
             min_bytes=self._config.fetch_min_bytes,
             max_wait_ms=self._config.fetch_max_wait_ms,
+            isolation_level=self._config.isolation,
         )
         reply = self._cluster.send(broker_id, FETCH, request, lane=self._lane)
         self._under_way[broker_id] = _Asked(reply, positions, self._cluster.clock.monotonic_ms())
@@ -209,11 +211,15 @@ class GroupFetcher:
         assert isinstance(data, memoryview)
         if not data:
             return
-        # Only where it ends: the decoder checks the sums. A batch may begin before the offset asked for.
-        found = scan(data, base_offset=None, index_interval_bytes=_NO_INDEX, check_crc=False)
+        # Only where it ends: the decoder checks the sums, but for those of what it will not see. A batch may
+        # begin before the offset asked for.
+        aborted = part.aborted_transactions
+        found = scan(data, base_offset=None, index_interval_bytes=_NO_INDEX, check_crc=bool(aborted))
         if found.valid_bytes and found.next_offset > offset:
             self._last_turn[tp] = self._turns
             whole = data[: found.valid_bytes]
+            if aborted:
+                whole = without_aborted(whole, [(one.producer_id, one.first_offset) for one in aborted])
             taken.sets.append(Fetched(tp, whole, offset, found.next_offset, part.high_watermark))
         elif found.incomplete and not found.valid_bytes:
             # A broker sends the first message of the first partition whole: be that the next time.

@@ -123,7 +123,8 @@ class GroupPositions:
     def _fill_from_log(self, partitions: list[TopicPartition], end: int, deadline: Deadline) -> None:
         if not partitions:
             return
-        for tp, offset in list_offsets(self._cluster, dict.fromkeys(partitions, end), deadline).items():
+        wanted = dict.fromkeys(partitions, end)
+        for tp, offset in list_offsets(self._cluster, wanted, deadline, self._config.isolation).items():
             if offset is not None:
                 self.seek(tp, offset)
 

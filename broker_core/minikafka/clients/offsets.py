@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntEnum
 
-from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
+from minikafka.base.errors import (
+    BrokerError,
+    ConfigError,
+    ErrorCode,
+    MinikafkaError,
+    NetworkError,
+    RemoteWireError,
+)
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster, numbers_of, worth_a_retry
 from minikafka.clients.links import Reply
@@ -41,6 +48,14 @@ class IsolationLevel(IntEnum):
     """All."""
     READ_COMMITTED = READ_COMMITTED
     """Those that were committed, as far as none of an open transaction lies before."""
+
+    @classmethod
+    def parse(cls, text: str) -> IsolationLevel:
+        """Kafka's name for it. ConfigError with the property's name for any other."""
+        for level in cls:
+            if level.name.lower() == text:
+                return level
+        raise ConfigError("isolation.level", text, "read_uncommitted or read_committed")
 
 
 def list_offsets(

@@ -6,6 +6,7 @@ import pytest
 
 from minikafka.base.errors import ConfigError
 from minikafka.clients.group_config import ConsumerConfig, Reset
+from minikafka.clients.offsets import IsolationLevel
 
 
 def test_kafkas_properties_are_read_and_others_passed_over() -> None:
@@ -17,6 +18,7 @@ def test_kafkas_properties_are_read_and_others_passed_over() -> None:
             "auto.offset.reset": "none",
             "partition.assignment.strategy": "org.apache.kafka.clients.consumer.RoundRobinAssignor, range",
             "fetch.min.bytes": 10,
+            "isolation.level": "read_committed",
             "key.deserializer": "x",
         }
     )
@@ -27,6 +29,7 @@ def test_kafkas_properties_are_read_and_others_passed_over() -> None:
         auto_offset_reset=Reset.NONE,
         assignors=("roundrobin", "range"),
         fetch_min_bytes=10,
+        isolation=IsolationLevel.READ_COMMITTED,
     )
 
 
@@ -39,6 +42,10 @@ def test_kafkas_properties_are_read_and_others_passed_over() -> None:
         ({"group.id": "g", "heartbeat.interval.ms": "10000"}, "less than session.timeout.ms, which is 10000"),
         ({"group.id": "g", "enable.auto.commit": "yes"}, "enable.auto.commit='yes': true or false"),
         ({"group.id": "g", "auto.offset.reset": "first"}, "one of earliest, latest, none"),
+        (
+            {"group.id": "g", "isolation.level": "committed"},
+            "isolation.level='committed': read_uncommitted or read_committed",
+        ),
         ({"group.id": "g", "partition.assignment.strategy": "sticky"}, "='sticky': of range, roundrobin"),
         ({"group.id": "g", "partition.assignment.strategy": ""}, "partition.assignment.strategy=''"),
     ],

@@ -14,8 +14,10 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.group_config import ConsumerConfig, Reset
 from minikafka.clients.group_consumer import GroupConsumer
 from minikafka.clients.group_offsets import Committed
+from minikafka.clients.offsets import IsolationLevel
 from minikafka.net.memory import Fault
-from minikafka.records.message_set import Codec
+from minikafka.records.batch import ControlType, build_batch, build_control_batch
+from minikafka.records.message_set import Codec, Record
 from minikafka.wire.apis import ApiKey
 from minikafka.wire.apis.heartbeat import HeartbeatResponse
 from minikafka.wire.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -328,6 +330,29 @@ def test_a_group_goes_on_where_it_has_committed(world: World) -> None:
 @pytest.mark.parametrize(("reset", "found"), [(Reset.EARLIEST, everything()), (Reset.LATEST, set())])
 def test_without_a_commit_the_rule_decides(world: World, reset: Reset, found: set[bytes]) -> None:
     assert set(world.read(world.consumer(auto_offset_reset=reset))) == found
+
+
+def test_a_member_that_reads_what_was_committed_passes_aborted_records_and_stops_before_open_ones(
+    world: World,
+) -> None:
+    log = world.brokers.logs[T0]
+
+    about = {"producer_id": 7, "producer_epoch": 0}
+    log.append(build_batch([Record(None, b"aborted")], **about, transactional=True))
+    log.append(build_control_batch(ControlType.ABORT, coordinator_epoch=0, timestamp_ms=0, **about))
+    log.aborted.append((7, 5, 6))
+    world.brokers.fill(T0, b"plain", magic=2)
+    log.stable_offset = log.end_offset
+    log.append(build_batch([Record(None, b"open")], **about, transactional=True))
+    committed = world.consumer(isolation=IsolationLevel.READ_COMMITTED)
+    assert set(world.read(committed)) == everything() | {b"plain"}
+    assert committed.position(T0) == 8
+    committed.close()
+    late = world.consumer(isolation=IsolationLevel.READ_COMMITTED, auto_offset_reset=Reset.LATEST)
+    world.read(late)
+    assert late.position(T0) == 8
+    late.close()
+    assert set(world.read(world.consumer())) == everything() | {b"aborted", b"plain", b"open"}
 
 
 def test_without_a_commit_and_without_a_rule_it_says_so(world: World) -> None:

@@ -18,15 +18,12 @@ Decisions only. Sources: KIP-98, ``TransactionManager.java`` and ``Sender.java``
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.producer.batch import Batch, Stamp
 from minikafka.clients.producer.config import ProducerConfig
-
-logger = logging.getLogger("minikafka.clients.producer")
 
 _SEQUENCES = 1 << 31
 _CHAIN_ENDS = frozenset(
@@ -91,8 +88,8 @@ class Numbering:
         self._asking, self._ask_again_ms = False, None
         self._id = producer_id, producer_epoch
 
-    def unnamed(self, error: MinikafkaError, now_ms: int) -> None:
-        """No id was given. What may pass is asked again; else it goes without, or not at all."""
+    def unnamed(self, error: MinikafkaError, now_ms: int) -> bool:
+        """No id was given. What may pass is asked again; else it goes without (True), or not at all."""
         self._asking = False
         if not isinstance(error, BrokerError) or error.retriable:
             self._ask_again_ms = now_ms + self._retry_backoff_ms
@@ -104,8 +101,7 @@ class Numbering:
             )
         else:
             self._on = False
-            level = logging.DEBUG if error.code is ErrorCode.UNSUPPORTED_VERSION else logging.WARNING
-            logger.log(level, "minikafka: retries may write records twice, without a producer id: %s", error)
+        return not self._on
 
     def number(self, batch: Batch) -> None:
         """Give ``batch``, which is ready and about to leave, the next numbers of its partition."""

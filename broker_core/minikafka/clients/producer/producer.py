@@ -373,12 +373,17 @@ class Producer:
                 answer = BrokerError(code, "a producer id was asked for")
         except MinikafkaError as error:
             answer = error
+        goes_without = False
         with self._lock:
             if isinstance(answer, MinikafkaError):
-                self._sender.unnamed(answer, self._clock.monotonic_ms())
+                goes_without = self._sender.unnamed(answer, self._clock.monotonic_ms())
             else:
                 self._sender.named(answer.producer_id, answer.producer_epoch)
             self._work.notify()
+        if goes_without:
+            too_old = isinstance(answer, BrokerError) and answer.code is ErrorCode.UNSUPPORTED_VERSION
+            level = logging.DEBUG if too_old else logging.WARNING
+            logger.log(level, "minikafka: retries may write records twice, without a producer id: %s", answer)
 
     def _produce(self, job: ProduceJob) -> None:
         response: ProduceResponse | None = None

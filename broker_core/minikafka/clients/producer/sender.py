@@ -181,10 +181,10 @@ class Sender:
         """A broker has given this producer an id."""
         self._numbering.named(producer_id, producer_epoch)
 
-    def unnamed(self, error: MinikafkaError, now_ms: int) -> None:
-        """No broker has."""
-        self._numbering.unnamed(error, now_ms)
+    def unnamed(self, error: MinikafkaError, now_ms: int) -> bool:
+        """No broker has. Whether it goes without one from now on."""
         self._why_waiting = f"no producer id: {error}"
+        return self._numbering.unnamed(error, now_ms)
 
     def unnumber(self, batch: Batch) -> None:
         """A batch in flight goes to a broker that takes only formats without numbers."""
