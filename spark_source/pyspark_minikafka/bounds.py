@@ -2,7 +2,7 @@
 
 The options of one end, those that win first: a moment for all partitions (``startingTimestamp``), a moment
 for each (``startingOffsetsByTimestamp``), offsets (``startingOffsets``). What a query's start can be besides
-are this source's own: the newest records, or those of the last minutes.
+are this source's own: where a group has committed, the newest records, or those of the last minutes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from minikafka.base.errors import BrokerError, ConfigError
 from minikafka.base.ids import TopicPartition, check_topic_name
+from pyspark_minikafka.group_options import group_name
 from pyspark_minikafka.kafka_options import LONG_MAX, duration_ms, integer
 from pyspark_minikafka.offsets import EARLIEST, LATEST, Offsets, parse_object, to_json
 
@@ -24,10 +25,13 @@ NO_MATCH = "startingOffsetsByTimestampStrategy"
 START_NAMES = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 END_NAMES = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 
+GROUP_PREFIX = "group:"
+"""``startingOffsets=group:NAME``."""
+
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 _OFFSETS_FORM = (
     'must be earliest, latest or JSON such as {"topic":{"0":23,"1":-2}} (-1 latest, -2 earliest) or '
-    '{"topic":"earliest"}'
+    '{"topic":"earliest"}; a start may also be group:NAME'
 )
 _TIMES_FORM = 'must be JSON such as {"topic":{"0":1357000000000}}, in milliseconds since 1970'
 
@@ -126,7 +130,19 @@ class Newest:
         return True
 
 
-Bound = OffsetBound | TimeBound | Newest
+@dataclass(frozen=True, slots=True)
+class GroupBound:
+    """Where a consumer group has committed that it goes on."""
+
+    group: str
+
+    @property
+    def moves(self) -> bool:
+        """Whether asking again later can give higher offsets though nothing was deleted."""
+        return True
+
+
+Bound = OffsetBound | TimeBound | Newest | GroupBound
 
 ALL_LATEST = OffsetBound(LATEST)
 ALL_EARLIEST = OffsetBound(EARLIEST)
@@ -144,6 +160,11 @@ def starting(options: Mapping[str, str], default: Bound) -> Bound:
                 own[0], options[own[0]], f"cannot stand beside {other}: both say where to start"
             )
         return _newest(own[0], options[own[0]])
+    moment, moments, offsets = START_NAMES
+    value = options.get(offsets.lower(), "").strip()
+    by_time = moment.lower() in options or moments.lower() in options
+    if value.lower().startswith(GROUP_PREFIX) and not by_time:
+        return GroupBound(group_name(offsets, value, value[len(GROUP_PREFIX) :]))
     return _bound(options, START_NAMES, or_latest, default)
 
 

@@ -24,12 +24,14 @@ class Target:
 
     data_dir, boot_id, cluster_id: of the embedded broker; None for named servers. A boot id names one host
     from one start of its kernel to the next.
+    zookeeper_connect: the ZooKeeper of consumer groups, where one is known.
     """
 
     bootstrap_servers: str
     data_dir: str | None = None
     boot_id: str | None = None
     cluster_id: str | None = None
+    zookeeper_connect: str | None = None
 
 
 def locate(location: Location) -> Target:
@@ -37,14 +39,20 @@ def locate(location: Location) -> Target:
     only.
     """
     if location.bootstrap_servers is not None:
-        return Target(location.bootstrap_servers)
+        return Target(location.bootstrap_servers, zookeeper_connect=location.zookeeper_connect)
     from minikafka.embedded import local
 
     assert location.data_dir is not None
     if local.running(location.data_dir) is None:
         report.warn([f"starting a local Kafka cluster in {location.data_dir} …"])
     address = local.ensure(location.data_dir)
-    return Target(address.bootstrap_servers, location.data_dir, address.boot_id, address.cluster_id)
+    return Target(
+        address.bootstrap_servers,
+        location.data_dir,
+        address.boot_id,
+        address.cluster_id,
+        location.zookeeper_connect or address.zookeeper_connect,
+    )
 
 
 def check_reachable(target: Target) -> None:

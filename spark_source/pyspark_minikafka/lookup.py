@@ -12,7 +12,9 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients import admin
 from minikafka.clients.admin import Admin
 from minikafka.clients.cluster import Cluster
+from minikafka.clients.group_admin import GroupAdmin
 from pyspark_minikafka import cache, report
+from pyspark_minikafka.group_options import Storage
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.offsets import EARLIEST, LATEST
 from pyspark_minikafka.options import SourceOptions
@@ -29,10 +31,18 @@ class ClusterLookup:
     deleted topic would come back empty instead of being missed.
     """
 
-    def __init__(self, cluster: Cluster, options: SourceOptions, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: SourceOptions,
+        clock: Clock | None = None,
+        *,
+        zookeeper_connect: str | None = None,
+    ) -> None:
         self._cluster = cluster
         self._admin = Admin(cluster)
         self._options = options
+        self._zookeeper = zookeeper_connect
         self._clock = clock or SystemClock()
         self._topics: Mapping[str, tuple[int, ...]] = {}
         self._asked_ms: int | None = None
@@ -52,6 +62,29 @@ class ClusterLookup:
 
     def offsets_at(self, wanted: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
         return self._retried(lambda: self._existing(wanted))
+
+    def committed(self, group: str) -> Mapping[TopicPartition, int]:
+        """Of what Kafka and ZooKeeper both have, the higher offset, as consumers that commit to both do."""
+        storage, places = self._options.groups.storage, []
+        found: dict[TopicPartition, int] = {}
+        if storage is not Storage.ZOOKEEPER:
+            places.append("Kafka")
+            found = {
+                tp: one.offset
+                for tp, one in self._retried(lambda: GroupAdmin(self._cluster).offsets(group)).items()
+            }
+        if storage is not Storage.KAFKA and self._zookeeper is not None:
+            places.append(f"ZooKeeper at {self._zookeeper}")
+            for tp, offset in _in_zookeeper(self._zookeeper, group).items():
+                found[tp] = max(offset, found.get(tp, offset))
+        if not found:
+            more = "" if len(places) > 1 or storage is not None else ", or name its zookeeper.connect"
+            raise BrokerError(
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                f"there is no group {group!r} with committed offsets in {' or in '.join(places)}; check the "
+                f"name in startingOffsets{more}",
+            )
+        return found
 
     def _all_topics(self) -> Mapping[str, tuple[int, ...]]:
         metadata = self._cluster.metadata(None, refresh=True)
@@ -84,6 +117,17 @@ class ClusterLookup:
         return question()
 
 
+def _in_zookeeper(connect: str, group: str) -> Mapping[TopicPartition, int]:
+    from minikafka.registry.consumers import read_offsets
+    from minikafka.registry.zookeeper import ZooKeeperStore
+
+    store = ZooKeeperStore(connect, make_chroot=False)
+    try:
+        return read_offsets(store, group)
+    finally:
+        store.close()
+
+
 def pause(milliseconds: int) -> None:
     """Wait before asking again."""
     time.sleep(milliseconds / 1000)
@@ -91,5 +135,6 @@ def pause(milliseconds: int) -> None:
 
 def make_planner(options: SourceOptions, target: Target) -> Planner:
     """A planner that asks the brokers of ``target``."""
-    lookup = ClusterLookup(cache.reading(target.bootstrap_servers, options.connection), options)
+    cluster = cache.reading(target.bootstrap_servers, options.connection)
+    lookup = ClusterLookup(cluster, options, zookeeper_connect=target.zookeeper_connect)
     return Planner(options, lookup, warn=report.warn_once, pause=pause, now_ms=SystemClock().now_ms)

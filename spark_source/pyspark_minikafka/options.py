@@ -9,12 +9,14 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from minikafka.base.errors import ConfigError
 from pyspark_minikafka import bounds
-from pyspark_minikafka.bounds import ALL_EARLIEST, ALL_LATEST, Bound
+from pyspark_minikafka.bounds import ALL_EARLIEST, ALL_LATEST, Bound, GroupBound
+from pyspark_minikafka.group_options import COMMIT_GROUP, GroupOptions, group_options, without_effect
+from pyspark_minikafka.group_options import NAMES as GROUP_KEYS
 from pyspark_minikafka.kafka_options import (
     GROUP_ID,
     INT_MAX,
@@ -54,6 +56,7 @@ _SOURCE_KEYS = (
     "fetchOffset.retryIntervalMs",
     "groupIdPrefix",
     "includeHeaders",
+    *GROUP_KEYS,
     DATA_DIR,
     SERVERS,
 )
@@ -70,10 +73,14 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where the brokers are: addresses, or the data directory (absolute) of the embedded one."""
+    """Where the brokers are: addresses, or the data directory (absolute) of the embedded one.
+
+    zookeeper_connect: the ZooKeeper of consumer groups, where an option names one.
+    """
 
     bootstrap_servers: str | None
     data_dir: str | None
+    zookeeper_connect: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +117,7 @@ class SourceOptions:
     min_partitions: int | None
     max_records_per_partition: int | None
     include_headers: bool
+    groups: GroupOptions
     warnings: tuple[str, ...]
 
 
@@ -147,8 +155,9 @@ def _location(options: Mapping[str, str], kafka: KafkaOptions, working_directory
 
 def _warnings(options: Mapping[str, str], kafka: KafkaOptions, known: tuple[str, ...]) -> tuple[str, ...]:
     warnings = []
-    if kafka.without_effect:
-        warnings.append(f"these options have no effect: {', '.join(kafka.without_effect)}")
+    idle = [name for name in kafka.without_effect if name not in known]
+    if idle:
+        warnings.append(f"these options have no effect: {', '.join(idle)}")
     by_lower = {name.lower(): name for name in (*_SOURCE_KEYS, *_SINK_KEYS)}
     for name in sorted(options):
         if name in by_lower or name.startswith((PREFIX, "option.")):
@@ -214,14 +223,20 @@ def source_options(
     chosen = strategy(options)
     starting, ending = _bounds(options, mode)
     trigger = _trigger(options)
+    location = _location(options, kafka, working_directory or os.getcwd())
+    starts_at = starting.group if isinstance(starting, GroupBound) else None
+    groups = group_options(options, embedded=location.data_dir is not None, starts_at=starts_at)
     warnings = _warnings(options, kafka, _SOURCE_KEYS) + _group_warnings(options)
+    warnings += without_effect(options, used=groups.commit is not None or starts_at is not None)
     if mode is Mode.BATCH:
         warnings += tuple(
-            f"{name} has no effect on a batch query" for name in _TRIGGER_KEYS if name.lower() in options
+            f"{name} has no effect on a batch query"
+            for name in (*_TRIGGER_KEYS, COMMIT_GROUP)
+            if name.lower() in options
         )
         trigger = TriggerOptions()
     return SourceOptions(
-        location=_location(options, kafka, working_directory or os.getcwd()),
+        location=replace(location, zookeeper_connect=groups.zookeeper_connect),
         connection=kafka.connection,
         fetch=kafka.fetch,
         strategy=chosen,
@@ -239,6 +254,7 @@ def source_options(
         min_partitions=_optional(options, "minPartitions", INT_MAX),
         max_records_per_partition=_optional(options, "maxRecordsPerPartition"),
         include_headers=_headers(options),
+        groups=groups,
         warnings=warnings,
     )
 

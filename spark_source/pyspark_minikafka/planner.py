@@ -12,12 +12,15 @@ from typing import Protocol
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition
 from pyspark_minikafka import ranges, rate
-from pyspark_minikafka.bounds import Bound, Newest, OffsetBound, TimeBound
+from pyspark_minikafka.bounds import Bound, GroupBound, Newest, TimeBound
 from pyspark_minikafka.offsets import EARLIEST, LATEST, Offsets, StreamOffset, batch_start
 from pyspark_minikafka.options import SourceOptions
 from pyspark_minikafka.ranges import DataLoss, OffsetRange
 from pyspark_minikafka.splits import split
 from pyspark_minikafka.strategy import Assign, Subscribe
+
+_NAMED = 5
+"""Partitions that a sentence about many names."""
 
 FOREIGN_FIRST_BATCH = (
     "the first batch in this checkpoint was planned by another source and never finished, and where it "
@@ -40,6 +43,9 @@ class Lookup(Protocol):
         """The first offset of each partition that is not before a time in ms, None where there is none; a
         partition that does not exist is left out.
         """
+
+    def committed(self, group: str) -> Mapping[TopicPartition, int]:
+        """All offsets that a consumer group has committed; an error names a group that has none."""
 
 
 class NoRecordAtTime(MinikafkaError):
@@ -176,7 +182,22 @@ class Planner:
             return dict.fromkeys(partitions, EARLIEST)
         if isinstance(bound, TimeBound):
             return self._at(bound.of(partitions), or_latest=bound.or_latest)
-        return self._within_log(bound, dict(bound.of(partitions)))
+        if isinstance(bound, GroupBound):
+            return self._of_group(bound.group, partitions)
+        return self._within_log(f"{bound.name} asks for", dict(bound.of(partitions)))
+
+    def _of_group(self, group: str, partitions: Iterable[TopicPartition]) -> Offsets:
+        """What the group has not read at all is read from its beginning: nothing is left out in silence."""
+        committed = self._lookup.committed(group)
+        wanted = {tp: committed.get(tp, EARLIEST) for tp in partitions}
+        without = sorted(tp for tp in wanted if tp not in committed)
+        if without:
+            names = ", ".join(map(str, without[:_NAMED])) + (" …" if len(without) > _NAMED else "")
+            self._warn(
+                f"group {group!r} has committed no offset of {len(without)} partitions ({names}): they are "
+                "read from their first record"
+            )
+        return self._within_log(f"group {group!r} has committed", wanted)
 
     def _at(self, times: Mapping[TopicPartition, int], *, or_latest: bool) -> Offsets:
         found = self._lookup.offsets_at(times)
@@ -190,18 +211,14 @@ class Planner:
             )
         return {tp: LATEST if (offset := found[tp]) is None else offset for tp in times}
 
-    def _within_log(self, bound: OffsetBound, wanted: Offsets) -> Offsets:
-        """An offset that stands in the options must lie within its log, or records that were asked for are
-        lost.
-        """
+    def _within_log(self, who: str, wanted: Offsets) -> Offsets:
+        """An offset that somebody names must lie within its log, or records that were asked for are lost."""
         named = {tp: offset for tp, offset in wanted.items() if offset >= 0}
         first, last = (self._all(dict.fromkeys(named, special)) for special in (EARLIEST, LATEST))
         losses = []
         for tp, offset in sorted(named.items()):
             if not first[tp] <= offset <= last[tp]:
-                losses.append(
-                    f"{bound.name} asks for offset {offset} of {tp}, which has {first[tp]} to {last[tp]}"
-                )
+                losses.append(f"{who} offset {offset} of {tp}, which has {first[tp]} to {last[tp]}")
                 wanted[tp] = min(max(offset, first[tp]), last[tp])
         self._lost(losses)
         return wanted

@@ -3,6 +3,7 @@
     MinikafkaError
     ├── BrokerError(code)        an error of Kafka's protocol, with its numeric code
     │   └── OffsetOutOfRange     carries the valid range of the log that was asked
+    ├── GroupHeld                a group has another owner, with its name
     ├── NoCommittedOffset        a group has no place to go on from, and is told not to choose one
     ├── StorageError             the disk or what lies on it
     │   └── DirectoryLocked      another process holds the data directory
@@ -22,6 +23,7 @@ Codes are those of Kafka 2.1 (``Errors.java``), under the names that 0.10.1 has 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 
 
@@ -185,6 +187,15 @@ class OffsetOutOfRange(BrokerError):
 
 class NoCommittedOffset(MinikafkaError):
     """A group has committed nothing for a partition, and ``auto.offset.reset`` is ``none``."""
+
+
+class GroupHeld(MinikafkaError):
+    """Who wants a group for itself finds others in it; ``holders`` are their names."""
+
+    def __init__(self, group_id: str, holders: Iterable[str]) -> None:
+        self.group_id = group_id
+        self.holders = tuple(holders)
+        super().__init__(f"group {group_id!r} is held by {', '.join(self.holders)}")
 
 
 class StorageError(MinikafkaError):

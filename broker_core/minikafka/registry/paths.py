@@ -14,6 +14,7 @@ in the cluster id and a number elsewhere, timestamps are strings.
     /config/topics/T                     EntityConfig
     /config/clients/C                    EntityConfig; the client's id as in a URL, or <default>
     /config/changes/config_change_N      ConfigChange, sequential
+    /consumers/G/ids/ID                  ConsumerRegistration, ephemeral; beside it see ``consumers``
     /latest_producer_id_block            ProducerIdBlock, of 0.11 and later, written as the states are
 """
 
@@ -103,14 +104,41 @@ def client_of(entity: str) -> str:
     return entity if entity == DEFAULT_ENTITY else unquote(entity)
 
 
-def consumer_offset_path(group: str, topic: str, partition: int) -> str:
-    """Where a group of the time before the offsets topic keeps how far it has read: a bare integer.
+def consumer_ids_path(group: str) -> str:
+    """The parent of the consumers of ``group`` that live. INVALID_GROUP_ID as all that follow."""
+    return f"{_consumer_group_path(group)}/ids"
 
-    Raises BrokerError INVALID_GROUP_ID for a name that cannot be part of a path.
-    """
+
+def consumer_id_path(group: str, consumer_id: str) -> str:
+    """Where one consumer of ``group`` registers."""
+    return f"{consumer_ids_path(group)}/{consumer_id}"
+
+
+def consumer_owner_path(group: str, topic: str, partition: int) -> str:
+    """Where the consumer's thread that reads a partition stands, as a bare text."""
+    return f"{_consumer_group_path(group)}/owners/{topic}/{partition}"
+
+
+def consumer_offsets_path(group: str) -> str:
+    """The parent of the topics that ``group`` has read."""
+    return f"{_consumer_group_path(group)}/offsets"
+
+
+def consumer_offset_path(group: str, topic: str, partition: int) -> str:
+    """Where a group of the time before the offsets topic keeps how far it has read: a bare integer."""
+    return f"{consumer_offsets_path(group)}/{topic}/{partition}"
+
+
+def _consumer_group_path(group: str) -> str:
+    """Raises BrokerError INVALID_GROUP_ID for a name that cannot be part of a path."""
     if not group or "/" in group or "\0" in group or group in {".", ".."}:
         raise BrokerError(ErrorCode.INVALID_GROUP_ID, f"{group!r} cannot be a group in ZooKeeper")
-    return f"{CONSUMERS}/{group}/offsets/{topic}/{partition}"
+    return f"{CONSUMERS}/{group}"
+
+
+def consumer_id(group: str, host: str, timestamp_ms: int, random_hex: str) -> str:
+    """The name under which a consumer registers, as 0.10.1 makes it; ``random_hex`` begins with a UUID."""
+    return f"{group}_{host}-{timestamp_ms}-{random_hex[:8]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +364,38 @@ class ConfigChange:
         if change.entity_type not in ENTITY_TYPES or not change.entity_name:
             raise node.error(key, f"of {', '.join(ENTITY_TYPES)}, with a name")
         return change
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRegistration:
+    """A consumer of a group in ZooKeeper, and what it reads."""
+
+    subscription: Mapping[str, int]
+    """Topic, or pattern -> how many threads read it."""
+    timestamp_ms: int
+    """When it registered; -1 when the znode does not say."""
+    pattern: str = "static"
+    """``static`` for topics; ``white_list`` or ``black_list`` for a pattern."""
+
+    def to_json(self) -> bytes:
+        """Bytes for ``consumer_id_path(group, consumer_id)``."""
+        return _dump(
+            {
+                "version": 1,
+                "subscription": dict(self.subscription),
+                "pattern": self.pattern,
+                "timestamp": str(self.timestamp_ms),
+            }
+        )
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str) -> ConsumerRegistration:
+        """The registration in ``data``."""
+        node = _Node(data, path)
+        subscription = node.mapping("subscription")
+        if not all(type(threads) is int for threads in subscription.values()):
+            raise node.error("subscription", "numbers of threads as values")
+        return cls(subscription, node.number_as_text("timestamp", -1), node.text("pattern"))
 
 
 @dataclass(frozen=True, slots=True)

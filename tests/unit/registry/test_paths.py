@@ -9,13 +9,14 @@ from typing import Protocol
 
 import pytest
 
-from minikafka.base.errors import CoordinationError
+from minikafka.base.errors import BrokerError, CoordinationError
 from minikafka.base.ids import BrokerAddress
 from minikafka.registry import paths
 from minikafka.registry.paths import (
     BrokerRegistration,
     ClusterId,
     ConfigChange,
+    ConsumerRegistration,
     ControllerEpoch,
     ControllerRegistration,
     EntityConfig,
@@ -39,6 +40,7 @@ KINDS: dict[str, Callable[[bytes, str], Value]] = {
     "epoch": ControllerEpoch.from_json,
     "config": EntityConfig.from_json,
     "cluster": ClusterId.from_json,
+    "consumer": ConsumerRegistration.from_json,
 }
 
 
@@ -53,6 +55,8 @@ def kind_of(path: str) -> str | None:
             return "state"
         case ["config", "topics", _]:
             return "config"
+        case ["consumers", _, "ids", _]:
+            return "consumer"
     fixed = {paths.CONTROLLER: "controller", paths.CONTROLLER_EPOCH: "epoch", paths.CLUSTER_ID: "cluster"}
     return fixed.get(path)
 
@@ -263,6 +267,28 @@ def test_the_paths_are_those_of_kafka() -> None:
         *paths.PERSISTENT_PATHS,
     }
     assert ours <= set(nodes)
+
+
+def test_the_paths_of_a_group_are_those_of_kafkas_old_consumers() -> None:
+    nodes = json.loads((GOLDEN / "03-old-consumers-running.json").read_text(encoding="utf-8"))
+    ours = {
+        paths.consumer_id_path("old-group", "old-group_c1"),
+        paths.consumer_owner_path("old-group", "orders", 1),
+        paths.consumer_offset_path("old-group", "orders", 0),
+        paths.consumer_offsets_path("white-group"),
+    }
+    assert ours <= set(nodes)
+
+
+def test_a_consumer_is_named_as_0_10_1_names_it() -> None:
+    made = paths.consumer_id("g", "host", 1795241013651, "0a1b2c3d4e5f60718293a4b5c6d7e8f9")
+    assert made == "g_host-1795241013651-0a1b2c3d"
+
+
+@pytest.mark.parametrize("group", ["", "a/b", ".", "..", "a\0b"])
+def test_a_group_that_cannot_be_part_of_a_path_is_refused(group: str) -> None:
+    with pytest.raises(BrokerError, match="INVALID_GROUP_ID"):
+        paths.consumer_ids_path(group)
 
 
 def test_a_setting_outside_ascii_survives() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from pyspark_minikafka.offsets import EARLIEST
 from pyspark_minikafka.options import Mode, SourceOptions, source_options
@@ -19,6 +20,7 @@ class FakeCluster:
             for topic, logs in topics.items()
             for number, log in enumerate(logs)
         }
+        self.groups: dict[str, dict[TopicPartition, int]] = {}
         self.hidden: list[set[str]] = []
         self.questions = 0
 
@@ -44,6 +46,12 @@ class FakeCluster:
         self.questions += 1
         found = {tp: max(self.logs[tp][0], time) for tp, time in wanted.items() if tp in self.logs}
         return {tp: offset if offset < self.logs[tp][1] else None for tp, offset in found.items()}
+
+    def committed(self, group: str) -> Mapping[TopicPartition, int]:
+        self.questions += 1
+        if group not in self.groups:
+            raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group!r}")
+        return self.groups[group]
 
     def grow(self, topic: str, partition: int, records: int) -> None:
         """Append so many records; a partition that is not there is made."""

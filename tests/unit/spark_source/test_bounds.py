@@ -11,6 +11,7 @@ from minikafka.base.ids import TopicPartition
 from pyspark_minikafka.bounds import (
     ALL_EARLIEST,
     ALL_LATEST,
+    GroupBound,
     Newest,
     TimeBound,
     ending,
@@ -145,3 +146,24 @@ def test_a_start_that_is_none_is_refused_by_name(given: dict[str, str], name: st
     with pytest.raises(ConfigError) as refusal:
         starting(given, ALL_LATEST)
     assert refusal.value.name == name
+
+
+def test_a_group_is_a_start() -> None:
+    assert starting({"startingoffsets": " Group: my group "}, ALL_LATEST) == GroupBound("my group")
+
+
+def test_a_moment_wins_over_a_group() -> None:
+    given = {"startingoffsets": "group:g", "startingtimestamp": "7"}
+    assert starting(given, ALL_LATEST) == TimeBound("startingTimestamp", 7, or_latest=False)
+
+
+@pytest.mark.parametrize("value", ["group:", "group:  ", "group:a\nb", "group:" + "x" * 40_000])
+def test_a_group_that_is_none_is_refused(value: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        starting({"startingoffsets": value}, ALL_LATEST)
+    assert (refusal.value.name, refusal.value.value) == ("startingOffsets", value.strip())
+
+
+def test_no_query_ends_at_a_group() -> None:
+    with pytest.raises(ConfigError, match="endingOffsets"):
+        ending({"endingoffsets": "group:g"}, ALL_LATEST)

@@ -24,7 +24,7 @@ def test_the_embedded_brokers_address_travels_with_the_host_that_it_serves(
     monkeypatch.setattr(local, "running", lambda data_dir: here)
     monkeypatch.setattr(local, "ensure", lambda data_dir: here)
     target = pickle.loads(pickle.dumps(locate(Location(None, "d"))))
-    assert target == Target("127.0.0.1:5", "d", local.host_boot_id(), "id")
+    assert target == Target("127.0.0.1:5", "d", local.host_boot_id(), "id", "127.0.0.1:6")
     check_reachable(target)
 
 

@@ -9,6 +9,7 @@ import pytest
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
 from pyspark_minikafka.bounds import ALL_EARLIEST, ALL_LATEST, OffsetBound
+from pyspark_minikafka.group_options import GroupOptions, Storage
 from pyspark_minikafka.options import (
     Mode,
     SinkOptions,
@@ -320,3 +321,46 @@ def test_producer_properties_out_of_range_are_refused(name: str, value: str) -> 
     with pytest.raises(ConfigError) as refusal:
         sink_options({name: value})
     assert refusal.value.name == name
+
+
+STORAGE_KEYS = ("offsets.storage", "kafka.offsets.storage", "minikafka.offsets.storage")
+CONNECT_KEYS = ("zookeeper.connect", "kafka.zookeeper.connect", "minikafka.zookeeper.connect")
+
+
+@pytest.mark.parametrize(("storage", "connect"), list(zip(STORAGE_KEYS, CONNECT_KEYS, strict=True)))
+def test_a_groups_storage_is_taken_under_kafkas_name_and_with_prefixes(storage: str, connect: str) -> None:
+    given = {storage: "ZooKeeper", connect: "zk1:2181,zk2/kafka", "startingOffsets": "group:g"}
+    options = source(Mode.STREAM, minikafka__commit__group=" g ", **given)
+    assert options.groups == GroupOptions("g", Storage.ZOOKEEPER, "zk1:2181,zk2/kafka")
+    assert options.location.zookeeper_connect == "zk1:2181,zk2/kafka"
+    assert options.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"minikafka.commit.group": " "}, "minikafka.commit.group"),
+        ({"minikafka.commit.group": "a\tb"}, "minikafka.commit.group"),
+        ({"offsets.storage": "redis"}, "offsets.storage"),
+        ({"kafka.offsets.storage": "kafka", "offsets.storage": "zookeeper"}, "kafka.offsets.storage"),
+        ({"zookeeper.connect": ""}, "zookeeper.connect"),
+        ({"kafka.zookeeper.connect": "h:99999"}, "kafka.zookeeper.connect"),
+        ({"offsets.storage": "zookeeper", "minikafka.commit.group": "a/b"}, "minikafka.commit.group"),
+        ({"offsets.storage": "zookeeper", "startingOffsets": "group:a/b"}, "startingOffsets"),
+    ],
+)
+def test_wrong_options_about_groups_are_refused_by_name(given: dict[str, str], name: str) -> None:
+    assert refusal_of({"subscribe": "t", **given}, Mode.STREAM).name == name
+
+
+def test_offsets_in_zookeeper_need_its_address_unless_the_brokers_are_our_own() -> None:
+    given = {"subscribe": "t", "offsets.storage": "zookeeper", "minikafka.commit.group": "g"}
+    assert refusal_of({**given, "kafka.bootstrap.servers": "h:1"}, Mode.STREAM).name == "zookeeper.connect"
+    assert source_options(given, Mode.STREAM).groups.storage is Storage.ZOOKEEPER
+
+
+def test_options_about_groups_that_change_nothing_are_named() -> None:
+    (idle,) = source(Mode.STREAM, kafka__offsets__storage="kafka").warnings
+    assert idle.startswith("kafka.offsets.storage has no effect")
+    (batch,) = source(minikafka__commit__group="g").warnings
+    assert batch == "minikafka.commit.group has no effect on a batch query"

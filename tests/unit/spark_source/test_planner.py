@@ -219,3 +219,57 @@ def test_a_limit_counts_new_partitions_from_their_first_offset() -> None:
 def test_offsets_that_planning_makes_are_plain_json() -> None:
     planning = Planning(FakeCluster(t=[(0, 5)]), Mode.STREAM)
     assert json.dumps(planning.planner.initial().to_json()) == '{"t": {"0": 5}, "minikafka:initial": true}'
+
+
+def of_group(**offsets: int) -> FakeCluster:
+    """Three partitions, and a group ``g`` with offsets by their numbers (``p0=7``)."""
+    cluster = FakeCluster(t=[(0, 9), (3, 9), (2, 2)])
+    cluster.groups["g"] = {TopicPartition("t", int(name[1:])): offset for name, offset in offsets.items()}
+    return cluster
+
+
+@pytest.mark.parametrize("mode", [Mode.BATCH, Mode.STREAM])
+def test_a_query_starts_where_a_group_has_committed(mode: Mode) -> None:
+    planning = Planning(of_group(p0=7, p1=3, p2=2), mode, startingOffsets="group:g")
+    if mode is Mode.STREAM:
+        assert planning.planner.initial().positions == {T0: 7, T1: 3, T2: 2}
+    else:
+        starts = {task.topic_partition: task.start for task in planning.planner.batch()}
+        assert starts == {T0: 7, T1: 3, T2: 2}
+    assert planning.warnings == []
+
+
+@pytest.mark.parametrize("mode", [Mode.BATCH, Mode.STREAM])
+def test_what_a_group_has_never_read_is_read_from_its_first_record_and_named(mode: Mode) -> None:
+    planning = Planning(of_group(p0=7), mode, startingOffsets="group:g")
+    if mode is Mode.STREAM:
+        assert planning.planner.initial().positions == {T0: 7, T1: 3, T2: 2}
+    else:
+        assert planning.planner.batch()[1] == whole(T1, 3, 9)
+    assert len(planning.warnings) == 1
+    assert "'g' has committed no offset of 2 partitions (t-1, t-2)" in planning.warnings[0]
+
+
+@pytest.mark.parametrize("offset", [1, 12])
+def test_a_groups_offset_out_of_the_log_is_lost_data(offset: int) -> None:
+    given = {"startingOffsets": "group:g", "assign": '{"t":[1]}'}
+    with pytest.raises(DataLoss, match=f"'g' has committed offset {offset} of t-1, which has 3 to 9"):
+        batch(of_group(p1=offset), **given)
+    planning = Planning(of_group(p1=offset), Mode.STREAM, failOnDataLoss="false", **given)
+    assert planning.planner.initial().positions == {T1: 3 if offset == 1 else 9}
+    assert len(planning.warnings) == 1
+
+
+def test_a_group_that_nobody_knows_is_an_error_that_names_it() -> None:
+    with pytest.raises(BrokerError, match="'nobody'"):
+        batch(FakeCluster(t=[(0, 9)]), startingOffsets="group:nobody")
+
+
+def test_a_query_that_started_at_a_group_replays_its_first_batch_though_the_group_has_moved() -> None:
+    cluster = of_group(p0=7)
+    planning = Planning(cluster, Mode.STREAM, startingOffsets="group:g", assign='{"t":[0]}')
+    start = planning.planner.initial()
+    end = StreamOffset({T0: 9}, batch_start=start.positions)
+    cluster.groups["g"][T0] = 9
+    again = planning.planner.stream(planning.planner.initial(), end)
+    assert [(task.start, task.end) for task in again] == [(7, 9)]

@@ -1,0 +1,126 @@
+"""Groups in ZooKeeper: their offsets, and a consumer that is alone in one; in memory and in the real one."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from minikafka.base.errors import GroupHeld, NoNode
+from minikafka.base.ids import TopicPartition
+from minikafka.registry import paths
+from minikafka.registry.consumers import SoleConsumer, read_offsets, write_offsets
+from minikafka.registry.store import Store
+
+if TYPE_CHECKING:
+    from tests.unit.registry.conftest import World
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+
+
+def consumer(store: Store, name: str = "g_here-1-aa") -> SoleConsumer:
+    return SoleConsumer(store, "g", name, lambda: 1795241013651)
+
+
+def owners(store: Store) -> dict[TopicPartition, str]:
+    found = {}
+    for tp in (A0, A1, B0):
+        try:
+            found[tp] = store.read(paths.consumer_owner_path("g", *tp))[0].decode()
+        except NoNode:
+            continue
+    return found
+
+
+def test_offsets_that_were_written_are_read(store: Store) -> None:
+    assert read_offsets(store, "g") == {}
+    write_offsets(store, "g", {A0: 7, B0: 0})
+    write_offsets(store, "g", {A0: 9, A1: 1})
+    assert read_offsets(store, "g") == {A0: 9, A1: 1, B0: 0}
+    assert store.read("/consumers/g/offsets/a/0")[0] == b"9"
+
+
+def test_what_is_no_offset_counts_as_nothing(store: Store) -> None:
+    write_offsets(store, "g", {A0: 7})
+    store.create("/consumers/g/offsets/a/1", b"soon")
+    store.create("/consumers/g/offsets/a/x", b"1")
+    assert read_offsets(store, "g") == {A0: 7}
+
+
+def test_a_consumer_is_registered_and_owns_what_it_reads(store: Store) -> None:
+    consumer(store).hold([A0, A1])
+    data, stat = store.read("/consumers/g/ids/g_here-1-aa")
+    assert json.loads(data) == {
+        "version": 1,
+        "subscription": {"a": 1},
+        "pattern": "static",
+        "timestamp": "1795241013651",
+    }
+    assert stat.ephemeral_owner == store.session_id
+    assert owners(store) == {A0: "g_here-1-aa-0", A1: "g_here-1-aa-0"}
+
+
+def test_what_it_reads_may_change(store: Store) -> None:
+    one = consumer(store)
+    one.hold([A0, A1])
+    one.hold([A1, B0])
+    assert set(owners(store)) == {A1, B0}
+    assert json.loads(store.read("/consumers/g/ids/g_here-1-aa")[0])["subscription"] == {"a": 1, "b": 1}
+
+
+def test_a_second_consumer_is_refused_with_the_name_of_the_first(world: World) -> None:
+    first, second = world.connect(), world.connect()
+    consumer(first).hold([A0])
+    with pytest.raises(GroupHeld, match="g_here-1-aa") as refused:
+        consumer(second, "g_there-2-bb").hold([B0])
+    assert refused.value.holders == ("g_here-1-aa",)
+    assert second.children("/consumers/g/ids") == ["g_here-1-aa"]
+    assert set(owners(second)) == {A0}
+
+
+def test_one_who_comes_at_the_very_same_moment_is_noticed(world: World) -> None:
+    """Both have looked before either was registered: whoever looks again sees the other."""
+    first, second = world.connect(), world.connect()
+    one = consumer(first)
+    looked = first.children
+
+    def late(path: str) -> list[str]:
+        first.children = looked  # type: ignore[method-assign]
+        found = looked(path) if first.exists(path) else []
+        second.create("/consumers/g/ids/g_there-2-bb", b"{}", ephemeral=True, make_parents=True)
+        return found
+
+    first.children = late  # type: ignore[method-assign]
+    with pytest.raises(GroupHeld, match="g_there-2-bb"):
+        one.hold([A0])
+    assert second.children("/consumers/g/ids") == ["g_there-2-bb"]
+
+
+def test_a_partition_that_another_owns_is_not_taken(world: World) -> None:
+    first, second = world.connect(), world.connect()
+    first.create("/consumers/g/owners/a/0", b"g_old-0", ephemeral=True, make_parents=True)
+    with pytest.raises(GroupHeld, match="g_old-0"):
+        consumer(second).hold([A0])
+
+
+def test_after_its_session_has_expired_it_registers_anew(world: World) -> None:
+    store = world.connect()
+    one = consumer(store)
+    one.hold([A0])
+    before = store.session_id
+    world.expire(store)
+    assert world.settles(lambda: store.session_id != before)
+    one.hold([A0])
+    assert store.read("/consumers/g/ids/g_here-1-aa")[1].ephemeral_owner == store.session_id
+    assert owners(store) == {A0: "g_here-1-aa-0"}
+
+
+def test_when_it_is_released_nothing_of_it_is_left(world: World) -> None:
+    first, second = world.connect(), world.connect()
+    one = consumer(first)
+    one.hold([A0, B0])
+    one.release()
+    assert second.children("/consumers/g/ids") == []
+    assert owners(second) == {}
+    consumer(second, "g_there-2-bb").hold([A0])
