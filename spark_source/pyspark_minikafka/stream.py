@@ -46,6 +46,8 @@ except ImportError:  # Spark before 4.2
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pyspark_minikafka.groups import GroupProgress
+
 
 class StreamReader(DataSourceStreamReader):
     """What both kinds of Spark need; picklable as long as nothing was planned with it."""
@@ -62,6 +64,7 @@ class StreamReader(DataSourceStreamReader):
         self._patience = Patience()
         self._start: StreamOffset | None = None
         self._newest: Offsets | None = None
+        self._group: GroupProgress | None = None
 
     def initialOffset(self) -> OffsetJson:  # noqa: N802
         """Where a new query starts. Spark asks twice for batch 0, and must get the same answer."""
@@ -79,15 +82,26 @@ class StreamReader(DataSourceStreamReader):
         """Record batches of one task; runs on an executor."""
         return read(partition, self.options)
 
+    def commit(self, end: dict[str, Any]) -> None:
+        """The batch that ends there is done. Spark says so with the next one, and of the last one never."""
+        self._reached(StreamOffset.from_json(end).positions)
+
     def stop(self) -> None:
         """The query has ended."""
-        from pyspark_minikafka import cache
+        from pyspark_minikafka import cache, groups
 
-        cache.close_all()
+        with groups.undisturbed():
+            if self._group is not None:
+                self._group.close()
+            cache.close_all()
 
     def _plan(self) -> tuple[Planner, Target]:
         if self._planner_and_target is None:
             target = locate(self.options.location)
+            if self.options.groups.commit is not None:
+                from pyspark_minikafka import groups
+
+                self._group = groups.follow(self.options, target)
             self._planner_and_target = make_planner(self.options, target), target
         return self._planner_and_target
 
@@ -95,6 +109,12 @@ class StreamReader(DataSourceStreamReader):
         if self._start is None:
             self._start = self._plan()[0].initial()
         return self._start
+
+    def _reached(self, position: Mapping[TopicPartition, int]) -> None:
+        """All before ``position`` was read, and the sink has it."""
+        self._plan()
+        if self._group is not None:
+            self._group.reached(position)
 
     def _after(self, start: OffsetJson, ends: Offsets) -> OffsetJson:
         """The offset after ``start`` that ends at ``ends``: ``start`` itself when nothing is new."""
@@ -139,6 +159,7 @@ class UnlimitedReader(StreamReader):
             )
         start = self._initial().to_json() if self._last is None else self._last
         position = StreamOffset.from_json(start).positions
+        self._reached(position)
         ends = self._fresh(position)
         return start if self._too_little(position, ends) else self._after(start, ends)
 
@@ -165,6 +186,7 @@ if HAS_LIMITS:
         def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802
             """The end of the batch after ``start``. Called all the time while the query waits."""
             position = StreamOffset.from_json(start).positions
+            self._reached(position)
             if self._target is None:
                 ends = self._fresh(position)
                 if not isinstance(limit, ReadAllAvailable) and self._too_little(position, ends):

@@ -120,6 +120,10 @@ class GroupsInMemory:
         group, code = self.group(request.group_id), self._code(broker_id)
         if code is ErrorCode.NONE and request.member_id and request.member_id not in group.members:
             code = ErrorCode.UNKNOWN_MEMBER_ID
+        names = {one.name for one in request.protocols}
+        others = [one for one in group.members.values() if one.member_id != request.member_id]
+        if code is ErrorCode.NONE and not all(names & set(one.protocols) for one in others):
+            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if code is not ErrorCode.NONE:
             return JoinGroupResponse(0, int(code), -1, "", "", request.member_id, ())
         self._members += not request.member_id

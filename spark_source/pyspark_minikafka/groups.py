@@ -1,0 +1,282 @@
+"""``minikafka.commit.group``: a streaming query lets a consumer group know how far it is.
+
+    the runner's thread:  begin ─▶ reached, reached, … ─▶ close      never waits for a commit
+    one more thread:      holds the group, commits what was reached last, tries again what failed
+
+The query holds the group alone, and is seen in it, for as long as it runs: in Kafka as its only member
+(``clients.group_holder``), in ZooKeeper as its only registered consumer, which owns all partitions
+(``registry.consumers``). What a killed query has left behind ends with its session.
+
+What was reached is what Spark starts its next question from: it asks for the end of a batch when the one
+before has been committed. ``commit()`` says the same later, with the next batch, and for the last one never.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import socket
+import threading
+import uuid
+from collections.abc import Collection, Iterator, Mapping
+from types import FrameType
+from typing import Protocol
+
+from minikafka.base.clock import Clock, SystemClock
+from minikafka.base.errors import ConfigError, GroupHeld, MinikafkaError
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.cluster import Cluster
+from minikafka.clients.group_holder import SESSION_TIMEOUT_MS, SoleMember
+from minikafka.registry.paths import consumer_id
+from pyspark_minikafka import cache, report
+from pyspark_minikafka.group_options import COMMIT_GROUP, Storage
+from pyspark_minikafka.location import Target
+from pyspark_minikafka.options import SourceOptions
+
+Positions = Mapping[TopicPartition, int]
+
+_ATTEMPT_MS = 10_000
+"""How long one question to a coordinator is tried."""
+_LATE_MS = 5_000
+"""How long after its session's time-out a killed owner may still be seen."""
+_RETRY_MS = 1_000
+_CLOSE_S = 1.5
+"""Spark gives a query two seconds to stop."""
+
+
+class Keeper(Protocol):
+    """One storage of a group. Called by one thread at a time.
+
+    session_ms: how long the storage believes in an owner that is not heard. beat_ms: how often it must hear.
+    """
+
+    session_ms: int
+    beat_ms: int
+
+    def hold(self, partitions: Collection[TopicPartition]) -> None:
+        """Be the group's owner, who reads ``partitions``, again where that was lost. Raises GroupHeld."""
+
+    def commit(self, offsets: Positions) -> None:
+        """Keep ``offsets``."""
+
+    def beat(self) -> None:
+        """Stay the owner."""
+
+    def release(self) -> None:
+        """Be the owner no more, and close everything."""
+
+
+class InKafka:
+    """A group of Kafka's, with its coordinator."""
+
+    session_ms = SESSION_TIMEOUT_MS
+    beat_ms = 3_000
+
+    def __init__(self, cluster: Cluster, group: str, owner: str) -> None:
+        self._cluster = cluster
+        self._member = SoleMember(cluster, group, owner)
+
+    def hold(self, partitions: Collection[TopicPartition]) -> None:
+        self._member.hold(partitions, self._cluster.deadline(self.session_ms + _ATTEMPT_MS))
+
+    def commit(self, offsets: Positions) -> None:
+        self._member.commit(offsets, self._cluster.deadline(_ATTEMPT_MS))
+
+    def beat(self) -> None:
+        self._member.beat(self._cluster.deadline(_ATTEMPT_MS))
+
+    def release(self) -> None:
+        self._member.release(self._cluster.deadline(_RETRY_MS))
+
+
+class InZooKeeper:
+    """A group of Kafka's old consumers."""
+
+    session_ms = 6_000
+    beat_ms = 2_000
+
+    def __init__(self, connect: str, group: str, owner: str) -> None:
+        from minikafka.registry.consumers import SoleConsumer
+        from minikafka.registry.zookeeper import ZooKeeperStore
+
+        self._group = group
+        self._store = ZooKeeperStore(connect, self.session_ms, make_chroot=False)
+        self._consumer = SoleConsumer(self._store, group, owner, SystemClock().now_ms)
+
+    def hold(self, partitions: Collection[TopicPartition]) -> None:
+        self._consumer.hold(partitions)
+
+    def commit(self, offsets: Positions) -> None:
+        from minikafka.registry.consumers import write_offsets
+
+        write_offsets(self._store, self._group, offsets)
+
+    def beat(self) -> None:
+        pass  # kazoo keeps the session; ``hold`` sees when it is another one
+
+    def release(self) -> None:
+        try:
+            self._consumer.release()
+        finally:
+            self._store.close()
+
+
+class GroupProgress:
+    """A query's place in a group. ``begin`` first, ``close`` last, both on the thread of the caller."""
+
+    def __init__(self, keeper: Keeper, group: str, clock: Clock | None = None) -> None:
+        self._keeper = keeper
+        self._group = group
+        self._clock = clock or SystemClock()
+        self._thread = threading.Thread(target=self._run, name="minikafka-group", daemon=True)
+        self._news = threading.Condition()
+        self._closing = False
+        self._reached: Positions = {}
+        self._done: Positions = self._reached
+        """What was reached when the group was told last."""
+        self._committed: dict[TopicPartition, int] = {}
+        self._complained = False
+
+    def begin(self) -> None:
+        """Hold the group, or raise why that cannot be: a ConfigError where somebody else does.
+
+        Who holds it may have been killed, so that is waited for as long as its session may last.
+        """
+        patience_ms = self._keeper.session_ms + _LATE_MS
+        end_ms = self._clock.monotonic_ms() + patience_ms
+        try:
+            while True:
+                try:
+                    self._keeper.hold(())
+                    break
+                except GroupHeld as held:
+                    holders = ", ".join(held.holders)
+                    if self._clock.monotonic_ms() >= end_ms:
+                        raise ConfigError(
+                            COMMIT_GROUP,
+                            self._group,
+                            f"names a group that is held by {holders}: two would overwrite each other's "
+                            "offsets; stop that one, or name another group",
+                        ) from None
+                    report.warn_once(
+                        f"group {self._group!r} is held by {holders}; waiting for at most "
+                        f"{patience_ms // 1_000} s, as that may have been killed"
+                    )
+                    # By chance: two that keep each other away do not come back at the same moment.
+                    self._pause_ms(random.randint(100, 600))
+        except BaseException:
+            with contextlib.suppress(MinikafkaError):
+                self._keeper.release()
+            raise
+        self._thread.start()
+
+    def reached(self, positions: Positions) -> None:
+        """All before ``positions`` is done. Called all the time; returns at once."""
+        if positions != self._reached:
+            with self._news:
+                self._reached = dict(positions)
+                self._news.notify()
+
+    def close(self) -> None:
+        """Commit what was reached, if that is quickly done, and let the group go."""
+        with self._news:
+            self._closing = True
+            self._news.notify()
+        if self._thread.is_alive():
+            self._thread.join(_CLOSE_S)
+
+    def _pause_ms(self, milliseconds: int) -> None:
+        with self._news:
+            self._news.wait_for(lambda: self._closing, milliseconds / 1_000)
+
+    def _run(self) -> None:
+        pause_ms = 0
+        while True:
+            with self._news:
+                self._news.wait_for(self._has_work, pause_ms / 1_000)
+                reached, closing = self._reached, self._closing
+            try:
+                if not closing or reached is not self._done:
+                    self._tell(reached)
+                pause_ms, self._complained = self._keeper.beat_ms, False
+            except MinikafkaError as problem:
+                self._complain(problem)
+                self._pause_ms(_RETRY_MS)
+                pause_ms = 0
+            if closing:
+                with contextlib.suppress(MinikafkaError):
+                    self._keeper.release()
+                return
+
+    def _has_work(self) -> bool:
+        return self._closing or self._reached is not self._done
+
+    def _tell(self, reached: Positions) -> None:
+        self._keeper.hold(reached.keys())
+        news = {tp: offset for tp, offset in reached.items() if self._committed.get(tp) != offset}
+        if news:
+            self._keeper.commit(news)
+            self._committed = dict(reached)
+        else:
+            self._keeper.beat()
+        self._done = reached
+
+    def _complain(self, problem: MinikafkaError) -> None:
+        """Once, until it has worked again: the query goes on."""
+        if not self._complained:
+            self._complained = True
+            what = f"group {self._group!r} is not told how far the query is"
+            report.warn([f"{what}, which goes on, as do the attempts: {problem}"])
+
+
+def follow(options: SourceOptions, target: Target) -> GroupProgress | None:
+    """What lets the group of ``options`` know, begun; None where they name none."""
+    group = options.groups.commit
+    if group is None:
+        return None
+    owner = consumer_id(group, socket.gethostname(), SystemClock().now_ms(), uuid.uuid4().hex)
+    keeper: Keeper
+    if options.groups.storage is Storage.ZOOKEEPER:
+        assert target.zookeeper_connect is not None  # or the options were refused
+        keeper = InZooKeeper(target.zookeeper_connect, group, owner)
+    else:
+        keeper = InKafka(cache.reading(target.bootstrap_servers, options.connection), group, owner)
+    progress = GroupProgress(keeper, group)
+    heed_termination()
+    progress.begin()
+    return progress
+
+
+_terminated = False
+
+
+def heed_termination() -> None:
+    """Have SIGTERM unwind this process.
+
+    Spark ends a query's runner by it and calls no ``stop``: the group would stay held until its session ends.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _unwind)
+
+
+def _unwind(number: int, frame: FrameType | None) -> None:
+    global _terminated
+    _terminated = True
+    raise SystemExit(128 + number)
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """What is inside is not cut short by SIGTERM; a process that was unwound by one dies of it behind."""
+    if signal.getsignal(signal.SIGTERM) is not _unwind:
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if _terminated:
+            signal.raise_signal(signal.SIGTERM)
