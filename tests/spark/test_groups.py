@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group_admin import GroupAdmin
-from minikafka.registry.consumers import write_offsets
+from minikafka.clients.group_admin import EMPTY, GroupAdmin, GroupDescription
+from minikafka.embedded.process import wait_until
+from minikafka.registry import paths
+from minikafka.registry.consumers import read_offsets, write_offsets
+from minikafka.registry.paths import ConsumerRegistration
 from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.spark.conftest import Kafka
-from tests.spark.test_stream_read import Streams
+from tests.spark.test_stream_read import PATIENCE_S, Streams, needs_limits
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,3 +94,114 @@ def test_a_stream_starts_at_a_group_once_and_then_goes_on_by_its_checkpoint(
     groups.set_offsets(group, {TopicPartition(topic, 0): 0})
     kafka.produce(topic, ["e"])
     assert streams.start(trigger={"availableNow": True}, **given).ended() == ["e"]
+
+
+NOW = {"availableNow": True}
+
+
+def committed(groups: GroupAdmin, group: str) -> dict[int, int]:
+    return {tp.partition: one.offset for tp, one in groups.offsets(group).items()}
+
+
+def until(condition: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
+    assert wait_until(condition, seconds)
+
+
+def test_a_group_follows_a_running_query_and_shows_it_as_its_member(
+    kafka: Kafka, streams: Streams, groups: GroupAdmin, group: str
+) -> None:
+    topic = kafka.topic(2)
+    kafka.produce(topic, ALL)
+    given = {"subscribe": topic, "startingOffsets": "earliest", "minikafka.commit.group": group}
+    running = streams.start(**given)
+    running.wait_for(4)
+    until(lambda: committed(groups, group) == {0: 4, 1: 0})
+    kafka.produce(topic, ["e"], partition=1)
+    running.wait_for(5)
+    until(lambda: committed(groups, group) == {0: 4, 1: 1})
+    described: GroupDescription = groups.describe(group)
+    (member,) = described.members
+    assert described.protocol.startswith(f"{group}_")
+    assert member.partitions == (TopicPartition(topic, 0), TopicPartition(topic, 1))
+    assert [one.lag for one in groups.lags(described)] == [0, 0]
+    running.stop()
+    # Before the session's time-out, 10 s, could have ended it.
+    until(lambda: groups.describe(group).state == EMPTY, 8)
+
+
+@needs_limits
+def test_the_end_of_a_finished_run_is_committed(
+    kafka: Kafka, streams: Streams, groups: GroupAdmin, group: str
+) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, ALL)
+    given = {"subscribe": topic, "startingOffsets": "earliest", "minikafka.commit.group": group}
+    assert streams.start(trigger=NOW, maxOffsetsPerTrigger="3", **given).ended() == ALL
+    until(lambda: committed(groups, group) == {0: 4})
+
+
+def test_a_restart_commits_where_its_checkpoint_is(
+    kafka: Kafka, streams: Streams, groups: GroupAdmin, group: str
+) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, ALL)
+    given = {"subscribe": topic, "startingOffsets": "earliest"}
+    assert streams.start(trigger=NOW, **given).ended() == ALL
+    streams.start(trigger=NOW, **given, **{"minikafka.commit.group": group}).ended()
+    until(lambda: committed(groups, group) == {0: 4})
+
+
+def test_with_zookeeper_a_query_is_registered_and_owns_its_partitions_while_it_runs(
+    kafka: Kafka, streams: Streams, zookeeper: ZooKeeperStore, minikafka_cluster: Cluster, group: str
+) -> None:
+    topic = kafka.topic(2)
+    kafka.produce(topic, ALL)
+    running = streams.start(
+        subscribe=topic,
+        startingOffsets="earliest",
+        minikafka__commit__group=group,
+        kafka__offsets__storage="zookeeper",
+        kafka__zookeeper__connect=minikafka_cluster.zookeeper_connect,
+    )
+    running.wait_for(4)
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    until(lambda: read_offsets(zookeeper, group) == {first: 4, second: 0})
+    (name,) = zookeeper.children(paths.consumer_ids_path(group))
+    assert name.startswith(f"{group}_")
+    path = paths.consumer_id_path(group, name)
+    assert ConsumerRegistration.from_json(zookeeper.read(path)[0], path).subscription == {topic: 1}
+    for tp in (first, second):
+        assert zookeeper.read(paths.consumer_owner_path(group, *tp))[0] == f"{name}-0".encode()
+    running.stop()
+    # Before the session's time-out, 6 s, could have ended it.
+    until(lambda: not zookeeper.children(paths.consumer_ids_path(group)), 5)
+    assert zookeeper.children(f"/consumers/{group}/owners/{topic}") == []
+
+
+def test_a_second_query_in_a_group_is_refused_before_any_batch_with_the_owners_name(
+    spark: SparkSession,
+    kafka: Kafka,
+    streams: Streams,
+    zookeeper: ZooKeeperStore,
+    groups: GroupAdmin,
+    minikafka_cluster: Cluster,
+    group: str,
+    tmp_path: Path,
+) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, ALL)
+    given = {"subscribe": topic, "startingOffsets": "earliest", "minikafka.commit.group": group}
+    old = {"offsets.storage": "zookeeper", "zookeeper.connect": minikafka_cluster.zookeeper_connect}
+    firsts = [streams, Streams(spark, kafka, tmp_path / "b")]
+    for one, storage in zip(firsts, ({}, old), strict=True):
+        one.start(**given, **storage).wait_for(4)
+    names = [groups.describe(group).protocol, *zookeeper.children(paths.consumer_ids_path(group))]
+    seconds = [Streams(spark, kafka, tmp_path / "c"), Streams(spark, kafka, tmp_path / "d")]
+    runs = [one.start(**given, **storage) for one, storage in zip(seconds, ({}, old), strict=True)]
+    for run, name in zip(runs, names, strict=True):
+        failure = run.failure()
+        assert "minikafka.commit.group" in failure
+        assert name in failure
+        assert run.values == []
+    for one in (*firsts, *seconds):
+        one.close()
