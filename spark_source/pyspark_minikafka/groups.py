@@ -14,9 +14,9 @@ before has been committed. ``commit()`` says the same later, with the next batch
 from __future__ import annotations
 
 import contextlib
+import platform
 import random
 import signal
-import socket
 import threading
 import uuid
 from collections.abc import Collection, Iterator, Mapping
@@ -235,7 +235,7 @@ def follow(options: SourceOptions, target: Target) -> GroupProgress | None:
     group = options.groups.commit
     if group is None:
         return None
-    owner = consumer_id(group, socket.gethostname(), SystemClock().now_ms(), uuid.uuid4().hex)
+    owner = consumer_id(group, platform.node(), SystemClock().now_ms(), uuid.uuid4().hex)
     keeper: Keeper
     if options.groups.storage is Storage.ZOOKEEPER:
         assert target.zookeeper_connect is not None  # or the options were refused
