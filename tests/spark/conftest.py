@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,10 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin import Admin, NewTopic
 from minikafka.clients.cluster import Cluster as Client
 from minikafka.clients.producer import Producer, ProducerConfig
+from tests.spark import peer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,7 +65,7 @@ def spark() -> Iterator[SparkSession]:
     scratch = tempfile.mkdtemp(prefix="minikafka-spark-")
     builder = SparkSession.builder.master("local[2]").config("spark.sql.warehouse.dir", scratch)
     builder = builder.config("spark.local.dir", scratch)
-    for name, value in SESSION_CONFIG.items():
+    for name, value in {**SESSION_CONFIG, **peer.settings()}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("FATAL")
@@ -78,10 +81,10 @@ def spark() -> Iterator[SparkSession]:
 
 
 class Kafka:
-    """The cluster of the test run, with what tests do to it."""
+    """A cluster, with what tests do to it."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.servers = cluster.bootstrap_servers
+    def __init__(self, servers: str) -> None:
+        self.servers = servers
         self.client = Client(self.servers)
         self.admin = Admin(self.client)
 
@@ -97,6 +100,18 @@ class Kafka:
         """Delete a topic."""
         assert self.admin.delete_topics([topic]) == {topic: None}
 
+    def make_anew(self, topic: str, partitions: int = 1) -> None:
+        """Delete a topic and create it again, which Apache Kafka refuses until it has deleted it."""
+        self.delete(topic)
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                return self.admin.create_topic(NewTopic(topic, partitions))
+            except BrokerError as problem:
+                if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
     def produce(self, topic: str, values: Sequence[str | None], partition: int = 0, **record: Any) -> None:
         """Append one record a value and wait until all are there."""
         with Producer(self.client, ProducerConfig(acks=-1)) as producer:
@@ -107,6 +122,22 @@ class Kafka:
         for delivery in sent:
             delivery.result()
 
+    def trim(self, topic: str, partition: int, offset: int) -> None:
+        """Delete the records before an offset."""
+        from confluent_kafka import TopicPartition as Position
+        from confluent_kafka.admin import AdminClient
+
+        admin = AdminClient({"bootstrap.servers": self.servers})
+        for deleted in admin.delete_records([Position(topic, partition, offset)]).values():
+            assert deleted.result().low_watermark == offset
+
+    def groups(self) -> list[str]:
+        """All consumer groups."""
+        from confluent_kafka.admin import AdminClient
+
+        admin = AdminClient({"bootstrap.servers": self.servers})
+        return [group.group_id for group in admin.list_consumer_groups().result().valid]
+
     def ends(self, topic: str, partitions: int) -> list[int | None]:
         """End offsets."""
         wanted = {TopicPartition(topic, number): -1 for number in range(partitions)}
@@ -115,7 +146,7 @@ class Kafka:
 
 @pytest.fixture(scope="session")
 def kafka(minikafka_cluster: Cluster) -> Iterator[Kafka]:
-    found = Kafka(minikafka_cluster)
+    found = Kafka(minikafka_cluster.bootstrap_servers)
     yield found
     found.client.close()
 
