@@ -52,6 +52,10 @@ class NoRecordAtTime(MinikafkaError):
     """A query is to start at a time, and a partition has no record that is as late."""
 
 
+class TargetLost(MinikafkaError):
+    """What a query that takes all that is there was to take is not there any more."""
+
+
 class Planner:
     """Decides for one query what to read.
 
@@ -121,6 +125,22 @@ class Planner:
             if all(ends.get(tp, -1) >= offset for tp, offset in known.items()):
                 break
         return ends
+
+    def check_still_there(self, target: Mapping[TopicPartition, int]) -> None:
+        """Raise TargetLost unless each partition still reaches its offset, whatever ``failOnDataLoss`` says:
+        as in the peer, a query that cannot reach its end must not look as if it had.
+        """
+        found = self.available(target)
+        lost = [
+            f"{tp} ends at {found[tp]} now, before {offset}" if tp in found else f"{tp} is gone"
+            for tp, offset in sorted(target.items())
+            if found.get(tp, -1) < offset
+        ]
+        if lost:
+            raise TargetLost(
+                "what was there when the query with the trigger AvailableNow began is not there any more: "
+                f"{', '.join(lost)}. Start the query again to take what is there now"
+            )
 
     def limited(self, limit: int, start: Mapping[TopicPartition, int], end: Offsets) -> Offsets:
         """The ends of a micro-batch of about ``limit`` records;

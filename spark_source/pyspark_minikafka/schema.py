@@ -103,7 +103,7 @@ def sink_columns(schema: StructType, topic_option: str | None) -> SinkColumns:
     found: dict[str, int] = {}
     for position, column in enumerate(schema.fields):
         name = column.name.lower()
-        if name not in _ALLOWED:
+        if name not in _ALLOWED or (name == "topic" and topic_option is not None):
             continue
         if name in found:
             raise BadColumn(f"column {name} stands twice in {schema.simpleString()}")
@@ -122,7 +122,7 @@ def sink_columns(schema: StructType, topic_option: str | None) -> SinkColumns:
     return SinkColumns(
         value=found["value"],
         key=found.get("key"),
-        topic=None if topic_option is not None else found.get("topic"),
+        topic=found.get("topic"),
         partition=found.get("partition"),
         timestamp=timestamp,
         headers=found.get("headers"),

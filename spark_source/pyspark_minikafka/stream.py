@@ -198,6 +198,12 @@ if HAS_LIMITS:
                 ends = self._plan()[0].limited(limit.max_rows, position, ends)
             return self._after(start, ends)
 
+        def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+            if self._target is not None and start != end:
+                ends = StreamOffset.from_json(end).positions
+                self._plan()[0].check_still_there({**ends, **self._target})
+            return super().partitions(start, end)
+
         def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
             """The limit per batch. Spark has none of two, so where there are both, the lower one is ours to
             keep. The trigger Once asks for everything whatever this says.

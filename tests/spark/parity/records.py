@@ -19,26 +19,34 @@ NEVER = 9_000_000_000_000
 
 STRATEGIES = ("assign", "subscribe", "subscribePattern")
 
-WHERE_THE_PEER_IS = (
+BESIDE_THE_PEER = (
     pytest.mark.interop,
     pytest.mark.skipif(
         not os.environ.get(KAFKA_3_9.variable),
-        reason=f"the whole matrix is run with the peer: {KAFKA_3_9.variable} does not name its jars",
+        reason=f"run beside the peer: {KAFKA_3_9.variable} does not name the jars of Apache Kafka",
     ),
 )
+"""What other tests of ours show too, and what would take long in every run."""
+
+
+def only_beside_the_peer(test: Any) -> Any:
+    """A test with the marks of ``BESIDE_THE_PEER``."""
+    for mark in BESIDE_THE_PEER:
+        test = mark(test)
+    return test
 
 
 def matrix(*axes: Sequence[str], always: Sequence[tuple[str, ...]]) -> list[Any]:
     """Every combination; those that are not in ``always`` only where the peer is there too."""
     return [
-        pytest.param(*one, marks=() if one in always else WHERE_THE_PEER_IS, id="-".join(one))
+        pytest.param(*one, marks=() if one in always else BESIDE_THE_PEER, id="-".join(one))
         for one in itertools.product(*axes)
     ]
 
 
 def sent(source: Source, partitions: int = 3) -> str:
     """A topic with the records 0 to 29, of partition ``n % 3``; ten each at three times, a second apart."""
-    topic = source.kafka.topic(partitions)
+    topic = source.kafka.topic(partitions, config={"retention.ms": "-1"})
     for third in range(3):
         for partition in range(3):
             values = [str(n) for n in range(10 * third, 10 * third + 10) if n % 3 == partition]

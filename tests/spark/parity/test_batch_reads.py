@@ -9,12 +9,14 @@ import pytest
 
 from tests.spark.parity.conftest import Source, refused
 from tests.spark.parity.records import (
+    BESIDE_THE_PEER,
     NEVER,
     SECOND,
     STRATEGIES,
     each,
     matrix,
     numbers,
+    only_beside_the_peer,
     sent,
     start,
     strategy,
@@ -46,7 +48,6 @@ def test_a_batch_reads_what_it_is_told(source: Source, by: str, kind: str, fail_
     ("options", "expected"),
     [
         ({}, range(30)),
-        ({"endingOffsets": "latest"}, range(30)),
         ({"startingTimestamp": SECOND, "endingTimestamp": SECOND + 1_000}, range(10, 20)),
         ({"endingTimestamp": SECOND}, range(10)),
         ({"startingTimestamp": SECOND, "startingOffsets": "earliest"}, range(10, 30)),
@@ -153,13 +154,18 @@ def test_a_pattern_that_matches_nothing_gives_nothing(source: Source) -> None:
 @pytest.mark.parametrize(
     ("options", "tasks"),
     [
-        ({}, 3),
         ({"minPartitions": 6}, 6),
-        ({"minPartitions": 2}, 3),
-        ({"minPartitions": 40}, 30),
-        ({"maxRecordsPerPartition": 4}, 9),
         ({"maxRecordsPerPartition": 4, "minPartitions": 12}, 9),
-        ({"maxRecordsPerPartition": 100}, 3),
+        *(
+            pytest.param(options, tasks, marks=BESIDE_THE_PEER)
+            for options, tasks in [
+                ({}, 3),
+                ({"minPartitions": 2}, 3),
+                ({"minPartitions": 40}, 30),
+                ({"maxRecordsPerPartition": 4}, 9),
+                ({"maxRecordsPerPartition": 100}, 3),
+            ]
+        ),
     ],
     ids=str,
 )
@@ -179,6 +185,7 @@ def test_split_reads_see_what_came_later(source: Source) -> None:
     assert frame.count() == 31
 
 
+@only_beside_the_peer
 @pytest.mark.parametrize("option", ["groupIdPrefix", "kafka.group.id"])
 def test_a_query_may_have_a_group_and_leaves_nothing_in_it(source: Source, option: str) -> None:
     topic = sent(source)
@@ -186,6 +193,7 @@ def test_a_query_may_have_a_group_and_leaves_nothing_in_it(source: Source, optio
     assert not [group for group in source.kafka.groups() if group.startswith("parity")]
 
 
+@only_beside_the_peer
 def test_compression_and_sizes_of_fetches_change_no_result(source: Source) -> None:
     topic = sent(source)
     found = source.values(subscribe=topic, kafka__max__partition__fetch__bytes=1, kafka__fetch__min__bytes=1)

@@ -6,7 +6,7 @@ import pytest
 
 from pyspark_minikafka.stream import HAS_LIMITS
 from tests.spark.parity.conftest import Running, Source, texts
-from tests.spark.parity.records import numbers
+from tests.spark.parity.records import BESIDE_THE_PEER, numbers, only_beside_the_peer
 
 NOW = {"availableNow": True}
 LONG_MAX = 2**63 - 1
@@ -42,6 +42,7 @@ def test_a_limit_is_shared_out_by_what_waits(limited: Source) -> None:
     assert third == numbers([12], range(117, 126))
 
 
+@only_beside_the_peer
 def test_a_restarted_query_keeps_its_limit(limited: Source) -> None:
     topic = uneven(limited)
     options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 60}
@@ -53,6 +54,7 @@ def test_a_restarted_query_keeps_its_limit(limited: Source) -> None:
     assert by_batch(second) == [numbers(range(200, 260)), numbers(range(260, 300))]
 
 
+@only_beside_the_peer
 def test_the_highest_limit_is_no_limit(limited: Source) -> None:
     topic = limited.kafka.topic()
     limited.kafka.produce(topic, [str(n) for n in range(5)])
@@ -64,6 +66,7 @@ def test_the_highest_limit_is_no_limit(limited: Source) -> None:
     assert running.read() == ["3", "4", "5", "6"]
 
 
+@only_beside_the_peer
 def test_the_trigger_once_knows_no_limit(limited: Source) -> None:
     options = {"subscribe": uneven(limited), "startingOffsets": "earliest", "maxOffsetsPerTrigger": 10}
     running = limited.stream(trigger={"once": True}, **options)
@@ -71,6 +74,7 @@ def test_the_trigger_once_knows_no_limit(limited: Source) -> None:
     assert len(running.batches) == 1
 
 
+@only_beside_the_peer
 def test_each_of_two_sources_has_its_limit(limited: Source) -> None:
     topics = [limited.kafka.topic(), limited.kafka.topic()]
     limited.kafka.produce(topics[0], [str(n) for n in range(10)])
@@ -102,6 +106,7 @@ def test_a_batch_waits_until_there_is_enough(source: Source) -> None:
     assert running.read() == ["1", "2", "3", "4", "5", "first"]
 
 
+@only_beside_the_peer
 def test_a_batch_waits_no_longer_than_it_is_told(source: Source) -> None:
     topic = source.kafka.topic()
     source.kafka.produce(topic, ["first"])
@@ -137,6 +142,7 @@ def test_what_comes_after_the_start_is_not_taken_now(source: Source) -> None:
     assert second.ended() == ["later 0"]
 
 
+@only_beside_the_peer
 def test_what_is_there_is_taken_in_limited_batches(limited: Source) -> None:
     topic = limited.kafka.topic(5)
     limited.kafka.produce(topic, [str(n) for n in range(100, 115)])
@@ -145,8 +151,8 @@ def test_what_is_there_is_taken_in_limited_batches(limited: Source) -> None:
     assert by_batch(running) == [numbers(range(n, n + 5)) for n in (100, 105, 110)]
 
 
-@pytest.mark.parametrize("left", ["fewer partitions", "fewer records"])
-@pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
+@pytest.mark.parametrize("left", ["fewer partitions", pytest.param("fewer records", marks=BESIDE_THE_PEER)])
+@pytest.mark.parametrize("fail_on_data_loss", [pytest.param("true", marks=BESIDE_THE_PEER), "false"])
 def test_what_was_there_and_is_gone_ends_a_query_that_takes_it_now(
     limited: Source, left: str, fail_on_data_loss: str
 ) -> None:
@@ -181,6 +187,10 @@ def test_a_batch_that_failed_is_taken_again_though_partitions_came(source: Sourc
     source.kafka.admin.create_partitions(topic, 2)
     source.kafka.produce(topic, ["new"], 1)
     second = source.stream(checkpoint=first.checkpoint, trigger=NOW, before=fail, **options)
+    if source.is_peer:
+        # Connector 4.0.0 can never go on from here; newer ones can.
+        assert "topic-partitions for end offset" in second.failure()
+        return
     assert "the sink is away" in second.failure()
     third = source.stream(checkpoint=first.checkpoint, trigger=NOW, **options)
     assert third.ended() == [*numbers(range(7)), "new"]

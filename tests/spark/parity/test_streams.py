@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from typing import TYPE_CHECKING
+import random
 
 import pytest
 
 from minikafka.clients.admin import NewTopic
+from pyspark_minikafka.stream import HAS_LIMITS
 from tests.spark.parity.conftest import Source, refused
 from tests.spark.parity.records import (
+    BESIDE_THE_PEER,
     NEVER,
     SECOND,
     STRATEGIES,
-    WHERE_THE_PEER_IS,
     each,
     matrix,
     numbers,
+    only_beside_the_peer,
     sent,
     start,
     strategy,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_stream_starts_where_it_is_told_and_goes_on_where_it_was(
 
 
 @pytest.mark.parametrize("option", ["startingTimestamp", "startingOffsetsByTimestamp"])
-@pytest.mark.parametrize("by", ["subscribe", pytest.param("subscribePattern", marks=WHERE_THE_PEER_IS)])
+@pytest.mark.parametrize("by", ["subscribe", pytest.param("subscribePattern", marks=BESIDE_THE_PEER)])
 def test_a_stream_may_start_after_the_last_record_if_it_is_told_so(
     source: Source, by: str, option: str
 ) -> None:
@@ -78,6 +78,7 @@ def test_a_stream_may_start_after_the_last_record_if_it_is_told_so(
     assert running.read() == sorted([*expected, "new"])
 
 
+@only_beside_the_peer
 def test_a_stream_starts_at_latest_by_default_and_only_a_new_one_looks(source: Source) -> None:
     topic = sent(source)
     first = source.stream(subscribe=topic)
@@ -88,6 +89,7 @@ def test_a_stream_starts_at_latest_by_default_and_only_a_new_one_looks(source: S
     assert second.read() == ["new"]
 
 
+@only_beside_the_peer
 def test_a_topic_that_appears_under_a_pattern_is_read_from_its_start(source: Source) -> None:
     first = source.kafka.topic(prefix="appears")
     running = source.stream(subscribePattern=f"{first}.*")
@@ -97,6 +99,7 @@ def test_a_topic_that_appears_under_a_pattern_is_read_from_its_start(source: Sou
     assert running.read() == ["a", "b"]
 
 
+@only_beside_the_peer
 def test_a_topic_may_go_from_under_a_pattern(source: Source) -> None:
     first = source.kafka.topic(2, prefix="goes")
     running = source.stream(subscribePattern=f"{first}.*", failOnDataLoss="false")
@@ -109,6 +112,7 @@ def test_a_topic_may_go_from_under_a_pattern(source: Source) -> None:
     assert running.read() == ["1", "2", "3"]
 
 
+@only_beside_the_peer
 @pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
 def test_a_topic_made_anew_between_two_runs_is_lost_data(source: Source, fail_on_data_loss: str) -> None:
     topic = source.kafka.topic(prefix="anew")
@@ -131,7 +135,7 @@ def test_a_topic_made_anew_between_two_runs_is_lost_data(source: Source, fail_on
     assert second.read() == ["e"]
 
 
-@pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
+@pytest.mark.parametrize("fail_on_data_loss", [pytest.param("true", marks=BESIDE_THE_PEER), "false"])
 def test_a_topic_that_goes_while_its_records_are_read_is_lost_data(
     source: Source, fail_on_data_loss: str
 ) -> None:
@@ -178,7 +182,7 @@ def test_records_that_are_deleted_before_they_are_read_are_lost_data(
         assert running.read() == numbers(range(0, 30, 3), range(13, 30, 3), range(2, 30, 3))
 
 
-@pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
+@pytest.mark.parametrize("fail_on_data_loss", ["true", pytest.param("false", marks=BESIDE_THE_PEER)])
 def test_an_offset_outside_the_log_is_lost_data(source: Source, fail_on_data_loss: str) -> None:
     topic = sent(source)
     source.kafka.trim(topic, 0, 5)
@@ -224,8 +228,7 @@ def test_a_query_may_read_its_source_twice(source: Source) -> None:
     assert running.read() == ["a", "a", "b", "b"]
 
 
-@WHERE_THE_PEER_IS[0]
-@WHERE_THE_PEER_IS[1]
+@only_beside_the_peer
 def test_a_stream_that_is_joined_with_itself_keeps_one_offset(source: Source) -> None:
     topic = source.kafka.topic(2)
     values = source.reading(subscribe=topic).selectExpr(
@@ -246,9 +249,8 @@ def test_a_stream_that_is_joined_with_itself_keeps_one_offset(source: Source) ->
         (3, 3, 3),
     ]
     newest = max((running.checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
-    version_metadata_offsets = newest.read_text().splitlines()
-    assert json.loads(version_metadata_offsets[2])[topic] == {"0": 2, "1": 2}
-    assert len(version_metadata_offsets) == 3
+    offsets = newest.read_text().splitlines()[2:]
+    assert all(json.loads(offset) == {topic: {"0": 2, "1": 2}} for offset in offsets)
 
 
 def test_the_progress_counts_rows_and_shows_offsets(source: Source) -> None:
@@ -263,8 +265,69 @@ def test_the_progress_counts_rows_and_shows_offsets(source: Source) -> None:
     assert described["endOffset"][topic] == {"0": 3, "1": 0}
 
 
-@WHERE_THE_PEER_IS[0]
-@WHERE_THE_PEER_IS[1]
+def test_the_progress_shows_how_far_behind_it_is(source: Source) -> None:
+    topic = source.kafka.topic()
+    source.kafka.produce(topic, ["a", "b", "c"])
+    running = source.stream(subscribe=topic, startingOffsets="earliest")
+    running.read()
+    (described,) = json.loads(running.query.recentProgress[0].json)["sources"]
+    if source.is_peer:
+        assert described["metrics"]["maxOffsetsBehindLatest"] == "0"
+    if source.is_peer or HAS_LIMITS:
+        assert described["latestOffset"][topic] == {"0": 3}
+
+
+def test_there_is_no_continuous_mode(source: Source) -> None:
+    frame = source.reading(subscribe=source.kafka.topic())
+    if source.is_peer:
+        query = source.continuous(frame)
+        query.stop()
+    else:
+        refused(lambda: source.continuous(frame), "continuous")
+
+
+@only_beside_the_peer
+@pytest.mark.parametrize("seed", [1, 2])
+def test_topics_and_partitions_come_and_go(source: Source, seed: int) -> None:
+    """A query with ``failOnDataLoss=false`` outlives it, and gives no record twice."""
+    chance = random.Random(seed)
+    prefix = source.kafka.topic(prefix="churn")
+    topics, sent_values, number = {prefix: 1}, [], itertools.count()
+    limits = {"kafka.request.timeout.ms": 3000, "kafka.default.api.timeout.ms": 3000}
+    limits["kafkaConsumer.pollTimeoutMs"] = 3000
+    running = source.stream(
+        subscribePattern=f"{prefix}.*", startingOffsets="earliest", failOnDataLoss="false", **limits
+    )
+    for step in range(12):
+        what = chance.choice(["topic", "delete", "partition", "records", "records"])
+        if what == "topic":
+            topics[f"{prefix}-{step}"] = partitions = chance.randint(1, 4)
+            source.kafka.admin.create_topic(NewTopic(f"{prefix}-{step}", partitions))
+        elif what == "delete" and len(topics) > 1:
+            gone = chance.choice(sorted(set(topics) - {prefix}))
+            del topics[gone]
+            source.kafka.delete(gone)
+        elif what == "partition":
+            grows = chance.choice(sorted(topics))
+            topics[grows] += 1
+            source.kafka.admin.create_partitions(grows, topics[grows])
+        topic = chance.choice(sorted(topics))
+        values = [f"v{next(number)}" for _ in range(chance.randint(1, 5))]
+        source.kafka.produce(topic, values, chance.randrange(topics[topic]))
+        sent_values += values
+        if chance.random() < 0.5:
+            running.query.processAllAvailable()
+    source.kafka.produce(prefix, ["last"])
+    found = running.read()
+    assert "last" in found
+    assert len(found) == len(set(found))
+    # Only what was in a topic that was deleted may be missing.
+    kept = {value for topic in topics for value in source.values(subscribe=topic)}
+    assert kept - set(found) == set()
+    assert set(found) <= {*sent_values, "last"}
+
+
+@only_beside_the_peer
 def test_the_time_of_a_record_makes_a_watermark(source: Source) -> None:
     topic = sent(source)
     frame = source.reading(subscribe=topic, startingOffsets="earliest").withWatermark(
@@ -322,9 +385,8 @@ def test_topics_may_start_with_a_word_each(source: Source) -> None:
 
 def test_a_time_that_spark_cannot_hold_is_an_error_that_names_the_record(source: Source) -> None:
     topic = source.kafka.topic()
-    source.kafka.produce(topic, ["good"], timestamp_ms=SECOND)
+    source.kafka.produce(topic, ["good"])
     source.kafka.produce(topic, ["bad"], timestamp_ms=1_712_345_678_123_456_789)
-    refused(lambda: source.read(subscribe=topic).collect(), "overflow" if source.is_peer else f"{topic}-0")
-    if not source.is_peer:
-        # The peer of this version says neither where it is nor what it is.
-        refused(lambda: source.read(subscribe=topic).collect(), "1712345678123456789", "offset 1")
+    # The peer of this version says neither which record it is nor what is wrong with its time.
+    words = ["overflow"] if source.is_peer else ["1712345678123456789", "offset 1"]
+    refused(lambda: source.read(subscribe=topic).collect(), *words)

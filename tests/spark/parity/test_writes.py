@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark.parity.conftest import Source, refused
-from tests.spark.parity.records import WHERE_THE_PEER_IS, numbers, sent
+from tests.spark.parity.records import BESIDE_THE_PEER, numbers, only_beside_the_peer, sent
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,7 +38,9 @@ def test_keys_and_values_are_strings_or_bytes_or_null(source: Source) -> None:
     ]
 
 
-@pytest.mark.parametrize("by", ["column", "option", "both"])
+@pytest.mark.parametrize(
+    "by", [*(pytest.param(by, marks=BESIDE_THE_PEER) for by in ("column", "option")), "both"]
+)
 def test_the_topic_is_a_column_or_an_option_and_the_option_wins(source: Source, by: str) -> None:
     topic, other = source.kafka.topic(), source.kafka.topic()
     column = {"column": topic, "option": None, "both": other}[by]
@@ -46,6 +48,12 @@ def test_the_topic_is_a_column_or_an_option_and_the_option_wins(source: Source, 
     source.write(frame, **({} if by == "column" else {"topic": f" {topic} "}))
     assert source.values(subscribe=topic) == ["1"]
     assert source.values(subscribe=other) == []
+
+
+def test_a_column_of_topics_is_not_looked_at_beside_the_option(source: Source) -> None:
+    topic = source.kafka.topic()
+    source.write(rows(source, "SELECT 'v' value, 1 topic"), topic=topic)
+    assert source.values(subscribe=topic) == ["v"]
 
 
 def test_a_null_topic_is_refused_without_the_option(source: Source) -> None:
@@ -61,30 +69,37 @@ def test_a_null_topic_is_refused_without_the_option(source: Source) -> None:
     [
         ("SELECT 'k' key", ["required", "value"]),
         ("SELECT 1 value", ["value", "type", "int", "string", "binary"]),
-        ("SELECT 'v' value, 1.5D key", ["key", "type", "double", "string", "binary"]),
-        ("SELECT 'v' value, 1 topic", ["topic", "type", "int", "string"]),
-        ("SELECT 'v' value, 1L partition", ["partition", "type", "bigint", "int"]),
-        ("SELECT 'v' value, array('h') headers", ["headers", "type", "array<string>"]),
+        *(
+            pytest.param(query, words, marks=BESIDE_THE_PEER)
+            for query, words in [
+                ("SELECT 'v' value, 1.5D key", ["key", "type", "double", "string", "binary"]),
+                ("SELECT 'v' value, 1 topic", ["topic", "type", "int", "string"]),
+                ("SELECT 'v' value, 1L partition", ["partition", "type", "bigint", "int"]),
+                ("SELECT 'v' value, array('h') headers", ["headers", "type", "array<string>"]),
+            ]
+        ),
     ],
 )
-@pytest.mark.parametrize("streaming", ["batch", "stream"])
+@pytest.mark.parametrize("streaming", [pytest.param("batch", marks=BESIDE_THE_PEER), "stream"])
 def test_columns_of_a_wrong_type_are_refused(
     source: Source, query: str, words: list[str], streaming: str
 ) -> None:
+    options = {} if "topic" in query else {"topic": "t"}
     if streaming == "batch":
-        refused(lambda: source.write(rows(source, query), topic="t"), *words)
+        refused(lambda: source.write(rows(source, query), **options), *words)
         return
     topic = sent(source)
     frame = source.reading(subscribe=topic, startingOffsets="earliest").selectExpr(
         *query.removeprefix("SELECT ").split(", ")
     )
-    refused(lambda: source.writing(frame, topic="t"), *words)
+    refused(lambda: source.writing(frame, **options), *words)
 
 
 def test_without_any_topic_a_write_is_refused(source: Source) -> None:
     refused(lambda: source.write(rows(source, "SELECT 'v' value")), "topic", "option")
 
 
+@only_beside_the_peer
 @pytest.mark.parametrize("key", ["key.serializer", "value.serializer"])
 def test_serializers_are_refused(source: Source, key: str) -> None:
     frame = rows(source, "SELECT 'v' value")
@@ -109,6 +124,7 @@ def test_without_a_mode_only_the_peer_writes(source: Source) -> None:
         refused(lambda: source.write(frame, None, topic=topic), "append", "overwrite")
 
 
+@only_beside_the_peer
 def test_a_named_partition_wins_over_the_key(source: Source) -> None:
     topic = source.kafka.topic(3)
     frame = rows(source, "SELECT 'same' key, string(id) value, int(id % 3) partition FROM range(6)")
@@ -126,6 +142,7 @@ def test_keys_go_to_the_partitions_of_kafkas_own_client(source: Source) -> None:
     assert [partitions[number] for number in range(14)] == [3, 2, 2, 5, 6, 1, 3, 1, 2, 1, 6, 2, 4, 5]
 
 
+@only_beside_the_peer
 def test_a_partition_that_does_not_exist_fails_the_query(source: Source) -> None:
     topic = source.kafka.topic(2)
     frame = rows(source, "SELECT 'v' value, 5 partition")
@@ -149,6 +166,7 @@ def test_headers_are_written(source: Source) -> None:
     assert found == [(b"a", [("h", b"\x00\xff"), ("h", None)]), (b"b", None), (b"c", None)]
 
 
+@only_beside_the_peer
 def test_other_columns_are_left_out(source: Source) -> None:
     topic = source.kafka.topic()
     source.write(rows(source, "SELECT 1.5 other, 'v' value, array(1) more"), topic=topic)
@@ -164,7 +182,7 @@ def test_large_records_go_through_a_small_buffer(source: Source) -> None:
 
 @pytest.mark.parametrize(
     "codec",
-    [pytest.param(codec, marks=WHERE_THE_PEER_IS) for codec in ("gzip", "snappy", "lz4")] + ["zstd"],
+    [pytest.param(codec, marks=BESIDE_THE_PEER) for codec in ("gzip", "snappy", "lz4", "zstd")],
 )
 def test_compressed_batches_are_written_and_read(source: Source, codec: str) -> None:
     topic = source.kafka.topic()
@@ -173,7 +191,9 @@ def test_compressed_batches_are_written_and_read(source: Source, codec: str) -> 
     assert source.read(subscribe=topic).selectExpr("count(DISTINCT value)").collect()[0][0] == 1000
 
 
-@pytest.mark.parametrize("by", ["column", "option", "both"])
+@pytest.mark.parametrize(
+    "by", [*(pytest.param(by, marks=BESIDE_THE_PEER) for by in ("column", "option")), "both"]
+)
 def test_a_stream_is_written(source: Source, by: str) -> None:
     origin, topic, other = sent(source), source.kafka.topic(2), source.kafka.topic()
     column = {"column": topic, "option": other, "both": other}[by]

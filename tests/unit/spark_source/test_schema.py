@@ -54,6 +54,8 @@ def test_columns_are_found_in_any_case_and_order() -> None:
 
 def test_the_topic_option_overrides_the_column() -> None:
     assert sink_columns(frame(topic=StringType(), value=StringType()), "t").topic is None
+    # Then the column is not looked at, whatever it holds.
+    assert sink_columns(frame(topic=LongType(), value=StringType()), "t").topic is None
 
 
 def test_a_timestamp_is_sparks_own_or_milliseconds() -> None:
@@ -76,7 +78,7 @@ def test_a_timestamp_is_sparks_own_or_milliseconds() -> None:
 )
 def test_wrong_columns_are_named_with_their_types(columns: dict[str, object], said: str) -> None:
     with pytest.raises(BadColumn, match=said):
-        sink_columns(frame(**columns), "t")
+        sink_columns(frame(**columns), None if "topic" in columns else "t")
 
 
 def test_a_row_must_have_a_topic_from_somewhere() -> None:

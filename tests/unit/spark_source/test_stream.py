@@ -13,6 +13,7 @@ from minikafka.base.ids import TopicPartition
 from pyspark_minikafka import stream
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options import Mode
+from pyspark_minikafka.planner import TargetLost
 from pyspark_minikafka.ranges import OffsetRange
 from pyspark_minikafka.reading import RangePartition
 from pyspark_minikafka.stream import StreamReader, UnlimitedReader
@@ -188,6 +189,35 @@ def test_available_now_ends_where_the_log_ended_at_the_start() -> None:
     second = spark.latest(first)
     assert spark.ranges(None, first) + spark.ranges(first, second) == [(0, 0, 60), (0, 60, 100)]
     assert spark.latest(second) == second
+
+
+@needs_limits
+@pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
+def test_available_now_fails_when_what_was_there_is_gone(fail_on_data_loss: str) -> None:
+    cluster = FakeCluster(t=[(0, 100), (0, 100)])
+    options = {"maxOffsetsPerTrigger": "60", "startingOffsets": "earliest", "fetchOffset__numRetries": "0"}
+    spark = Spark(cluster, limits=True, failOnDataLoss=fail_on_data_loss, **options)
+    spark.reader.prepareForTriggerAvailableNow()
+    first = spark.latest(None)
+    spark.ranges(None, first)
+    cluster.logs[TopicPartition("t", 1)] = (0, 70)
+    second = spark.latest(first)
+    with pytest.raises(TargetLost, match="t-1 ends at 70 now, before 100"):
+        spark.ranges(first, second)
+    del cluster.logs[TopicPartition("t", 1)]
+    with pytest.raises(TargetLost, match="t-1 is gone"):
+        spark.ranges(first, second)
+
+
+@needs_limits
+def test_available_now_takes_a_planned_batch_though_partitions_were_added() -> None:
+    cluster = FakeCluster(t=[(0, 100)])
+    planned = Spark(cluster, limits=True, startingOffsets="earliest").latest(None)
+    cluster.grow("t", 1, 5)
+    spark = Spark(cluster, limits=True)
+    spark.reader.prepareForTriggerAvailableNow()
+    assert spark.ranges(None, planned) == [(0, 0, 100)]
+    assert spark.ranges(planned, spark.latest(planned)) == [(1, 0, 5)]
 
 
 @needs_limits
