@@ -8,7 +8,8 @@ each ``load()``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -18,11 +19,13 @@ from pyspark_minikafka import report
 from pyspark_minikafka.location import locate
 from pyspark_minikafka.lookup import make_planner
 from pyspark_minikafka.options import Mode, SourceOptions, source_options
+from pyspark_minikafka.pushdown import EVERYTHING, narrowed
 from pyspark_minikafka.reading import input_partitions, read
 from pyspark_minikafka.schema import check_user_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
 
 class BatchReader(DataSourceReader):
@@ -30,15 +33,32 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
+        self.narrowing = EVERYTHING
 
     def partitions(self) -> list[InputPartition]:
         """The tasks: one for each partition, or as ``minPartitions`` and ``maxRecordsPerPartition`` say."""
         target = locate(self.options.location)
-        return input_partitions(make_planner(self.options, target).batch(), target)
+        return input_partitions(make_planner(self.options, target).batch(self.narrowing), target)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Record batches of one task; runs on an executor."""
         return read(partition, self.options)
+
+
+class PushdownReader(BatchReader):
+    """A batch query whose conditions decide what is fetched."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Take the conditions; those that Spark must look at again come back."""
+        self.narrowing, left = narrowed(filters)
+        return left
+
+
+def _takes_filters() -> bool:
+    """Whether Spark asks for a reader to give it conditions. It refuses one that could take them when its
+    switch is off, and only this worker's own module tells which.
+    """
+    return "pyspark.sql.worker.data_source_pushdown_filters" in sys.modules
 
 
 def reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
@@ -46,4 +66,4 @@ def reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
     parsed = source_options(options, Mode.BATCH)
     check_user_schema(schema, parsed.include_headers)
     report.warn(w for w in parsed.warnings if w not in source_options(options, Mode.LOAD).warnings)
-    return BatchReader(parsed)
+    return PushdownReader(parsed) if _takes_filters() else BatchReader(parsed)

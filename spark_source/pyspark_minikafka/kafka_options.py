@@ -46,7 +46,6 @@ UNSUPPORTED_PREFIXES = ("ssl.", "sasl.")
 UNSUPPORTED_KEYS = frozenset({"transactional.id", "partitioner.class"})
 ONLY_DEFAULT: dict[str, str] = {
     "security.protocol": "plaintext",
-    "isolation.level": "read_uncommitted",
     "enable.idempotence": "false",
 }
 """Client property -> the one value that this version can honour."""
@@ -71,6 +70,7 @@ class FetchOptions:
     min_bytes: int = 1
     max_wait_ms: int = 500
     check_crcs: bool = True
+    read_committed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +143,13 @@ def _codec(name: str, value: str) -> str:
     return text
 
 
+def _read_committed(name: str, value: str) -> bool:
+    text = value.strip().lower()
+    if text not in ("read_committed", "read_uncommitted"):
+        raise ConfigError(name, value, "must be read_committed or read_uncommitted")
+    return text == "read_committed"
+
+
 def _text(name: str, value: str) -> str:
     if not value.strip():
         raise ConfigError(name, value, "must not be empty")
@@ -172,6 +179,7 @@ _FETCH: dict[str, tuple[str, _Parser]] = {
     "fetch.min.bytes": ("min_bytes", _at_least(1)),
     "fetch.max.wait.ms": ("max_wait_ms", _at_least(0)),
     "check.crcs": ("check_crcs", boolean),
+    "isolation.level": ("read_committed", _read_committed),
 }
 _PRODUCER: dict[str, tuple[str, _Parser]] = {
     "acks": ("acks", _acks),

@@ -13,6 +13,7 @@ from minikafka.clients import admin
 from minikafka.clients.admin import Admin
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.group_admin import GroupAdmin
+from minikafka.clients.offsets import IsolationLevel
 from pyspark_minikafka import cache, report
 from pyspark_minikafka.group_options import Storage
 from pyspark_minikafka.location import Target
@@ -95,8 +96,9 @@ class ClusterLookup:
         }
 
     def _existing(self, asked: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
+        isolation = isolation_level(self._options)
         try:
-            return self._admin.offsets(asked)
+            return self._admin.offsets(asked, isolation=isolation)
         except BrokerError as problem:
             if problem.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
@@ -104,7 +106,7 @@ class ClusterLookup:
             left = {tp: when for tp, when in asked.items() if tp.partition in topics.get(tp.topic, ())}
             if len(left) == len(asked):
                 raise
-            return self._admin.offsets(left)
+            return self._admin.offsets(left, isolation=isolation)
 
     def _retried(self, question: Callable[[], _Answer]) -> _Answer:
         for _ in range(self._options.offset_retries):
@@ -126,6 +128,11 @@ def _in_zookeeper(connect: str, group: str) -> Mapping[TopicPartition, int]:
         return read_offsets(store, group)
     finally:
         store.close()
+
+
+def isolation_level(options: SourceOptions) -> IsolationLevel:
+    """``kafka.isolation.level`` as the clients know it."""
+    return IsolationLevel.READ_COMMITTED if options.fetch.read_committed else IsolationLevel.READ_UNCOMMITTED
 
 
 def pause(milliseconds: int) -> None:

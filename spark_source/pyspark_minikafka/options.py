@@ -36,6 +36,7 @@ from pyspark_minikafka.strategy import Strategy, strategy, topic_name
 
 SERVERS = "kafka.bootstrap.servers"
 DATA_DIR = "minikafka.data.dir"
+LOG_TASKS = "minikafka.log.tasks"
 DEFAULT_DATA_DIR = "minikafka-data"
 OUR_PREFIX = "minikafka."
 
@@ -57,6 +58,7 @@ _SOURCE_KEYS = (
     "groupIdPrefix",
     "includeHeaders",
     *GROUP_KEYS,
+    LOG_TASKS,
     DATA_DIR,
     SERVERS,
 )
@@ -118,6 +120,7 @@ class SourceOptions:
     max_records_per_partition: int | None
     include_headers: bool
     groups: GroupOptions
+    log_tasks: bool
     warnings: tuple[str, ...]
 
 
@@ -255,6 +258,7 @@ def source_options(
         max_records_per_partition=_optional(options, "maxRecordsPerPartition"),
         include_headers=_headers(options),
         groups=groups,
+        log_tasks=boolean(LOG_TASKS, options.get(LOG_TASKS, "false")),
         warnings=warnings,
     )
 

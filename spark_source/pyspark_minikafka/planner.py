@@ -15,6 +15,7 @@ from pyspark_minikafka import ranges, rate
 from pyspark_minikafka.bounds import Bound, GroupBound, Newest, TimeBound
 from pyspark_minikafka.offsets import EARLIEST, LATEST, Offsets, StreamOffset, batch_start
 from pyspark_minikafka.options import SourceOptions
+from pyspark_minikafka.pushdown import EVERYTHING, Narrowing
 from pyspark_minikafka.ranges import DataLoss, OffsetRange
 from pyspark_minikafka.splits import split
 from pyspark_minikafka.strategy import Assign, Subscribe
@@ -78,8 +79,8 @@ class Planner:
         self._pause = pause
         self._now_ms = now_ms
 
-    def batch(self) -> tuple[OffsetRange, ...]:
-        """The tasks of a batch query.
+    def batch(self, narrowing: Narrowing = EVERYTHING) -> tuple[OffsetRange, ...]:
+        """The tasks of a batch query, for what its conditions leave to read.
 
         A partition that is read to its latest record has one even if it is empty: that is bound when the task
         reads.
@@ -90,15 +91,21 @@ class Planner:
         start, end = self._definite(wanted_start), self._definite(wanted_end)
         if isinstance(self._options.starting, Newest):
             start = wanted_start = self._newest(self._options.starting, partitions, end)
+        since = self._since(narrowing, [tp for tp in partitions if narrowing.keeps(tp)])
         found = []
         for tp in partitions:
             if start[tp] > end[tp]:
                 raise ConfigError(
                     "startingOffsets", str(start[tp]), f"is beyond the end of {tp}, which is {end[tp]}"
                 )
+            if tp not in since:
+                continue
             to_latest = wanted_end[tp] == LATEST
-            if to_latest or end[tp] > start[tp]:
-                found.append(OffsetRange(tp, start[tp], end[tp], wanted_start[tp] == EARLIEST, to_latest))
+            if narrowing.end_offset is not None and narrowing.end_offset <= end[tp]:
+                end[tp], to_latest = narrowing.end_offset, False
+            first = max(start[tp], since[tp])
+            if first < end[tp] or (to_latest and first == end[tp]):
+                found.append(OffsetRange(tp, first, end[tp], wanted_start[tp] == EARLIEST, to_latest))
         return split(found, self._options.min_partitions, self._options.max_records_per_partition)
 
     def initial(self) -> StreamOffset:
@@ -195,6 +202,15 @@ class Planner:
             names = strategy.among(name for name in topics if name not in INTERNAL_TOPICS)
             missing = []
         return tuple(sorted(TopicPartition(name, p) for name in names for p in topics[name])), missing
+
+    def _since(self, narrowing: Narrowing, partitions: Iterable[TopicPartition]) -> Offsets:
+        """The first offset of each partition that a query's conditions leave to read."""
+        first = dict.fromkeys(partitions, narrowing.first_offset)
+        if narrowing.since_ms is None or not first:
+            return first
+        # What comes later than all that is there now is behind its end.
+        since = self._definite(self._at(dict.fromkeys(first, narrowing.since_ms), or_latest=True))
+        return {tp: max(offset, since[tp]) for tp, offset in first.items()}
 
     def _bound(self, bound: Bound, partitions: Iterable[TopicPartition]) -> Offsets:
         """An offset, LATEST or EARLIEST for each partition. The newest records are all of them, here."""

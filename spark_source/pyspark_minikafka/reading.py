@@ -8,8 +8,9 @@ A task holds at most: one fetch in the making, the batches that wait, and the on
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
@@ -19,9 +20,10 @@ from minikafka.clients.admin import LATEST, Admin
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.fetcher import RangeFetcher
 from minikafka.clients.prefetch import prefetching
-from minikafka.records.columns import SCHEMA, SCHEMA_WITH_HEADERS, Columns, decode
+from minikafka.records.columns import SCHEMA, SCHEMA_WITH_HEADERS, DamagedEntry, decode_pieces
 from pyspark_minikafka import cache, report
 from pyspark_minikafka.location import Target, check_reachable
+from pyspark_minikafka.lookup import isolation_level
 from pyspark_minikafka.options import SourceOptions
 from pyspark_minikafka.ranges import DataLoss, OffsetRange
 from pyspark_minikafka.workers import forget_importers
@@ -63,27 +65,43 @@ def read(partition: InputPartition, options: SourceOptions) -> Iterator[pa.Recor
     try:
         check_reachable(partition.target)
         cluster = cache.reading(partition.target.bootstrap_servers, options.connection)
-        task = _bound(cluster, partition.offsets, options)
-        yield from prefetching(_RangeReader(cluster, task, options), BATCHES_AHEAD)
+        reader = _RangeReader(cluster, partition.offsets, options)
+        yield from prefetching(reader, BATCHES_AHEAD)
+        report.note(reader.work.sentence(reader.task), shown=options.log_tasks)
     finally:
         forget_importers()
 
 
-def _bound(cluster: Cluster, task: OffsetRange, options: SourceOptions) -> OffsetRange:
-    """``task`` with its end at the latest record of this moment, if that is meant."""
-    if not task.to_latest:
-        return task
-    tp = task.topic_partition
-    end = Admin(cluster).offsets({tp: LATEST}, timeout_ms=options.poll_timeout_ms)[tp]
-    return task if end is None else replace(task, end=end)
+@dataclass(slots=True)
+class Work:
+    """What a task has read: rows, bytes as they came, and how long it fetched and decoded.
+
+    skipped: offsets that could not be read.
+    """
+
+    rows: int = 0
+    fetched_bytes: int = 0
+    fetch_ns: int = 0
+    decode_ns: int = 0
+    skipped: int = 0
+
+    def sentence(self, task: OffsetRange) -> str:
+        """For the log."""
+        skipped = f", {self.skipped:,} offsets skipped" if self.skipped else ""
+        return (
+            f"read {self.rows:,} rows of {task.topic_partition} from {task.start} to {task.end}: "
+            f"{self.fetched_bytes:,} bytes, fetched in {self.fetch_ns / 1e9:.3f} s and decoded in "
+            f"{self.decode_ns / 1e9:.3f} s{skipped}"
+        )
 
 
 class _RangeReader:
     """The iterator of a task's record batches; used by one thread, but for ``stop``."""
 
     def __init__(self, cluster: Cluster, task: OffsetRange, options: SourceOptions) -> None:
+        self.task = task
+        self.work = Work()
         self._cluster = cluster
-        self._task = task
         self._options = options
         self._position = task.start
         self._fetcher = self._fetch()
@@ -100,7 +118,7 @@ class _RangeReader:
         self._fetcher.stop()
 
     def _fetch(self) -> RangeFetcher:
-        task, fetch = self._task, self._options.fetch
+        task, fetch = self.task, self._options.fetch
         return RangeFetcher(
             self._cluster,
             task.topic_partition,
@@ -110,33 +128,83 @@ class _RangeReader:
             min_bytes=fetch.min_bytes,
             max_wait_ms=fetch.max_wait_ms,
             timeout_ms=self._options.poll_timeout_ms,
+            isolation=isolation_level(self._options),
         )
 
+    def _bind_end(self) -> None:
+        """Find out where the log ends now, if the task reads to there."""
+        tp = self.task.topic_partition
+        asked = Admin(self._cluster).offsets(
+            {tp: LATEST}, isolation=isolation_level(self._options), timeout_ms=self._options.poll_timeout_ms
+        )
+        end = asked[tp]
+        if end is not None:
+            self.task = replace(self.task, end=end)
+            self._fetcher = self._fetch()
+            if self._position > end:
+                self._lost(end, f"the log ends at {end}")
+
     def _all(self) -> Iterator[pa.RecordBatch]:
-        task, with_headers = self._task, self._options.include_headers
-        topic, partition = task.topic_partition
-        schema = SCHEMA_WITH_HEADERS if with_headers else SCHEMA
-        if task.start > task.end:
-            self._lost(task.end, f"the log ends at {task.end}")
-        while self._position < task.end:
+        bound = not self.task.to_latest
+        while not bound or self._position < self.task.end:
             try:
-                for data in self._fetcher:
-                    check_crcs = self._options.fetch.check_crcs
-                    for columns in _decoded(data, self._position, task.end, check_crcs, with_headers):
-                        self._position = columns.next_offset
-                        if columns.count:
-                            yield from _pieces(columns.record_batch(topic, partition, schema))
+                if not bound:
+                    self._bind_end()
+                    bound = True
+                for data in self._fetched():
+                    yield from self._rows_of(data)
                 return
-            except (OffsetOutOfRange, BrokerError, NetworkError) as problem:
+            except (OffsetOutOfRange, BrokerError, NetworkError, DamagedEntry) as problem:
                 resume, why = self._loss(problem)
+                bound = True
+                task = self.task
                 if not (task.from_earliest and self._position == task.start and resume < task.end):
                     self._lost(resume, why)
                 self._position = resume
                 self._fetcher = self._fetch()
 
+    def _fetched(self) -> Iterator[memoryview]:
+        sets = iter(self._fetcher)
+        while True:
+            began = time.perf_counter_ns()
+            data = next(sets, None)
+            self.work.fetch_ns += time.perf_counter_ns() - began
+            if data is None:
+                return
+            self.work.fetched_bytes += len(data)
+            yield data
+
+    def _rows_of(self, data: memoryview) -> Iterator[pa.RecordBatch]:
+        """The rows of one message set; DamagedEntry behind those that came before the damage."""
+        topic, partition = self.task.topic_partition
+        options = self._options
+        pieces = decode_pieces(
+            data,
+            self._position,
+            self.task.end,
+            check_crc=options.fetch.check_crcs,
+            headers=options.include_headers,
+        )
+        while True:
+            began = time.perf_counter_ns()
+            columns = next(pieces, None)
+            batch = None
+            if columns is not None and columns.count:
+                schema = SCHEMA_WITH_HEADERS if options.include_headers else SCHEMA
+                batch = columns.record_batch(topic, partition, schema)
+            self.work.decode_ns += time.perf_counter_ns() - began
+            if columns is None:
+                return
+            self._position = columns.next_offset
+            if batch is not None:
+                self.work.rows += batch.num_rows
+                yield from _pieces(batch)
+
     def _loss(self, problem: MinikafkaError) -> tuple[int, str]:
         """The next offset that can be read, and why those before it cannot. Raises what loses no data."""
-        task = self._task
+        task = self.task
+        if isinstance(problem, DamagedEntry):
+            return min(problem.after_offset, task.end), f"the record there is damaged: {problem.detail}"
         if isinstance(problem, OffsetOutOfRange):
             if problem.start_offset < 0:
                 return task.end, "the log does not have them and its range is not known"
@@ -145,6 +213,9 @@ class _RangeReader:
         if isinstance(problem, BrokerError):
             if problem.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 return task.end, "the topic or partition is not there any more"
+            if problem.code is ErrorCode.CORRUPT_MESSAGE:
+                # Not even where the next one begins can be told.
+                return task.end, problem.detail
             raise problem
         end = self._fetcher.high_watermark
         if end is not None and self._position >= end:
@@ -153,24 +224,13 @@ class _RangeReader:
         raise problem
 
     def _lost(self, resume: int, why: str) -> None:
-        task = self._task
-        loss = (
-            f"{abs(resume - self._position)} offsets of {task.topic_partition}, from {self._position}, "
-            f"cannot be read: {why}"
-        )
+        count = abs(resume - self._position)
+        what = "1 offset" if count == 1 else f"{count} offsets"
+        loss = f"{what} of {self.task.topic_partition}, from {self._position}, cannot be read: {why}"
         if self._options.fail_on_data_loss:
             raise DataLoss([loss]) from None
-        report.warn([f"{loss}. They are skipped (failOnDataLoss is false)"])
-
-
-def _decoded(data: memoryview, start: int, end: int, check_crc: bool, headers: bool) -> Iterator[Columns]:
-    """All of ``data``; more than one piece only where it holds more than a column of Arrow does."""
-    while True:
-        columns = decode(data, start, end, check_crc=check_crc, headers=headers)
-        yield columns
-        if columns.complete:
-            return
-        data, start = data[columns.valid_bytes :], columns.next_offset
+        self.work.skipped += count
+        report.warn([f"{loss}. Skipped, as failOnDataLoss is false"])
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -8,6 +8,7 @@ down.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterable
 
 _LOGGER = logging.getLogger("minikafka.spark")
@@ -19,6 +20,15 @@ def warn(sentences: Iterable[str]) -> None:
     """Log each sentence as a warning."""
     for sentence in sentences:
         _LOGGER.warning("minikafka: %s", sentence)
+
+
+def note(sentence: str, *, shown: bool) -> None:
+    """Log ``sentence`` for information; where nothing is configured Python keeps that back, so ``shown`` says
+    it on standard error.
+    """
+    _LOGGER.info("minikafka: %s", sentence)
+    if shown and not _LOGGER.isEnabledFor(logging.INFO):
+        print(f"minikafka: {sentence}", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def warn_once(sentence: str) -> None:

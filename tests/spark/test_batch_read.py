@@ -22,7 +22,7 @@ def values(frame: DataFrame) -> list[str]:
 
 
 def test_a_row_has_all_that_the_record_has(kafka: Kafka, read: Read) -> None:
-    topic = kafka.topic()
+    topic = kafka.topic(config={"retention.ms": "-1"})
     moment = datetime(2013, 1, 1, 10, 30, 0, 123_000, tzinfo=timezone.utc)
     ms = int(moment.timestamp() * 1000)
     kafka.produce(topic, ["v0", None], key=b"k", timestamp_ms=ms)
@@ -82,7 +82,7 @@ def test_latest_is_bound_each_time_that_a_dataframe_runs(kafka: Kafka, read: Rea
 
 
 def test_times_bound_what_is_read(kafka: Kafka, read: Read) -> None:
-    topic = kafka.topic(2)
+    topic = kafka.topic(2, config={"retention.ms": "-1"})
     for number in range(5):
         kafka.produce(topic, [f"a{number}"], partition=0, timestamp_ms=1_000 + number)
         kafka.produce(topic, [f"b{number}"], partition=1, timestamp_ms=2_000 + number)
@@ -100,7 +100,7 @@ def test_times_bound_what_is_read(kafka: Kafka, read: Read) -> None:
 
 
 def test_the_newest_records_are_read(kafka: Kafka, read: Read) -> None:
-    topic = kafka.topic(2)
+    topic = kafka.topic(2, config={"retention.ms": "-1"})
     kafka.produce(topic, ["old"], partition=0, timestamp_ms=1_000)
     kafka.produce(topic, ["new"], partition=0)
     kafka.produce(topic, ["old", "old", "new", "new"], partition=1, timestamp_ms=1_000)

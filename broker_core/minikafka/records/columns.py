@@ -13,6 +13,7 @@ The batch has the columns of Spark's Kafka connector: ``key`` and ``value`` bina
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,9 +38,11 @@ __all__ = [
     "SCHEMA",
     "SCHEMA_WITH_HEADERS",
     "Columns",
+    "DamagedEntry",
     "Decoder",
     "EncodedSet",
     "decode",
+    "decode_pieces",
     "encode",
     "partitions_by_key",
 ]
@@ -62,6 +65,9 @@ SCHEMA = pa.schema(
 
 SCHEMA_WITH_HEADERS = SCHEMA.append(pa.field("headers", HEADERS_TYPE))
 """With Spark's option ``includeHeaders``."""
+
+_HEAD_BYTES = 27
+"""Of an entry, up to the last offset of a batch; a message of magic 0 or 1 may be one byte shorter."""
 
 _TIMESTAMP_LIMIT_MS = INT64_MAX // 1000
 
@@ -487,3 +493,62 @@ def decode(
     )
     decoder.add(data)
     return decoder.columns()
+
+
+class DamagedEntry(BrokerError):
+    """A message or batch that cannot be read (CORRUPT_MESSAGE).
+
+    offset: the first that was wanted of it.
+    after_offset: where reading can go on; as its own header has it, or one further.
+    """
+
+    def __init__(self, offset: int, after_offset: int, detail: str) -> None:
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, detail)
+        self.offset = offset
+        self.after_offset = after_offset
+
+
+def decode_pieces(
+    data: Buffer, start_offset: int, end_offset: int, *, check_crc: bool = True, headers: bool = False
+) -> Iterator[Columns]:
+    """All messages of ``data``; more than one piece only where it holds more than a column of Arrow does.
+
+    On damage, what lies before it comes first, and then DamagedEntry.
+    """
+    view = memoryview(data)
+    while True:
+        decoder = Decoder(start_offset, end_offset, check_crc=check_crc, headers=headers)
+        try:
+            decoder.add(view)
+        except BrokerError as problem:
+            if problem.code is not ErrorCode.CORRUPT_MESSAGE:
+                raise
+            columns = decoder.columns()
+            yield columns
+            after = _offset_after(view, columns.valid_bytes, columns.next_offset)
+            raise DamagedEntry(columns.next_offset, after, problem.detail) from None
+        columns = decoder.columns()
+        yield columns
+        if columns.complete:
+            return
+        view, start_offset = view[columns.valid_bytes :], columns.next_offset
+
+
+def _offset_after(view: memoryview, position: int, offset: int) -> int:
+    """Where reading can go on behind the damaged entry at ``position``, of which ``offset`` was wanted.
+
+    Its own last offset says so, unless a batch follows, which says where it begins. Either may be damaged,
+    too: what leads back, or further than an entry can reach, is not believed.
+    """
+    if len(view) - position >= _HEAD_BYTES:
+        size = 12 + int.from_bytes(view[position + 8 : position + 12], "big", signed=True)
+        following = view[position + size : position + size + _HEAD_BYTES] if size > 12 else b""
+        own = int.from_bytes(view[position : position + 8], "big", signed=True)
+        if view[position + 16] == 2:
+            own += int.from_bytes(view[position + 23 : position + 27], "big", signed=True)
+        after = own + 1
+        if len(following) == _HEAD_BYTES and following[16] == 2:
+            after = int.from_bytes(following[:8], "big", signed=True)
+        if offset < after <= offset + MAX_COLUMN_BYTES:
+            return after
+    return offset + 1

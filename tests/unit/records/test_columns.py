@@ -6,8 +6,15 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.records import columns as columns_module
-from minikafka.records.batch import ControlType, build_control_batch
-from minikafka.records.columns import SCHEMA, SCHEMA_WITH_HEADERS, Decoder, decode
+from minikafka.records.batch import ControlType, build_batch, build_control_batch
+from minikafka.records.columns import (
+    SCHEMA,
+    SCHEMA_WITH_HEADERS,
+    DamagedEntry,
+    Decoder,
+    decode,
+    decode_pieces,
+)
 from minikafka.records.message_set import Codec, Record, TimestampType, build_message_set, iterate, wrap
 from tests.oracles import messages as oracle
 from tests.unit.records.samples import CODECS, MAGICS, row_of, rows_of, segment, some_records
@@ -278,3 +285,58 @@ def test_rows_are_those_of_the_iterator() -> None:
     for name in ("magic0-lz4", "magic1-gzip-logappendtime"):
         data = segment(name)
         assert rows_of(decode(data, 0, EVER)) == [row_of(record) for record in iterate(data)]
+
+
+def read_on(data: bytes, start: int, end: int) -> tuple[list[int], list[tuple[int, int]]]:
+    """The offsets that can be read, and from where to where damage was passed over."""
+    offsets: list[int] = []
+    passed = []
+    while True:
+        try:
+            for piece in decode_pieces(data, start, end):
+                offsets += piece.offsets.tolist()
+            return offsets, passed
+        except DamagedEntry as problem:
+            passed.append((problem.offset, problem.after_offset))
+            start = problem.after_offset
+            data = data[first_entry_with(data, start) :]
+
+
+def first_entry_with(data: bytes, offset: int) -> int:
+    """What a broker would send from: the entry with ``offset``, or the next one."""
+    position = 0
+    while position < len(data):
+        last = int.from_bytes(data[position : position + 8], "big")
+        if data[position + 16] == 2:
+            last += int.from_bytes(data[position + 23 : position + 27], "big")
+        if last >= offset:
+            break
+        position += 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+    return position
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_reading_goes_on_behind_a_damaged_entry(magic: int, codec: Codec) -> None:
+    if magic < 2 and codec is Codec.ZSTD:
+        pytest.skip("zstd came with magic 2")
+    sets = [entries(magic, codec, 4 * number) for number in range(3)]
+    sets[1][-1] ^= 1
+    found, passed = read_on(b"".join(sets), 1, 11)
+    ((first, after),) = passed
+    assert (first, after) == ((7, 8) if magic < 2 and codec is Codec.NONE else (4, 8))
+    assert found == [*range(1, first), *range(after, 11)]
+
+
+def entries(magic: int, codec: Codec, base_offset: int) -> bytearray:
+    if magic == 2:
+        return bytearray(build_batch(some_records(4), codec=codec, base_offset=base_offset))
+    return bytearray(build_message_set(some_records(4), magic=magic, codec=codec, base_offset=base_offset))
+
+
+def test_where_the_header_is_damaged_too_reading_goes_on_one_further() -> None:
+    data = entries(2, Codec.NONE, 0)
+    data[23] = 0x80
+    with pytest.raises(DamagedEntry) as damage:
+        list(decode_pieces(data, 0, 4))
+    assert (damage.value.offset, damage.value.after_offset) == (0, 1)

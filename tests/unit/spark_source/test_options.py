@@ -153,7 +153,6 @@ def test_a_stream_has_no_end(name: str) -> None:
         ("kafka.security.protocol", "SASL_SSL"),
         ("kafka.ssl.truststore.location", "x"),
         ("kafka.sasl.mechanism", "PLAIN"),
-        ("kafka.isolation.level", "read_committed"),
         ("kafka.transactional.id", "x"),
     ],
 )
@@ -201,6 +200,13 @@ def test_a_group_id_is_taken_with_the_warning_that_nothing_joins_it() -> None:
     assert "groupIdPrefix is ignored" in warning
     (warning,) = source(groupIdPrefix="p").warnings
     assert warning.startswith("groupIdPrefix has no effect")
+
+
+def test_what_is_read_of_transactions_can_be_chosen() -> None:
+    assert source().fetch.read_committed is False
+    assert source(kafka__isolation__level="READ_COMMITTED").fetch.read_committed is True
+    given = {"subscribe": "t", "kafka.isolation.level": "serializable"}
+    assert refusal_of(given).name == "kafka.isolation.level"
 
 
 def test_a_slip_in_an_options_name_is_mentioned() -> None:

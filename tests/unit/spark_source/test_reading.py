@@ -34,6 +34,7 @@ class Log:
         self.first, self.end, self.step = first, end, step
         self.fetchers: list[tuple[int, int]] = []
         self.failure: MinikafkaError | None = None
+        self.damaged: set[int] = set()
 
     def fetcher(self, cluster: object, tp: object, start: int, end: int, **_: object) -> Fetcher:
         self.fetchers.append((start, end))
@@ -61,7 +62,10 @@ class Fetcher:
                 raise NetworkError("nothing came")
             begin = at - at % log.step
             records = [Record(None, str(n).encode(), 5) for n in range(begin, min(begin + log.step, log.end))]
-            yield memoryview(build_message_set(records, base_offset=begin))
+            data = bytearray(build_message_set(records, base_offset=begin))
+            for bad in log.damaged & set(range(begin, begin + len(records))):
+                data[len(data) // len(records) * (bad - begin + 1) - 1] ^= 1
+            yield memoryview(data)
             at = begin + len(records)
 
 
@@ -179,6 +183,27 @@ def test_what_is_deleted_before_the_earliest_record_is_read_is_no_loss(of: Calla
     assert values(task(2, 9, from_earliest=True), options()) == [6, 7, 8]
     with pytest.raises(DataLoss):
         values(task(2, 9), options())
+
+
+def test_damage_is_told_with_its_place_or_passed_over_and_counted(
+    of: Callable[[Log], Log], caplog: pytest.LogCaptureFixture
+) -> None:
+    log = of(Log(0, 40))
+    log.damaged = {9}
+    with pytest.raises(DataLoss, match=r"1 offset of t-0, from 9, cannot be read: .* damaged"):
+        values(task(2, 20), options())
+    assert values(task(2, 20), options(failOnDataLoss="false")) == [*range(2, 9), *range(10, 20)]
+    assert "1 offset of t-0, from 9, cannot be read" in caplog.text
+
+
+def test_each_task_tells_what_it_read_where_that_is_asked_for(
+    of: Callable[[Log], Log], capfd: pytest.CaptureFixture[str]
+) -> None:
+    of(Log(0, 40))
+    values(task(2, 9), options())
+    assert capfd.readouterr().err == ""
+    values(task(2, 9), options(**{"minikafka.log.tasks": "true"}))
+    assert "read 7 rows of t-0 from 2 to 9: " in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
