@@ -5,6 +5,9 @@ the one place where a connection survives. One ``Cluster`` is kept for each purp
 connection settings; it is safe to use from several threads. A worker that was forked from one with
 connections starts with none.
 
+A producer is kept, too, and used by one task at a time: its number among the broker's idempotent producers
+would otherwise be another one in each task of each micro-batch. One whose task has failed is not used again.
+
 A worker reads over one connection to each broker. One that was idle for ``kafka.connections.max.idle.ms`` is
 closed by the next task that the worker gets; a worker that gets none for a minute is ended by Spark.
 """
@@ -14,9 +17,11 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections.abc import Iterator
 
 from minikafka.base.errors import MinikafkaError
 from minikafka.clients.cluster import Cluster
+from minikafka.clients.producer import Producer, ProducerConfig
 from pyspark_minikafka.kafka_options import ConnectionOptions
 
 KEPT_MAX = 8
@@ -26,6 +31,7 @@ KEPT_MAX = 8
 _Key = tuple[bool, str, ConnectionOptions]
 _lock = threading.Lock()
 _clusters: dict[_Key, Cluster] = {}
+_producers: dict[tuple[Cluster, ProducerConfig], Producer] = {}
 _pid = os.getpid()
 
 
@@ -42,6 +48,26 @@ def writing(bootstrap_servers: str, connection: ConnectionOptions) -> Cluster:
     return _kept(True, bootstrap_servers, connection)
 
 
+@contextlib.contextmanager
+def producing(cluster: Cluster, config: ProducerConfig) -> Iterator[Producer]:
+    """A producer for the kept ``cluster``, for one task; kept for the next one if this one ends well."""
+    with _lock:
+        producer = _producers.pop((cluster, config), None)
+    if producer is None:
+        producer = Producer(cluster, config)
+    try:
+        yield producer
+    except BaseException:
+        # What is not on its way yet stays here: the task has failed, and Spark will run it again or give up.
+        producer.close(timeout_ms=0)
+        raise
+    with _lock:
+        if cluster in _clusters.values() and (cluster, config) not in _producers:
+            _producers[cluster, config] = producer
+            return
+    producer.close()
+
+
 def _kept(creates_topics: bool, bootstrap_servers: str, connection: ConnectionOptions) -> Cluster:
     global _pid
     key = (creates_topics, bootstrap_servers, connection)
@@ -49,6 +75,7 @@ def _kept(creates_topics: bool, bootstrap_servers: str, connection: ConnectionOp
         if _pid != os.getpid():
             # The sockets belong to the parent: dropped here, not closed politely.
             _clusters.clear()
+            _producers.clear()
             _pid = os.getpid()
         found = _clusters.pop(key, None)
         if found is None:
@@ -77,5 +104,7 @@ def close_all() -> None:
 
 
 def _close(kept: Cluster) -> None:
+    for key in [key for key in _producers if key[0] is kept]:
+        _producers.pop(key).close(timeout_ms=0)
     with contextlib.suppress(MinikafkaError, OSError):
         kept.close()

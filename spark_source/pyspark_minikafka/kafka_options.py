@@ -46,7 +46,6 @@ UNSUPPORTED_PREFIXES = ("ssl.", "sasl.")
 UNSUPPORTED_KEYS = frozenset({"transactional.id", "partitioner.class"})
 ONLY_DEFAULT: dict[str, str] = {
     "security.protocol": "plaintext",
-    "enable.idempotence": "false",
 }
 """Client property -> the one value that this version can honour."""
 
@@ -79,6 +78,7 @@ class ProducerOptions:
 
     acks: 0 none, 1 the leader, -1 all in-sync replicas (the default: Spark takes a finished task as stored).
     batch_bytes: largest message set; None lets the writer fill a request.
+    idempotence: None for where the brokers have it and the other settings allow it.
     """
 
     acks: int = -1
@@ -91,6 +91,7 @@ class ProducerOptions:
     max_in_flight: int = 5
     max_block_ms: int = 60_000
     delivery_timeout_ms: int = 120_000
+    idempotence: bool | None = None
 
 
 def integer(name: str, value: str, low: int = 0, high: int = INT_MAX) -> int:
@@ -192,6 +193,7 @@ _PRODUCER: dict[str, tuple[str, _Parser]] = {
     "max.in.flight.requests.per.connection": ("max_in_flight", _at_least(1)),
     "max.block.ms": ("max_block_ms", _at_least(0)),
     "delivery.timeout.ms": ("delivery_timeout_ms", _at_least(1)),
+    "enable.idempotence": ("idempotence", boolean),
 }
 
 

@@ -46,29 +46,25 @@ def send(
 ) -> tuple[int, int]:
     """Send every row and wait until all are acknowledged. Returns rows, and bytes of the message sets."""
     cluster = cache.writing(target.bootstrap_servers, options.connection)
-    task = _Task(cluster, options, columns)
-    try:
+    with cache.producing(cluster, producer_config(options)) as producer:
+        task = _Task(cluster, producer, options, columns)
         for batch in batches:
             if batch.num_rows:
                 task.add(batch)
         return task.finish()
-    except BaseException:
-        # What is not on its way yet stays here: the task has failed, and Spark will run it again or give up.
-        task.close(timeout_ms=0)
-        raise
-    finally:
-        task.close()
 
 
 class _Task:
     """One task's rows on their way."""
 
-    def __init__(self, cluster: Cluster, options: SinkOptions, columns: SinkColumns) -> None:
+    def __init__(
+        self, cluster: Cluster, producer: Producer, options: SinkOptions, columns: SinkColumns
+    ) -> None:
         self._cluster = cluster
         self._options = options
         self._columns = columns
-        self._config = producer_config(options)
-        self._producer = Producer(cluster, self._config)
+        self._config = producer.config
+        self._producer = producer
         self._turns: dict[str, Turns] = {}
         self._under_way: deque[Any] = deque()
         self._rows = 0
@@ -96,10 +92,6 @@ class _Task:
         self._producer.flush()
         self._check(wait=True)
         return self._rows, self._bytes
-
-    def close(self, timeout_ms: int | None = None) -> None:
-        """Free the producer; its connections stay with the worker."""
-        self._producer.close(timeout_ms)
 
     def _queue(
         self,
@@ -234,6 +226,8 @@ def producer_config(options: SinkOptions) -> ProducerConfig:
         "request.timeout.ms": options.connection.request_timeout_ms,
         "retry.backoff.ms": options.connection.retry_backoff_ms,
     }
+    if producer.idempotence is not None:
+        properties["enable.idempotence"] = producer.idempotence
     try:
         return ProducerConfig.from_properties(properties)
     except ConfigError as problem:

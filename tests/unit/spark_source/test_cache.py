@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from minikafka.clients.cluster import Cluster
+from minikafka.clients.producer import ProducerConfig
 from pyspark_minikafka import cache
 from pyspark_minikafka.options import Mode, source_options
 
@@ -33,12 +34,13 @@ class FakeCluster:
 @pytest.fixture(autouse=True)
 def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(cache, "Cluster", FakeCluster)
+    monkeypatch.setattr(cache, "Producer", FakeProducer)
     yield
     cache.close_all()
 
 
-def made(cluster: Cluster) -> Any:
-    return cluster
+def made(kept: object) -> Any:
+    return kept
 
 
 def test_what_is_read_from_creates_no_topics_and_what_is_written_to_may() -> None:
@@ -64,6 +66,56 @@ def test_at_the_end_all_are_closed() -> None:
     kept = [made(cache.reading("a:1", CONNECTION)), made(cache.writing("a:1", CONNECTION))]
     cache.close_all()
     assert all(one.closed for one in kept)
+
+
+class FakeProducer:
+    """Stands for a producer that has nothing to send."""
+
+    def __init__(self, cluster: object, config: ProducerConfig) -> None:
+        self.config = config
+        self.closed = False
+
+    def close(self, timeout_ms: int | None = None) -> None:
+        self.closed = True
+
+
+ONE = ProducerConfig()
+
+
+def borrowed(cluster: Cluster, config: ProducerConfig = ONE) -> Any:
+    with cache.producing(cluster, config) as producer:
+        return producer
+
+
+def test_tasks_use_one_producer_after_the_other() -> None:
+    cluster = cache.writing("a:1", CONNECTION)
+    first = borrowed(cluster)
+    assert borrowed(cluster) is first
+    assert borrowed(cluster, ProducerConfig(acks=-1)) is not first
+    assert not first.closed
+
+
+def test_two_tasks_at_a_time_do_not_share_a_producer() -> None:
+    cluster = cache.writing("a:1", CONNECTION)
+    with cache.producing(cluster, ProducerConfig()) as first:
+        second = borrowed(cluster)
+        assert second is not first
+    assert made(first).closed
+    assert borrowed(cluster) is second
+
+
+def test_the_producer_of_a_failed_task_is_used_no_more() -> None:
+    cluster = cache.writing("a:1", CONNECTION)
+    with pytest.raises(RuntimeError), cache.producing(cluster, ProducerConfig()) as failed:
+        raise RuntimeError
+    assert made(failed).closed
+    assert borrowed(cluster) is not failed
+
+
+def test_a_producer_goes_with_its_connections() -> None:
+    producer = borrowed(cache.writing("a:1", CONNECTION))
+    cache.close_all()
+    assert producer.closed
 
 
 def test_every_task_closes_what_has_been_idle_for_too_long_whomever_it_asks() -> None:
