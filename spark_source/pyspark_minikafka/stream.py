@@ -88,11 +88,15 @@ class StreamReader(DataSourceStreamReader):
 
     def stop(self) -> None:
         """The query has ended."""
-        from pyspark_minikafka import cache, groups
+        from pyspark_minikafka import cache
+
+        if self._group is None:
+            cache.close_all()
+            return
+        from pyspark_minikafka import groups
 
         with groups.undisturbed():
-            if self._group is not None:
-                self._group.close()
+            self._group.close()
             cache.close_all()
 
     def _plan(self) -> tuple[Planner, Target]:

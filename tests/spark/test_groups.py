@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from minikafka.base.ids import TopicPartition
@@ -16,6 +19,7 @@ from minikafka.registry import paths
 from minikafka.registry.consumers import read_offsets, write_offsets
 from minikafka.registry.paths import ConsumerRegistration
 from minikafka.registry.zookeeper import ZooKeeperStore
+from pyspark_minikafka.groups import GroupProgress, InZooKeeper
 from tests.spark.conftest import Kafka
 from tests.spark.test_stream_read import PATIENCE_S, Streams, needs_limits
 
@@ -205,3 +209,56 @@ def test_a_second_query_in_a_group_is_refused_before_any_batch_with_the_owners_n
         assert run.values == []
     for one in (*firsts, *seconds):
         one.close()
+
+
+def runners() -> set[int]:
+    """The processes in which queries' readers live."""
+    found = psutil.Process().children(recursive=True)
+    return {one.pid for one in found if "python_streaming_source_runner" in " ".join(one.cmdline())}
+
+
+def test_a_killed_querys_restart_waits_for_the_end_of_its_registration_and_goes_on(
+    kafka: Kafka, streams: Streams, zookeeper: ZooKeeperStore, minikafka_cluster: Cluster, group: str
+) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, ALL)
+    given = {"subscribe": topic, "startingOffsets": "earliest", "minikafka.commit.group": group}
+    given |= {"offsets.storage": "zookeeper", "zookeeper.connect": minikafka_cluster.zookeeper_connect}
+    others = runners()
+    killed = streams.start(**given)
+    killed.wait_for(4)
+    tp = TopicPartition(topic, 0)
+    until(lambda: read_offsets(zookeeper, group) == {tp: 4})
+    (runner,) = runners() - others
+    os.kill(runner, signal.SIGKILL)
+    kafka.produce(topic, ["e"])
+    killed.failure()
+    assert len(zookeeper.children(paths.consumer_ids_path(group))) == 1
+    restarted = streams.start(**given)
+    assert restarted.wait_for(1)[-1] == "e"
+    until(lambda: read_offsets(zookeeper, group) == {tp: 5})
+    restarted.stop()
+
+
+def test_a_query_whose_session_has_expired_is_registered_anew(
+    zookeeper: ZooKeeperStore, minikafka_cluster: Cluster, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = InZooKeeper(minikafka_cluster.zookeeper_connect, group, f"{group}_here-1-aa")
+    monkeypatch.setattr(keeper, "beat_ms", 50)
+    progress = GroupProgress(keeper, group)
+    progress.begin()
+    tp = TopicPartition("t", 0)
+    progress.reached({tp: 5})
+    owner = paths.consumer_owner_path(group, *tp)
+    until(lambda: zookeeper.exists(owner) is not None)
+    ticket = keeper._store.ticket
+    assert zookeeper.end_session(ticket)
+
+    def registered_anew() -> bool:
+        stat = zookeeper.exists(owner)
+        return stat is not None and stat.ephemeral_owner != ticket.session_id
+
+    until(registered_anew)
+    assert zookeeper.children(paths.consumer_ids_path(group)) == [f"{group}_here-1-aa"]
+    progress.close()
+    assert zookeeper.children(paths.consumer_ids_path(group)) == []
