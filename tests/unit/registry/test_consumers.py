@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,11 +12,13 @@ from minikafka.base.errors import GroupHeld, NoNode
 from minikafka.base.ids import TopicPartition
 from minikafka.registry import paths
 from minikafka.registry.consumers import SoleConsumer, read_offsets, write_offsets
+from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 from minikafka.registry.store import Store
 
 if TYPE_CHECKING:
     from tests.unit.registry.conftest import World
 
+GOLDEN = Path(__file__).parents[2] / "data" / "zookeeper"
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
@@ -39,6 +42,32 @@ def test_offsets_that_were_written_are_read(store: Store) -> None:
     write_offsets(store, "g", {A0: 9, A1: 1})
     assert read_offsets(store, "g") == {A0: 9, A1: 1, B0: 0}
     assert store.read("/consumers/g/offsets/a/0")[0] == b"9"
+
+
+def recorded() -> MemoryStore:
+    """The groups of three consumers of 0.10.1.1, as they were while these ran."""
+    store = MemoryZooKeeper().connect()
+    nodes = json.loads((GOLDEN / "03-old-consumers-running.json").read_text(encoding="utf-8"))
+    for path, node in nodes.items():
+        if path.startswith(paths.CONSUMERS):
+            data = (node["data"] or "").encode()
+            store.create(path, data, ephemeral=node["ephemeral"], make_parents=True)
+    return store
+
+
+def test_the_offsets_of_old_consumers_are_read() -> None:
+    store = recorded()
+    orders = {TopicPartition("orders", 0): 200, TopicPartition("orders", 1): 0}
+    payments = {TopicPartition("payments", 0): 200, TopicPartition("payments", 1): 0}
+    assert read_offsets(store, "old-group") == orders
+    assert read_offsets(store, "white-group") == orders | payments
+
+
+def test_a_group_of_old_consumers_is_left_to_them() -> None:
+    store = recorded()
+    with pytest.raises(GroupHeld) as refused:
+        SoleConsumer(store, "old-group", "old-group_here-1-aa", lambda: 7).hold([A0])
+    assert refused.value.holders == ("old-group_c1", "old-group_c2")
 
 
 def test_what_is_no_offset_counts_as_nothing(store: Store) -> None:
