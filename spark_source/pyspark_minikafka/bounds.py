@@ -103,11 +103,6 @@ class TimeBound:
     times: Mapping[TopicPartition, int] = field(default_factory=dict)
     or_latest: bool = True
 
-    @property
-    def moves(self) -> bool:
-        """Whether asking again later can give higher offsets though nothing was deleted."""
-        return self.or_latest
-
     def of(self, assigned: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """A moment for each assigned partition; ConfigError unless it names all of them, and no other."""
         if self.default is not None:
@@ -124,22 +119,12 @@ class Newest:
     records: int | None = None
     duration_ms: int | None = None
 
-    @property
-    def moves(self) -> bool:
-        """Whether asking again later can give higher offsets though nothing was deleted."""
-        return True
-
 
 @dataclass(frozen=True, slots=True)
 class GroupBound:
     """Where a consumer group has committed that it goes on."""
 
     group: str
-
-    @property
-    def moves(self) -> bool:
-        """Whether asking again later can give higher offsets though nothing was deleted."""
-        return True
 
 
 Bound = OffsetBound | TimeBound | Newest | GroupBound

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from minikafka.base.errors import ConfigError
-from pyspark_minikafka import bounds
+from pyspark_minikafka import bounds, resume
 from pyspark_minikafka.bounds import ALL_EARLIEST, ALL_LATEST, Bound, GroupBound
 from pyspark_minikafka.group_options import COMMIT_GROUP, GroupOptions, group_options, without_effect
 from pyspark_minikafka.group_options import NAMES as GROUP_KEYS
@@ -59,6 +59,7 @@ _SOURCE_KEYS = (
     "includeHeaders",
     *GROUP_KEYS,
     LOG_TASKS,
+    resume.RESUME_FROM,
     DATA_DIR,
     SERVERS,
 )
@@ -102,6 +103,7 @@ class SourceOptions:
 
     poll_timeout_ms: how long a task waits for records that must be there.
     min_partitions, max_records_per_partition: how ranges are split; None for one task a partition.
+    checkpoint: the query's own, where the options name it.
     warnings: sentences for the log, once a query.
     """
 
@@ -121,6 +123,7 @@ class SourceOptions:
     include_headers: bool
     groups: GroupOptions
     log_tasks: bool
+    checkpoint: resume.Place | None
     warnings: tuple[str, ...]
 
 
@@ -214,6 +217,16 @@ def _group_warnings(options: Mapping[str, str]) -> tuple[str, ...]:
     return ()
 
 
+def _checkpoint(options: Mapping[str, str]) -> resume.Place | None:
+    """What names the query's checkpoint. Where it is asked for by our own option, it must be there."""
+    if resume.RESUME_FROM in options:
+        place = resume.Place(resume.RESUME_FROM, options[resume.RESUME_FROM].strip())
+        resume.check(place)
+        return place
+    directory = options.get(resume.CHECKPOINT.lower(), "").strip()
+    return resume.Place(resume.CHECKPOINT, directory) if directory else None
+
+
 def source_options(
     given: Mapping[str, str], mode: Mode, *, working_directory: str | None = None
 ) -> SourceOptions:
@@ -234,7 +247,7 @@ def source_options(
     if mode is Mode.BATCH:
         warnings += tuple(
             f"{name} has no effect on a batch query"
-            for name in (*_TRIGGER_KEYS, COMMIT_GROUP)
+            for name in (*_TRIGGER_KEYS, COMMIT_GROUP, resume.RESUME_FROM)
             if name.lower() in options
         )
         trigger = TriggerOptions()
@@ -259,6 +272,7 @@ def source_options(
         include_headers=_headers(options),
         groups=groups,
         log_tasks=boolean(LOG_TASKS, options.get(LOG_TASKS, "false")),
+        checkpoint=None if mode is Mode.BATCH else _checkpoint(options),
         warnings=warnings,
     )
 

@@ -1,7 +1,7 @@
 """Options and what a cluster says -> the offsets and ranges of a query. Only the driver plans.
 
 Every question about the cluster goes through a ``Lookup``, and every warning and pause through what the
-planner is given, so that all its decisions run without a broker.
+planner is given, so that all its decisions run without a broker. Only ``resume`` looks at files.
 """
 
 from __future__ import annotations
@@ -17,16 +17,12 @@ from pyspark_minikafka.offsets import EARLIEST, LATEST, Offsets, StreamOffset, b
 from pyspark_minikafka.options import SourceOptions
 from pyspark_minikafka.pushdown import EVERYTHING, Narrowing
 from pyspark_minikafka.ranges import DataLoss, OffsetRange
+from pyspark_minikafka.resume import Resume, UnknownStart, reads
 from pyspark_minikafka.splits import split
 from pyspark_minikafka.strategy import Assign, Subscribe
 
 _NAMED = 5
 """Partitions that a sentence about many names."""
-
-FOREIGN_FIRST_BATCH = (
-    "the first batch in this checkpoint was planned by another source and never finished, and where it "
-    "started (latest at that time) is unknown here; finish it with that source first"
-)
 
 
 class Lookup(Protocol):
@@ -78,6 +74,7 @@ class Planner:
         self._warn = warn
         self._pause = pause
         self._now_ms = now_ms
+        self._resume = Resume(options.checkpoint, reads(options.strategy), warn)
 
     def batch(self, narrowing: Narrowing = EVERYTHING) -> tuple[OffsetRange, ...]:
         """The tasks of a batch query, for what its conditions leave to read.
@@ -110,6 +107,9 @@ class Planner:
 
     def initial(self) -> StreamOffset:
         """Where a new streaming query starts."""
+        begun = self._resume.initial()
+        if begun is not None:
+            return StreamOffset(begun, initial=True)
         partitions = self._assigned()
         if isinstance(self._options.starting, Newest):
             end = self._definite(dict.fromkeys(partitions, LATEST))
@@ -161,14 +161,24 @@ class Planner:
 
     def stream(self, start: StreamOffset, end: StreamOffset) -> tuple[OffsetRange, ...]:
         """The ranges of the micro-batch from ``start`` to ``end``, the same ones whenever it is planned."""
-        if start.initial and end.batch_start is None and self._options.starting.moves:
-            self._lost([FOREIGN_FIRST_BATCH])
-        begin = batch_start(start, end)
+        begin = self._batch_start(start, end)
         new = ranges.new_partitions(begin, end.positions)
         first = self._lookup.offsets(dict.fromkeys(new, EARLIEST)) if new else {}
         plan = ranges.plan_stream(begin, end.positions, first)
         self._lost(plan.losses)
         return split(plan.ranges, self._options.min_partitions, self._options.max_records_per_partition)
+
+    def _batch_start(self, start: StreamOffset, end: StreamOffset) -> Mapping[TopicPartition, int]:
+        if start.initial and end.batch_start is None:
+            # Not planned here. Where the options would start, and even the earliest offset, may be another
+            # place than where it was.
+            try:
+                return self._resume.of_first_batch(end.positions)
+            except UnknownStart as problem:
+                if self._options.fail_on_data_loss:
+                    raise
+                self._warn(f"{problem}. The query begins where its options say (failOnDataLoss is false)")
+        return batch_start(start, end)
 
     def _assigned(self) -> tuple[TopicPartition, ...]:
         """The partitions that the query reads.

@@ -12,6 +12,7 @@ from pyspark_minikafka.offsets import StreamOffset
 from pyspark_minikafka.options import Mode
 from pyspark_minikafka.planner import NoRecordAtTime
 from pyspark_minikafka.ranges import DataLoss, OffsetRange
+from pyspark_minikafka.resume import UnknownStart
 from tests.unit.spark_source.cluster_double import FakeCluster, Planning
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
@@ -176,14 +177,29 @@ def test_lost_partitions_end_the_query_or_are_warned_of() -> None:
     assert "t-1 are gone" in planning.warnings[0]
 
 
-def test_a_first_batch_of_the_peer_that_never_finished_is_not_guessed_at() -> None:
-    cluster = FakeCluster(t=[(0, 90)])
-    start, end = StreamOffset({T0: 90}, initial=True), StreamOffset({T0: 60})
-    with pytest.raises(DataLoss, match="planned by another source"):
-        stream(cluster, start, end)
-    # An earliest start is where it was.
-    start = StreamOffset({T0: 0}, initial=True)
-    assert stream(cluster, start, end, startingOffsets="earliest") == (OffsetRange(T0, 0, 60),)
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"startingOffsets": "earliest"},
+        {"startingOffsets": '{"t":{"0":0}}'},
+        {"startingTimestamp": "0"},
+        {"minikafka.last.records": "60"},
+    ],
+)
+def test_a_first_batch_of_another_source_is_not_guessed_at(given: dict[str, str]) -> None:
+    planning = Planning(FakeCluster(t=[(0, 90)]), Mode.STREAM, **given)
+    with pytest.raises(UnknownStart, match=r"planned by another source.*minikafka\.resume\.from"):
+        planning.planner.stream(planning.planner.initial(), StreamOffset({T0: 60}))
+
+
+def test_where_loss_is_allowed_such_a_batch_begins_where_the_options_say() -> None:
+    planning = Planning(
+        FakeCluster(t=[(0, 90)]), Mode.STREAM, startingOffsets="earliest", failOnDataLoss="false"
+    )
+    start = planning.planner.initial()
+    assert planning.planner.stream(start, StreamOffset({T0: 60})) == (OffsetRange(T0, 0, 60),)
+    assert "planned by another source" in planning.warnings[0]
 
 
 def test_a_known_partition_counts_as_gone_only_after_several_looks() -> None:

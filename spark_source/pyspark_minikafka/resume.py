@@ -1,0 +1,249 @@
+"""Where the first batch begins of a query that Spark's own connector started, from its checkpoint's files.
+
+Spark hands the end of such a batch over, but not its beginning: the connector keeps that itself::
+
+    offsets/0           v1, metadata, then a line for each source of the query: where batch 0 ends
+                        (v2, from Spark 4.2 on: with the source's name before it)
+    sources/N/0         source N's offset before batch 0: a zero byte, v1, one line (Spark 2.1.0: that alone)
+    commits/0           batch 0 is done; from then on nothing of this is needed
+
+No source is told its own N. The end of batch 0 shows which line of ``offsets/0`` is meant; before there is
+one, the topics must do. What is not clear from that is refused, never guessed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from minikafka.base.errors import ConfigError, MinikafkaError
+from minikafka.base.ids import TopicPartition
+from pyspark_minikafka.offsets import BadStreamOffset, Offsets, StreamOffset, to_json
+from pyspark_minikafka.strategy import Assign, Strategy, Subscribe
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+RESUME_FROM = "minikafka.resume.from"
+CHECKPOINT = "checkpointLocation"
+"""Reaches the source when it is set on the reader; what is set on the writer or the session does not."""
+
+Reads = Callable[[TopicPartition], bool]
+"""Whether the query's options let it read a partition."""
+
+
+class UnknownStart(MinikafkaError):
+    """Another source began the query, and where its first batch begins is not known."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(
+            "the first batch in this checkpoint was planned by another source and never finished, and where "
+            f"it begins is not known: {why}. That source can finish it, too"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A checkpoint's directory, as the option ``option`` names it."""
+
+    option: str
+    directory: str
+
+    def __str__(self) -> str:
+        return f"{self.option}={self.directory}"
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What a checkpoint says of a query's beginning, by the names of its sources: their numbers, mostly.
+
+    starts: where the connector says that its sources begin.
+    ends: where batch 0 ends; empty while it is not planned. committed: whether any batch is done.
+    """
+
+    starts: Mapping[str, Offsets] = field(default_factory=dict)
+    ends: Mapping[str, Offsets] = field(default_factory=dict)
+    committed: bool = False
+
+    def before_planning(self, reads: Reads) -> Offsets | None:
+        """Where a source begins that reads ``reads`` while no batch is planned; None when no file says it."""
+        if self.ends:
+            return None  # the batch's end will show which source is meant
+        return _only(start for start in self.starts.values() if all(map(reads, start)))
+
+    def of_first_batch(self, end: Mapping[TopicPartition, int]) -> Offsets:
+        """Where the source begins whose batch 0 ends at ``end``."""
+        ours = [name for name, offsets in self.ends.items() if offsets == end]
+        if not ours:
+            raise UnknownStart(f"its end, {json.dumps(to_json(end))}, is not the one in offsets/0 there")
+        missing = [name for name in ours if name not in self.starts]
+        if missing:
+            raise UnknownStart(f"there is no sources/{missing[0]}/0 there")
+        start = _only(self.starts[name] for name in ours)
+        assert start is not None
+        return start
+
+
+def _only(starts: Iterable[Offsets]) -> Offsets | None:
+    found = list(starts)
+    if any(start != found[0] for start in found):
+        texts = " and ".join(json.dumps(to_json(start)) for start in found)
+        raise UnknownStart(f"several of the query's sources read the same and begin at {texts}")
+    return found[0] if found else None
+
+
+class Resume:
+    """What the planner asks of one checkpoint. Its files are read when they are needed, each time."""
+
+    def __init__(self, place: Place | None, reads: Reads, warn: Callable[[str], None]) -> None:
+        self._place = place
+        self._reads = reads
+        self._warn = warn
+
+    def initial(self) -> Offsets | None:
+        """Where a query starts that has no batch yet; None when its options say it."""
+        place = self._place
+        if place is None:
+            return None
+        try:
+            begun = read(place.directory)
+        except OSError as problem:
+            if place.option == RESUME_FROM:
+                raise UnknownStart(f"{place} cannot be read: {problem}") from problem
+            self._warn(f"{place} cannot be read, so a new query starts where its options say: {problem}")
+            return None
+        if not begun.committed:
+            return begun.before_planning(self._reads)
+        # Spark asks where a query starts only while it has no batch: so it has another checkpoint.
+        if place.option == RESUME_FROM:
+            raise ConfigError(
+                RESUME_FROM,
+                place.directory,
+                "is for a query that goes on with that same checkpoint, and this query has another one; give "
+                "the directory to its writer, as checkpointLocation",
+            )
+        return None
+
+    def of_first_batch(self, end: Mapping[TopicPartition, int]) -> Offsets:
+        """Where the batch begins that another source planned to ``end``; else UnknownStart."""
+        place = self._place
+        if place is None:
+            raise UnknownStart(
+                f"set the option {RESUME_FROM} to the checkpoint's directory, whose files say it"
+            )
+        try:
+            return read(place.directory).of_first_batch(end)
+        except UnknownStart as problem:
+            raise UnknownStart(f"{place}: {problem.why}") from None
+        except OSError as problem:
+            raise UnknownStart(f"{place} cannot be read: {problem}") from problem
+
+
+def reads(strategy: Strategy) -> Reads:
+    """Which partitions a query with ``strategy`` may read."""
+    if isinstance(strategy, Assign):
+        return strategy.partitions.__contains__
+    if isinstance(strategy, Subscribe):
+        return lambda tp: tp.topic in strategy.topics
+    return lambda tp: bool(strategy.among([tp.topic]))
+
+
+def check(place: Place) -> None:
+    """ConfigError unless the directory is there and a checkpoint."""
+    try:
+        system, path = _system(place.directory)
+        names = _names(system, path)
+    except OSError as problem:
+        raise ConfigError(place.option, place.directory, f"cannot be read: {problem}") from None
+    allowed = "must be the directory of a checkpoint"
+    if names is None:
+        raise ConfigError(place.option, place.directory, f"{allowed}, and is not there")
+    if not {"offsets", "sources"} & set(names):
+        raise ConfigError(place.option, place.directory, f"{allowed}, and has neither offsets/ nor sources/")
+
+
+def read(directory: str) -> Begun:
+    """What the checkpoint in ``directory`` says; nothing of it where the directory is not there.
+
+    directory: a path, or an address that pyarrow knows (file:, hdfs:, s3:, gs:, abfs:). OSError when it
+    cannot be read.
+    """
+    system, path = _system(directory)
+    starts = {
+        name: parse_start(_content(system, f"{path}/sources/{name}/0"))
+        for name in _names(system, f"{path}/sources") or ()
+        if "0" in (_names(system, f"{path}/sources/{name}") or ())
+    }
+    has_ends = "0" in (_names(system, f"{path}/offsets") or ())
+    ends = parse_ends(_content(system, f"{path}/offsets/0")) if has_ends else {}
+    committed = any(map(str.isdecimal, _names(system, f"{path}/commits") or ()))
+    return Begun(starts, ends, committed)
+
+
+def parse_start(content: bytes) -> Offsets:
+    """The offsets in ``sources/N/0``."""
+    text = content.removeprefix(b"\0").decode()
+    version, newline, rest = text.partition("\n")
+    if text.startswith("v"):
+        if version != "v1" or not newline:
+            raise UnknownStart(f"sources/N/0 has the version {version!r}, of which only v1 is known")
+        text = rest
+    return _offsets(text)
+
+
+def parse_ends(content: bytes) -> dict[str, Offsets]:
+    """The offsets of each source of Kafka's in ``offsets/0``; what other sources have there is left out."""
+    version, _, *lines = content.decode().splitlines()
+    if version == "v1":
+        named = [(str(number), line) for number, line in enumerate(lines)]
+    elif version == "v2":
+        named = [(name, line) for name, _, line in (line.partition(":") for line in lines)]
+    else:
+        raise UnknownStart(f"offsets/0 has the version {version!r}, of which only v1 and v2 are known")
+    ends = {}
+    for name, line in named:
+        with contextlib.suppress(UnknownStart):
+            ends[name] = _offsets(line)
+    return ends
+
+
+def _offsets(text: str) -> Offsets:
+    try:
+        return dict(StreamOffset.from_json(json.loads(text)).positions)
+    except (ValueError, AttributeError, TypeError, BadStreamOffset):
+        raise UnknownStart(f"{text[:200]!r} is no offset of a Kafka source") from None
+
+
+def _system(directory: str) -> tuple[FileSystem, str]:
+    """The file system of ``directory``, and its path there."""
+    from pyarrow import fs
+
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", directory)
+    if scheme is None:
+        return fs.LocalFileSystem(), directory
+    if scheme[1].lower() == "file":
+        return fs.LocalFileSystem(), re.sub(r"^[^:]*:(//[^/]*(?=/))?", "", directory)
+    try:
+        system, path = fs.FileSystem.from_uri(re.sub(r"^s3[an]:", "s3:", directory))
+    except ValueError as problem:
+        raise OSError(str(problem)) from problem
+    return system, path
+
+
+def _names(system: FileSystem, path: str) -> list[str] | None:
+    """What is in a directory; None where there is none."""
+    from pyarrow import fs
+
+    if system.get_file_info(path).type is not fs.FileType.Directory:
+        return None
+    return sorted(info.base_name for info in system.get_file_info(fs.FileSelector(path)))
+
+
+def _content(system: FileSystem, path: str) -> bytes:
+    with system.open_input_stream(path, compression=None) as stream:
+        return bytes(stream.read())
