@@ -121,7 +121,9 @@ class Program:
         self._reader = threading.Thread(target=self._read, name="program", daemon=True)
         self._reader.start()
 
-    def ask(self, *words: object, lines: Iterable[str] = ()) -> list[list[str]]:
+    def ask(
+        self, *words: object, lines: Iterable[str] = (), patience_s: float = PATIENCE_S
+    ) -> list[list[str]]:
         """Tell it to do something, and return the words of each line that it answers."""
         self._replies, self._outcome = [], None
         text = "".join(f"{line}\n" for line in (" ".join(map(str, words)), *lines))
@@ -129,7 +131,7 @@ class Program:
         assert stdin is not None
         stdin.write(text)
         stdin.flush()
-        self.until(lambda: self._outcome is not None, f"an answer to {words[0]}")
+        self.until(lambda: self._outcome is not None, f"an answer to {words[0]}", patience_s)
         if self._outcome != "ok":
             raise Refused(f"{' '.join(map(str, words))}: {self._outcome}")
         return self._replies

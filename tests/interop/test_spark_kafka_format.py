@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,36 +12,19 @@ import pytest
 from tests.interop.clients import CODECS
 from tests.interop.conftest import Broker, Pair, recorded
 from tests.interop.driver import Message, Program
-from tests.interop.releases import java_environment
+from tests.interop.spark_connector import PROGRAMS, spark_connector
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
-
-ROOT = Path(__file__).resolve().parents[2]
-HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
 def running(broker: Broker) -> Iterator[tuple[Program, str]]:
     """Spark with its connector, and the connector's version."""
-    folder = os.environ.get("MINIKAFKA_SPARK_KAFKA_LIBS")
-    jars = sorted(Path(folder).glob("*.jar")) if folder else []
-    number = next((jar.stem.rpartition("-")[2] for jar in jars if "spark-sql-kafka" in jar.name), None)
-    if number is None:
-        pytest.skip(
-            "MINIKAFKA_SPARK_KAFKA_LIBS does not name a folder with spark-sql-kafka-0-10 and what it needs"
-        )
-    python = os.environ.get("MINIKAFKA_SPARK40_PYTHON", str(ROOT / ".venv-spark40" / "bin" / "python"))
-    asked = [python, "-c", "import pyspark; print(pyspark.__version__)"]
-    if not os.path.exists(python):
-        pytest.skip(f"{python} does not exist: MINIKAFKA_SPARK40_PYTHON names a Python with PySpark {number}")
-    spark = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-    if spark.split(".")[:2] != number.split(".")[:2]:
-        pytest.skip(f"the connector is for Spark {number}, and {python} has {spark}")
-    command = [python, str(HERE / "programs" / "spark_kafka.py"), broker.bootstrap]
-    environment = java_environment() | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": python}
-    environment.pop("PYTHONPATH", None)
-    program = Program([*command, ",".join(map(str, jars))], environment)
-    yield program, number
+    peer = spark_connector()
+    program = Program(
+        [peer.python, str(PROGRAMS / "spark_kafka.py"), broker.bootstrap, peer.jars], peer.environment()
+    )
+    yield program, peer.number
     program.close()
 
 

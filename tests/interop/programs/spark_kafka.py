@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from lines import Client, decode, headers_of, record, reply, serve
 from pyspark.sql import SparkSession
+from spark_kafka_settings import SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,15 +22,6 @@ if TYPE_CHECKING:
 BOOTSTRAP, JARS = sys.argv[1:]
 SCHEMA = "partition int, key binary, value binary, headers array<struct<key: string, value: binary>>"
 OPTIONS = {"kafka.bootstrap.servers": BOOTSTRAP, "startingOffsets": "earliest", "includeHeaders": "true"}
-SETTINGS = {
-    "spark.jars": JARS,
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.log.level": "ERROR",
-}
 
 
 def show(frame: DataFrame) -> None:
@@ -46,7 +38,7 @@ class SparkKafka(Client):
 
     def __init__(self) -> None:
         super().__init__()
-        builder = SparkSession.builder.master("local[2]")
+        builder = SparkSession.builder.master("local[2]").config("spark.jars", JARS)
         for name, value in SETTINGS.items():
             builder = builder.config(name, value)
         self._spark = builder.getOrCreate()

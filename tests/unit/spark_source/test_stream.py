@@ -72,6 +72,15 @@ def test_a_new_query_reads_what_comes_after_its_start(limits: bool) -> None:
 
 
 @both
+def test_the_start_of_a_new_query_is_asked_for_twice_and_stays(limits: bool) -> None:
+    cluster = FakeCluster(t=[(0, 5)])
+    spark = Spark(cluster, limits=limits)
+    start = spark.reader.initialOffset()
+    cluster.grow("t", 0, 3)
+    assert spark.reader.initialOffset() == start
+
+
+@both
 def test_while_nothing_is_new_the_very_same_offset_comes_back(limits: bool) -> None:
     cluster = FakeCluster(t=[(0, 5)])
     spark = Spark(cluster, limits=limits)
