@@ -24,6 +24,16 @@ try:
 except ImportError:
     # No PySpark, or one older than 4.0: then nobody looks for the source, and importing must still do no
     # harm.
-    __all__: list[str] = []
+    __all__ = ["shim_path"]
 else:
-    __all__ = ["DefaultSource", "register"]
+    __all__ = ["DefaultSource", "register", "shim_path"]
+
+
+def shim_path() -> str:
+    """The path of a jar for the class path of a Scala application or of ``spark-sql``; PySpark needs none.
+
+    Compiled on the first call, for the installed Spark, into the user's cache.
+    """
+    from pyspark_minikafka import shim
+
+    return shim.shim_path()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from minikafka.base.errors import ConfigError
-from pyspark_minikafka import bounds, resume
+from pyspark_minikafka import bounds, resume, workers
 from pyspark_minikafka.bounds import ALL_EARLIEST, ALL_LATEST, Bound, GroupBound
 from pyspark_minikafka.group_options import COMMIT_GROUP, GroupOptions, group_options, without_effect
 from pyspark_minikafka.group_options import NAMES as GROUP_KEYS
@@ -143,7 +143,7 @@ def _lowered(options: Mapping[str, str]) -> dict[str, str]:
     return {key.lower(): value for key, value in options.items()}
 
 
-def _location(options: Mapping[str, str], kafka: KafkaOptions, working_directory: str) -> Location:
+def _location(options: Mapping[str, str], kafka: KafkaOptions, working_directory: str | None) -> Location:
     data_dir = options.get(DATA_DIR)
     if kafka.bootstrap_servers is not None:
         if data_dir is not None:
@@ -156,7 +156,12 @@ def _location(options: Mapping[str, str], kafka: KafkaOptions, working_directory
     if data_dir is not None and not data_dir.strip():
         raise ConfigError(DATA_DIR, data_dir, "must be a directory (it is made when it is not there)")
     path = os.path.expanduser((data_dir or DEFAULT_DATA_DIR).strip())
-    return Location(None, os.path.normpath(os.path.join(working_directory, path)))
+    if not os.path.isabs(path):
+        started_in = working_directory or workers.directory()
+        if started_in is None:
+            raise ConfigError(DATA_DIR, path, "must be absolute: Spark runs Python in a temporary directory")
+        path = os.path.join(started_in, path)
+    return Location(None, os.path.normpath(path))
 
 
 def _warnings(options: Mapping[str, str], kafka: KafkaOptions, known: tuple[str, ...]) -> tuple[str, ...]:
@@ -232,14 +237,14 @@ def source_options(
 ) -> SourceOptions:
     """Parse the options of a read; ConfigError for the first that is wrong.
 
-    working_directory: what a relative ``minikafka.data.dir`` is relative to; the process's own by default.
+    working_directory: what a relative ``minikafka.data.dir`` is relative to; None: where Spark was started.
     """
     options = _lowered(given)
     kafka = kafka_options(options, sink=False)
     chosen = strategy(options)
     starting, ending = _bounds(options, mode)
     trigger = _trigger(options)
-    location = _location(options, kafka, working_directory or os.getcwd())
+    location = _location(options, kafka, working_directory)
     starts_at = starting.group if isinstance(starting, GroupBound) else None
     groups = group_options(options, embedded=location.data_dir is not None, starts_at=starts_at)
     warnings = _warnings(options, kafka, _SOURCE_KEYS) + _group_warnings(options)
@@ -284,7 +289,7 @@ def sink_options(given: Mapping[str, str], *, working_directory: str | None = No
     _headers(options)
     topic = options.get("topic")
     return SinkOptions(
-        location=_location(options, kafka, working_directory or os.getcwd()),
+        location=_location(options, kafka, working_directory),
         connection=kafka.connection,
         producer=kafka.producer,
         topic=None if topic is None else topic_name("topic", topic, topic.strip()),

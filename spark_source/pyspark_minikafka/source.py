@@ -90,6 +90,7 @@ class MinikafkaSource(DataSource, metaclass=SourceClass):
 
     def schema(self) -> StructType:
         """The fixed columns. Called by ``load()``, so wrong options are refused there."""
+        _module("catalog").refuse_new_table(self.options)
         options = _module("options")
         parsed = options.source_options(self.options, options.Mode.LOAD)
         _module("report").warn(parsed.warnings)
@@ -98,19 +99,23 @@ class MinikafkaSource(DataSource, metaclass=SourceClass):
         return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        _module("catalog").refuse_without_options(self.options)
         reader: DataSourceReader = _module("batch").reader(self.options, schema)
         return reader
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        _module("catalog").refuse_without_options(self.options)
         reader: DataSourceStreamReader = _module("stream").reader(self.options, schema)
         return reader
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        _module("catalog").refuse_without_options(self.options)
         writer: DataSourceWriter = _module("writer").batch_writer(self.options, schema, overwrite)
         return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         # `overwrite` is the output mode complete, which the peer takes as well: each batch is appended.
+        _module("catalog").refuse_without_options(self.options)
         writer: DataSourceStreamWriter = _module("writer").stream_writer(self.options, schema)
         return writer
 

@@ -1,15 +1,20 @@
-"""What a Python worker of Spark does again for every task, made cheap.
+"""The Python workers of Spark: what they do again for every task made cheap, and where they are.
 
 Before each task and each step of planning, a worker calls ``importlib.invalidate_caches()``. Before Python
 3.13, every importer of a zip archive then reads the archive's directory anew. PySpark lies in such an
 archive, with thousands of entries and one importer for each of its packages: 0.3 to 0.6 s a task, more than
 most tasks need.
+
+Of a session that has files of its own (always in ``spark-sql``, and for a server of Spark Connect), they run
+in a temporary directory, ``userFiles-…/UUID``, that goes with the session.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import zipimport
+from collections.abc import Mapping
 from pathlib import PurePath
 
 
@@ -25,3 +30,17 @@ def forget_importers() -> None:
 
 def _is_sparks(name: str) -> bool:
     return name == "pyspark.zip" or (name.startswith("py4j-") and name.endswith("-src.zip"))
+
+
+def directory(environment: Mapping[str, str] = os.environ) -> str | None:
+    """Where Spark was started, which is what a relative path of the user's is relative to. On the driver.
+
+    None in a session's temporary directory when the system does not say where the JVM was started.
+    """
+    here = os.getcwd()
+    session = environment.get("SPARK_JOB_ARTIFACT_UUID")
+    if not session or PurePath(here).name != session:
+        return here
+    from minikafka.embedded import owners
+
+    return owners.working_directory(owners.find_owner().pid)

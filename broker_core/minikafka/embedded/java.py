@@ -32,9 +32,9 @@ class Java:
     """Major version, as in 17."""
 
 
-def find_java(environment: Mapping[str, str] = os.environ) -> Java:
-    """The first Java of at least version 17. Raises ConfigError that says where it looked and what to
-    install.
+def find_java(environment: Mapping[str, str] = os.environ, *, purpose: str = "to run ZooKeeper") -> Java:
+    """The first Java of at least version 17. Raises ConfigError that says what it is for, where it looked
+    and what to install.
     """
     seen = []
     for source, command in _candidates(environment):
@@ -50,7 +50,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
     raise ConfigError(
         "JAVA_HOME",
         environment.get("JAVA_HOME", ""),
-        f"Java {JAVA_MIN_VERSION} or newer is needed to run ZooKeeper ({', '.join(seen)}): install one, on "
+        f"Java {JAVA_MIN_VERSION} or newer is needed {purpose} ({', '.join(seen)}): install one, on "
         "Debian with `apt install openjdk-17-jre-headless` (or openjdk-21-jre-headless), on macOS with "
         "`brew install openjdk@17`, or point JAVA_HOME at it",
     )

@@ -87,6 +87,16 @@ def is_jvm(pid: int, info: ProcessInfo) -> bool:
         return False
 
 
+def working_directory(pid: int) -> str | None:
+    """The working directory of a process; None when the system does not say."""
+    if _LINUX:
+        try:
+            return os.readlink(f"/proc/{pid}/cwd")
+        except OSError:
+            return None
+    return directory_from_lsof(pid)
+
+
 def host_boot_id() -> str:
     """One text for this host's network from one start of its kernel to the next.
 
@@ -127,3 +137,13 @@ def from_ps(pid: int) -> ProcessInfo | None:
     if len(fields) < 8 or fields[1].startswith("Z"):
         return None
     return ProcessInfo(int(fields[0]), " ".join(fields[2:7]), os.path.basename(fields[7].strip()))
+
+
+def directory_from_lsof(pid: int) -> str | None:
+    """The working directory from ``lsof``, as macOS has it."""
+    command = ["lsof", "-a", "-p", str(pid), "-d", "cwd", "-F", "n"]
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return next((line[1:] for line in asked.stdout.splitlines() if line.startswith("n/")), None)

@@ -161,6 +161,20 @@ def test_a_process_that_does_not_run_has_no_owner(run: Run) -> None:
         find_owner(process.pid)
 
 
+def test_the_working_directory_of_a_process_is_known(tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, cwd=tmp_path)
+    try:
+        assert owners.working_directory(process.pid) == str(tmp_path.resolve())
+    finally:
+        process.communicate(b"\n")
+    assert owners.working_directory(process.pid) is None
+
+
+@pytest.mark.skipif(shutil.which("lsof") is None, reason="lsof is not installed")
+def test_lsof_says_the_same() -> None:
+    assert owners.directory_from_lsof(os.getpid()) == os.getcwd()
+
+
 def test_the_boot_id_is_one_text_for_all_processes() -> None:
     code = "from minikafka.embedded.owners import host_boot_id; print(host_boot_id())"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

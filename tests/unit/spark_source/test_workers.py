@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_minikafka.workers import forget_importers
+from minikafka.base.errors import ConfigError
+from minikafka.embedded import owners
+from pyspark_minikafka.options import sink_options
+from pyspark_minikafka.workers import directory, forget_importers
 
 
 @pytest.fixture
@@ -59,3 +62,29 @@ def test_an_archive_of_the_users_is_left_alone(archive: Path, monkeypatch: pytes
     assert importers(users)
     forget_importers()
     assert importers(users)
+
+
+def test_a_worker_in_a_sessions_directory_is_where_its_jvm_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = tmp_path / "userFiles-1" / "3f2a"
+    session.mkdir(parents=True)
+    monkeypatch.setattr(owners, "find_owner", lambda: owners.Owner(7, "once"))
+    monkeypatch.setattr(owners, "working_directory", {7: "/where/it/started"}.get)
+    monkeypatch.chdir(session)
+    assert directory({"SPARK_JOB_ARTIFACT_UUID": "3f2a"}) == "/where/it/started"
+    assert directory({"SPARK_JOB_ARTIFACT_UUID": "another"}) == str(session)
+    assert directory({}) == str(session)
+
+
+def test_a_relative_data_directory_is_refused_where_nobody_knows_what_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "3f2a").mkdir()
+    monkeypatch.chdir(tmp_path / "3f2a")
+    monkeypatch.setenv("SPARK_JOB_ARTIFACT_UUID", "3f2a")
+    monkeypatch.setattr(owners, "working_directory", lambda pid: None)
+    with pytest.raises(ConfigError, match=r"minikafka-data.*must be absolute"):
+        sink_options({"topic": "t"})
+    absolute = sink_options({"topic": "t", "minikafka.data.dir": str(tmp_path)})
+    assert absolute.location.data_dir == str(tmp_path)
