@@ -24,7 +24,11 @@ settings.load_profile("default")
 WITH_PROCESSES = ("faults", "interop", "spark", "unit/embedded")
 """Directories whose tests are all marked ``process``; elsewhere a test that starts one says so itself."""
 
-SPARK_OF_THEIR_OWN = ("tests/spark/test_embedded.py", "tests/spark/test_flights.py")
+SPARK_OF_THEIR_OWN = (
+    "tests/spark/test_embedded.py",
+    "tests/spark/test_flights.py",
+    "tests/spark/test_shim.py",
+)
 """Their tests start Spark in other processes, and are the longest."""
 
 SPARK_OF_A_FILE = ("tests/spark/test_connect.py", "tests/spark/test_local_cluster.py")

@@ -21,8 +21,6 @@ from pyspark_minikafka import group_options, kafka_options, options, shim
 PROJECT = Path(__file__).resolve().parents[3]
 SHIM = PROJECT / "scala_shim"
 
-COMING = {"minikafka.resume.from"}
-"""Options that Scala may name before Python does."""
 OTHER_NAMES = {
     prefix + name
     for prefix in ("", "minikafka.")
@@ -50,7 +48,7 @@ def test_every_option_of_python_has_its_typed_one_in_scala() -> None:
 
 def test_scala_names_no_option_that_python_does_not_know_and_none_twice() -> None:
     names = names_in_scala()
-    assert set(names) - names_in_python() - COMING == set()
+    assert set(names) - names_in_python() == set()
     assert len(names) == len(set(names)) > 40
 
 

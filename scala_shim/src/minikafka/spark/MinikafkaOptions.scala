@@ -67,6 +67,7 @@ object MinikafkaOptions {
   val PollTimeoutMs = number("kafkaConsumer.pollTimeoutMs")
   val FetchOffsetNumRetries = number("fetchOffset.numRetries")
   val FetchOffsetRetryIntervalMs = number("fetchOffset.retryIntervalMs")
+  val LogTasks = truth("minikafka.log.tasks")
   val GroupIdPrefix = text("groupIdPrefix")
   val GroupId = text("kafka.group.id")
   val CommitGroup = text("minikafka.commit.group")

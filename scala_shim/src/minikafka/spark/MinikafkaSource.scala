@@ -19,7 +19,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 /** The Python data source `minikafka`, found by a service file. All work is done in Python.
   *
   * What Spark's own class for Python sources does not do: a table of the catalog keeps its options, each run
-  * of a view or DataFrame plans anew and so sees new records, rows of any columns can be inserted, and where
+  * of a view or DataFrame plans anew and so sees new partitions, rows of any columns can be inserted, and where
   * Python lacks the package the error says so.
   */
 class MinikafkaSource extends PythonDataSourceV2 with DataSourceRegister {

@@ -1,0 +1,339 @@
+"""The same format from Scala and SQL: with and without the shim's jar, with and without the Python package.
+
+What needs a Java virtual machine of its own asks all that it has to ask in one; the rest is asked of the
+session that all tests share.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import pyspark_minikafka
+from minikafka.embedded import local
+from pyspark_minikafka import shim
+from tests.spark.conftest import ROOT, Kafka, child_environment
+from tests.spark.processes import kill_family, wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(400)
+
+PATIENCE_S = 300
+JARS = shim.find_spark_jars()
+QUIET = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.log.level": "ERROR"}
+
+
+def run(command: Sequence[str], cwd: Path, **environment: str) -> str:
+    """The output of a program of Spark's, which must end with 0; it is gone with its children in any case."""
+    given = {**child_environment(), "SPARK_HOME": str(JARS.parent), "PYSPARK_PYTHON": sys.executable}
+    with subprocess.Popen(
+        command,
+        cwd=cwd,
+        env={**given, "SPARK_LOCAL_DIRS": str(cwd / "spark"), **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            said, complained = process.communicate(timeout=PATIENCE_S)
+        finally:
+            kill_family(process.pid)
+    assert process.returncode == 0, said[-4_000:] + complained[-6_000:]
+    return said
+
+
+def spark_program(name: str, *arguments: str) -> list[str]:
+    """The command of one of the programs in Spark's ``bin``, with few messages."""
+    settings = [word for key, value in QUIET.items() for word in ("--conf", f"{key}={value}")]
+    return [str(JARS.parent / "bin" / name), "--master", "local[2]", *settings, *arguments]
+
+
+def values(kafka: Kafka, spark: SparkSession, topic: str) -> list[str]:
+    rows = spark.read.format("minikafka").option("kafka.bootstrap.servers", kafka.servers)
+    found = rows.option("subscribe", topic).load().select("value").collect()
+    return sorted(bytes(row.value).decode() for row in found)
+
+
+# From Scala.
+
+PROBE = """
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.streaming.Trigger
+
+object Probe {
+  def main(arguments: Array[String]): Unit = {
+    val Array(servers, from, to) = arguments
+    val spark = SparkSession.builder().getOrCreate()
+    import spark.implicits._
+    val cluster = Map("kafka.bootstrap.servers" -> servers)
+
+    Seq("a", "b").toDF("value").write.format("minikafka")
+      .options(cluster + ("topic" -> from)).mode("append").save()
+    val rows = spark.read.format("minikafka").options(cluster + ("subscribe" -> from)).load()
+    println("read: " + rows.selectExpr("cast(value AS string)").as[String].collect().sorted.mkString(" "))
+
+    spark.readStream.format("minikafka")
+      .options(cluster ++ Map("subscribe" -> from, "startingOffsets" -> "earliest")).load()
+      .selectExpr("upper(cast(value AS string)) AS value")
+      .writeStream.format("minikafka").options(cluster + ("topic" -> to))
+      .option("checkpointLocation", "checkpoint").trigger(Trigger.AvailableNow()).start().awaitTermination()
+
+    println("provider: " + org.apache.spark.sql.execution.datasources.DataSource
+      .lookupDataSource("minikafka", spark.sessionState.conf).getName)
+    spark.stop()
+  }
+}
+"""
+
+
+def test_a_scala_program_without_the_jar_reads_and_writes_batches_and_streams(
+    kafka: Kafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "Probe.scala").write_text(PROBE)
+    shim.compile_scala([tmp_path / "Probe.scala"], tmp_path / "classes", JARS)
+    shim.write_jar(tmp_path / "probe.jar", tmp_path / "classes")
+    source, sink = kafka.topic(), kafka.topic()
+    program = ["--class", "Probe", str(tmp_path / "probe.jar"), kafka.servers, source, sink]
+    said = run(spark_program("spark-submit", *program), tmp_path)
+    assert "read: a b\n" in said
+    assert "provider: org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2\n" in said
+    assert values(kafka, spark, sink) == ["A", "B"]
+
+
+@pytest.mark.slow
+def test_the_scala_example_reads_and_writes_with_typed_options(
+    kafka: Kafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    said = run([sys.executable, "-m", "examples.scala", kafka.servers], tmp_path)
+    assert "|     AA|      98.0|" in said
+    assert "late: 2\n" in said
+    assert values(kafka, spark, "late") == ["184", "75"]
+
+
+# From PySpark, where the jar is not needed and may be there.
+
+SESSION = """
+    import json, sys
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]")
+    for name, value in json.loads(sys.argv[1]).items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+
+    def refused(do):
+        try:
+            do()
+        except PySparkException as problem:
+            return [problem.getCondition(), str(problem)]
+        return None
+"""
+
+
+def in_pyspark(source: str, cwd: Path, *arguments: str, **environment: str) -> Any:
+    """What a script with a session that has the jar has said, as JSON."""
+    settings = {**QUIET, "spark.jars": pyspark_minikafka.shim_path()}
+    settings["spark.sql.warehouse.dir"] = str(cwd / "warehouse")
+    code = textwrap.dedent(SESSION) + textwrap.dedent(source)
+    said = run([sys.executable, "-c", code, json.dumps(settings), *arguments], cwd, **environment)
+    return json.loads(said.splitlines()[-1])
+
+
+def test_with_the_jar_and_without_the_package_the_error_says_what_to_install(tmp_path: Path) -> None:
+    """A Python without site-packages is one where minikafka is not installed."""
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nPYTHONPATH="$SPARK_HOME/.." exec "{sys.executable}" -S "$@"\n')
+    bare.chmod(0o755)
+    read, registered = in_pyspark(
+        """
+        from pyspark.sql.datasource import DataSource
+
+        class Another(DataSource):
+            @classmethod
+            def name(cls):
+                return "minikafka"
+
+        read = refused(lambda: spark.read.format("minikafka").option("subscribe", "t").load())
+        registered = refused(lambda: spark.dataSource.register(Another))
+        print(json.dumps([read, registered]))
+        """,
+        tmp_path,
+        PYSPARK_PYTHON=str(bare),
+    )
+    assert read[0] == "DATA_SOURCE_NOT_EXIST"
+    assert f"The Python that Spark started, {bare}, has no data source minikafka" in read[1]
+    assert "pip install 'minikafka[spark]'" in read[1]
+    assert registered[0] == "DATA_SOURCE_ALREADY_EXISTS"
+
+
+def test_with_the_jar_and_the_package_sql_does_what_it_cannot_do_without(
+    kafka: Kafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, ["a"])
+    found = in_pyspark(
+        """
+        import pyspark_minikafka
+
+        servers, topic = sys.argv[2:]
+        options = f"(`kafka.bootstrap.servers` '{servers}', subscribe '{topic}', topic '{topic}')"
+        values = lambda table: sorted(row[0] for row in spark.sql(
+            f"SELECT cast(value AS string) FROM {table}").collect())
+        found = {}
+
+        spark.dataSource.register(pyspark_minikafka.DefaultSource)
+        found["registered, read"] = spark.read.format("minikafka").options(**{
+            "kafka.bootstrap.servers": servers, "subscribe": topic}).load().count()
+
+        spark.sql(f"CREATE TEMPORARY VIEW v USING minikafka OPTIONS {options}")
+        found["view"] = values("v")
+        spark.sql("INSERT INTO v SELECT 'b' AS value")
+        spark.sql(f"INSERT INTO v (topic, value) VALUES ('{topic}', 'c')")
+        found["view, again"] = values("v")
+
+        spark.sql(f"CREATE TABLE t USING minikafka OPTIONS {options}")
+        found["table"] = values("t")
+        spark.sql("INSERT INTO t BY NAME SELECT 'd' AS value, 'k' AS key")
+        found["table, again"] = values("t")
+        found["with"] = values(f"t WITH (startingOffsets '{json.dumps({topic: {'0': 3}})}')")
+        found["joined"] = spark.sql("SELECT * FROM t JOIN v USING (offset)").count()
+
+        stream = spark.readStream.option("startingOffsets", "earliest").table("t")
+        stream = stream.selectExpr("concat(cast(value AS string), '!') AS value").writeStream
+        stream = stream.option("checkpointLocation", "checkpoint").trigger(availableNow=True)
+        stream.toTable("t").awaitTermination()
+        found["stream"] = values("t")
+
+        found["overwrite"] = refused(lambda: spark.sql("INSERT OVERWRITE t BY NAME SELECT 'x' AS value"))
+        found["no value"] = refused(lambda: spark.sql("INSERT INTO t VALUES ('x')"))
+        found["as select"] = refused(lambda: spark.sql(
+            f"CREATE TABLE s USING minikafka OPTIONS {options} AS SELECT 'x' AS value"))
+        spark.sql(f"CREATE TABLE w (a int) USING minikafka OPTIONS {options}")
+        found["columns, read"] = refused(lambda: spark.sql("SELECT * FROM w").collect())
+        found["columns, write"] = refused(lambda: spark.sql("INSERT INTO w SELECT 1 AS a"))
+        found["tables"] = sorted(row.tableName for row in spark.sql("SHOW TABLES").collect())
+        print(json.dumps(found))
+        """,
+        tmp_path,
+        kafka.servers,
+        topic,
+    )
+    assert found["registered, read"] == 1
+    assert (found["view"], found["view, again"]) == (["a"], ["a", "b", "c"])
+    assert (found["table"], found["table, again"]) == (["a", "b", "c"], ["a", "b", "c", "d"])
+    assert found["with"] == ["d"]
+    assert found["joined"] == 4
+    assert found["stream"] == ["a", "a!", "b", "b!", "c", "c!", "d", "d!"]
+    assert "must be append" in found["overwrite"][1]
+    assert "the required column value is missing" in found["no value"][1]
+    assert "has fixed columns (key BINARY,value BINARY" in found["as select"][1]
+    assert "fixed schema" in found["columns, read"][1]
+    assert "has fixed columns" in found["columns, write"][1]
+    assert found["tables"] == ["t", "v", "w"]
+    assert values(kafka, spark, topic) == found["stream"]
+
+
+# From SQL.
+
+
+@pytest.mark.slow
+def test_the_sql_example_needs_nothing_but_spark_sql(tmp_path: Path) -> None:
+    script = ROOT / "examples" / "sql_only" / "delays.sql"
+    catalog = ["--conf", "spark.sql.catalogImplementation=in-memory", "--jars", pyspark_minikafka.shim_path()]
+    try:
+        said = run(spark_program("spark-sql", *catalog, "-f", str(script)), tmp_path)
+    finally:
+        wait_until(lambda: local.running(str(tmp_path / "minikafka-data")) is None, "the broker's end", 30)
+    assert (tmp_path / "minikafka-data" / "broker-0").is_dir()  # where spark-sql was started
+    assert said.split() == [
+        "AA",
+        "98.0",
+        "DL",
+        "75.0",
+        "UA",
+        "-3.0",
+        "WN",
+        "7.0",
+        "1",
+        "AA",
+        "184",
+        "DL",
+        "75",
+    ]
+
+
+def options_of(kafka: Kafka, topic: str) -> str:
+    return f"(`kafka.bootstrap.servers` '{kafka.servers}', subscribe '{topic}', topic '{topic}')"
+
+
+def test_without_the_jar_a_view_reads_and_takes_rows_of_all_its_columns(
+    kafka: Kafka, spark: SparkSession
+) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, ["a"])
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW seen USING minikafka OPTIONS {options_of(kafka, topic)}")
+    try:
+        assert [row.v for row in spark.sql("SELECT cast(value AS string) AS v FROM seen").collect()] == ["a"]
+        spark.sql("INSERT INTO seen SELECT null, encode('b', 'utf-8'), null, 0, null, null, null")
+        assert values(kafka, spark, topic) == ["a", "b"]
+        assert spark.table("seen").count() == 2
+        with pytest.raises(Exception, match="INSERT_COLUMN_ARITY_MISMATCH"):
+            spark.sql("INSERT INTO seen SELECT encode('c', 'utf-8') AS value")
+        with pytest.raises(Exception, match=r'Cannot safely cast `\w+` "STRING" to "BINARY"'):
+            spark.sql("INSERT INTO seen SELECT 'k', 'v', null, 0, null, null, null")
+    finally:
+        spark.catalog.dropTempView("seen")
+
+
+def test_without_the_jar_spark_41_fills_the_columns_that_are_not_named(
+    kafka: Kafka, spark: SparkSession
+) -> None:
+    topic = kafka.topic()
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW seen USING minikafka OPTIONS {options_of(kafka, topic)}")
+    insert = "INSERT INTO seen BY NAME SELECT encode('b', 'utf-8') AS value"
+    try:
+        if spark.version < "4.1":
+            with pytest.raises(Exception, match="CANNOT_FIND_DATA"):
+                spark.sql(insert)
+        else:
+            spark.sql(insert)
+            assert values(kafka, spark, topic) == ["b"]
+    finally:
+        spark.catalog.dropTempView("seen")
+
+
+def test_without_the_jar_a_table_of_the_catalog_is_refused_and_nothing_goes_elsewhere(
+    kafka: Kafka, spark: SparkSession
+) -> None:
+    """Its options would be lost, and its rows go to a cluster in the working directory."""
+    here = Path("minikafka-data")
+    before = here.exists()
+    options = options_of(kafka, kafka.topic())
+    columns = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP"
+    columns += ", timestampType INT"
+    with pytest.raises(Exception, match="CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE lost USING minikafka OPTIONS {options}")
+    with pytest.raises(Exception, match="CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE lost USING minikafka OPTIONS {options} AS SELECT 't' AS topic, 'v' AS value")
+    spark.sql(f"CREATE TABLE lost ({columns}) USING minikafka OPTIONS {options}")
+    try:
+        for statement in (
+            "SELECT * FROM lost",
+            "INSERT INTO lost SELECT null, null, 't', 0, null, null, null",
+        ):
+            with pytest.raises(Exception, match="CREATE TEMPORARY VIEW"):
+                spark.sql(statement).collect()
+    finally:
+        spark.sql("DROP TABLE lost")
+    assert here.exists() == before
