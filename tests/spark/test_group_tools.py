@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -110,7 +109,7 @@ def test_a_query_keeps_a_group_of_apache_kafkas_brokers_and_another_starts_there
     spark: SparkSession, tmp_path: Path, release: Release
 ) -> None:
     with running(release, tmp_path / "kafka") as broker, Client(broker.bootstrap) as client:
-        kafka = Kafka(SimpleNamespace(bootstrap_servers=broker.bootstrap))  # type: ignore[arg-type]
+        kafka = Kafka(broker.bootstrap)
         streams = Streams(spark, kafka, tmp_path / "checkpoint")
         groups = GroupAdmin(client)
         try:
