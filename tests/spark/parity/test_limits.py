@@ -193,4 +193,10 @@ def test_a_batch_that_failed_is_taken_again_though_partitions_came(source: Sourc
         return
     assert "the sink is away" in second.failure()
     third = source.stream(checkpoint=first.checkpoint, trigger=NOW, **options)
-    assert third.ended() == [*numbers(range(7)), "new"]
+    if HAS_LIMITS:
+        assert third.ended() == [*numbers(range(7)), "new"]
+        return
+    # Spark before 4.2 ends after one batch of a Python source: what failed. The rest is the next run's.
+    assert third.ended() == numbers(range(7))
+    fourth = source.stream(checkpoint=first.checkpoint, trigger=NOW, **options)
+    assert fourth.ended() == ["new"]
