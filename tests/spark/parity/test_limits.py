@@ -174,6 +174,7 @@ def test_what_was_there_and_is_gone_ends_a_query_that_takes_it_now(
     assert topic in running.failure()
 
 
+@only_beside_the_peer
 def test_a_batch_that_failed_is_taken_again_though_partitions_came(source: Source) -> None:
     topic = source.kafka.topic()
     source.kafka.produce(topic, [str(n) for n in range(7)])
