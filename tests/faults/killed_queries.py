@@ -39,7 +39,7 @@ FILES = {"offset log written": "offsets", "commit log written": "commits"}
 PYTHON_HOOKS = RUNNER_HOOKS + TASK_HOOKS
 DRIVER_HOOKS = PYTHON_HOOKS + SINK_HOOKS
 PARTITIONS = 2
-PATIENCE_S = 60
+PATIENCE_S = 180
 
 
 @dataclass(frozen=True)

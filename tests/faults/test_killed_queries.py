@@ -27,9 +27,9 @@ from tests.spark.processes import output_of, python
 
 PARTITIONS = 2
 KILLS = int(os.environ.get("MINIKAFKA_QUERY_KILLS", "1"))
-QUERIES = 3 if KILLS == 1 else 6
+QUERIES = 3 if KILLS == 1 else 5
 SEED = int(os.environ.get("MINIKAFKA_QUERY_SEED", "1"))
-EACH_S = 150
+EACH_S = 600
 
 
 @contextmanager
