@@ -146,14 +146,7 @@ class StreamReader(DataSourceStreamReader):
 class UnlimitedReader(StreamReader):
     """For Spark 4.0 and 4.1, which ask for the latest offset without saying from where."""
 
-    def __init__(
-        self,
-        options: SourceOptions,
-        plan: tuple[Planner, Target] | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        super().__init__(options, plan, clock)
-        self._last: OffsetJson | None = None
+    _last: OffsetJson | None = None
 
     def latestOffset(self) -> OffsetJson:  # type: ignore[override]  # noqa: N802
         """The end of what is there. Called all the time while the query waits."""
@@ -178,14 +171,7 @@ if HAS_LIMITS:
     class LimitedReader(StreamReader, SupportsTriggerAvailableNow):
         """For Spark 4.2 and later: limits of a batch, and the trigger AvailableNow."""
 
-        def __init__(
-            self,
-            options: SourceOptions,
-            plan: tuple[Planner, Target] | None = None,
-            clock: Clock | None = None,
-        ) -> None:
-            super().__init__(options, plan, clock)
-            self._target: Offsets | None = None
+        _target: Offsets | None = None
 
         def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802
             """The end of the batch after ``start``. Called all the time while the query waits."""
