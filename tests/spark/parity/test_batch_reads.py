@@ -173,6 +173,8 @@ def test_a_read_has_as_many_tasks_as_it_is_told(
     source: Source, options: dict[str, object], tasks: int
 ) -> None:
     frame = source.read(subscribe=sent(source), **options)
+    if source.is_peer and "minPartitions" not in options:
+        tasks = 3  # connector 4.0.0 looks at maxRecordsPerPartition of a batch only beside minPartitions
     assert frame.rdd.getNumPartitions() == tasks
     assert frame.count() == 30
 
