@@ -2,8 +2,8 @@
 
 Before each task and each step of planning, a worker calls ``importlib.invalidate_caches()``. Before Python
 3.13, every importer of a zip archive then reads the archive's directory anew. PySpark lies in such an
-archive, with thousands of entries and one importer for each of its packages: 0.3 to 0.6 s a task, more than
-most tasks need.
+archive, with thousands of entries and one importer for each of its packages, and Spark puts its own
+``spark-core`` jar on Python's path, with more entries still: 0.3 to 0.6 s a task, more than most tasks need.
 
 Of a session that has files of its own (always in ``spark-sql``, and for a server of Spark Connect), they run
 in a temporary directory, ``userFiles-…/UUID``, that goes with the session.
@@ -29,7 +29,11 @@ def forget_importers() -> None:
 
 
 def _is_sparks(name: str) -> bool:
-    return name == "pyspark.zip" or (name.startswith("py4j-") and name.endswith("-src.zip"))
+    return (
+        name == "pyspark.zip"
+        or (name.startswith("py4j-") and name.endswith("-src.zip"))
+        or (name.startswith("spark-core_") and name.endswith(".jar"))
+    )
 
 
 def directory(environment: Mapping[str, str] = os.environ) -> str | None:

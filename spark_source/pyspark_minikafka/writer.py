@@ -78,6 +78,10 @@ class BatchWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return self.sink.send(iterator)
 
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Nothing to do for the rows; the worker that calls this is used again."""
+        forget_importers()
+
 
 class RowStreamWriter(DataSourceStreamWriter):
     """Appends the rows of every micro-batch; for Spark 4.0, which gives rows."""

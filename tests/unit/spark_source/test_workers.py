@@ -8,17 +8,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import StructType
 
 from minikafka.base.errors import ConfigError
 from minikafka.embedded import owners
+from pyspark_minikafka.location import Target
 from pyspark_minikafka.options import sink_options
+from pyspark_minikafka.schema import sink_columns
 from pyspark_minikafka.workers import directory, forget_importers
+from pyspark_minikafka.writer import BatchWriter, Sink
 
 
-@pytest.fixture
-def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An archive named as Spark's, on the path, of whose two modules one is imported."""
-    path = tmp_path / "pyspark.zip"
+@pytest.fixture(params=["pyspark.zip", "py4j-0.10.9.9-src.zip", "spark-core_2.13-4.0.5.jar"])
+def archive(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """An archive named as one of Spark's, on the path, of whose two modules one is imported."""
+    path = tmp_path / str(request.param)
     with zipfile.ZipFile(path, "w") as file:
         for name in ("seen", "unseen"):
             file.writestr(f"archived_for_test/{name}.py", f"NAME = {name!r}")
@@ -88,3 +94,10 @@ def test_a_relative_data_directory_is_refused_where_nobody_knows_what_to(
         sink_options({"topic": "t"})
     absolute = sink_options({"topic": "t", "minikafka.data.dir": str(tmp_path)})
     assert absolute.location.data_dir == str(tmp_path)
+
+
+def test_a_worker_that_commits_a_write_has_none_of_them_either(archive: Path) -> None:
+    columns = sink_columns(StructType().add("value", "binary"), "t")
+    sink = Sink(sink_options({"kafka.bootstrap.servers": "h:1", "topic": "t"}), Target("h:1"), columns)
+    BatchWriter(sink).commit([])
+    assert not importers(archive)
