@@ -134,7 +134,7 @@ class Columns:
         if name == "offset":
             return pa.array(self.offsets)
         if name == "timestamp":
-            return self._microseconds()
+            return self._microseconds(f"{topic}-{partition}")
         if name == "timestampType":
             return pa.array(self.timestamp_types.astype(np.int32))
         if name == "headers" and self.headers is not None:
@@ -143,7 +143,7 @@ class Columns:
             f"no column {name!r}: there are {', '.join(SCHEMA.names)}, and headers if they were decoded"
         )
 
-    def _microseconds(self) -> pa.Array:
+    def _microseconds(self, partition: str) -> pa.Array:
         # Out of range is rare, so look at both ends only.
         if self.count and (
             self.timestamps.max() > _TIMESTAMP_LIMIT_MS or self.timestamps.min() < -_TIMESTAMP_LIMIT_MS
@@ -152,7 +152,8 @@ class Columns:
             row = int(np.flatnonzero(far)[0])
             raise BrokerError(
                 ErrorCode.INVALID_TIMESTAMP,
-                f"the record with offset {self.offsets[row]} has the timestamp {self.timestamps[row]} ms, "
+                f"the record of {partition} with offset {self.offsets[row]} has the timestamp "
+                f"{self.timestamps[row]} ms, "
                 "which does not fit a column of microseconds",
             )
         return pa.Array.from_buffers(

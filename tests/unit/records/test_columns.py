@@ -106,7 +106,8 @@ def test_a_timestamp_beyond_microseconds_names_the_record(timestamp: int) -> Non
     data = build_message_set([Record(None, b"", 1), Record(None, b"", timestamp)], base_offset=40)
     columns = decode(data, 0, EVER)
     assert columns.timestamps.tolist() == [1, timestamp]
-    with pytest.raises(BrokerError, match=f"offset 41 has the timestamp {timestamp} ms") as raised:
+    said = f"the record of t-0 with offset 41 has the timestamp {timestamp} ms"
+    with pytest.raises(BrokerError, match=said) as raised:
         columns.record_batch("t", 0)
     assert raised.value.code is ErrorCode.INVALID_TIMESTAMP
 
