@@ -71,7 +71,9 @@ def grouped(ids: Ids) -> Iterator[tuple[int, Rows]]:
     """``(id, row numbers)`` for every id that occurs; rows keep their order."""
     if len(ids) == 0:
         return
-    order = np.argsort(ids, kind="stable").astype(np.int64, copy=False)
+    # Numpy sorts 16 bits by counting, five times as fast.
+    narrow = ids.astype(np.uint16) if ids.max() < 1 << 16 else ids
+    order = np.argsort(narrow, kind="stable").astype(np.int64, copy=False)
     ordered = ids[order]
     starts = np.flatnonzero(np.diff(ordered)) + 1
     for rows in np.split(order, starts):

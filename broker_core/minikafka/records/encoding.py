@@ -19,6 +19,8 @@ from minikafka.records.headers import from_arrow
 from minikafka.records.message_set import NO_TIMESTAMP, Codec, wrap
 
 _FIRST_OUTPUT_BYTES = 1 << 20
+_ROW_OVERHEAD_BYTES = 34
+"""Around key and value in magic 1; in magic 2 it is less, and headers are not counted."""
 
 T = TypeVar("T", bound=np.generic)
 
@@ -40,6 +42,12 @@ class _Column:
     data: NDArray[np.uint8]
     valid: NDArray[np.uint8]
     shift: int
+
+    @property
+    def mean_bytes(self) -> int:
+        """Of one row, rounded up."""
+        rows = self.offsets.size - 1
+        return -(-int(self.offsets[-1] - self.offsets[0]) // rows) if rows > 0 else 0
 
 
 _NO_INT32 = np.zeros(0, dtype=np.int32)
@@ -154,6 +162,8 @@ class _Encoder:
         self._state = np.zeros(write.ENCODE_STATE_SIZE, dtype=np.int64)
         self._state[write.ENCODE_KEY_SHIFT] = key.shift
         self._state[write.ENCODE_VALUE_SHIFT] = value.shift
+        self._row_bytes = _ROW_OVERHEAD_BYTES + key.mean_bytes + value.mean_bytes
+        """What a row takes most likely, so that the room is neither much too large nor too small."""
 
     def packed(self, plain: EncodedSet, codec: Codec) -> EncodedSet:
         """The set compressed."""
@@ -182,7 +192,8 @@ class _Encoder:
         state[write.ENCODE_OFFSET] = 0
         state[write.ENCODE_MAX_TIMESTAMP] = NO_TIMESTAMP
         rows = self._rows if max_count is None else self._rows[: first + max_count]
-        out = empty(max(self._head_bytes, min(max_bytes, _FIRST_OUTPUT_BYTES)), np.uint8)
+        expected = self._head_bytes + (rows.size - first) * self._row_bytes
+        out = empty(max(self._head_bytes, min(max_bytes, expected, _FIRST_OUTPUT_BYTES)), np.uint8)
         while True:
             stop = self._run(rows, out)
             if stop == stops.BAD_ROW:

@@ -57,5 +57,10 @@ def test_rows_of_a_large_batch_keep_their_order_too() -> None:
     assert all((np.diff(rows) > 0).all() and (many[rows] == p).all() for p, rows in found.items())
 
 
+def test_ids_beyond_16_bits_are_told_apart() -> None:
+    found = [(partition, rows.tolist()) for partition, rows in grouped(ids(65_537, 1, 65_536, 0, 65_537))]
+    assert found == [(0, [3]), (1, [1]), (65_536, [2]), (65_537, [0, 4])]
+
+
 def test_no_rows_make_no_groups() -> None:
     assert list(grouped(ids())) == []
