@@ -18,8 +18,14 @@ from pyspark_minikafka import source
 from pyspark_minikafka.source import MinikafkaSource, MissingDependency
 
 HIDES_US = """
-import os, sys
-sys.path[:] = [path for path in sys.path if not os.path.isdir(os.path.join(path, "pyspark_minikafka"))]
+import sys
+
+class Hiding:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "pyspark_minikafka":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hiding())
 """
 PACKAGE = Path(pyspark_minikafka.__file__).parent
 PATHS = os.pathsep.join([str(PACKAGE.parent), str(PACKAGE.parents[1] / "broker_core")])
@@ -109,7 +115,7 @@ def test_the_class_travels_as_a_name_and_says_what_to_do_where_that_is_not_known
             print(problem)
     """
     assert run(load) == "pyspark_minikafka.source"
-    # What was installed is found through a path too; sitecustomize comes after all of them.
+    # However it is installed, sitecustomize comes before it is asked for.
     (tmp_path / "sitecustomize.py").write_text(HIDES_US)
     said = run(load, PYTHONPATH=str(tmp_path))
     assert "install minikafka for that Python, on the Spark Connect server and on every executor" in said
