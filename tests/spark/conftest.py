@@ -52,7 +52,8 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
         if here in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("default"))
             item.add_marker(pytest.mark.filterwarnings("error:::pyspark_minikafka"))
-            item.add_marker(pytest.mark.timeout(180))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(180))
 
 
 @pytest.fixture(scope="session")

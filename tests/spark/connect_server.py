@@ -7,48 +7,56 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.spark.conftest import ROOT, SESSION_CONFIG
 from tests.spark.processes import kill_family, wait_until
 
+if TYPE_CHECKING:
+    from pyspark.sql.connect.session import SparkSession
+
 CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _STARTED = re.compile(r"Spark Connect server started at: \S*:(\d+)")
 
-HIDES_US = """
-import os, sys
-sys.path[:] = [path for path in sys.path if not os.path.isdir(os.path.join(path, "pyspark_minikafka"))]
-"""
-"""As ``sitecustomize``: a Python that has all that we need, and not us."""
+PROJECT = (str(ROOT / "broker_core"), str(ROOT / "spark_source"))
+
+
+@contextlib.contextmanager
+def client(address: str) -> Iterator[SparkSession]:
+    """A session of its own; ``SparkSession.builder`` of PySpark allows one kind of session a process.
+
+    One that is not stopped calls for its server after the end of all tests.
+    """
+    from pyspark.sql.connect.session import SparkSession
+
+    session = SparkSession.builder.remote(address).create()
+    try:
+        yield session
+    finally:
+        session.stop()
 
 
 @contextlib.contextmanager
 def connect_server(
     directory: Path,
     *,
-    knows_us: bool = True,
-    master: str = "local[2]",
-    config: Mapping[str, str] | None = None,
+    path: Sequence[str] = PROJECT,
 ) -> Iterator[str]:
     """A server that works in ``directory``; its address, for ``SparkSession.builder.remote``.
 
-    knows_us: whether its Python can import the source. It ends by SIGTERM, as by stop-connect-server.sh.
+    path: its PYTHONPATH. It ends by SIGTERM, as by
+    stop-connect-server.sh.
     """
     import pyspark
 
     home = Path(pyspark.__file__).parent
-    paths = [str(ROOT / "broker_core"), str(ROOT / "spark_source")]
-    if not knows_us:
-        paths = [str(directory / "without")]
-        (directory / "without").mkdir()
-        (directory / "without" / "sitecustomize.py").write_text(HIDES_US)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
     environment |= {
         "SPARK_HOME": str(home),
         "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join(paths),
-        "SPARK_WORKER_DIR": str(directory / "work"),
+        "PYTHONPATH": os.pathsep.join(path),
     }
     settings = {
         **SESSION_CONFIG,
@@ -56,9 +64,8 @@ def connect_server(
         "spark.connect.grpc.binding.port": "0",
         "spark.local.dir": str(directory),
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
-        **(config or {}),
     }
-    command = [str(home / "bin" / "spark-submit"), "--class", CLASS, "--master", master]
+    command = [str(home / "bin" / "spark-submit"), "--class", CLASS, "--master", "local[2]"]
     for name, value in settings.items():
         command += ["--conf", f"{name}={value}"]
     output = directory / "server.txt"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pyspark_minikafka
-from tests.spark.conftest import Kafka
-from tests.spark.connect_server import connect_server
+from tests.spark.conftest import ROOT, Kafka
+from tests.spark.connect_server import client, connect_server
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
@@ -22,22 +22,17 @@ pytest.importorskip("grpc", reason="the client of Spark Connect is not installed
 
 @pytest.fixture(scope="module")
 def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A client's session. Made directly: ``SparkSession.builder`` allows one kind a process."""
+    """A client's session, with the source registered."""
     with connect_server(tmp_path_factory.mktemp("connect")) as address, client(address) as session:
         pyspark_minikafka.register(session)
         yield session
 
 
-@contextlib.contextmanager
-def client(address: str) -> Iterator[SparkSession]:
-    """A session of its own. One that is not stopped calls for its server after the end of all tests."""
-    from pyspark.sql.connect.session import SparkSession
-
-    session = SparkSession.builder.remote(address).create()
-    try:
-        yield session
-    finally:
-        session.stop()
+HIDES_US = """
+import os, sys
+sys.path[:] = [path for path in sys.path if not os.path.isdir(os.path.join(path, "pyspark_minikafka"))]
+"""
+"""As ``sitecustomize``: a Python that has all that we need, and not us."""
 
 
 def reader(remote: SparkSession, kafka: Kafka, topic: str, **options: str) -> Any:
@@ -123,3 +118,38 @@ def test_a_wrong_option_is_refused_by_load_with_its_name(remote: SparkSession, k
     with pytest.raises(Exception, match="startingOffsets") as failure:
         reader(remote, kafka, "t", startingOffsets="soon").schema  # noqa: B018
     assert "soon" in str(failure.value)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_server_without_the_package_says_what_to_do_and_what_artifacts_bring(
+    kafka: Kafka, tmp_path: Path
+) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, ["a", "b"])
+    (tmp_path / "without").mkdir()
+    (tmp_path / "without" / "sitecustomize.py").write_text(HIDES_US)
+    with connect_server(tmp_path, path=[str(tmp_path / "without")]) as address:
+        with client(address) as session:
+            with pytest.raises(Exception, match="DATA_SOURCE_NOT_FOUND"):
+                reader(session, kafka, topic).schema  # noqa: B018
+            session.dataSource.register(pyspark_minikafka.DefaultSource)
+            with pytest.raises(Exception, match="install minikafka for that Python"):
+                reader(session, kafka, topic).schema  # noqa: B018
+        # Files that are sent along do not make the name known: Spark looks for sources without them. Once
+        # it is registered they are found, by executors too, as long as the native packages are there.
+        with client(address) as session:
+            session.addArtifacts(packed_sources(tmp_path), pyfile=True)
+            with pytest.raises(Exception, match="DATA_SOURCE_NOT_FOUND"):
+                reader(session, kafka, topic).schema  # noqa: B018
+            session.dataSource.register(pyspark_minikafka.DefaultSource)
+            assert values(reader(session, kafka, topic)) == ["a", "b"]
+
+
+def packed_sources(directory: Path) -> str:
+    """Our Python files, and nothing that they need, in an archive."""
+    sources = directory / "sources"
+    leave_out = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "broker_core" / "minikafka", sources / "minikafka", ignore=leave_out)
+    shutil.copytree(ROOT / "spark_source/pyspark_minikafka", sources / "pyspark_minikafka", ignore=leave_out)
+    return shutil.make_archive(str(directory / "minikafka_sources"), "zip", sources)

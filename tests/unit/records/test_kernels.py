@@ -50,10 +50,14 @@ def installation(tmp_path: Path) -> Path:
 SHARES = '_SHARES = (("read", "write", "batches"), ("keys", "compact", "hashing"))'
 
 
-def start(installation: Path, **environment: str) -> subprocess.Popen[str]:
+def start(installation: Path, program: str | None = None, **environment: str) -> subprocess.Popen[str]:
     names = {"PATH": os.environ["PATH"], "PYTHONPATH": str(installation.parent), **environment}
     return subprocess.Popen(
-        [sys.executable, "-c", USE_ONE], env=names, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-c", program or USE_ONE],
+        env=names,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
 
 
@@ -97,7 +101,34 @@ def test_a_read_only_installation_without_a_writable_home_compiles_into_a_privat
     assert (out.strip(), err) == (ONE_GIVES, "")
 
 
-def test_the_places_are_the_package_the_users_cache_and_a_private_directory(
+@pytest.mark.process
+def test_where_nothing_at_all_can_be_written_kernels_work_and_it_is_told_how_to_spare_the_time(
+    installation: Path,
+) -> None:
+    (installation / "records" / "kernels" / "__pycache__").write_bytes(b"")
+    program = f"""if True:
+        import pathlib, tempfile
+        tempfile._candidate_tempdir_list = lambda: []
+        from minikafka.records.kernels import cache
+        cache._SHARED_MEMORY = pathlib.Path({os.devnull!r})
+        {USE_ONE}
+    """
+    out, err = start(installation, program, HOME=os.devnull, PYTHONDONTWRITEBYTECODE="1").communicate()
+    assert out.strip() == ONE_GIVES, err
+    (line,) = err.splitlines()
+    assert "none of these directories can be written" in line
+    assert "kernels.warm_up()" in line
+
+
+@pytest.mark.process
+def test_sources_in_an_archive_are_compiled_too(installation: Path, tmp_path: Path) -> None:
+    archive = Path(shutil.make_archive(str(tmp_path / "sources"), "zip", installation.parent))
+    out, err = start(archive / "minikafka", XDG_CACHE_HOME=str(tmp_path / "cache")).communicate()
+    assert out.strip() == ONE_GIVES, err
+    assert len(compiled(tmp_path / "cache" / "minikafka" / "kernels")) == 1
+
+
+def test_the_places_are_the_package_the_users_cache_and_private_directories(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
@@ -107,6 +138,7 @@ def test_the_places_are_the_package_the_users_cache_and_a_private_directory(
         Path(cache.__file__).parent / "__pycache__",
         tmp_path / "home" / ".cache" / "minikafka" / "kernels",
         tmp_path / "t" / f"minikafka-{os.getuid()}" / "kernels",
+        Path("/dev/shm") / f"minikafka-{os.getuid()}" / "kernels",
     ]
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "x"))
     assert cache.candidates()[1] == tmp_path / "x" / "minikafka" / "kernels"
@@ -158,7 +190,8 @@ def test_a_machine_without_temporary_directory_still_has_the_other_places(
         raise FileNotFoundError("no usable temporary directory")
 
     monkeypatch.setattr(tempfile, "gettempdir", nowhere)
-    assert len(cache.candidates()) == 2
+    *_, memory = cache.candidates()
+    assert memory == Path("/dev/shm") / f"minikafka-{os.getuid()}" / "kernels"
 
 
 def test_a_private_directory_that_others_can_write_is_not_used(

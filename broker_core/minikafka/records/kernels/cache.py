@@ -1,16 +1,17 @@
 """Where the machine code of kernels is kept, and the child processes that compile it.
 
 The first of these directories that has it, or can be written, is used: ``__pycache__`` beside this file, the
-user's cache, a private directory of this user in the temporary directory. Below it lies one directory per
-state of the sources and of the processor, so a changed kernel or another machine on a shared disk never meets
-old code.
+user's cache, a private directory of this user in the temporary directory, or in memory (a container whose
+disk is read-only has that). Below it lies one directory per state of the sources and of the processor, so a
+changed kernel or another machine on a shared disk never meets old code.
 
     kernels-STATE/code.json    every kernel as a ``native.Code``, the object file in base64, and a checksum
     kernels-STATE/lock
 
 Compiling takes about fifteen seconds and 200 MB, so it is done in children that end afterwards, under a
 lock in the directory: of many processes that start at once, one has it done and the others wait. When a
-child fails, or no directory can be written, each process compiles for itself.
+child fails, or no directory can be written, each process compiles for itself; the latter is told, as every
+start takes as long then.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path
 
 import llvmlite  # type: ignore[import-untyped]
@@ -39,6 +41,7 @@ _STATES_KEPT = 4
 _KEPT_SECONDS = 24 * 3600
 _CHILD_SECONDS_MAX = 300
 _CHILD_FLAG = "MINIKAFKA_COMPILING_KERNELS"
+_SHARED_MEMORY = Path("/dev/shm")  # of Linux; elsewhere there is none
 _SHARES = (("read", "write", "batches"), ("keys", "compact", "hashing"))
 """The modules that each child compiles: about as much work."""
 
@@ -49,16 +52,15 @@ def candidates() -> list[Path]:
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     if os.path.isabs(home):
         found.append(Path(home) / "minikafka" / "kernels")
-    private = _private()
-    return found if private is None else [*found, private / "kernels"]
+    return [*found, *(private / "kernels" for private in _private())]
 
 
-def _private() -> Path | None:
-    """This user's directory among the temporary ones; None where there is no place for temporary files."""
-    try:
-        return Path(tempfile.gettempdir()) / f"minikafka-{os.getuid()}"
-    except FileNotFoundError:
-        return None
+def _private() -> list[Path]:
+    """This user's directory among the temporary ones, where there is a place for them, and in memory."""
+    places = [_SHARED_MEMORY]
+    with contextlib.suppress(FileNotFoundError):
+        places.insert(0, Path(tempfile.gettempdir()))
+    return [place / f"minikafka-{os.getuid()}" for place in places]
 
 
 def machine_code() -> dict[str, Code] | None:
@@ -73,14 +75,20 @@ def machine_code() -> dict[str, Code] | None:
             return found
         if _writable(place, directory):
             return _compiled_once(directory)
+    _say(
+        "compiling its kernels, which takes every process half a minute, as none of these directories can be "
+        f"written: {', '.join(map(str, candidates()))}. Have them compiled where it is installed: "
+        'python -c "from minikafka.records import kernels; kernels.warm_up()"'
+    )
     return None
 
 
 def _state() -> str:
-    """A name for everything that the machine code depends on."""
-    here = Path(__file__).parent
+    """A name for everything that the machine code depends on. The sources may lie in an archive."""
+    package = resources.files("minikafka.records")
+    kernels = [one for one in package.joinpath("kernels").iterdir() if one.name.endswith(".py")]
     digest = hashlib.sha256()
-    for source in [*sorted(here.glob("*.py")), here.parent / "stops.py"]:
+    for source in [*sorted(kernels, key=lambda one: one.name), package.joinpath("stops.py")]:
         digest.update(f"{source.name}\0".encode() + source.read_bytes())
     processor = (binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
     parts = (llvmlite.__version__, binding.get_process_triple(), *processor)
@@ -91,7 +99,7 @@ def _state() -> str:
 def _writable(place: Path, directory: Path) -> bool:
     """Whether files can be made in ``directory``, which is made; never in a place that is somebody else's."""
     try:
-        if place.parent == _private():
+        if place.parent in _private():
             place.parent.mkdir(mode=0o700, exist_ok=True)
             about = place.parent.lstat()
             if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o022:
