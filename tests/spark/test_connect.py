@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pyspark_minikafka
+from minikafka.records import kernels
+from minikafka.records.kernels import cache
 from tests.spark.conftest import ROOT, Kafka
 from tests.spark.connect_server import client, connect_server
 
@@ -123,10 +125,11 @@ def test_a_wrong_option_is_refused_by_load_with_its_name(remote: SparkSession, k
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_server_without_the_package_says_what_to_do_and_what_artifacts_bring(
-    kafka: Kafka, tmp_path: Path
+    kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = kafka.topic()
     kafka.produce(topic, ["a", "b"])
+    monkeypatch.setenv("XDG_CACHE_HOME", str(users_cache(tmp_path)))
     (tmp_path / "without").mkdir()
     (tmp_path / "without" / "sitecustomize.py").write_text(HIDES_US)
     with connect_server(tmp_path, path=[str(tmp_path / "without")]) as address:
@@ -144,6 +147,15 @@ def test_a_server_without_the_package_says_what_to_do_and_what_artifacts_bring(
                 reader(session, kafka, topic).schema  # noqa: B018
             session.dataSource.register(pyspark_minikafka.DefaultSource)
             assert values(reader(session, kafka, topic)) == ["a", "b"]
+
+
+def users_cache(directory: Path) -> Path:
+    """A user's cache with the kernels as they are here, so that none has to be compiled."""
+    kernels.warm_up()
+    state = f"kernels-{cache._state()}"
+    kept = next(place / state for place in cache.candidates() if (place / state).exists())
+    shutil.copytree(kept, directory / "cache" / "minikafka" / "kernels" / state)
+    return directory / "cache"
 
 
 def packed_sources(directory: Path) -> str:
