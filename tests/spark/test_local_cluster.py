@@ -174,7 +174,7 @@ def all_numbers_below(count: int) -> list[int]:
 def test_executors_have_the_source_from_the_archive_alone(seen: dict[str, Any]) -> None:
     assert "/environment/lib/" in seen["driver"]
     assert seen["executors"]
-    assert all("/work/app-" in file and "/environment/lib/" in file for file in seen["executors"])
+    assert all("/app-" in file and "/environment/lib/" in file for file in seen["executors"])
 
 
 def test_a_batch_is_written_and_read_by_all_executors(seen: dict[str, Any]) -> None:
