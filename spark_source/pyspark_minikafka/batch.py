@@ -54,11 +54,20 @@ class PushdownReader(BatchReader):
         return left
 
 
-def _takes_filters() -> bool:
-    """Whether Spark asks for a reader to give it conditions. It refuses one that could take them when its
-    switch is off, and only this worker's own module tells which.
+_SPARK_KEEPS_PLANS_APART = hasattr(DataSourceReader, "pushLimit")
+"""Spark 4.1 to 4.3 read every later query of one ``load()`` by the plan that was made for the last one with
+conditions, and give fewer rows without a word. The release that mended this brought ``pushLimit``.
+"""
+
+
+def _takes_filters(options: SourceOptions) -> bool:
+    """Whether Spark asks for a reader to give it conditions, and each query gets its own plan.
+
+    Spark refuses a reader that could take them when its switch is off, and only this worker's own module
+    tells which.
     """
-    return "pyspark.sql.worker.data_source_pushdown_filters" in sys.modules
+    safe = _SPARK_KEEPS_PLANS_APART if options.pushdown is None else options.pushdown
+    return safe and any(name.startswith("pyspark.sql.worker.data_source_pushdown") for name in sys.modules)
 
 
 def reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
@@ -66,4 +75,4 @@ def reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
     parsed = source_options(options, Mode.BATCH)
     check_user_schema(schema, parsed.include_headers)
     report.warn(w for w in parsed.warnings if w not in source_options(options, Mode.LOAD).warnings)
-    return PushdownReader(parsed) if _takes_filters() else BatchReader(parsed)
+    return PushdownReader(parsed) if _takes_filters(parsed) else BatchReader(parsed)

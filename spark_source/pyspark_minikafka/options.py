@@ -37,6 +37,7 @@ from pyspark_minikafka.strategy import Strategy, strategy, topic_name
 SERVERS = "kafka.bootstrap.servers"
 DATA_DIR = "minikafka.data.dir"
 LOG_TASKS = "minikafka.log.tasks"
+PUSHDOWN = "minikafka.pushdown"
 DEFAULT_DATA_DIR = "minikafka-data"
 OUR_PREFIX = "minikafka."
 
@@ -59,6 +60,7 @@ _SOURCE_KEYS = (
     "includeHeaders",
     *GROUP_KEYS,
     LOG_TASKS,
+    PUSHDOWN,
     resume.RESUME_FROM,
     DATA_DIR,
     SERVERS,
@@ -102,6 +104,7 @@ class SourceOptions:
     """What a query reads and how. Times are milliseconds.
 
     poll_timeout_ms: how long a task waits for records that must be there.
+    pushdown: whether a query's conditions narrow what is read; None for where Spark does it right.
     min_partitions, max_records_per_partition: how ranges are split; None for one task a partition.
     checkpoint: the query's own, where the options name it.
     warnings: sentences for the log, once a query.
@@ -123,6 +126,7 @@ class SourceOptions:
     include_headers: bool
     groups: GroupOptions
     log_tasks: bool
+    pushdown: bool | None
     checkpoint: resume.Place | None
     warnings: tuple[str, ...]
 
@@ -277,6 +281,7 @@ def source_options(
         include_headers=_headers(options),
         groups=groups,
         log_tasks=boolean(LOG_TASKS, options.get(LOG_TASKS, "false")),
+        pushdown=boolean(PUSHDOWN, options[PUSHDOWN]) if PUSHDOWN in options else None,
         checkpoint=None if mode is Mode.BATCH else _checkpoint(options),
         warnings=warnings,
     )

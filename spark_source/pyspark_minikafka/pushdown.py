@@ -6,6 +6,9 @@ is on. Those on ``topic`` and ``partition`` are met here for good: a partition i
 again. An upper bound of ``timestamp`` moves nothing: records need not lie in the order of their times, and
 one behind the bound may be followed by one before it (``endingTimestamp`` cuts there all the same).
 
+Spark 4.1 to 4.3 mix up the plans of queries on one DataFrame (see ``batch``), so there it takes the option
+``minikafka.pushdown`` as well.
+
 Filters are known by the names of their classes, so that this module can be imported with Spark 4.0, too.
 """
 

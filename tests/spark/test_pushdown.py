@@ -57,9 +57,16 @@ def topic(kafka: Kafka) -> str:
 def test_a_condition_leaves_out_what_it_can_and_the_rows_are_right(
     read: Read, topic: str, pushed: bool, condition: str, rows: int, tasks: int
 ) -> None:
-    frame = read(subscribe=topic).where(condition)
+    frame = read(subscribe=topic, minikafka__pushdown="true").where(condition)
     assert len(frame.collect()) == rows
     assert frame.rdd.getNumPartitions() == (tasks if pushed else 3)
+
+
+def test_one_query_of_a_dataframe_never_narrows_another(read: Read, topic: str, pushed: bool) -> None:
+    frame = read(subscribe=topic)
+    counts = [frame.where(where).count() for where in ("offset >= 7", "true", "partition = 1", "true")]
+    assert counts == [9, 30, 10, 30]
+    assert frame.where("offset < 2").union(frame.where("offset >= 7")).count() == 15
 
 
 def test_a_query_without_conditions_reads_everything(read: Read, topic: str, pushed: bool) -> None:

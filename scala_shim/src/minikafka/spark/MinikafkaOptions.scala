@@ -68,6 +68,7 @@ object MinikafkaOptions {
   val FetchOffsetNumRetries = number("fetchOffset.numRetries")
   val FetchOffsetRetryIntervalMs = number("fetchOffset.retryIntervalMs")
   val LogTasks = truth("minikafka.log.tasks")
+  val Pushdown = truth("minikafka.pushdown")
   val GroupIdPrefix = text("groupIdPrefix")
   val GroupId = text("kafka.group.id")
   val CommitGroup = text("minikafka.commit.group")
