@@ -32,7 +32,20 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 HIDES_US = """
 import os, sys
-sys.path[:] = [path for path in sys.path if not os.path.isdir(os.path.join(path, "pyspark_minikafka"))]
+from importlib.machinery import PathFinder
+
+sys.path[:] = [
+    path for path in sys.path if not os.path.isfile(os.path.join(path, "pyspark_minikafka", "__init__.py"))
+]
+
+class Hiding:  # what an installation from a clone has beside its path: a directory without modules
+    def find_spec(self, name, path=None, target=None):
+        if name == "pyspark_minikafka":
+            spec = PathFinder.find_spec(name, path)
+            if spec is None or spec.origin is None:
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hiding())
 """
 """As ``sitecustomize``: a Python that has all that we need, and not us."""
 
