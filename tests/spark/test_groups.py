@@ -183,6 +183,7 @@ def test_with_zookeeper_a_query_is_registered_and_owns_its_partitions_while_it_r
     assert zookeeper.children(f"/consumers/{group}/owners/{topic}") == []
 
 
+@pytest.mark.slow
 def test_a_second_query_in_a_group_is_refused_before_any_batch_with_the_owners_name(
     spark: SparkSession,
     kafka: Kafka,
@@ -222,7 +223,8 @@ def runners() -> set[int]:
     return found
 
 
-@pytest.mark.parametrize("storage", ["zookeeper", pytest.param("kafka", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("storage", ["zookeeper", "kafka"])
 def test_a_killed_querys_restart_waits_for_the_end_of_its_session_and_goes_on(
     kafka: Kafka,
     streams: Streams,
