@@ -25,7 +25,7 @@ from tests.spark.processes import kill_family, wait_until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 PATIENCE_S = 300
 JARS = shim.find_spark_jars()
