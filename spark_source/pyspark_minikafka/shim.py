@@ -1,8 +1,7 @@
 """The jar of the Scala shim, compiled from its sources with the compiler that PySpark ships.
 
 It is kept for every version of minikafka, PySpark and Scala, and for every state of the sources, in the first
-of these directories that has it or can be written: the user's cache, a private directory of this user among
-the temporary ones.
+directory of ``base.places`` that has it or can be written.
 
     shim-STATE/minikafka-shim.jar     whole or, after a crash, not there
     shim-STATE/lock
@@ -19,7 +18,6 @@ import hashlib
 import importlib.util
 import os
 import shutil
-import stat
 import subprocess
 import sys
 import tempfile
@@ -28,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import minikafka
+from minikafka.base import places
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.embedded.java import find_java
 
@@ -49,15 +48,15 @@ def shim_path() -> str:
     """
     jars = find_spark_jars()
     name = f"shim-{_state(jars)}"
-    places = candidates()
-    for place in places:
+    tried = places.candidates("shim")
+    for place in tried:
         jar = place / name / JAR
         if _is_whole(jar):
             return str(jar)
-        if _writable(place, jar.parent):
+        if places.writable(place, jar.parent):
             return str(_compiled_once(jar, jars))
     raise ShimFailed(
-        f"there is no place for the jar of the Scala shim: {' and '.join(map(str, places))} cannot be "
+        f"there is no place for the jar of the Scala shim: {', '.join(map(str, tried))} cannot be "
         "written; set XDG_CACHE_HOME to a directory that can"
     )
 
@@ -143,22 +142,6 @@ def write_jar(jar: Path, classes: Path) -> None:
                 archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
 
 
-def candidates() -> list[Path]:
-    """Directories to try, best first."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    found = [Path(home) / "minikafka" / "shim"] if os.path.isabs(home) else []
-    private = _private()
-    return found if private is None else [*found, private / "shim"]
-
-
-def _private() -> Path | None:
-    """This user's directory among the temporary ones; None where there is no place for temporary files."""
-    try:
-        return Path(tempfile.gettempdir()) / f"minikafka-{os.getuid()}"
-    except FileNotFoundError:
-        return None
-
-
 def _state(jars: Path) -> str:
     """A name for everything that the jar depends on."""
     here = sources()
@@ -175,21 +158,6 @@ def _version(jars: Path, prefix: str) -> str:
     return next(iter(sorted(path.stem for path in jars.glob(f"{prefix}*.jar"))), "-unknown").rpartition("-")[
         2
     ]
-
-
-def _writable(place: Path, directory: Path) -> bool:
-    """Whether files can be made in ``directory``, which is made; never in a place that is somebody else's."""
-    try:
-        if place.parent == _private():
-            place.parent.mkdir(mode=0o700, exist_ok=True)
-            about = place.parent.lstat()
-            if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o022:
-                return False
-        directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=directory):
-            return True
-    except OSError:
-        return False
 
 
 def _is_whole(jar: Path) -> bool:

@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 
 import minikafka
+from minikafka.base import places
 from minikafka.records import kernels
 from minikafka.records.checksums import CRC32_TABLES
 from minikafka.records.kernels import cache, native
@@ -109,8 +109,8 @@ def test_where_nothing_at_all_can_be_written_kernels_work_and_it_is_told_how_to_
     program = f"""if True:
         import pathlib, tempfile
         tempfile._candidate_tempdir_list = lambda: []
-        from minikafka.records.kernels import cache
-        cache._SHARED_MEMORY = pathlib.Path({os.devnull!r})
+        from minikafka.base import places
+        places.SHARED_MEMORY = pathlib.Path({os.devnull!r})
         {USE_ONE}
     """
     out, err = start(installation, program, HOME=os.devnull, PYTHONDONTWRITEBYTECODE="1").communicate()
@@ -128,20 +128,9 @@ def test_sources_in_an_archive_are_compiled_too(installation: Path, tmp_path: Pa
     assert len(compiled(tmp_path / "cache" / "minikafka" / "kernels")) == 1
 
 
-def test_the_places_are_the_package_the_users_cache_and_private_directories(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "t"))
-    assert cache.candidates() == [
-        Path(cache.__file__).parent / "__pycache__",
-        tmp_path / "home" / ".cache" / "minikafka" / "kernels",
-        tmp_path / "t" / f"minikafka-{os.getuid()}" / "kernels",
-        Path("/dev/shm") / f"minikafka-{os.getuid()}" / "kernels",
-    ]
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "x"))
-    assert cache.candidates()[1] == tmp_path / "x" / "minikafka" / "kernels"
+def test_the_package_comes_before_the_users_own_places() -> None:
+    beside = Path(cache.__file__).parent / "__pycache__"
+    assert cache.candidates() == [beside, *places.candidates("kernels")]
 
 
 CODES = {"find": Code("find_1", bytes(range(256))), "scan_run": Code("scan_run_1", b"")}
@@ -160,8 +149,8 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return directories
 
 
-def use_places(monkeypatch: pytest.MonkeyPatch, *places: Path) -> None:
-    monkeypatch.setattr(cache, "candidates", lambda: list(places))
+def use_places(monkeypatch: pytest.MonkeyPatch, *chosen: Path) -> None:
+    monkeypatch.setattr(cache, "candidates", lambda: list(chosen))
 
 
 def test_the_first_place_that_can_be_written_is_used(
@@ -181,41 +170,6 @@ def test_with_no_place_to_write_the_process_compiles_for_itself(
     use_places(monkeypatch, tmp_path / "file" / "a")
     assert cache.machine_code() is None
     assert compilations == []
-
-
-def test_a_machine_without_temporary_directory_still_has_the_other_places(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compilations: list[Path]
-) -> None:
-    def nowhere() -> str:
-        raise FileNotFoundError("no usable temporary directory")
-
-    monkeypatch.setattr(tempfile, "gettempdir", nowhere)
-    *_, memory = cache.candidates()
-    assert memory == Path("/dev/shm") / f"minikafka-{os.getuid()}" / "kernels"
-
-
-def test_a_private_directory_that_others_can_write_is_not_used(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compilations: list[Path]
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    private = tmp_path / f"minikafka-{os.getuid()}"
-    use_places(monkeypatch, private / "kernels")
-    private.mkdir()
-    private.chmod(0o777)
-    assert cache.machine_code() is None
-    private.chmod(0o700)
-    assert cache.machine_code() == CODES
-
-
-def test_a_symlink_in_place_of_the_private_directory_is_not_used(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compilations: list[Path]
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    private = tmp_path / f"minikafka-{os.getuid()}"
-    (tmp_path / "elsewhere").mkdir(mode=0o700)
-    private.symlink_to(tmp_path / "elsewhere")
-    use_places(monkeypatch, private / "kernels")
-    assert cache.machine_code() is None
 
 
 def test_a_child_that_fails_is_reported_and_leaves_nothing(
@@ -322,7 +276,7 @@ def test_machine_code_that_is_there_is_used_where_nothing_can_be_written(
 ) -> None:
     use_places(monkeypatch, tmp_path)
     cache.machine_code()
-    monkeypatch.setattr(cache, "_writable", lambda *_: False)
+    monkeypatch.setattr(places, "writable", lambda *_: False)
     assert cache.machine_code() == CODES
     assert len(compilations) == 1
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import pyspark_minikafka
+from minikafka.base import places
 from minikafka.base.errors import ConfigError
 from pyspark_minikafka import group_options, kafka_options, options, shim
 
@@ -103,6 +104,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(shim.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr(places, "SHARED_MEMORY", tmp_path / "no-memory")
     for name, value in {
         "JAVA_HOME": tmp_path / "jdk",
         "SPARK_HOME": tmp_path / "spark",

@@ -1,8 +1,7 @@
 """Where the machine code of kernels is kept, and the child processes that compile it.
 
-The first of these directories that has it, or can be written, is used: ``__pycache__`` beside this file, the
-user's cache, a private directory of this user in the temporary directory, or in memory (a container whose
-disk is read-only has that). Below it lies one directory per state of the sources and of the processor, so a
+The first of these directories that has it, or can be written, is used: ``__pycache__`` beside this file, then
+those of ``base.places``. Below it lies one directory per state of the sources and of the processor, so a
 changed kernel or another machine on a shared disk never meets old code.
 
     kernels-STATE/code.json    every kernel as a ``native.Code``, the object file in base64, and a checksum
@@ -23,7 +22,6 @@ import hashlib
 import json
 import os
 import shutil
-import stat
 import subprocess
 import sys
 import tempfile
@@ -34,6 +32,7 @@ from pathlib import Path
 import llvmlite  # type: ignore[import-untyped]
 from llvmlite import binding
 
+from minikafka.base import places
 from minikafka.records.kernels.native import Code
 
 _CODE = "code.json"
@@ -41,26 +40,13 @@ _STATES_KEPT = 4
 _KEPT_SECONDS = 24 * 3600
 _CHILD_SECONDS_MAX = 300
 _CHILD_FLAG = "MINIKAFKA_COMPILING_KERNELS"
-_SHARED_MEMORY = Path("/dev/shm")  # of Linux; elsewhere there is none
 _SHARES = (("read", "write", "batches"), ("keys", "compact", "hashing"))
 """The modules that each child compiles: about as much work."""
 
 
 def candidates() -> list[Path]:
     """Directories to try, best first."""
-    found = [Path(__file__).parent / "__pycache__"]
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    if os.path.isabs(home):
-        found.append(Path(home) / "minikafka" / "kernels")
-    return [*found, *(private / "kernels" for private in _private())]
-
-
-def _private() -> list[Path]:
-    """This user's directory among the temporary ones, where there is a place for them, and in memory."""
-    places = [_SHARED_MEMORY]
-    with contextlib.suppress(FileNotFoundError):
-        places.insert(0, Path(tempfile.gettempdir()))
-    return [place / f"minikafka-{os.getuid()}" for place in places]
+    return [Path(__file__).parent / "__pycache__", *places.candidates("kernels")]
 
 
 def machine_code() -> dict[str, Code] | None:
@@ -73,7 +59,7 @@ def machine_code() -> dict[str, Code] | None:
         found = kept(directory)
         if found is not None:
             return found
-        if _writable(place, directory):
+        if places.writable(place, directory):
             return _compiled_once(directory)
     _say(
         "compiling its kernels, which takes every process half a minute, as none of these directories can be "
@@ -94,21 +80,6 @@ def _state() -> str:
     parts = (llvmlite.__version__, binding.get_process_triple(), *processor)
     digest.update("\0".join(parts).encode())
     return digest.hexdigest()[:16]
-
-
-def _writable(place: Path, directory: Path) -> bool:
-    """Whether files can be made in ``directory``, which is made; never in a place that is somebody else's."""
-    try:
-        if place.parent in _private():
-            place.parent.mkdir(mode=0o700, exist_ok=True)
-            about = place.parent.lstat()
-            if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o022:
-                return False
-        directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=directory):
-            return True
-    except OSError:
-        return False
 
 
 def keep(directory: Path, codes: Mapping[str, Code]) -> None:
