@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -28,6 +27,7 @@ from pathlib import Path
 import minikafka
 from minikafka.base import places
 from minikafka.base.errors import ConfigError, MinikafkaError
+from minikafka.embedded.jars import jar_directories
 from minikafka.embedded.java import find_java
 
 JAR = "minikafka-shim.jar"
@@ -72,12 +72,7 @@ def find_spark_jars(environment: Mapping[str, str] = os.environ) -> Path:
 
     Raises ConfigError when there is no Scala compiler in either.
     """
-    seen = []
-    spec = importlib.util.find_spec("pyspark")
-    if spec is not None and spec.submodule_search_locations:
-        seen += [Path(location) / "jars" for location in spec.submodule_search_locations]
-    if environment.get("SPARK_HOME"):
-        seen.append(Path(environment["SPARK_HOME"]) / "jars")
+    seen = jar_directories(environment)
     for directory in seen:
         if any(directory.glob(f"{_COMPILER}*.jar")):
             return directory

@@ -13,7 +13,6 @@ waits for that moment.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from pathlib import Path
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.files import RealFiles, replace_file
 from minikafka.embedded import lock
+from minikafka.embedded.jars import jar_directories
 from minikafka.embedded.java import find_java
 from minikafka.embedded.process import ChildProcess, wait_until
 from minikafka.net.probe import can_bind, free_port, zookeeper_mode
@@ -69,13 +69,7 @@ def find_jars(environment: Mapping[str, str] = os.environ) -> list[str]:
 
     Raises ConfigError when neither has them.
     """
-    directories = []
-    spec = importlib.util.find_spec("pyspark")
-    if spec is not None and spec.submodule_search_locations:
-        directories += [Path(location) / "jars" for location in spec.submodule_search_locations]
-    if environment.get("SPARK_HOME"):
-        directories.append(Path(environment["SPARK_HOME"]) / "jars")
-    for directory in directories:
+    for directory in jar_directories(environment):
         jars = [
             str(path)
             for path in sorted(directory.glob("*.jar"))

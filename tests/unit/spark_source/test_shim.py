@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -102,7 +103,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in ("scala-compiler-2.13.18.jar", "spark-sql_2.13-4.3.0.jar", "spark-sql-api_2.13-4.3.0.jar"):
         (jars / name).touch()
     (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr(shim.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     monkeypatch.setattr(places, "SHARED_MEMORY", tmp_path / "no-memory")
     for name, value in {
