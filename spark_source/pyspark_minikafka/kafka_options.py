@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from minikafka.base.errors import ConfigError
+from minikafka.clients.isolation import IsolationLevel
 
 PREFIX = "kafka."
 GROUP_ID = "kafka.group.id"
@@ -69,7 +70,7 @@ class FetchOptions:
     min_bytes: int = 1
     max_wait_ms: int = 500
     check_crcs: bool = True
-    read_committed: bool = False
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +145,6 @@ def _codec(name: str, value: str) -> str:
     return text
 
 
-def _read_committed(name: str, value: str) -> bool:
-    text = value.strip().lower()
-    if text not in ("read_committed", "read_uncommitted"):
-        raise ConfigError(name, value, "must be read_committed or read_uncommitted")
-    return text == "read_committed"
-
-
 def _text(name: str, value: str) -> str:
     if not value.strip():
         raise ConfigError(name, value, "must not be empty")
@@ -180,7 +174,7 @@ _FETCH: dict[str, tuple[str, _Parser]] = {
     "fetch.min.bytes": ("min_bytes", _at_least(1)),
     "fetch.max.wait.ms": ("max_wait_ms", _at_least(0)),
     "check.crcs": ("check_crcs", boolean),
-    "isolation.level": ("read_committed", _read_committed),
+    "isolation.level": ("isolation", IsolationLevel.parse),
 }
 _PRODUCER: dict[str, tuple[str, _Parser]] = {
     "acks": ("acks", _acks),

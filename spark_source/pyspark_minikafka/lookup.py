@@ -13,7 +13,6 @@ from minikafka.clients import admin
 from minikafka.clients.admin import Admin
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.group_admin import GroupAdmin
-from minikafka.clients.offsets import IsolationLevel
 from pyspark_minikafka import cache, report
 from pyspark_minikafka.group_options import Storage
 from pyspark_minikafka.location import Target
@@ -96,7 +95,7 @@ class ClusterLookup:
         }
 
     def _existing(self, asked: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
-        isolation = isolation_level(self._options)
+        isolation = self._options.fetch.isolation
         try:
             return self._admin.offsets(asked, isolation=isolation)
         except BrokerError as problem:
@@ -128,11 +127,6 @@ def _in_zookeeper(connect: str, group: str) -> Mapping[TopicPartition, int]:
         return read_offsets(store, group)
     finally:
         store.close()
-
-
-def isolation_level(options: SourceOptions) -> IsolationLevel:
-    """``kafka.isolation.level`` as the clients know it."""
-    return IsolationLevel.READ_COMMITTED if options.fetch.read_committed else IsolationLevel.READ_UNCOMMITTED
 
 
 def pause(milliseconds: int) -> None:

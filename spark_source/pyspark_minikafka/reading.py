@@ -23,7 +23,6 @@ from minikafka.clients.prefetch import prefetching
 from minikafka.records.columns import SCHEMA, SCHEMA_WITH_HEADERS, DamagedEntry, decode_pieces
 from pyspark_minikafka import cache, report
 from pyspark_minikafka.location import Target, check_reachable
-from pyspark_minikafka.lookup import isolation_level
 from pyspark_minikafka.options import SourceOptions
 from pyspark_minikafka.ranges import DataLoss, OffsetRange
 from pyspark_minikafka.workers import forget_importers
@@ -128,14 +127,14 @@ class _RangeReader:
             min_bytes=fetch.min_bytes,
             max_wait_ms=fetch.max_wait_ms,
             timeout_ms=self._options.poll_timeout_ms,
-            isolation=isolation_level(self._options),
+            isolation=fetch.isolation,
         )
 
     def _bind_end(self) -> None:
         """Find out where the log ends now, if the task reads to there."""
         tp = self.task.topic_partition
         asked = Admin(self._cluster).offsets(
-            {tp: LATEST}, isolation=isolation_level(self._options), timeout_ms=self._options.poll_timeout_ms
+            {tp: LATEST}, isolation=self._options.fetch.isolation, timeout_ms=self._options.poll_timeout_ms
         )
         end = asked[tp]
         if end is not None:

@@ -13,7 +13,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin import LATEST, Admin, NewTopic
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.fetcher import RangeFetcher, prefetching
-from minikafka.clients.offsets import IsolationLevel
+from minikafka.clients.isolation import IsolationLevel
 from minikafka.embedded.process import wait_until
 from minikafka.records.columns import decode
 from tests.interop.kafka_broker import KafkaBroker, running

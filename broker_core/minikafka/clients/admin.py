@@ -10,8 +10,9 @@ from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, Networ
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.configs import Setting, change_configs, describe_configs
+from minikafka.clients.isolation import IsolationLevel
 from minikafka.clients.metadata import ClusterMetadata, TopicMetadata
-from minikafka.clients.offsets import EARLIEST, LATEST, IsolationLevel, list_offsets
+from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.retry import Deadline
 from minikafka.clients.topics import NewTopic, no_such_topic, why_not_deleted, why_not_made
 from minikafka.wire.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, Api

@@ -38,8 +38,9 @@ from minikafka.base.errors import (
 )
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster, Lane, worth_a_retry
+from minikafka.clients.isolation import IsolationLevel
 from minikafka.clients.links import Reply
-from minikafka.clients.offsets import EARLIEST, LATEST, IsolationLevel, list_offsets
+from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.prefetch import prefetching
 from minikafka.clients.retry import Deadline, Tried
 from minikafka.records.batch import MAGIC as BATCH_MAGIC

@@ -8,7 +8,7 @@ from enum import Enum
 
 from minikafka.base.errors import ConfigError
 from minikafka.clients.group_assignors import ASSIGNORS
-from minikafka.clients.offsets import IsolationLevel
+from minikafka.clients.isolation import IsolationLevel
 
 _INT32_MAX = (1 << 31) - 1
 _JAVA_PACKAGE = "org.apache.kafka.clients.consumer."
@@ -95,7 +95,7 @@ def _parsed(name: str, field: str, text: str) -> object:
         except ValueError:
             raise ConfigError(name, text, f"one of {', '.join(one.value for one in Reset)}") from None
     if field == "isolation":
-        return IsolationLevel.parse(text)
+        return IsolationLevel.parse(name, text)
     if field == "assignors":
         given = [one.strip() for one in text.split(",") if one.strip()]
         return tuple(_JAVA_NAMES.get(one, one) for one in given)

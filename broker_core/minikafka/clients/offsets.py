@@ -7,11 +7,9 @@ Partitions whose leader has moved, or did not answer, are asked for again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
 
 from minikafka.base.errors import (
     BrokerError,
-    ConfigError,
     ErrorCode,
     MinikafkaError,
     NetworkError,
@@ -19,9 +17,9 @@ from minikafka.base.errors import (
 )
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster, numbers_of, worth_a_retry
+from minikafka.clients.isolation import IsolationLevel
 from minikafka.clients.links import Reply
 from minikafka.clients.retry import Deadline
-from minikafka.wire.apis.fetch import READ_COMMITTED, READ_UNCOMMITTED
 from minikafka.wire.apis.list_offsets import (
     EARLIEST,
     LATEST,
@@ -32,30 +30,11 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsTopic,
 )
 
-__all__ = ["EARLIEST", "LATEST", "IsolationLevel", "list_offsets"]
+__all__ = ["EARLIEST", "LATEST", "list_offsets"]
 
 CONSUMER = -1
 """``replica_id`` of everybody who is not a broker."""
 NO_EPOCH = -1
-
-
-class IsolationLevel(IntEnum):
-    """Which messages of transactions count (``isolation.level``). Brokers before 0.11 have no transactions,
-    and so no difference.
-    """
-
-    READ_UNCOMMITTED = READ_UNCOMMITTED
-    """All."""
-    READ_COMMITTED = READ_COMMITTED
-    """Those that were committed, as far as none of an open transaction lies before."""
-
-    @classmethod
-    def parse(cls, text: str) -> IsolationLevel:
-        """Kafka's name for it. ConfigError with the property's name for any other."""
-        for level in cls:
-            if level.name.lower() == text:
-                return level
-        raise ConfigError("isolation.level", text, "read_uncommitted or read_committed")
 
 
 def list_offsets(

@@ -10,7 +10,7 @@ import pytest
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin import LATEST
-from minikafka.clients.offsets import IsolationLevel
+from minikafka.clients.isolation import IsolationLevel
 from tests.spark.parity.conftest import OURS_ON_THEIRS, THEIRS, Source
 
 COMMITTED = {"kafka__isolation__level": "read_committed", "startingOffsets": "earliest"}

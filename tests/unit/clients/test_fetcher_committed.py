@@ -9,7 +9,7 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetcher import RangeFetcher
-from minikafka.clients.offsets import IsolationLevel
+from minikafka.clients.isolation import IsolationLevel
 from minikafka.records.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.columns import decode
 from minikafka.records.message_set import Record

@@ -6,7 +6,7 @@ import pytest
 
 from minikafka.base.errors import ConfigError
 from minikafka.clients.group_config import ConsumerConfig, Reset
-from minikafka.clients.offsets import IsolationLevel
+from minikafka.clients.isolation import IsolationLevel
 
 
 def test_kafkas_properties_are_read_and_others_passed_over() -> None:
@@ -44,7 +44,7 @@ def test_kafkas_properties_are_read_and_others_passed_over() -> None:
         ({"group.id": "g", "auto.offset.reset": "first"}, "one of earliest, latest, none"),
         (
             {"group.id": "g", "isolation.level": "committed"},
-            "isolation.level='committed': read_uncommitted or read_committed",
+            "isolation.level='committed': must be read_committed or read_uncommitted",
         ),
         ({"group.id": "g", "partition.assignment.strategy": "sticky"}, "='sticky': of range, roundrobin"),
         ({"group.id": "g", "partition.assignment.strategy": ""}, "partition.assignment.strategy=''"),

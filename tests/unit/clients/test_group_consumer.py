@@ -14,7 +14,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.group_config import ConsumerConfig, Reset
 from minikafka.clients.group_consumer import GroupConsumer
 from minikafka.clients.group_offsets import Committed
-from minikafka.clients.offsets import IsolationLevel
+from minikafka.clients.isolation import IsolationLevel
 from minikafka.net.memory import Fault
 from minikafka.records.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.message_set import Codec, Record

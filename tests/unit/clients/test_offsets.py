@@ -6,7 +6,8 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.offsets import EARLIEST, LATEST, IsolationLevel, list_offsets
+from minikafka.clients.isolation import IsolationLevel
+from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
 from minikafka.net.memory import Fault
 from minikafka.wire.apis import LIST_OFFSETS, ApiKey
 from minikafka.wire.apis.list_offsets import (

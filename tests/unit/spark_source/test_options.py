@@ -8,6 +8,7 @@ import pytest
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.isolation import IsolationLevel
 from pyspark_minikafka.bounds import ALL_EARLIEST, ALL_LATEST, OffsetBound
 from pyspark_minikafka.group_options import GroupOptions, Storage
 from pyspark_minikafka.options import (
@@ -203,10 +204,11 @@ def test_a_group_id_is_taken_with_the_warning_that_nothing_joins_it() -> None:
 
 
 def test_what_is_read_of_transactions_can_be_chosen() -> None:
-    assert source().fetch.read_committed is False
-    assert source(kafka__isolation__level="READ_COMMITTED").fetch.read_committed is True
-    given = {"subscribe": "t", "kafka.isolation.level": "serializable"}
-    assert refusal_of(given).name == "kafka.isolation.level"
+    assert source().fetch.isolation is IsolationLevel.READ_UNCOMMITTED
+    given = source(kafka__isolation__level=" READ_COMMITTED")
+    assert given.fetch.isolation is IsolationLevel.READ_COMMITTED
+    refused = {"subscribe": "t", "kafka.isolation.level": "serializable"}
+    assert refusal_of(refused).name == "kafka.isolation.level"
 
 
 def test_a_slip_in_an_options_name_is_mentioned() -> None:
