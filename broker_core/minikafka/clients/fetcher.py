@@ -37,6 +37,7 @@ from minikafka.base.errors import (
     RemoteWireError,
 )
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.answers import records_of, whole_entries
 from minikafka.clients.cluster import Cluster, Lane, worth_a_retry
 from minikafka.clients.isolation import IsolationLevel
 from minikafka.clients.links import Reply
@@ -44,9 +45,8 @@ from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.prefetch import prefetching
 from minikafka.clients.retry import Deadline, Tried
 from minikafka.records.batch import MAGIC as BATCH_MAGIC
-from minikafka.records.isolation import without_aborted
 from minikafka.records.message_set import ATTRIBUTES_AT, CODEC_MASK, MAGIC_AT
-from minikafka.records.scan import ScanResult, scan
+from minikafka.records.scan import ScanResult
 from minikafka.wire.apis.fetch import (
     FETCH,
     FetchPartitionResponse,
@@ -62,7 +62,6 @@ DEFAULT_MAX_BYTES = 1 << 20
 _LARGEST_FETCH = (1 << 31) - 1
 _RANGE_TIMEOUT_MS = 5_000
 _EMPTY_PAUSE_MS = 10
-_NO_INDEX = 1 << 30
 
 
 class RangeFetcher:
@@ -202,8 +201,7 @@ class RangeFetcher:
             self.last_stable_offset = readable = part.last_stable_offset
         covers, was_covered_by = readable >= self.end_offset, self._covered_by
         self._covered_by = self._asked_broker if covers else None
-        data = memoryview(b"") if part.records is None else part.records
-        assert isinstance(data, memoryview)
+        data = records_of(part)
         if not data:
             # Each request is sent after the answer before it, so that its read had all of the range.
             self._finished = covers and was_covered_by == self._asked_broker
@@ -212,10 +210,7 @@ class RangeFetcher:
                 # loop.
                 self._cluster.waiter.wait(_EMPTY_PAUSE_MS)
             return None
-        # Only where it ends: the decoder checks the sums, but for those of what it will not see. A batch may
-        # begin before the offset that was asked for.
-        aborted = part.aborted_transactions
-        found = scan(data, base_offset=None, index_interval_bytes=_NO_INDEX, check_crc=bool(aborted))
+        whole, found = whole_entries(part)
         if found.valid_bytes == 0:
             self._make_room(found)
             return None
@@ -227,12 +222,7 @@ class RangeFetcher:
             )
         self._fetch_bytes = self._max_bytes
         self.next_offset = found.next_offset
-        if _starts_behind(data, self.end_offset):
-            return None
-        data = data[: found.valid_bytes]
-        if aborted:
-            data = without_aborted(data, [(one.producer_id, one.first_offset) for one in aborted])
-        return data or None
+        return None if _starts_behind(data, self.end_offset) else whole or None
 
     def _make_room(self, found: ScanResult) -> None:
         """The first message is cut off: ask for as much as it needs. CORRUPT_MESSAGE when it is not that."""

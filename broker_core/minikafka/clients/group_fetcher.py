@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.answers import records_of, whole_entries
 from minikafka.clients.cluster import Cluster, OwnLane, worth_a_retry
 from minikafka.clients.group_config import ConsumerConfig
 from minikafka.clients.links import Reply
-from minikafka.records.isolation import without_aborted
 from minikafka.records.message_set import StoredRecord, iterate
-from minikafka.records.scan import scan
 from minikafka.wire.apis.fetch import (
     FETCH,
     FetchPartitionResponse,
@@ -33,7 +32,6 @@ from minikafka.wire.apis.fetch import (
 if TYPE_CHECKING:
     from minikafka.records.columns import Columns
 
-_NO_INDEX = 1 << 30
 _EMPTY_PAUSE_MS = 10
 _LOOK_UP_MS = 2_000
 """Longest look-up of leaders in one go."""
@@ -207,19 +205,11 @@ class GroupFetcher:
                 raise error
             self._doubt([tp])
             return
-        data = memoryview(b"") if part.records is None else part.records
-        assert isinstance(data, memoryview)
-        if not data:
+        if not records_of(part):
             return
-        # Only where it ends: the decoder checks the sums, but for those of what it will not see. A batch may
-        # begin before the offset asked for.
-        aborted = part.aborted_transactions
-        found = scan(data, base_offset=None, index_interval_bytes=_NO_INDEX, check_crc=bool(aborted))
+        whole, found = whole_entries(part)
         if found.valid_bytes and found.next_offset > offset:
             self._last_turn[tp] = self._turns
-            whole = data[: found.valid_bytes]
-            if aborted:
-                whole = without_aborted(whole, [(one.producer_id, one.first_offset) for one in aborted])
             taken.sets.append(Fetched(tp, whole, offset, found.next_offset, part.high_watermark))
         elif found.incomplete and not found.valid_bytes:
             # A broker sends the first message of the first partition whole: be that the next time.

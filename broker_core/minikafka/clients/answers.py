@@ -1,0 +1,30 @@
+"""What an answer to Fetch holds of one partition."""
+
+from __future__ import annotations
+
+from minikafka.records.isolation import without_aborted
+from minikafka.records.scan import ScanResult, scan
+from minikafka.wire.apis.fetch import FetchPartitionResponse
+
+_NO_INDEX = 1 << 30
+
+
+def records_of(part: FetchPartitionResponse) -> memoryview:
+    """The bytes that the broker sent, of which the last message may be cut off."""
+    data = memoryview(b"") if part.records is None else part.records
+    assert isinstance(data, memoryview)
+    return data
+
+
+def whole_entries(part: FetchPartitionResponse) -> tuple[memoryview, ScanResult]:
+    """The entries that are whole, without those of aborted transactions, and what is known of all of them.
+
+    Only where they end is looked for: the decoder checks the sums, but for those of what it will not see. The
+    first batch may begin before the offset that was asked for.
+    """
+    data, aborted = records_of(part), part.aborted_transactions
+    found = scan(data, base_offset=None, index_interval_bytes=_NO_INDEX, check_crc=bool(aborted))
+    whole = data[: found.valid_bytes]
+    if aborted:
+        whole = without_aborted(whole, [(one.producer_id, one.first_offset) for one in aborted])
+    return whole, found
