@@ -22,7 +22,7 @@ from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.producer import Producer, ProducerConfig
-from minikafka.records.columns import encode, partitions_by_key
+from minikafka.records.columns import RawHeaders, encode, partitions_by_key, raw_headers
 from pyspark_minikafka import cache
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options import SinkOptions
@@ -78,7 +78,7 @@ class _Task:
         keys = None if columns.key is None else as_binary(batch.column(columns.key))
         values = as_binary(batch.column(columns.value))
         timestamps = self._timestamps(batch)
-        headers = None if columns.headers is None else batch.column(columns.headers)
+        headers = None if columns.headers is None else raw_headers(batch.column(columns.headers))
         for topic, rows in self._topics(batch):
             ids = self._partition_ids(batch, keys, topic, rows)
             for partition, chosen in grouped(ids):
@@ -100,13 +100,12 @@ class _Task:
         values: pa.Array,
         timestamps: Longs,
         rows: Rows,
-        headers: pa.Array | None,
+        headers: RawHeaders | None,
     ) -> None:
         magic = self._producer.magic(tp)
         if magic < 2 and headers is not None:
-            # What has none in these rows can be written; encoding looks closely.
-            headers = headers.take(pa.array(rows))
-            if any(headers.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)):
+            # Rows that have none can be written.
+            if (headers.ends[rows + 1] > headers.ends[rows]).any():
                 raise BrokerError(
                     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
                     f"rows for {tp} have headers, and its broker does not know them, which came with Kafka "

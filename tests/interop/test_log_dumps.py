@@ -23,7 +23,7 @@ from minikafka.base.files import RealFiles
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.log import Log
-from minikafka.records.columns import encode
+from minikafka.records.columns import encode, raw_headers
 from minikafka.records.message_set import Codec, Record, build_message_set
 from minikafka.records.produced import Limits
 from minikafka.records.validation import validate
@@ -93,7 +93,7 @@ def written_set(records: list[Record], magic: int, codec: Codec, *, by_columns: 
         magic=magic,
         codec=codec,
         max_bytes=1 << 20,
-        headers=headers if magic == 2 else None,
+        headers=raw_headers(headers) if magic == 2 else None,
     )
     return b"".join(bytes(encoded.data) for encoded in sets)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from minikafka.base.errors import BrokerError
 from minikafka.records.columns import SCHEMA_WITH_HEADERS, Decoder, decode, encode
 from minikafka.records.conversion import down_convert
-from minikafka.records.headers import HEADERS_TYPE
+from minikafka.records.headers import HEADERS_TYPE, raw_headers
 from minikafka.records.message_set import (
     CLASSIC_CODECS,
     Codec,
@@ -176,7 +176,7 @@ def test_the_oracle_reads_what_is_encoded_from_columns(
         magic=magic,
         codec=codec,
         max_bytes=max_bytes,
-        headers=pa.array([list(r.headers) for r in group], HEADERS_TYPE) if magic == 2 else None,
+        headers=raw_headers(pa.array([list(r.headers) for r in group], HEADERS_TYPE)) if magic == 2 else None,
     )
     found = []
     for one in sets:

@@ -29,7 +29,7 @@ from minikafka.records.batch import BATCH_HEADER_BYTES, read_header, records_of
 from minikafka.records.checksums import CRC32_TABLES, CRC_TABLES
 from minikafka.records.compression import MAX_CONTENT_BYTES
 from minikafka.records.encoding import EncodedSet, encode, partitions_by_key
-from minikafka.records.headers import HEADERS_TYPE, RawHeaders, to_arrow
+from minikafka.records.headers import HEADERS_TYPE, RawHeaders, raw_headers, to_arrow
 from minikafka.records.message_set import Content, TimestampType, open_wrapper
 
 __all__ = [
@@ -41,10 +41,12 @@ __all__ = [
     "DamagedEntry",
     "Decoder",
     "EncodedSet",
+    "RawHeaders",
     "decode",
     "decode_pieces",
     "encode",
     "partitions_by_key",
+    "raw_headers",
 ]
 
 MAX_COLUMN_BYTES = 0x7FFFFFFF

@@ -15,7 +15,7 @@ from minikafka.records.arrays import read_only
 from minikafka.records.arrow import empty, grown
 from minikafka.records.batch import BATCH_HEADER_BYTES, BatchHeader, assemble, read_header, write_header
 from minikafka.records.checksums import CRC32_TABLES
-from minikafka.records.headers import from_arrow
+from minikafka.records.headers import RawHeaders
 from minikafka.records.message_set import NO_TIMESTAMP, Codec, wrap
 
 _FIRST_OUTPUT_BYTES = 1 << 20
@@ -89,7 +89,7 @@ def encode(
     magic: int = 1,
     codec: Codec = Codec.NONE,
     max_bytes: int,
-    headers: pa.Array | pa.ChunkedArray | None = None,
+    headers: RawHeaders | None = None,
 ) -> Iterator[EncodedSet]:
     """Message sets of the chosen ``rows`` in their order, each of at most ``max_bytes``.
 
@@ -97,10 +97,10 @@ def encode(
     2 it is always one batch; the bound holds before and after compression. ``timestamps_ms`` has one item for
     each row of the columns and is ignored for magic 0. Null is a null field.
 
-    ``headers`` is a column of lists of structs of key and value, as Spark has it. ValueError when a row has
-    headers and the magic is not 2.
+    ``headers`` are those of all rows of the columns (``raw_headers``). ValueError when there are any and the
+    magic is not 2.
     """
-    key, value, raw = _column(keys), _column(values), _raw_headers(headers, magic)
+    key, value, raw = _column(keys), _column(values), _header_column(headers, magic)
     encoder: _Encoder
     if magic == 2:
         encoder = _BatchEncoder(key, value, _longs(timestamps_ms), _longs(rows), raw)
@@ -136,11 +136,8 @@ def _wrapper_overhead(magic: int) -> int:
     return 34 if magic else 26
 
 
-def _raw_headers(headers: pa.Array | pa.ChunkedArray | None, magic: int) -> _Column:
-    if headers is None:
-        return _ALL_NULL
-    raw = from_arrow(headers)
-    if raw.count == 0:
+def _header_column(raw: RawHeaders | None, magic: int) -> _Column:
+    if raw is None or raw.count == 0:
         return _ALL_NULL
     if magic != 2:
         raise ValueError(f"messages of magic {magic} have no headers: leave them out, or write magic 2")

@@ -71,7 +71,7 @@ def _valid_text(names: pa.StringArray) -> pa.StringArray:
     return names
 
 
-def from_arrow(column: pa.Array | pa.ChunkedArray) -> RawHeaders:
+def raw_headers(column: pa.Array | pa.ChunkedArray) -> RawHeaders:
     """The headers of each row of a column like ``HEADERS_TYPE``; null and empty lists are no headers.
 
     ValueError for another type, and for a header that is null or has no name.

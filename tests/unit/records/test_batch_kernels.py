@@ -11,7 +11,7 @@ from minikafka.records.batch import ControlType, build_batch, build_control_batc
 from minikafka.records.columns import SCHEMA_WITH_HEADERS, decode, encode
 from minikafka.records.compression import Codec
 from minikafka.records.conversion import down_convert
-from minikafka.records.headers import HEADERS_TYPE
+from minikafka.records.headers import HEADERS_TYPE, raw_headers
 from minikafka.records.message_set import Record, TimestampType, build_message_set, iterate
 from minikafka.records.produced import Limits
 from minikafka.records.scan import find_position, first_at_or_after, scan
@@ -175,7 +175,7 @@ def test_what_a_producer_must_not_send_is_refused(data: bytes, text: str) -> Non
 
 @every_codec
 def test_encoded_columns_are_what_would_have_been_built(codec: Codec) -> None:
-    headers = pa.array([[("a", b"1"), ("", None)], None, []], HEADERS_TYPE)
+    headers = raw_headers(pa.array([[("a", b"1"), ("", None)], None, []], HEADERS_TYPE))
     keys, values = pa.array([None, b"", b"k"]), pa.array([b"v", None, b"w" * 3000])
     times = np.array([10, 30, -1], dtype=np.int64)
     rows = np.array([2, 0, 1], dtype=np.int64)
@@ -190,10 +190,16 @@ def test_encoded_columns_are_what_would_have_been_built(codec: Codec) -> None:
 
 
 def test_headers_are_refused_where_the_format_has_none() -> None:
-    headers = pa.array([[("a", b"1")]], HEADERS_TYPE)
+    headers = raw_headers(pa.array([[("a", b"1")]], HEADERS_TYPE))
     one = np.zeros(1, dtype=np.int64)
     with pytest.raises(ValueError, match="magic 1 have no headers"):
         list(encode(None, None, one, one, max_bytes=100, headers=headers))
+
+
+@pytest.mark.parametrize("bad", [None, (None, b"1")])
+def test_a_header_without_a_key_is_refused(bad: tuple[str | None, bytes] | None) -> None:
+    with pytest.raises(ValueError, match="a header is null, or its key is"):
+        raw_headers(pa.array([[("a", b"1")], [bad]], HEADERS_TYPE))
 
 
 def test_a_name_that_is_not_utf8_is_shown_with_replacements() -> None:

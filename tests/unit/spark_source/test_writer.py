@@ -7,18 +7,22 @@ import os
 import pickle
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import ArrayType, IntegerType, StructType
 
-from minikafka.base.errors import ConfigError
+from minikafka.base.errors import BrokerError, ConfigError
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.producer import ProducerConfig
+from minikafka.records.columns import HEADERS_TYPE
 from pyspark_minikafka import sending, writer
 from pyspark_minikafka.kafka_options import ConnectionOptions, ProducerOptions
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options import Location, SinkOptions, sink_options
-from pyspark_minikafka.schema import BadColumn, sink_columns
+from pyspark_minikafka.schema import BadColumn, SinkColumns, sink_columns
 from pyspark_minikafka.sending import as_binary, producer_config, timestamps_ms
 
 UTC = datetime.timezone.utc
@@ -117,6 +121,42 @@ def test_a_writer_travels_to_the_executors() -> None:
     made = writer.batch_writer({"topic": "t", "kafka.bootstrap.servers": "h:1"}, schema, overwrite=False)
     again = pickle.loads(pickle.dumps(made))
     assert again.sink == writer.Sink(options, Target("h:1"), sink_columns(schema, "t"))
+
+
+class BrokersOfKafka010:
+    """A cluster and its producer: one topic of two partitions, no headers."""
+
+    config = ProducerConfig()
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, int]] = []
+
+    def topic(self, name: str, timeout_ms: int) -> SimpleNamespace:
+        return SimpleNamespace(partitions=(0, 1), available=(0, 1))
+
+    def magic(self, tp: TopicPartition) -> int:
+        return 1
+
+    def send_set(self, tp: TopicPartition, data: memoryview, count: int) -> SimpleNamespace:
+        self.sent.append((tp.partition, count))
+        return SimpleNamespace(done=True, result=lambda: None)
+
+
+def test_rows_with_headers_are_refused_for_brokers_that_do_not_know_them_and_others_are_written() -> None:
+    header = {"key": "h", "value": b"1"}
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "value": pa.array([b"a", b"b", b"c"]),
+            "partition": pa.array([0, 1, 0], pa.int32()),
+            "headers": pa.array([None, [header], []], HEADERS_TYPE),
+        }
+    )
+    brokers = BrokersOfKafka010()
+    columns = SinkColumns(0, None, None, 1, None, False, headers=2)
+    task = sending._Task(brokers, brokers, sink_options({"topic": "t"}), columns)  # type: ignore[arg-type]
+    with pytest.raises(BrokerError, match="rows for t-1 have headers"):
+        task.add(batch)
+    assert brokers.sent == [(0, 2)]
 
 
 def test_a_topic_cannot_be_overwritten() -> None:
