@@ -120,15 +120,14 @@ class StreamReader(DataSourceStreamReader):
         if self._group is not None:
             self._group.reached(position)
 
-    def _after(self, start: OffsetJson, ends: Offsets) -> OffsetJson:
-        """The offset after ``start`` that ends at ``ends``: ``start`` itself when nothing is new."""
-        position = StreamOffset.from_json(start)
-        if position.initial:
+    def _after(self, start: OffsetJson, begun: StreamOffset, ends: Offsets) -> OffsetJson:
+        """The next offset, which ends at ``ends``; ``start``, the JSON of ``begun``, when nothing is new."""
+        begin = begun.positions
+        if begun.initial:
             # Never behind the start, which may be newer than what was captured for AvailableNow.
-            begin = position.positions
             ends = {tp: max(end, begin.get(tp, end)) for tp, end in ends.items()}
             return StreamOffset(ends, batch_start=begin).to_json()
-        return start if ends == position.positions else to_json(ends)
+        return start if ends == begin else to_json(ends)
 
     def _too_little(self, start: Mapping[TopicPartition, int], ends: Offsets) -> bool:
         """Whether the batch is to wait for ``minOffsetsPerTrigger``."""
@@ -155,10 +154,10 @@ class UnlimitedReader(StreamReader):
                 "maxOffsetsPerTrigger has no effect before Spark 4.2: a batch takes all there is"
             )
         start = self._initial().to_json() if self._last is None else self._last
-        position = StreamOffset.from_json(start).positions
-        self._reached(position)
-        ends = self._fresh(position)
-        return start if self._too_little(position, ends) else self._after(start, ends)
+        begun = StreamOffset.from_json(start)
+        self._reached(begun.positions)
+        ends = self._fresh(begun.positions)
+        return start if self._too_little(begun.positions, ends) else self._after(start, begun, ends)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         planned = super().partitions(start, end)
@@ -175,7 +174,8 @@ if HAS_LIMITS:
 
         def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802
             """The end of the batch after ``start``. Called all the time while the query waits."""
-            position = StreamOffset.from_json(start).positions
+            begun = StreamOffset.from_json(start)
+            position = begun.positions
             self._reached(position)
             if self._target is None:
                 ends = self._fresh(position)
@@ -186,7 +186,7 @@ if HAS_LIMITS:
                 ends = self._within_target(position)
             if isinstance(limit, ReadMaxRows):
                 ends = self._plan()[0].limited(limit.max_rows, position, ends)
-            return self._after(start, ends)
+            return self._after(start, begun, ends)
 
         def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
             if self._target is not None and start != end:

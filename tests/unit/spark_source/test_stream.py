@@ -14,7 +14,7 @@ from pyspark_minikafka import stream
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options import Mode
 from pyspark_minikafka.planner import TargetLost
-from pyspark_minikafka.ranges import OffsetRange
+from pyspark_minikafka.ranges import DataLoss, OffsetRange
 from pyspark_minikafka.reading import RangePartition
 from pyspark_minikafka.stream import StreamReader, UnlimitedReader
 from tests.unit.spark_source.cluster_double import FakeCluster, Planning
@@ -153,6 +153,19 @@ def test_a_new_partition_is_read_from_its_start(limits: bool) -> None:
     cluster.grow("t", 1, 4)
     second = spark.latest(first)
     assert spark.ranges(first, second) == [(1, 0, 4)]
+
+
+@both
+def test_that_no_partition_is_left_is_not_taken_for_nothing_new(limits: bool) -> None:
+    cluster = FakeCluster(t=[(0, 5)])
+    spark = Spark(cluster, limits=limits)
+    first = spark.latest(None)
+    spark.ranges(None, first)
+    cluster.logs.clear()
+    gone = spark.latest(first)
+    assert gone == {}
+    with pytest.raises(DataLoss):
+        spark.ranges(first, gone)
 
 
 @both
