@@ -220,9 +220,9 @@ def _trigger(options: Mapping[str, str]) -> TriggerOptions:
 def _group_warnings(options: Mapping[str, str]) -> tuple[str, ...]:
     if GROUP_ID in options:
         ignored = "; groupIdPrefix is ignored beside it" if "groupidprefix" in options else ""
-        return (f"{GROUP_ID} has no effect: a query joins no consumer group{ignored}",)
+        return (f"{GROUP_ID} has no effect: records are read outside of consumer groups{ignored}",)
     if "groupidprefix" in options:
-        return ("groupIdPrefix has no effect: a query joins no consumer group",)
+        return ("groupIdPrefix has no effect: records are read outside of consumer groups",)
     return ()
 
 
