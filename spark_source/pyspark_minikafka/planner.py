@@ -223,9 +223,9 @@ class Planner:
         return {tp: max(offset, since[tp]) for tp, offset in first.items()}
 
     def _bound(self, bound: Bound, partitions: Iterable[TopicPartition]) -> Offsets:
-        """An offset, LATEST or EARLIEST for each partition. The newest records are all of them, here."""
+        """An offset, LATEST or EARLIEST for each partition; nothing yet for what counts back from the end."""
         if isinstance(bound, Newest):
-            return dict.fromkeys(partitions, EARLIEST)
+            return {}
         if isinstance(bound, TimeBound):
             return self._at(bound.of(partitions), or_latest=bound.or_latest)
         if isinstance(bound, GroupBound):

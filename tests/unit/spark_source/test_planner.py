@@ -133,6 +133,13 @@ def test_the_last_minutes_begin_at_the_first_record_that_came_in_them() -> None:
     assert [(r.start, r.end) for r in ranges] == [(950, 995), (900, 900)]
 
 
+@pytest.mark.parametrize("given", [{"minikafka__last__records": "13"}, {"minikafka__last__duration": "50ms"}])
+def test_the_newest_records_take_one_question_for_each_end(given: dict[str, str]) -> None:
+    cluster = FakeCluster(t=[(0, 995)])
+    assert len(batch(cluster, **given)) == 1
+    assert cluster.questions == 3  # and one for the partitions
+
+
 def test_ranges_are_split_as_asked() -> None:
     cluster = FakeCluster(t=[(0, 10)])
     ranges = batch(cluster, maxRecordsPerPartition="4")
