@@ -160,12 +160,16 @@ def _location(options: Mapping[str, str], kafka: KafkaOptions, working_directory
     if data_dir is not None and not data_dir.strip():
         raise ConfigError(DATA_DIR, data_dir, "must be a directory (it is made when it is not there)")
     path = os.path.expanduser((data_dir or DEFAULT_DATA_DIR).strip())
-    if not os.path.isabs(path):
-        started_in = working_directory or workers.directory()
-        if started_in is None:
-            raise ConfigError(DATA_DIR, path, "must be absolute: Spark runs Python in a temporary directory")
-        path = os.path.join(started_in, path)
-    return Location(None, os.path.normpath(path))
+    return Location(None, os.path.normpath(_absolute(DATA_DIR, path, working_directory)))
+
+
+def _absolute(option: str, path: str, working_directory: str | None) -> str:
+    if os.path.isabs(path):
+        return path
+    started_in = working_directory or workers.directory()
+    if started_in is None:
+        raise ConfigError(option, path, "must be absolute: Spark runs Python in a temporary directory")
+    return os.path.join(started_in, path)
 
 
 def _warnings(options: Mapping[str, str], kafka: KafkaOptions, known: tuple[str, ...]) -> tuple[str, ...]:
@@ -226,14 +230,17 @@ def _group_warnings(options: Mapping[str, str]) -> tuple[str, ...]:
     return ()
 
 
-def _checkpoint(options: Mapping[str, str]) -> resume.Place | None:
+def _checkpoint(options: Mapping[str, str], working_directory: str | None) -> resume.Place | None:
     """What names the query's checkpoint. Where it is asked for by our own option, it must be there."""
-    if resume.RESUME_FROM in options:
-        place = resume.Place(resume.RESUME_FROM, options[resume.RESUME_FROM].strip())
+    ours = resume.RESUME_FROM in options
+    option = resume.RESUME_FROM if ours else resume.CHECKPOINT
+    directory = options.get(option.lower(), "").strip()
+    if directory and not resume.is_address(directory):
+        directory = _absolute(option, directory, working_directory)
+    place = resume.Place(option, directory)
+    if ours:
         resume.check(place)
-        return place
-    directory = options.get(resume.CHECKPOINT.lower(), "").strip()
-    return resume.Place(resume.CHECKPOINT, directory) if directory else None
+    return place if directory else None
 
 
 def source_options(
@@ -241,7 +248,7 @@ def source_options(
 ) -> SourceOptions:
     """Parse the options of a read; ConfigError for the first that is wrong.
 
-    working_directory: what a relative ``minikafka.data.dir`` is relative to; None: where Spark was started.
+    working_directory: what a relative path is relative to; None: where Spark was started.
     """
     options = _lowered(given)
     kafka = kafka_options(options, sink=False)
@@ -282,7 +289,7 @@ def source_options(
         groups=groups,
         log_tasks=boolean(LOG_TASKS, options.get(LOG_TASKS, "false")),
         pushdown=boolean(PUSHDOWN, options[PUSHDOWN]) if PUSHDOWN in options else None,
-        checkpoint=None if mode is Mode.BATCH else _checkpoint(options),
+        checkpoint=None if mode is Mode.BATCH else _checkpoint(options, working_directory),
         warnings=warnings,
     )
 

@@ -32,6 +32,8 @@ RESUME_FROM = "minikafka.resume.from"
 CHECKPOINT = "checkpointLocation"
 """Reaches the source when it is set on the reader; what is set on the writer or the session does not."""
 
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+
 Reads = Callable[[TopicPartition], bool]
 """Whether the query's options let it read a partition."""
 
@@ -219,11 +221,16 @@ def _offsets(text: str) -> Offsets:
         raise UnknownStart(f"{text[:200]!r} is no offset of a Kafka source") from None
 
 
+def is_address(directory: str) -> bool:
+    """Whether it begins with a scheme: no plain path, then."""
+    return _SCHEME.match(directory) is not None
+
+
 def _system(directory: str) -> tuple[FileSystem, str]:
     """The file system of ``directory``, and its path there."""
     from pyarrow import fs
 
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", directory)
+    scheme = _SCHEME.match(directory)
     if scheme is None:
         return fs.LocalFileSystem(), directory
     if scheme[1].lower() == "file":

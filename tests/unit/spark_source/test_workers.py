@@ -4,7 +4,7 @@ import importlib
 import sys
 import zipfile
 import zipimport
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,8 @@ from pyspark.sql.types import StructType
 from minikafka.base.errors import ConfigError
 from minikafka.embedded import owners
 from pyspark_minikafka.location import Target
-from pyspark_minikafka.options import sink_options
+from pyspark_minikafka.options import Mode, sink_options, source_options
+from pyspark_minikafka.resume import Place
 from pyspark_minikafka.schema import sink_columns
 from pyspark_minikafka.workers import directory, forget_importers
 from pyspark_minikafka.writer import BatchWriter, Sink
@@ -83,17 +84,43 @@ def test_a_worker_in_a_sessions_directory_is_where_its_jvm_was_started(
     assert directory({}) == str(session)
 
 
-def test_a_relative_data_directory_is_refused_where_nobody_knows_what_to(
+def work_in_a_session(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, started_in: Callable[[int], str | None]
+) -> None:
+    (directory / "3f2a").mkdir()
+    monkeypatch.chdir(directory / "3f2a")
+    monkeypatch.setenv("SPARK_JOB_ARTIFACT_UUID", "3f2a")
+    monkeypatch.setattr(owners, "working_directory", started_in)
+
+
+@pytest.mark.parametrize("option", ["minikafka.resume.from", "checkpointLocation"])
+def test_a_relative_checkpoint_lies_where_the_jvm_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    work_in_a_session(tmp_path, monkeypatch, lambda pid: str(tmp_path))
+    (tmp_path / "checkpoints" / "query" / "offsets").mkdir(parents=True)
+    given = {"subscribe": "t", "kafka.bootstrap.servers": "h:1", option: "checkpoints/query"}
+    found = source_options(given, Mode.STREAM).checkpoint
+    assert found == Place(option, str(tmp_path / "checkpoints" / "query"))
+
+
+def test_a_checkpoints_address_is_taken_as_it_is() -> None:
+    for address in ("hdfs://host/c", "file:/c", "/c"):
+        given = {"subscribe": "t", "checkpointLocation": address}
+        assert source_options(given, Mode.STREAM).checkpoint == Place("checkpointLocation", address)
+
+
+def test_a_relative_directory_is_refused_where_nobody_knows_what_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "3f2a").mkdir()
-    monkeypatch.chdir(tmp_path / "3f2a")
-    monkeypatch.setenv("SPARK_JOB_ARTIFACT_UUID", "3f2a")
-    monkeypatch.setattr(owners, "working_directory", lambda pid: None)
+    work_in_a_session(tmp_path, monkeypatch, lambda pid: None)
     with pytest.raises(ConfigError, match=r"minikafka-data.*must be absolute"):
         sink_options({"topic": "t"})
     absolute = sink_options({"topic": "t", "minikafka.data.dir": str(tmp_path)})
     assert absolute.location.data_dir == str(tmp_path)
+    given = {"subscribe": "t", "kafka.bootstrap.servers": "h:1", "minikafka.resume.from": "checkpoint"}
+    with pytest.raises(ConfigError, match=r"minikafka\.resume\.from.*must be absolute"):
+        source_options(given, Mode.LOAD)
 
 
 def test_a_worker_that_commits_a_write_has_none_of_them_either(archive: Path) -> None:
