@@ -13,8 +13,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from lines import Client, decode, headers_of, record, reply, serve
-from pyspark.sql import SparkSession
-from spark_kafka_settings import SETTINGS
+from spark_kafka_session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,10 +37,7 @@ class SparkKafka(Client):
 
     def __init__(self) -> None:
         super().__init__()
-        builder = SparkSession.builder.master("local[2]").config("spark.jars", JARS)
-        for name, value in SETTINGS.items():
-            builder = builder.config(name, value)
-        self._spark = builder.getOrCreate()
+        self._spark = session(JARS)
 
     def produce(self, topic: str, codec: str, mode: str, lines: list[list[str]]) -> None:
         """Write a batch; one task keeps the order."""

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lines import Client, decode, reply, serve
-from pyspark.sql import SparkSession
-from spark_kafka_settings import SETTINGS
+from spark_kafka_session import session
 
 import pyspark_minikafka  # noqa: F401  # has Spark find the format
 
@@ -36,10 +35,7 @@ class SparkSwap(Client):
 
     def __init__(self) -> None:
         super().__init__()
-        builder = SparkSession.builder.master("local[2]").config("spark.jars", JARS)
-        for name, value in SETTINGS.items():
-            builder = builder.config(name, value)
-        self._spark = builder.getOrCreate()
+        self._spark = session(JARS)
 
     def run(self, word: str) -> None:
         """Run a query to its end."""
