@@ -36,6 +36,12 @@ def only_beside_the_peer(test: Any) -> Any:
     return test
 
 
+BY_COLUMN_OR_OPTION = pytest.mark.parametrize(
+    "by", [*(pytest.param(by, marks=BESIDE_THE_PEER) for by in ("column", "option")), "both"]
+)
+"""How a sink is told the topic."""
+
+
 def matrix(*axes: Sequence[str], always: Sequence[tuple[str, ...]]) -> list[Any]:
     """Every combination; those that are not in ``always`` only where the peer is there too."""
     return [
@@ -72,6 +78,13 @@ def strategy(name: str, topic: str) -> dict[str, str]:
 def each(topic: str, *values: int) -> str:
     """``values`` as an option has them, one for each partition."""
     return json.dumps({topic: {str(number): value for number, value in enumerate(values)}})
+
+
+def after_the_last(option: str, topic: str) -> tuple[dict[str, object], list[str]]:
+    """A start later than all of ``sent``, or than its partition 2, and what is read if that means latest."""
+    if option == "startingTimestamp":
+        return {option: NEVER}, []
+    return {option: each(topic, SECOND, SECOND, NEVER)}, numbers(range(12, 30, 3), range(10, 30, 3))
 
 
 def start(kind: str, topic: str) -> tuple[dict[str, object], list[str]]:

@@ -13,6 +13,7 @@ from tests.spark.parity.records import (
     NEVER,
     SECOND,
     STRATEGIES,
+    after_the_last,
     each,
     matrix,
     numbers,
@@ -101,11 +102,9 @@ def test_one_time_wins_over_times_and_times_over_offsets(source: Source) -> None
 @pytest.mark.parametrize("option", ["startingTimestamp", "startingOffsetsByTimestamp"])
 def test_a_start_after_the_last_record_is_an_error_or_the_end(source: Source, option: str) -> None:
     topic = sent(source)
-    value = NEVER if option == "startingTimestamp" else each(topic, SECOND, SECOND, NEVER)
-    refused(lambda: source.values(subscribe=topic, **{option: value}), "no offset matched", f"{topic}-")
-    latest = {option: value, "startingOffsetsByTimestampStrategy": "latest"}
-    expected = [] if option == "startingTimestamp" else numbers(range(12, 30, 3), range(10, 30, 3))
-    assert source.values(subscribe=topic, **latest) == expected
+    late, expected = after_the_last(option, topic)
+    refused(lambda: source.values(subscribe=topic, **late), "no offset matched", f"{topic}-")
+    assert source.values(subscribe=topic, **late, startingOffsetsByTimestampStrategy="latest") == expected
 
 
 def test_latest_is_bound_whenever_a_dataframe_runs_and_an_offset_is_not(source: Source) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from pyspark_minikafka.stream import HAS_LIMITS
 from tests.spark.parity.conftest import Running, Source, texts
-from tests.spark.parity.records import BESIDE_THE_PEER, numbers, only_beside_the_peer
+from tests.spark.parity.records import BESIDE_THE_PEER, each, numbers, only_beside_the_peer
 
 NOW = {"availableNow": True}
 LONG_MAX = 2**63 - 1
@@ -58,9 +58,7 @@ def test_a_restarted_query_keeps_its_limit(limited: Source) -> None:
 def test_the_highest_limit_is_no_limit(limited: Source) -> None:
     topic = limited.kafka.topic()
     limited.kafka.produce(topic, [str(n) for n in range(5)])
-    running = limited.stream(
-        subscribe=topic, startingOffsets=f'{{"{topic}":{{"0":3}}}}', maxOffsetsPerTrigger=LONG_MAX
-    )
+    running = limited.stream(subscribe=topic, startingOffsets=each(topic, 3), maxOffsetsPerTrigger=LONG_MAX)
     assert running.read() == ["3", "4"]
     limited.kafka.produce(topic, ["5", "6"])
     assert running.read() == ["3", "4", "5", "6"]

@@ -13,9 +13,9 @@ from pyspark_minikafka.stream import HAS_LIMITS
 from tests.spark.parity.conftest import Source, refused
 from tests.spark.parity.records import (
     BESIDE_THE_PEER,
-    NEVER,
     SECOND,
     STRATEGIES,
+    after_the_last,
     each,
     matrix,
     numbers,
@@ -24,6 +24,12 @@ from tests.spark.parity.records import (
     start,
     strategy,
 )
+
+IMPATIENT = {
+    "kafka.request.timeout.ms": 3000,
+    "kafka.default.api.timeout.ms": 3000,
+    "kafkaConsumer.pollTimeoutMs": 3000,
+}
 
 
 @pytest.mark.parametrize(
@@ -67,12 +73,11 @@ def test_a_stream_may_start_after_the_last_record_if_it_is_told_so(
     source: Source, by: str, option: str
 ) -> None:
     topic = sent(source)
-    value = NEVER if option == "startingTimestamp" else each(topic, SECOND, SECOND, NEVER)
-    options = {**strategy(by, topic), option: value}
+    late, expected = after_the_last(option, topic)
+    options = {**strategy(by, topic), **late}
     failing = source.stream(**options)
     assert "no offset matched" in failing.failure().lower()
     running = source.stream(**options, startingOffsetsByTimestampStrategy="latest")
-    expected = [] if option == "startingTimestamp" else numbers(range(12, 30, 3), range(10, 30, 3))
     assert running.read() == expected
     source.kafka.produce(topic, ["new"], 2)
     assert running.read() == sorted([*expected, "new"])
@@ -151,9 +156,7 @@ def test_a_topic_that_goes_while_its_records_are_read_is_lost_data(
         startingOffsets="earliest",
         failOnDataLoss=fail_on_data_loss,
         before=delete,
-        kafkaConsumer__pollTimeoutMs=3000,
-        kafka__request__timeout__ms=3000,
-        kafka__default__api__timeout__ms=3000,
+        **IMPATIENT,
     )
     if fail_on_data_loss == "true":
         assert topic in running.failure()
@@ -293,10 +296,8 @@ def test_topics_and_partitions_come_and_go(source: Source, seed: int) -> None:
     chance = random.Random(seed)
     prefix = source.kafka.topic(prefix="churn")
     topics, sent_values, number = {prefix: 1}, [], itertools.count()
-    limits = {"kafka.request.timeout.ms": 3000, "kafka.default.api.timeout.ms": 3000}
-    limits["kafkaConsumer.pollTimeoutMs"] = 3000
     running = source.stream(
-        subscribePattern=f"{prefix}.*", startingOffsets="earliest", failOnDataLoss="false", **limits
+        subscribePattern=f"{prefix}.*", startingOffsets="earliest", failOnDataLoss="false", **IMPATIENT
     )
     for step in range(12):
         what = chance.choice(["topic", "delete", "partition", "records", "records"])

@@ -12,6 +12,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin import LATEST
 from minikafka.clients.isolation import IsolationLevel
 from tests.spark.parity.conftest import OURS_ON_THEIRS, THEIRS, Source
+from tests.spark.parity.records import each, numbers
 
 COMMITTED = {"kafka__isolation__level": "read_committed", "startingOffsets": "earliest"}
 
@@ -55,26 +56,22 @@ def wait_for(source: Source, topic: str, stable: int, high: int) -> None:
         time.sleep(0.05)
 
 
-def words(*ranges: range) -> list[str]:
-    return sorted(str(number) for one in ranges for number in one)
-
-
 def test_a_batch_reads_what_was_committed_or_everything(source: Source) -> None:
     topic = source.kafka.topic(1)
     sent(source, topic, ("commit", 0), ("abort", 10), ("commit", 20), ("open", 30))
     wait_for(source, topic, stable=33, high=43)
-    assert source.values(subscribe=topic, **COMMITTED) == words(range(10), range(20, 30))
-    assert source.values(subscribe=topic) == words(range(40))
+    assert source.values(subscribe=topic, **COMMITTED) == numbers(range(10), range(20, 30))
+    assert source.values(subscribe=topic) == numbers(range(40))
 
 
 def test_offsets_of_marks_and_of_what_was_aborted_are_passed_over(source: Source) -> None:
     topic = source.kafka.topic(1)
     sent(source, topic, ("abort", 0), ("commit", 10), ("abort", 20))
     wait_for(source, topic, stable=33, high=33)
-    ending = {"endingOffsets": f'{{"{topic}":{{"0":11}}}}'}
+    ending = {"endingOffsets": each(topic, 11)}
     assert source.values(subscribe=topic, **COMMITTED, **ending) == []
     split = {"minPartitions": 7}
-    assert source.values(subscribe=topic, **COMMITTED, **split) == words(range(10, 20))
+    assert source.values(subscribe=topic, **COMMITTED, **split) == numbers(range(10, 20))
 
 
 def test_a_stream_reads_a_transaction_once_it_is_committed(source: Source) -> None:
@@ -82,7 +79,7 @@ def test_a_stream_reads_a_transaction_once_it_is_committed(source: Source) -> No
     producer = sent(source, topic, ("commit", 0), ("abort", 10), ("open", 20))
     wait_for(source, topic, stable=22, high=32)
     query = source.stream(subscribe=topic, **COMMITTED)
-    assert query.read() == words(range(10))
+    assert query.read() == numbers(range(10))
     producer.commit_transaction(60)
     wait_for(source, topic, stable=33, high=33)
-    assert query.read() == words(range(10), range(20, 30))
+    assert query.read() == numbers(range(10), range(20, 30))

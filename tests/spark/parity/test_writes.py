@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark.parity.conftest import Source, refused
-from tests.spark.parity.records import BESIDE_THE_PEER, numbers, only_beside_the_peer, sent
+from tests.spark.parity.records import (
+    BESIDE_THE_PEER,
+    BY_COLUMN_OR_OPTION,
+    numbers,
+    only_beside_the_peer,
+    sent,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,9 +44,7 @@ def test_keys_and_values_are_strings_or_bytes_or_null(source: Source) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "by", [*(pytest.param(by, marks=BESIDE_THE_PEER) for by in ("column", "option")), "both"]
-)
+@BY_COLUMN_OR_OPTION
 def test_the_topic_is_a_column_or_an_option_and_the_option_wins(source: Source, by: str) -> None:
     topic, other = source.kafka.topic(), source.kafka.topic()
     column = {"column": topic, "option": None, "both": other}[by]
@@ -191,9 +195,7 @@ def test_compressed_batches_are_written_and_read(source: Source, codec: str) -> 
     assert source.read(subscribe=topic).selectExpr("count(DISTINCT value)").collect()[0][0] == 1000
 
 
-@pytest.mark.parametrize(
-    "by", [*(pytest.param(by, marks=BESIDE_THE_PEER) for by in ("column", "option")), "both"]
-)
+@BY_COLUMN_OR_OPTION
 def test_a_stream_is_written(source: Source, by: str) -> None:
     origin, topic, other = sent(source), source.kafka.topic(2), source.kafka.topic()
     column = {"column": topic, "option": other, "both": other}[by]
