@@ -21,11 +21,10 @@ from minikafka.clients.cluster import Cluster
 from minikafka.clients.fetcher import RangeFetcher
 from minikafka.clients.prefetch import prefetching
 from minikafka.records.columns import SCHEMA, SCHEMA_WITH_HEADERS, DamagedEntry, decode_pieces
-from pyspark_minikafka import cache, report
+from pyspark_minikafka import cache, report, workers
 from pyspark_minikafka.location import Target, check_reachable
 from pyspark_minikafka.options import SourceOptions
 from pyspark_minikafka.ranges import DataLoss, OffsetRange
-from pyspark_minikafka.workers import forget_importers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,14 +60,12 @@ def read(partition: InputPartition, options: SourceOptions) -> Iterator[pa.Recor
     """
     if not isinstance(partition, RangePartition):
         return  # Spark's stand-in for a query without partitions
-    try:
+    with workers.task():
         check_reachable(partition.target)
         cluster = cache.reading(partition.target.bootstrap_servers, options.connection)
         reader = _RangeReader(cluster, partition.offsets, options)
         yield from prefetching(reader, BATCHES_AHEAD)
         report.note(reader.work.sentence(reader.task), shown=options.log_tasks)
-    finally:
-        forget_importers()
 
 
 @dataclass(slots=True)

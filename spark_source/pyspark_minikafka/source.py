@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource
 
-from pyspark_minikafka.workers import forget_importers
+from pyspark_minikafka import workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,15 +38,14 @@ class MissingDependency(ImportError):
 def _module(name: str) -> Any:
     """``pyspark_minikafka.<name>``; MissingDependency says what to install, and where."""
     try:
-        return importlib.import_module(f"pyspark_minikafka.{name}")
+        with workers.task():
+            return importlib.import_module(f"pyspark_minikafka.{name}")
     except ImportError as problem:
         raise MissingDependency(
             f"the data source {NAME} cannot be used: {problem}. Install it with its dependencies "
             f"(pip install 'minikafka[spark]') for the Python that Spark runs, {sys.executable}, on the "
             "driver and every executor, or set PYSPARK_PYTHON to one that has them"
         ) from problem
-    finally:
-        forget_importers()
 
 
 class SourceClass(ABCMeta):

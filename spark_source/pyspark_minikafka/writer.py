@@ -18,12 +18,11 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from pyspark.sql.types import StructType
 
 from minikafka.base.errors import ConfigError
-from pyspark_minikafka import report
+from pyspark_minikafka import report, workers
 from pyspark_minikafka.location import Target, check_reachable, locate
 from pyspark_minikafka.options import SinkOptions, sink_options
 from pyspark_minikafka.schema import SinkColumns, sink_columns
 from pyspark_minikafka.sending import send
-from pyspark_minikafka.workers import forget_importers
 
 try:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
@@ -50,12 +49,10 @@ class Sink:
 
     def send(self, batches: Iterator[pa.RecordBatch]) -> Written:
         """Send all rows and wait for the brokers. Raises what they, or the rows, object to."""
-        try:
+        with workers.task():
             check_reachable(self.target)
             rows, sent_bytes = send(batches, self.options, self.target, self.columns)
             return Written(rows, sent_bytes)
-        finally:
-            forget_importers()
 
 
 class Written(WriterCommitMessage):
@@ -80,7 +77,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing to do for the rows; the worker that calls this is used again."""
-        forget_importers()
+        workers.forget_importers()
 
 
 class RowStreamWriter(DataSourceStreamWriter):
