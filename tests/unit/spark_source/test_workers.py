@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gc
 import importlib
+import socket
 import sys
 import zipfile
 import zipimport
@@ -12,11 +14,12 @@ from pyspark.sql.types import StructType
 
 from minikafka.base.errors import ConfigError
 from minikafka.embedded import owners
+from pyspark_minikafka import workers
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options import Mode, sink_options, source_options
 from pyspark_minikafka.resume import Place
 from pyspark_minikafka.schema import sink_columns
-from pyspark_minikafka.workers import directory, forget_importers
+from pyspark_minikafka.workers import acknowledge_at_once, directory, forget_importers, freeze_modules
 from pyspark_minikafka.writer import BatchWriter, Sink
 
 
@@ -69,6 +72,62 @@ def test_an_archive_of_the_users_is_left_alone(archive: Path, monkeypatch: pytes
     assert importers(users)
     forget_importers()
     assert importers(users)
+
+
+@pytest.fixture
+def unfrozen() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+def test_a_collection_of_garbage_does_not_look_at_modules(
+    unfrozen: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "_modules_frozen", 0)
+    freeze_modules()
+    assert all(found is not workers.__dict__ for found in gc.get_objects())
+
+
+def test_what_a_later_task_makes_is_collected_unless_modules_came(
+    unfrozen: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "_modules_frozen", 0)
+    freeze_modules()
+    frozen = gc.get_freeze_count()
+    circle: list[object] = []
+    circle.append(circle)
+    freeze_modules()
+    assert gc.get_freeze_count() == frozen
+
+
+@pytest.fixture
+def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Both ends of one over TCP."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname())
+        theirs, _ = server.accept()
+        with ours, theirs:
+            yield ours, theirs
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="this system has no such option")
+def test_after_a_collection_of_garbage_a_connection_acknowledges_at_once(
+    connection: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, jvm = connection
+    monkeypatch.setattr(workers, "_jvm", None)
+    acknowledge_at_once()
+    try:
+        jvm.sendall(b"a task")
+        worker.recv(6)
+        worker.sendall(b"done")
+        assert not worker.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
+        gc.collect()
+        assert worker.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
+    finally:
+        gc.callbacks.remove(workers._after_collection)
+        for kept in workers._jvm or ():
+            kept.close()
 
 
 def test_a_worker_in_a_sessions_directory_is_where_its_jvm_was_started(
