@@ -11,7 +11,7 @@ from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.net.connection import SocketConnection, connect
 from minikafka.records.message_set import Record, build_message_set
-from minikafka.wire.apis import PRODUCE
+from minikafka.wire.apis.produce import PRODUCE
 from minikafka.wire.framing import RequestHeader, split_response
 from tests.interop.releases import KAFKA_0_10, RELEASES, Release
 from tests.scenarios import simulation

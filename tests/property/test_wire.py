@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from minikafka.base.errors import RemoteWireError
 from minikafka.wire import schema
-from minikafka.wire.apis import APIS
 from minikafka.wire.framing import FrameReader, encode_frame
 from minikafka.wire.parts import join
 from minikafka.wire.schema import (
@@ -26,6 +25,7 @@ from minikafka.wire.schema import (
     Struct,
     Type,
 )
+from minikafka.wire.table import APIS
 
 MESSAGES = [
     (message, version)

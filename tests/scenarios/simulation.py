@@ -20,7 +20,6 @@ from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 from minikafka.server.assembly import Ports, RunningBroker
 from minikafka.server.config import BrokerConfig
 from minikafka.server.worker import InlineWorker
-from minikafka.wire.apis import APIS
 from minikafka.wire.apis.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from minikafka.wire.apis.fetch import (
     FetchPartition,
@@ -40,6 +39,7 @@ from minikafka.wire.apis.produce import (
 from minikafka.wire.framing import RequestHeader, split_response
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.parts import Part, buffer_of
+from minikafka.wire.table import APIS
 
 PORT = 9092
 DATA_DIR = "/data"

@@ -15,19 +15,21 @@ from minikafka.clients.metadata import ClusterMetadata, TopicMetadata
 from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.retry import Deadline
 from minikafka.clients.topics import NewTopic, no_such_topic, why_not_deleted, why_not_made
-from minikafka.wire.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, Api
+from minikafka.wire.api import Api
 from minikafka.wire.apis.create_partitions import (
+    CREATE_PARTITIONS,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
 )
 from minikafka.wire.apis.create_topics import (
+    CREATE_TOPICS,
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
+from minikafka.wire.apis.delete_topics import DELETE_TOPICS, DeleteTopicsRequest
 from minikafka.wire.apis.describe_configs import ResourceType
 
 __all__ = ["EARLIEST", "LATEST", "Admin", "NewTopic"]

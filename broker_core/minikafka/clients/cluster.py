@@ -23,8 +23,9 @@ from minikafka.clients.links import CONNECTIONS_MAX_IDLE_MS, BrokerLink, LinkCon
 from minikafka.clients.metadata import ClusterMetadata, TopicMetadata, from_response
 from minikafka.clients.retry import Backoff, Deadline, EventWaiter, Tried, Waiter
 from minikafka.net.port import Connector
-from minikafka.wire.apis import METADATA, Api, ApiKey
-from minikafka.wire.apis.metadata import MetadataRequest, MetadataResponse
+from minikafka.wire.api import Api
+from minikafka.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
+from minikafka.wire.keys import ApiKey
 
 T = TypeVar("T")
 RequestT = TypeVar("RequestT")

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.retry import Deadline
-from minikafka.wire.apis import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from minikafka.wire.apis.alter_configs import (
+    ALTER_CONFIGS,
     AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResponse,
 )
 from minikafka.wire.apis.describe_configs import (
+    DESCRIBE_CONFIGS,
     ConfigSource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -27,6 +28,7 @@ from minikafka.wire.apis.describe_configs import (
     ResourceType,
 )
 from minikafka.wire.apis.incremental_alter_configs import (
+    INCREMENTAL_ALTER_CONFIGS,
     AlterOperation,
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,

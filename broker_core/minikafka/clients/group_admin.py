@@ -21,15 +21,15 @@ from minikafka.clients.group_offsets import Author, Committed, commit, committed
 from minikafka.clients.group_requests import partitions_of
 from minikafka.clients.offsets import LATEST, list_offsets
 from minikafka.clients.retry import Deadline
-from minikafka.wire.apis import DELETE_GROUPS, DESCRIBE_GROUPS, LIST_GROUPS
-from minikafka.wire.apis.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from minikafka.wire.apis.delete_groups import DELETE_GROUPS, DeleteGroupsRequest, DeleteGroupsResponse
 from minikafka.wire.apis.describe_groups import (
+    DESCRIBE_GROUPS,
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from minikafka.wire.apis.list_groups import ListGroupsRequest
+from minikafka.wire.apis.list_groups import LIST_GROUPS, ListGroupsRequest
 from minikafka.wire.consumer_protocol import PROTOCOL_TYPE
 
 DEAD = "Dead"

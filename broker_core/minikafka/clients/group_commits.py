@@ -13,8 +13,7 @@ from minikafka.clients.group_coordinator import Coordinator
 from minikafka.clients.group_offsets import Author, Committed, check_commit, commit, commit_request
 from minikafka.clients.links import Reply
 from minikafka.clients.retry import Deadline
-from minikafka.wire.apis import OFFSET_COMMIT
-from minikafka.wire.apis.offset_commit import OffsetCommitResponse
+from minikafka.wire.apis.offset_commit import OFFSET_COMMIT, OffsetCommitResponse
 
 logger = logging.getLogger("minikafka.clients.group")
 

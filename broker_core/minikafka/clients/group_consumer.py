@@ -46,10 +46,11 @@ from minikafka.clients.group_requests import (
 )
 from minikafka.clients.links import Reply
 from minikafka.clients.retry import Deadline
-from minikafka.wire.apis import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
-from minikafka.wire.apis.heartbeat import HeartbeatRequest
-from minikafka.wire.apis.leave_group import LeaveGroupRequest
+from minikafka.wire.apis.heartbeat import HEARTBEAT, HeartbeatRequest
+from minikafka.wire.apis.join_group import JOIN_GROUP
+from minikafka.wire.apis.leave_group import LEAVE_GROUP, LeaveGroupRequest
 from minikafka.wire.apis.offset_commit import NO_GENERATION
+from minikafka.wire.apis.sync_group import SYNC_GROUP
 
 __all__ = ["Committed", "ConsumerConfig", "Fetched", "GroupConsumer", "RebalanceListener", "Reset"]
 

@@ -17,8 +17,8 @@ from minikafka.clients.cluster import Cluster, Lane, OwnLane
 from minikafka.clients.group_membership import ELSEWHERE
 from minikafka.clients.links import Reply
 from minikafka.clients.retry import Deadline
-from minikafka.wire.apis import FIND_COORDINATOR, Api
-from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
+from minikafka.wire.api import Api
+from minikafka.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")

@@ -20,12 +20,16 @@ from minikafka.clients.group_coordinator import Coordinator, check
 from minikafka.clients.group_membership import NO_MEMBER, OF_MEMBERS
 from minikafka.clients.group_offsets import Author, Committed, commit
 from minikafka.clients.retry import Deadline
-from minikafka.wire.apis import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
-from minikafka.wire.apis.heartbeat import HeartbeatRequest
-from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from minikafka.wire.apis.leave_group import LeaveGroupRequest
+from minikafka.wire.apis.heartbeat import HEARTBEAT, HeartbeatRequest
+from minikafka.wire.apis.join_group import (
+    JOIN_GROUP,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from minikafka.wire.apis.leave_group import LEAVE_GROUP, LeaveGroupRequest
 from minikafka.wire.apis.offset_commit import NO_GENERATION
-from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from minikafka.wire.apis.sync_group import SYNC_GROUP, SyncGroupRequest, SyncGroupRequestAssignment
 from minikafka.wire.consumer_protocol import (
     PROTOCOL_TYPE,
     Assignment,

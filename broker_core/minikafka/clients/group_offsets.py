@@ -14,16 +14,17 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.group_coordinator import Coordinator, check
 from minikafka.clients.group_membership import OF_MEMBERS
 from minikafka.clients.retry import Deadline
-from minikafka.wire.apis import OFFSET_COMMIT, OFFSET_FETCH
 from minikafka.wire.apis.offset_commit import (
     DEFAULT_RETENTION,
     NO_GENERATION,
+    OFFSET_COMMIT,
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
 from minikafka.wire.apis.offset_fetch import (
+    OFFSET_FETCH,
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
     OffsetFetchResponse,

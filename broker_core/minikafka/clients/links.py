@@ -22,9 +22,10 @@ from minikafka.base.clock import Clock
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
 from minikafka.clients.retry import Backoff, Deadline, Waiter
 from minikafka.net.port import Connection, Connector, PendingResponse
-from minikafka.wire.apis import API_VERSIONS, Api, ApiKey
-from minikafka.wire.apis.api_versions import ApiVersionsRequest
+from minikafka.wire.api import Api
+from minikafka.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 from minikafka.wire.framing import RequestHeader, split_response
+from minikafka.wire.keys import ApiKey
 from minikafka.wire.parts import Part
 
 RequestT = TypeVar("RequestT")

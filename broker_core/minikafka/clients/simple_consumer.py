@@ -27,10 +27,10 @@ from minikafka.net.port import Connection, Connector
 from minikafka.records.message_set import StoredRecord
 from minikafka.records.stream import MessageSet
 from minikafka.wire import classic
-from minikafka.wire.apis import FETCH, LIST_OFFSETS, ApiKey
 from minikafka.wire.apis import fetch as fetching
 from minikafka.wire.apis import list_offsets as listing
 from minikafka.wire.classic import Fetch as FetchRequest
+from minikafka.wire.keys import ApiKey
 from minikafka.wire.parts import buffer_of
 
 __all__ = ["EARLIEST_TIME", "LATEST_TIME", "FetchRequest", "FetchedMessages", "SimpleConsumer"]
@@ -227,14 +227,16 @@ class _Today:
         return found
 
     def _send(self, request: FetchRequest, deadline: Deadline) -> Reply[fetching.FetchResponse]:
-        return self._link.send(FETCH, lambda _: _fetch(request), deadline)
+        return self._link.send(fetching.FETCH, lambda _: _fetch(request), deadline)
 
     def offsets(self, topic: str, partition: int, time_ms: int, max_count: int) -> list[int]:
         asked = listing.ListOffsetsPartition(partition, _UNKNOWN, time_ms, max_count)
         request = listing.ListOffsetsRequest(
             _CONSUMER, fetching.READ_UNCOMMITTED, (listing.ListOffsetsTopic(topic, (asked,)),)
         )
-        reply = self._link.send(LIST_OFFSETS, lambda _: request, Deadline(self._clock, self._timeout_ms))
+        reply = self._link.send(
+            listing.LIST_OFFSETS, lambda _: request, Deadline(self._clock, self._timeout_ms)
+        )
         part = reply.result().topics[0].partitions[0]
         _check(ErrorCode.of(part.error_code), topic, partition)
         return list(part.offsets)

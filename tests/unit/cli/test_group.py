@@ -19,7 +19,7 @@ from minikafka.clients.cluster import Cluster
 from minikafka.clients.group_config import ConsumerConfig, Reset
 from minikafka.clients.group_consumer import GroupConsumer
 from minikafka.clients.producer import Producer
-from minikafka.wire.apis import ApiKey
+from minikafka.wire.keys import ApiKey
 from tests.unit.clients.groups_in_memory import Group, commit_answer
 from tests.unit.clients.support import BrokersInMemory
 

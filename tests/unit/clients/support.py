@@ -22,7 +22,6 @@ from minikafka.net.memory import Fault, MemoryNetwork, MemoryServer
 from minikafka.net.port import Exchange
 from minikafka.records.batch import read_header
 from minikafka.records.message_set import Codec, Record, build_message_set, iterate
-from minikafka.wire.apis import APIS, ApiKey
 from minikafka.wire.apis.api_versions import ApiVersion, ApiVersionsResponse
 from minikafka.wire.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from minikafka.wire.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -57,6 +56,8 @@ from minikafka.wire.apis.produce import (
     ProduceTopicResponse,
 )
 from minikafka.wire.framing import RequestHeader, response_header
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.table import APIS
 from tests.unit.clients.groups_in_memory import GroupsInMemory, Later
 
 HOST = "memory"

@@ -9,9 +9,9 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin import LATEST, Admin, NewTopic
 from minikafka.clients.metadata import TopicMetadata
 from minikafka.net.memory import Fault
-from minikafka.wire.apis import ApiKey
 from minikafka.wire.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from minikafka.wire.apis.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import BrokersInMemory
 
 

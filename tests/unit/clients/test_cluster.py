@@ -8,8 +8,8 @@ from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, NetworkEr
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import OUTAGE_PATIENCE_MS, UNKNOWN_TOPIC_PATIENCE_MS, Cluster, Lane
 from minikafka.net.memory import Fault
-from minikafka.wire.apis import METADATA, ApiKey
-from minikafka.wire.apis.metadata import MetadataRequest, MetadataResponse
+from minikafka.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
+from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import BrokersInMemory
 
 TP = TopicPartition("t", 1)

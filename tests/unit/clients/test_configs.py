@@ -9,7 +9,6 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.clients.admin import Admin
 from minikafka.clients.configs import Setting
-from minikafka.wire.apis import ApiKey
 from minikafka.wire.apis.alter_configs import (
     AlterableConfig,
     AlterConfigsResourceResponse,
@@ -28,6 +27,7 @@ from minikafka.wire.apis.describe_configs import (
     ResourceType,
 )
 from minikafka.wire.apis.incremental_alter_configs import AlterOperation, IncrementalAlterableConfig
+from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import BrokersInMemory
 
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER

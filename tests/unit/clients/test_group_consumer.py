@@ -18,9 +18,9 @@ from minikafka.clients.isolation import IsolationLevel
 from minikafka.net.memory import Fault
 from minikafka.records.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.message_set import Codec, Record
-from minikafka.wire.apis import ApiKey
 from minikafka.wire.apis.heartbeat import HeartbeatResponse
 from minikafka.wire.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from minikafka.wire.keys import ApiKey
 from tests.unit.clients.groups_in_memory import commit_answer
 from tests.unit.clients.support import BrokersInMemory, fetch_error
 

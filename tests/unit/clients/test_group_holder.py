@@ -11,8 +11,8 @@ from minikafka.clients.group_config import ConsumerConfig
 from minikafka.clients.group_consumer import GroupConsumer
 from minikafka.clients.group_holder import SoleMember
 from minikafka.net.memory import Fault
-from minikafka.wire.apis import ApiKey
 from minikafka.wire.apis.join_group import JoinGroupResponse
+from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import BrokersInMemory
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)

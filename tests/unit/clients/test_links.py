@@ -8,9 +8,10 @@ from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWi
 from minikafka.clients.links import BrokerLink, LinkConfig
 from minikafka.clients.retry import Deadline
 from minikafka.net.memory import Fault
-from minikafka.wire.apis import FETCH, METADATA, PRODUCE, ApiKey
-from minikafka.wire.apis.metadata import MetadataRequest, MetadataResponse
-from minikafka.wire.apis.produce import ProduceRequest
+from minikafka.wire.apis.fetch import FETCH
+from minikafka.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
+from minikafka.wire.apis.produce import PRODUCE, ProduceRequest
+from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import FIRST_PORT, HOST, BrokersInMemory
 
 NO_TOPICS = MetadataRequest(())

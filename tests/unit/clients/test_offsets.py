@@ -9,13 +9,14 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.isolation import IsolationLevel
 from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
 from minikafka.net.memory import Fault
-from minikafka.wire.apis import LIST_OFFSETS, ApiKey
 from minikafka.wire.apis.list_offsets import (
+    LIST_OFFSETS,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import Answer, BrokersInMemory
 
 PARTITIONS = [TopicPartition("t", number) for number in range(6)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minikafka.wire.apis import APIS
 from minikafka.wire.framing import RequestHeader
 from minikafka.wire.parts import Part, join
+from minikafka.wire.table import APIS
 from tests.scenarios import simulation
 from tests.scenarios.simulation import Request, Simulation
 

@@ -11,7 +11,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.fetcher import RangeFetcher
 from minikafka.clients.producer import Producer
-from minikafka.wire.apis import ApiKey
+from minikafka.wire.keys import ApiKey
 from pyspark_minikafka.lookup import ClusterLookup
 from pyspark_minikafka.offsets import StreamOffset
 from pyspark_minikafka.options import Mode, source_options

@@ -6,13 +6,14 @@ import pytest
 
 from minikafka.base.errors import LocalWireError, RemoteWireError
 from minikafka.wire.__main__ import main
-from minikafka.wire.apis import APIS, DELETE_TOPICS, FETCH, LIST_OFFSETS, PRODUCE
 from minikafka.wire.apis.api_versions import ApiVersion, table_of
-from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
-from minikafka.wire.apis.fetch import FetchRequest
-from minikafka.wire.apis.produce import ProduceResponse
+from minikafka.wire.apis.delete_topics import DELETE_TOPICS, DeleteTopicsRequest
+from minikafka.wire.apis.fetch import FETCH, FetchRequest
+from minikafka.wire.apis.list_offsets import LIST_OFFSETS
+from minikafka.wire.apis.produce import PRODUCE, ProduceResponse
 from minikafka.wire.describe import describe
 from minikafka.wire.parts import total_size
+from minikafka.wire.table import APIS
 
 
 def test_the_advertised_table_is_sorted_and_holds_what_is_implemented() -> None:

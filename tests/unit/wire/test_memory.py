@@ -12,9 +12,9 @@ import pytest
 from minikafka.base.errors import RemoteWireError
 from minikafka.wire import classic, consumer_protocol, schema
 from minikafka.wire.api import Api
-from minikafka.wire.apis import APIS, FETCH, METADATA, PRODUCE
-from minikafka.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
-from minikafka.wire.apis.metadata import MetadataPartition, MetadataResponse, MetadataTopic
+from minikafka.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
+from minikafka.wire.apis.metadata import METADATA, MetadataPartition, MetadataResponse, MetadataTopic
+from minikafka.wire.apis.produce import PRODUCE
 from minikafka.wire.parts import join
 from minikafka.wire.schema import (
     BOOLEAN,
@@ -28,6 +28,7 @@ from minikafka.wire.schema import (
     Struct,
     Type,
 )
+from minikafka.wire.table import APIS
 
 TOPIC = FetchTopic("topic", (FetchPartition(0, -1, 0, -1, 1 << 20),))
 BYTES_PER_ELEMENT = 300

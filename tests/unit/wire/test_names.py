@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from minikafka.wire import consumer_protocol, schema
-from minikafka.wire.apis import APIS, DELETE_TOPICS, METADATA, Api
+from minikafka.wire.api import Api
+from minikafka.wire.apis.delete_topics import DELETE_TOPICS
+from minikafka.wire.apis.metadata import METADATA
 from minikafka.wire.parts import join
 from minikafka.wire.schema import (
     BOOLEAN,
@@ -25,6 +27,7 @@ from minikafka.wire.schema import (
     Struct,
     Type,
 )
+from minikafka.wire.table import APIS
 
 with warnings.catch_warnings():  # it reads its tables in a way that Python 3.11 calls deprecated
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
-from minikafka.wire.apis import APIS
 from minikafka.wire.apis.api_versions import ApiVersionsRequest, table_of
 from minikafka.wire.keys import ApiKey
+from minikafka.wire.table import APIS
 
 
 def listing(served: Iterable[ApiKey]) -> Callable[[Broker, RequestContext, ApiVersionsRequest], None]:

@@ -13,7 +13,6 @@ from minikafka.clients.producer.partitioner import DefaultPartitioner
 from minikafka.net.memory import Fault
 from minikafka.records.batch import BatchHeader, read_header
 from minikafka.records.message_set import Codec, Record, build_message_set
-from minikafka.wire.apis import ApiKey
 from minikafka.wire.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from minikafka.wire.apis.produce import (
     ProducePartitionResponse,
@@ -21,6 +20,7 @@ from minikafka.wire.apis.produce import (
     ProduceResponse,
     ProduceTopicResponse,
 )
+from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import Answer, BrokersInMemory, produce_error
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 2)

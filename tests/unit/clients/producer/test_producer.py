@@ -14,8 +14,8 @@ from minikafka.clients.producer import Producer, ProducerConfig
 from minikafka.clients.producer.partitioner import DefaultPartitioner
 from minikafka.net.memory import Fault
 from minikafka.records.message_set import Codec, Record, build_message_set, iterate
-from minikafka.wire.apis import ApiKey
 from minikafka.wire.apis.produce import ProduceRequest, ProduceResponse
+from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import BrokersInMemory, produce_error
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -1,0 +1,62 @@
+"""All APIs that are spoken here, by key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minikafka.wire.api import Api
+from minikafka.wire.apis.alter_configs import ALTER_CONFIGS
+from minikafka.wire.apis.api_versions import API_VERSIONS
+from minikafka.wire.apis.create_partitions import CREATE_PARTITIONS
+from minikafka.wire.apis.create_topics import CREATE_TOPICS
+from minikafka.wire.apis.delete_groups import DELETE_GROUPS
+from minikafka.wire.apis.delete_records import DELETE_RECORDS
+from minikafka.wire.apis.delete_topics import DELETE_TOPICS
+from minikafka.wire.apis.describe_configs import DESCRIBE_CONFIGS
+from minikafka.wire.apis.describe_groups import DESCRIBE_GROUPS
+from minikafka.wire.apis.fetch import FETCH
+from minikafka.wire.apis.find_coordinator import FIND_COORDINATOR
+from minikafka.wire.apis.heartbeat import HEARTBEAT
+from minikafka.wire.apis.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
+from minikafka.wire.apis.init_producer_id import INIT_PRODUCER_ID
+from minikafka.wire.apis.join_group import JOIN_GROUP
+from minikafka.wire.apis.leave_group import LEAVE_GROUP
+from minikafka.wire.apis.list_groups import LIST_GROUPS
+from minikafka.wire.apis.list_offsets import LIST_OFFSETS
+from minikafka.wire.apis.metadata import METADATA
+from minikafka.wire.apis.offset_commit import OFFSET_COMMIT
+from minikafka.wire.apis.offset_fetch import OFFSET_FETCH
+from minikafka.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
+from minikafka.wire.apis.produce import PRODUCE
+from minikafka.wire.apis.sync_group import SYNC_GROUP
+from minikafka.wire.keys import ApiKey
+
+APIS: dict[ApiKey, Api[Any, Any]] = {
+    api.key: api
+    for api in (
+        PRODUCE,
+        FETCH,
+        LIST_OFFSETS,
+        METADATA,
+        OFFSET_COMMIT,
+        OFFSET_FETCH,
+        FIND_COORDINATOR,
+        JOIN_GROUP,
+        HEARTBEAT,
+        LEAVE_GROUP,
+        SYNC_GROUP,
+        DESCRIBE_GROUPS,
+        LIST_GROUPS,
+        API_VERSIONS,
+        CREATE_TOPICS,
+        DELETE_TOPICS,
+        DELETE_RECORDS,
+        INIT_PRODUCER_ID,
+        OFFSET_FOR_LEADER_EPOCH,
+        DESCRIBE_CONFIGS,
+        ALTER_CONFIGS,
+        CREATE_PARTITIONS,
+        DELETE_GROUPS,
+        INCREMENTAL_ALTER_CONFIGS,
+    )
+}
