@@ -18,11 +18,14 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from minikafka.base.errors import MinikafkaError
 from minikafka.clients.cluster import Cluster
-from minikafka.clients.producer import Producer, ProducerConfig
 from pyspark_minikafka.kafka_options import ConnectionOptions
+
+if TYPE_CHECKING:
+    from minikafka.clients.producer import Producer, ProducerConfig
 
 KEPT_MAX = 8
 """Clusters that one worker keeps; the one used longest ago goes first."""
@@ -51,6 +54,8 @@ def writing(bootstrap_servers: str, connection: ConnectionOptions) -> Cluster:
 @contextlib.contextmanager
 def producing(cluster: Cluster, config: ProducerConfig) -> Iterator[Producer]:
     """A producer for the kept ``cluster``, for one task; kept for the next one if this one ends well."""
+    from minikafka.clients.producer import Producer  # only here, as readers need none
+
     with _lock:
         producer = _producers.pop((cluster, config), None)
     if producer is None:

@@ -9,10 +9,8 @@ from typing import TypeVar
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients import admin
-from minikafka.clients.admin import Admin
+from minikafka.clients import offsets as listing
 from minikafka.clients.cluster import Cluster
-from minikafka.clients.group_admin import GroupAdmin
 from pyspark_minikafka import cache, report
 from pyspark_minikafka.group_options import Storage
 from pyspark_minikafka.location import Target
@@ -21,7 +19,7 @@ from pyspark_minikafka.options import SourceOptions
 from pyspark_minikafka.planner import Planner
 
 _Answer = TypeVar("_Answer")
-_SPECIAL = {EARLIEST: admin.EARLIEST, LATEST: admin.LATEST}
+_SPECIAL = {EARLIEST: listing.EARLIEST, LATEST: listing.LATEST}
 
 
 class ClusterLookup:
@@ -40,7 +38,6 @@ class ClusterLookup:
         zookeeper_connect: str | None = None,
     ) -> None:
         self._cluster = cluster
-        self._admin = Admin(cluster)
         self._options = options
         self._zookeeper = zookeeper_connect
         self._clock = clock or SystemClock()
@@ -69,10 +66,7 @@ class ClusterLookup:
         found: dict[TopicPartition, int] = {}
         if storage is not Storage.ZOOKEEPER:
             places.append("Kafka")
-            found = {
-                tp: one.offset
-                for tp, one in self._retried(lambda: GroupAdmin(self._cluster).offsets(group)).items()
-            }
+            found = self._retried(lambda: _in_kafka(self._cluster, group))
         if storage is not Storage.KAFKA and self._zookeeper is not None:
             places.append(f"ZooKeeper at {self._zookeeper}")
             for tp, offset in _in_zookeeper(self._zookeeper, group).items():
@@ -97,7 +91,7 @@ class ClusterLookup:
     def _existing(self, asked: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
         isolation = self._options.fetch.isolation
         try:
-            return self._admin.offsets(asked, isolation=isolation)
+            return listing.list_offsets(self._cluster, asked, self._cluster.deadline(), isolation)
         except BrokerError as problem:
             if problem.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
@@ -105,7 +99,7 @@ class ClusterLookup:
             left = {tp: when for tp, when in asked.items() if tp.partition in topics.get(tp.topic, ())}
             if len(left) == len(asked):
                 raise
-            return self._admin.offsets(left, isolation=isolation)
+            return listing.list_offsets(self._cluster, left, self._cluster.deadline(), isolation)
 
     def _retried(self, question: Callable[[], _Answer]) -> _Answer:
         for _ in range(self._options.offset_retries):
@@ -116,6 +110,12 @@ class ClusterLookup:
                     raise
             pause(self._options.offset_retry_interval_ms)
         return question()
+
+
+def _in_kafka(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
+    from minikafka.clients.group_admin import GroupAdmin
+
+    return {tp: committed.offset for tp, committed in GroupAdmin(cluster).offsets(group).items()}
 
 
 def _in_zookeeper(connect: str, group: str) -> Mapping[TopicPartition, int]:

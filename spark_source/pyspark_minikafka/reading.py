@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, OffsetOutOfRange
-from minikafka.clients.admin import LATEST, Admin
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.fetcher import RangeFetcher
+from minikafka.clients.offsets import LATEST, list_offsets
 from minikafka.clients.prefetch import prefetching
 from minikafka.records.columns import SCHEMA, SCHEMA_WITH_HEADERS, DamagedEntry, decode_pieces
 from pyspark_minikafka import cache, report, workers
@@ -130,10 +130,8 @@ class _RangeReader:
     def _bind_end(self) -> None:
         """Find out where the log ends now, if the task reads to there."""
         tp = self.task.topic_partition
-        asked = Admin(self._cluster).offsets(
-            {tp: LATEST}, isolation=self._options.fetch.isolation, timeout_ms=self._options.poll_timeout_ms
-        )
-        end = asked[tp]
+        deadline = self._cluster.deadline(self._options.poll_timeout_ms)
+        end = list_offsets(self._cluster, {tp: LATEST}, deadline, self._options.fetch.isolation)[tp]
         if end is not None:
             self.task = replace(self.task, end=end)
             self._fetcher = self._fetch()

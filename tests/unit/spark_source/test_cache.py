@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from minikafka.clients import producer
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.producer import ProducerConfig
 from pyspark_minikafka import cache
@@ -34,7 +35,7 @@ class FakeCluster:
 @pytest.fixture(autouse=True)
 def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(cache, "Cluster", FakeCluster)
-    monkeypatch.setattr(cache, "Producer", FakeProducer)
+    monkeypatch.setattr(producer, "Producer", FakeProducer)
     yield
     cache.close_all()
 
@@ -83,8 +84,8 @@ ONE = ProducerConfig()
 
 
 def borrowed(cluster: Cluster, config: ProducerConfig = ONE) -> Any:
-    with cache.producing(cluster, config) as producer:
-        return producer
+    with cache.producing(cluster, config) as kept:
+        return kept
 
 
 def test_tasks_use_one_producer_after_the_other() -> None:
@@ -113,9 +114,9 @@ def test_the_producer_of_a_failed_task_is_used_no_more() -> None:
 
 
 def test_a_producer_goes_with_its_connections() -> None:
-    producer = borrowed(cache.writing("a:1", CONNECTION))
+    kept = borrowed(cache.writing("a:1", CONNECTION))
     cache.close_all()
-    assert producer.closed
+    assert kept.closed
 
 
 def test_every_task_closes_what_has_been_idle_for_too_long_whomever_it_asks() -> None:

@@ -148,13 +148,10 @@ def test_an_end_that_the_log_has_lost_is_lost_data(of: Callable[[Log], Log]) -> 
 @pytest.fixture
 def latest(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     def ends_at(offset: int) -> None:
-        class Ends:
-            def __init__(self, cluster: object) -> None: ...
+        def ends(cluster: object, wanted: dict[TopicPartition, int], *_: object) -> dict[TopicPartition, int]:
+            return dict.fromkeys(wanted, offset)
 
-            def offsets(self, wanted: dict[TopicPartition, int], **_: object) -> dict[TopicPartition, int]:
-                return dict.fromkeys(wanted, offset)
-
-        monkeypatch.setattr(reading, "Admin", Ends)
+        monkeypatch.setattr(reading, "list_offsets", ends)
 
     return ends_at
 

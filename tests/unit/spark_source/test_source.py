@@ -61,6 +61,19 @@ def test_importing_loads_nothing_but_the_standard_library_and_pyspark() -> None:
     assert loaded == "[]"
 
 
+def test_a_process_that_plans_a_stream_does_not_wait_for_what_it_never_uses() -> None:
+    loaded = run("""
+        import sys
+        import pyspark_minikafka.stream
+        print(*sorted(name for name in sys.modules if name.startswith("minikafka.")))
+    """).split()
+    assert {name for name in loaded if name.startswith("minikafka.wire.apis.")} == {
+        f"minikafka.wire.apis.{asked}" for asked in ("api_versions", "fetch", "list_offsets", "metadata")
+    }
+    unused = ("clients.admin", "clients.group", "clients.producer", "embedded", "registry", "wire.table")
+    assert [name for name in loaded if name.removeprefix("minikafka.").startswith(unused)] == []
+
+
 def test_importing_never_raises_without_pyspark() -> None:
     assert (
         run("""
