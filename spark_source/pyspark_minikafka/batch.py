@@ -20,8 +20,9 @@ from pyspark_minikafka.location import locate
 from pyspark_minikafka.lookup import make_planner
 from pyspark_minikafka.options import Mode, SourceOptions, source_options
 from pyspark_minikafka.pushdown import EVERYTHING, narrowed
-from pyspark_minikafka.reading import input_partitions, read
+from pyspark_minikafka.reading import read
 from pyspark_minikafka.schema import check_user_schema
+from pyspark_minikafka.tasks import input_partitions
 
 if TYPE_CHECKING:
     import pyarrow as pa

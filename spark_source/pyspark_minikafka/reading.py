@@ -9,7 +9,7 @@ A task holds at most: one fetch in the making, the batches that wait, and the on
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -22,9 +22,10 @@ from minikafka.clients.offsets import LATEST, list_offsets
 from minikafka.clients.prefetch import prefetching
 from minikafka.records.columns import SCHEMA, SCHEMA_WITH_HEADERS, DamagedEntry, decode_pieces
 from pyspark_minikafka import cache, report, workers
-from pyspark_minikafka.location import Target, check_reachable
+from pyspark_minikafka.location import check_reachable
 from pyspark_minikafka.options import SourceOptions
 from pyspark_minikafka.ranges import DataLoss, OffsetRange
+from pyspark_minikafka.tasks import RangePartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,23 +34,6 @@ ROWS_MAX = 30_000
 """Rows of one record batch. Spark passes batches on as they are; 10,000 to 30,000 rows travel fastest."""
 
 BATCHES_AHEAD = 2
-
-
-class RangePartition(InputPartition):
-    """One task: a range of one topic partition, and where its brokers are. Small, because it is pickled."""
-
-    def __init__(self, offsets: OffsetRange, target: Target) -> None:
-        super().__init__(None)
-        self.offsets = offsets
-        self.target = target
-
-    def __repr__(self) -> str:
-        return f"RangePartition({self.offsets})"
-
-
-def input_partitions(ranges: Iterable[OffsetRange], target: Target) -> list[InputPartition]:
-    """One task for each range."""
-    return [RangePartition(one, target) for one in ranges]
 
 
 def read(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:

@@ -27,8 +27,8 @@ from pyspark_minikafka.offsets import OffsetJson, Offsets, StreamOffset, to_json
 from pyspark_minikafka.options import Mode, SourceOptions, source_options
 from pyspark_minikafka.planner import Planner
 from pyspark_minikafka.rate import Patience
-from pyspark_minikafka.reading import input_partitions, read
 from pyspark_minikafka.schema import check_user_schema
+from pyspark_minikafka.tasks import input_partitions
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -80,6 +80,8 @@ class StreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Record batches of one task; runs on an executor."""
+        from pyspark_minikafka.reading import read  # the driver's processes only plan
+
         return read(partition, self.options)
 
     def commit(self, end: dict[str, Any]) -> None:

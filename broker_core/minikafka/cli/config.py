@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from minikafka.base.errors import ConfigError
-from minikafka.cli import quotas
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, ZooKeeper, key_values
 
 if TYPE_CHECKING:
@@ -47,6 +46,7 @@ def get(
 
     Of clients, the quotas: `client ID`, or `client '<default>'` for all that have none of their own.
     """
+    from minikafka.cli import quotas
     from minikafka.cli.connect import connected, coordinated
     from minikafka.cli.output import print_rows
 
@@ -103,6 +103,7 @@ def set_(
     if not changes:
         raise ConfigError("K=V", "", "give settings to change, or --delete K")
 
+    from minikafka.cli import quotas
     from minikafka.cli.connect import connected, coordinated
     from minikafka.cli.output import print_json
     from minikafka.clients.admin import Admin

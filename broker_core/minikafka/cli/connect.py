@@ -13,11 +13,11 @@ from minikafka.base.ids import check_topic_name
 from minikafka.cli.directory import check_cluster, check_usable, make
 from minikafka.cli.options import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP
 from minikafka.cli.output import note
-from minikafka.clients.admin import Admin
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.metadata import TopicMetadata
 
 if TYPE_CHECKING:
+    from minikafka.clients.admin import Admin
     from minikafka.embedded.local import LocalCluster
     from minikafka.registry.store import Store
 

@@ -14,7 +14,8 @@ from pyspark_minikafka import reading
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options import Mode, SourceOptions, source_options
 from pyspark_minikafka.ranges import DataLoss, OffsetRange
-from pyspark_minikafka.reading import RangePartition, read
+from pyspark_minikafka.reading import read
+from pyspark_minikafka.tasks import RangePartition
 
 SERVERS = Target("localhost:1")
 

@@ -15,8 +15,8 @@ from pyspark_minikafka.location import Target
 from pyspark_minikafka.options import Mode
 from pyspark_minikafka.planner import TargetLost
 from pyspark_minikafka.ranges import DataLoss, OffsetRange
-from pyspark_minikafka.reading import RangePartition
 from pyspark_minikafka.stream import StreamReader, UnlimitedReader
+from pyspark_minikafka.tasks import RangePartition
 from tests.unit.spark_source.cluster_double import FakeCluster, Planning
 
 needs_limits = pytest.mark.skipif(not stream.HAS_LIMITS, reason="Spark before 4.2 has no read limits")

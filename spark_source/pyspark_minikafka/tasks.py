@@ -1,0 +1,27 @@
+"""What a planned read becomes for Spark: a task for each range. What a task does stands in ``reading``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark.sql.datasource import InputPartition
+
+from pyspark_minikafka.location import Target
+from pyspark_minikafka.ranges import OffsetRange
+
+
+class RangePartition(InputPartition):
+    """One task: a range of one topic partition, and where its brokers are. Small, because it is pickled."""
+
+    def __init__(self, offsets: OffsetRange, target: Target) -> None:
+        super().__init__(None)
+        self.offsets = offsets
+        self.target = target
+
+    def __repr__(self) -> str:
+        return f"RangePartition({self.offsets})"
+
+
+def input_partitions(ranges: Iterable[OffsetRange], target: Target) -> list[InputPartition]:
+    """One task for each range."""
+    return [RangePartition(one, target) for one in ranges]
