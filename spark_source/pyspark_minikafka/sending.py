@@ -1,7 +1,7 @@
 """A task's write: Arrow record batches -> message sets -> brokers.
 
-    record batch ─▶ partition ids (numpy, murmur2 kernel) ─▶ rows of each partition ─▶ message sets (kernel)
-    ─▶ Producer
+    record batches ─▶ gathered, where there are many partitions ─▶ partition ids (numpy, murmur2 kernel)
+    ─▶ rows of each partition ─▶ message sets (kernel) ─▶ Producer
 
 The producer sends in the background and holds ``kafka.buffer.memory`` bytes at most; what it holds beyond
 that makes this thread wait. A set that a broker refuses for good ends the task at the next batch.
@@ -9,10 +9,11 @@ that makes this thread wait. A set that a broker refuses for good ends the task 
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,6 +41,11 @@ SET_BYTES = 900_000
 what a broker with default limits takes as one.
 """
 
+BYTES_OF_EACH = 64 << 10
+"""What a partition gets at a time, if the producer's buffer has room for that much of all of them. A record
+batch of Spark's has 10,000 rows: of a topic with hundreds of partitions, each would get a set of a few rows.
+"""
+
 
 def send(
     batches: Iterator[pa.RecordBatch], options: SinkOptions, target: Target, columns: SinkColumns
@@ -48,10 +54,24 @@ def send(
     cluster = cache.writing(target.bootstrap_servers, options.connection)
     with cache.producing(cluster, producer_config(options)) as producer:
         task = _Task(cluster, producer, options, columns)
-        for batch in batches:
-            if batch.num_rows:
-                task.add(batch)
+        for batch in gathered(batches, task.wanted_bytes):
+            task.add(batch)
         return task.finish()
+
+
+def gathered(batches: Iterator[pa.RecordBatch], wanted_bytes: Callable[[], int]) -> Iterator[pa.RecordBatch]:
+    """The rows of ``batches`` in record batches of at least ``wanted_bytes()`` each, but for the last one."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in itertools.chain(batches, [None]):
+        if batch is not None and batch.num_rows:
+            waiting.append(batch)
+            size += batch.nbytes
+        if waiting and (batch is None or size >= wanted_bytes()):
+            if len(waiting) > 1:
+                waiting = pa.Table.from_batches(waiting).combine_chunks().to_batches()
+            yield from waiting
+            waiting, size = [], 0
 
 
 class _Task:
@@ -67,10 +87,15 @@ class _Task:
         self._producer = producer
         self._turns: dict[str, Turns] = {}
         self._under_way: deque[Any] = deque()
+        self._most_partitions = 1
         self._rows = 0
         self._bytes = 0
         request_bytes = self._config.max_request_bytes
         self._set_bytes = min(options.producer.batch_bytes or SET_BYTES, request_bytes)
+
+    def wanted_bytes(self) -> int:
+        """How much is worth adding at a time, for the topics seen so far."""
+        return min(BYTES_OF_EACH * self._most_partitions, self._config.buffer_bytes // 2)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Queue the rows of one record batch."""
@@ -164,6 +189,7 @@ class _Task:
     ) -> npt.NDArray[np.int32]:
         found = self._cluster.topic(topic, self._config.max_block_ms)
         partitions = len(found.partitions)
+        self._most_partitions = max(self._most_partitions, partitions)
         count = batch.num_rows if rows is None else len(rows)
         if keys is None:
             ids = np.full(count, -1, dtype=np.int32)
