@@ -29,8 +29,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 
 _modules_frozen = 0
-_jvm: list[socket.socket] | None = None
-"""The connections that this process had at its first task."""
+_jvm: list[tuple[int, int]] | None = None
+"""Descriptors and inodes of the connections that this process had at its first task."""
 
 
 @contextlib.contextmanager
@@ -69,23 +69,32 @@ def acknowledge_at_once() -> None:
 
 def _after_collection(phase: str, info: Mapping[str, int]) -> None:
     if phase == "stop" and info["generation"] == 2:
-        for connection in _jvm or ():
+        for descriptor, inode in _jvm or ():
             with contextlib.suppress(OSError):
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+                if os.fstat(descriptor).st_ino == inode:
+                    with _borrowed(descriptor) as connection:
+                        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
 
-def _connections() -> Iterator[socket.socket]:
-    """Each TCP connection of this process, on a descriptor of its own."""
+def _connections() -> Iterator[tuple[int, int]]:
+    """Descriptor and inode of each TCP connection of this process."""
     for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            found = socket.socket(fileno=os.dup(int(name)))
-            try:
-                found.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
-                found.getpeername()
-            except OSError:
-                found.close()
-            else:
-                yield found
+        with contextlib.suppress(OSError), _borrowed(int(name)) as found:
+            found.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
+            found.getpeername()
+            yield int(name), os.fstat(int(name)).st_ino
+
+
+@contextlib.contextmanager
+def _borrowed(descriptor: int) -> Iterator[socket.socket]:
+    """The socket of a descriptor, OSError if it is of something else. Whose it is may close it at any time:
+    no duplicate keeps the connection open.
+    """
+    found = socket.socket(fileno=descriptor)
+    try:
+        yield found
+    finally:
+        found.detach()
 
 
 def forget_importers() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import socket
 import sys
 import zipfile
@@ -110,24 +111,45 @@ def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
             yield ours, theirs
 
 
-@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="this system has no such option")
+QUICKACK = pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="this system has no such option")
+
+
+@pytest.fixture
+def no_callback_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(workers, "_jvm", None)
+    yield
+    gc.callbacks.remove(workers._after_collection)
+
+
+@QUICKACK
 def test_after_a_collection_of_garbage_a_connection_acknowledges_at_once(
-    connection: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+    connection: tuple[socket.socket, socket.socket], no_callback_left: None
 ) -> None:
     worker, jvm = connection
-    monkeypatch.setattr(workers, "_jvm", None)
     acknowledge_at_once()
-    try:
-        jvm.sendall(b"a task")
-        worker.recv(6)
-        worker.sendall(b"done")
-        assert not worker.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
-        gc.collect()
-        assert worker.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
-    finally:
-        gc.callbacks.remove(workers._after_collection)
-        for kept in workers._jvm or ():
-            kept.close()
+    jvm.sendall(b"a task")
+    worker.recv(6)
+    worker.sendall(b"done")
+    assert not worker.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
+    gc.collect()
+    assert worker.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
+
+
+@QUICKACK
+def test_connections_and_pipes_of_the_users_are_closed_when_the_user_closes_them(
+    connection: tuple[socket.socket, socket.socket], no_callback_left: None
+) -> None:
+    users, other_side = connection
+    out, into = os.pipe()
+    with os.fdopen(out, "rb", buffering=0) as reads:
+        with os.fdopen(into, "wb"):
+            acknowledge_at_once()
+        users.close()
+        os.set_blocking(reads.fileno(), False)
+        assert reads.read() == b""
+    other_side.settimeout(10)
+    assert other_side.recv(1) == b""
+    gc.collect()
 
 
 def test_a_worker_in_a_sessions_directory_is_where_its_jvm_was_started(
