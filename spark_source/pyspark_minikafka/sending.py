@@ -187,7 +187,14 @@ class _Task:
     def _partition_ids(
         self, batch: pa.RecordBatch, keys: pa.Array | None, topic: str, rows: Rows | None
     ) -> npt.NDArray[np.int32]:
+        named = None if self._columns.partition is None else batch.column(self._columns.partition)
+        if named is not None and rows is not None:
+            named = named.take(pa.array(rows))
         found = self._cluster.topic(topic, self._config.max_block_ms)
+        if named is not None and np.asarray(named.fill_null(0)).max() >= len(found.partitions):
+            # Partitions may have been added since this worker heard of the topic.
+            self._cluster.invalidate(topic)
+            found = self._cluster.topic(topic, self._config.max_block_ms)
         partitions = len(found.partitions)
         self._most_partitions = max(self._most_partitions, partitions)
         count = batch.num_rows if rows is None else len(rows)
@@ -195,9 +202,8 @@ class _Task:
             ids = np.full(count, -1, dtype=np.int32)
         else:
             ids = partitions_by_key(keys if rows is None else keys.take(pa.array(rows)), partitions)
-        if self._columns.partition is not None:
-            column = batch.column(self._columns.partition)
-            ids = override(ids, column if rows is None else column.take(pa.array(rows)), partitions, topic)
+        if named is not None:
+            ids = override(ids, named, partitions, topic)
         turns = self._turns.get(topic)
         if turns is None:
             # Tasks start at different partitions, or many small ones would all fill the first.

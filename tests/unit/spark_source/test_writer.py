@@ -160,6 +160,40 @@ def test_rows_with_headers_are_refused_for_brokers_that_do_not_know_them_and_oth
     assert brokers.sent == [(0, 2)]
 
 
+class GrownTopic(BrokersOfKafka010):
+    """A topic that has ``partitions`` since it was asked for last, when it had two."""
+
+    def __init__(self, partitions: int) -> None:
+        super().__init__()
+        self.partitions = partitions
+        self.known = 2
+
+    def topic(self, name: str, timeout_ms: int) -> SimpleNamespace:
+        numbers = tuple(range(self.known))
+        return SimpleNamespace(partitions=numbers, available=numbers)
+
+    def invalidate(self, name: str) -> None:
+        self.known = self.partitions
+
+
+def write_to_partition(number: int, brokers: GrownTopic) -> None:
+    rows = {"value": pa.array([b"a", b"b"]), "partition": pa.array([0, number], pa.int32())}
+    columns = SinkColumns(0, None, None, 1, None, False)
+    task = sending._Task(brokers, brokers, sink_options({"topic": "t"}), columns)  # type: ignore[arg-type]
+    task.add(pa.RecordBatch.from_pydict(rows))
+
+
+def test_a_row_for_a_partition_that_was_added_to_a_known_topic_is_written() -> None:
+    brokers = GrownTopic(4)
+    write_to_partition(3, brokers)
+    assert brokers.sent == [(0, 1), (3, 1)]
+
+
+def test_a_row_for_a_partition_that_was_not_is_refused() -> None:
+    with pytest.raises(BadColumn, match="holds 4, but topic t has only 0 to 3"):
+        write_to_partition(4, GrownTopic(4))
+
+
 def test_a_topic_cannot_be_overwritten() -> None:
     with pytest.raises(ConfigError, match="append"):
         writer.batch_writer({"topic": "t"}, StructType().add("value", "string"), overwrite=True)
