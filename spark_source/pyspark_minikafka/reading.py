@@ -184,8 +184,6 @@ class _RangeReader:
         if isinstance(problem, DamagedEntry):
             return min(problem.after_offset, task.end), f"the record there is damaged: {problem.detail}"
         if isinstance(problem, OffsetOutOfRange):
-            if problem.start_offset < 0:
-                return task.end, "the log does not have them and its range is not known"
             resume = problem.start_offset if self._position < problem.start_offset else task.end
             return min(resume, task.end), f"the log has {problem.start_offset} to {problem.end_offset}"
         if isinstance(problem, BrokerError):

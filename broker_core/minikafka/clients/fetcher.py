@@ -239,10 +239,16 @@ class RangeFetcher:
         try:
             start = list_offsets(self._cluster, {tp: EARLIEST}, deadline)[tp]
             end = list_offsets(self._cluster, {tp: LATEST}, deadline)[tp]
-        except MinikafkaError:
-            return OffsetOutOfRange(offset, -1, -1)
+        except MinikafkaError as error:
+            start = end = None
+            why = f": {error}"
+        else:
+            why = ""
         if start is None or end is None:
-            return OffsetOutOfRange(offset, -1, -1)
+            # Not known to be gone: another fetch shows it, or that the whole topic is.
+            return NetworkError(
+                f"{tp}: offset {offset} was refused, and which ones the log has cannot be asked{why}"
+            )
         if start <= offset <= end:
             # A new leader that is still behind, or one that has moved on since: the log has this offset.
             return NetworkError(f"{tp}: offset {offset} was refused, though the log has {start} to {end}")

@@ -324,11 +324,17 @@ def test_an_offset_outside_of_the_log_is_told_with_its_range(brokers: BrokersInM
         assert (error.offset, error.start_offset, error.end_offset) == (start, 40, 100)
 
 
-def test_a_range_that_cannot_be_found_out_is_told_as_unknown(brokers: BrokersInMemory) -> None:
-    brokers.script(ApiKey.LIST_OFFSETS, *[lambda *_: Fault.CUT_REQUEST] * 100)
+def test_a_range_that_cannot_be_asked_for_is_asked_for_again(brokers: BrokersInMemory) -> None:
+    brokers.script(ApiKey.LIST_OFFSETS, *[lambda *_: Fault.CUT_REQUEST] * 20)
     with pytest.raises(OffsetOutOfRange) as caught:
         next(fetcher(brokers, 500, 600))
-    assert (caught.value.start_offset, caught.value.end_offset) == (-1, -1)
+    assert (caught.value.start_offset, caught.value.end_offset) == (0, 100)
+
+
+def test_a_range_that_stays_unknown_is_no_loss_of_records(brokers: BrokersInMemory) -> None:
+    brokers.script(ApiKey.LIST_OFFSETS, *[lambda *_: Fault.CUT_REQUEST] * 1_000)
+    with pytest.raises(NetworkError, match="offset 500 was refused, and which ones the log has cannot be"):
+        next(fetcher(brokers, 500, 600))
 
 
 def test_an_offset_that_the_log_has_after_all_is_fetched_again(brokers: BrokersInMemory) -> None:
