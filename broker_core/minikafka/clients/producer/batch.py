@@ -21,6 +21,8 @@ _MAGIC_AT = 16
 _ATTRIBUTES_AT = 17
 _BATCH_CODEC_AT = 22
 _LAST_DELTA_AT = 23
+_NO_END = (1 << 63) - 1
+_LARGEST_SET = (1 << 31) - 1
 
 
 def message_bytes(key: bytes | None, value: bytes | None) -> int:
@@ -170,5 +172,40 @@ class SetBatch(Batch):
         return self.data
 
     def split(self) -> tuple[Batch, Batch] | None:
-        # One delivery stands for the whole set, whose offsets need not follow one another once it is divided.
-        return None
+        """Decoded and encoded again: the sets of a topic that takes only small ones are rare."""
+        if self.count < 2:
+            return None
+        import numpy as np
+
+        from minikafka.records.columns import decode, encode
+
+        found = decode(self.data, 0, _NO_END, headers=not self.is_classic)
+        if found.count < 2 or not found.complete:
+            return None
+        keys, values, headers = found.key_array(), found.value_array(), found.headers
+        rows = np.arange(found.count, dtype=np.int64)
+        parts = []
+        for half in (rows[: found.count // 2], rows[found.count // 2 :]):
+            sets = encode(
+                keys,
+                values,
+                found.timestamps,
+                half,
+                magic=self.data[_MAGIC_AT],
+                codec=self.codec(Codec.NONE),
+                max_bytes=_LARGEST_SET,
+                headers=headers,
+            )
+            (encoded,) = sets
+            part = SetBatch(
+                self.topic_partition,
+                Outcome(self.outcome.condition),
+                self.created_ms,
+                encoded.data,
+                encoded.count,
+            )
+            part._take_over(self, part.deliveries)
+            parts.append(part)
+        first, second = parts
+        self.deliveries[0].divide(first.deliveries[0], second.deliveries[0])
+        return first, second

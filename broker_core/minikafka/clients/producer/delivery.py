@@ -43,6 +43,36 @@ class Outcome:
         self.log_append_time_ms = NO_TIMESTAMP
 
 
+class Halves:
+    """How the sending of a set ended that was divided, by the deliveries of its halves."""
+
+    __slots__ = ("first", "second")
+
+    def __init__(self, first: Delivery, second: Delivery) -> None:
+        self.first = first
+        self.second = second
+
+    @property
+    def condition(self) -> threading.Condition:
+        return self.first.condition
+
+    @property
+    def done(self) -> bool:
+        return self.first.done and self.second.done
+
+    @property
+    def error(self) -> MinikafkaError | None:
+        return self.first.error or self.second.error
+
+    @property
+    def base_offset(self) -> int:
+        return self.first.offset
+
+    @property
+    def log_append_time_ms(self) -> int:
+        return self.first.log_append_time_ms
+
+
 class Delivery:
     """The future of one record, or of the ``count`` records of one pre-encoded set."""
 
@@ -53,7 +83,7 @@ class Delivery:
     ) -> None:
         self.topic_partition = topic_partition
         self.count = count
-        self._outcome = outcome
+        self._outcome: Outcome | Halves = outcome
         self._position = position
         self._callback: Callable[[Delivery], None] | None = None
 
@@ -66,6 +96,22 @@ class Delivery:
     def error(self) -> MinikafkaError | None:
         """Why it failed; None while it is under way and after it was acknowledged."""
         return self._outcome.error
+
+    @property
+    def offset(self) -> int:
+        """That of the first record once it was acknowledged; UNKNOWN_OFFSET before, or where none is told."""
+        base = self._outcome.base_offset
+        return base + self._position if base >= 0 else UNKNOWN_OFFSET
+
+    @property
+    def log_append_time_ms(self) -> int:
+        """The time that the topic has given the record; -1 for none."""
+        return self._outcome.log_append_time_ms
+
+    @property
+    def condition(self) -> threading.Condition:
+        """What is notified when it is known. For the producer."""
+        return self._outcome.condition
 
     def result(self, timeout_ms: int | None = None) -> Acknowledged:
         """Wait until it is known. Raises what went wrong, or NetworkError when ``timeout_ms`` passes first.
@@ -83,12 +129,9 @@ class Delivery:
                     raise NetworkError(
                         f"no acknowledgement for {self.topic_partition} within {timeout_ms} ms"
                     )
-        outcome = self._outcome
-        if outcome.error is not None:
-            raise outcome.error
-        base = outcome.base_offset
-        offset = base + self._position if base >= 0 else UNKNOWN_OFFSET
-        return Acknowledged(self.topic_partition, offset, self.count, outcome.log_append_time_ms)
+        if self.error is not None:
+            raise self.error
+        return Acknowledged(self.topic_partition, self.offset, self.count, self.log_append_time_ms)
 
     def on_done(self, callback: Callable[[Delivery], None]) -> None:
         """Call ``callback(delivery)`` once it is known: on the thread that learns of it, or here if it is
@@ -116,3 +159,15 @@ class Delivery:
         """Follow another batch from now on: its own was split. For the producer, under the condition."""
         self._outcome = outcome
         self._position = position
+
+    def divide(self, first: Delivery, second: Delivery) -> None:
+        """Be known when both are, the set having been divided. For the producer, under the condition."""
+        self._outcome = Halves(first, second)
+        self._position = 0
+        first._callback = second._callback = self._half_is_known
+
+    def _half_is_known(self, _: Delivery) -> None:
+        with self.condition:
+            callback = self.take_callback() if self.done else None
+        if callback is not None:
+            callback(self)

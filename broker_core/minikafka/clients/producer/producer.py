@@ -125,7 +125,7 @@ class Producer:
 
         ``data`` must not change until the delivery is done, and be of a magic that the broker takes (see
         ``magic``); in magic 2 it is one batch. Blocks and raises as ``send``. The delivery's offset is that
-        of the first record.
+        of the first record; what others write may stand between those of a set that a broker let be divided.
         """
         if count < 1 or not len(data):
             raise ValueError(f"an empty message set was given for {topic_partition}")

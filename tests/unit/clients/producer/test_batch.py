@@ -9,7 +9,7 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.producer.batch import RecordBatch, SetBatch, message_bytes
-from minikafka.clients.producer.delivery import Outcome
+from minikafka.clients.producer.delivery import Acknowledged, Delivery, Outcome
 from minikafka.records.message_set import CLASSIC_CODECS, Codec, Record, build_message_set, iterate
 
 TP = TopicPartition("t", 0)
@@ -70,7 +70,6 @@ def test_an_encoded_set_goes_out_as_it_is() -> None:
     data = build_message_set([Record(None, b"a"), Record(None, b"b")])
     batch = SetBatch(TP, Outcome(threading.Condition()), 0, data, 2)
     assert batch.encode(1, Codec.GZIP) is data
-    assert batch.split() is None
     assert (batch.size_bytes, batch.deliveries[0].count) == (len(data), 2)
     assert str(batch) == "2 records for t-0"
     assert str(record_batch(1)) == "1 record for t-0"
@@ -84,3 +83,69 @@ def test_an_encoded_set_of_a_newer_format_than_the_brokers_is_refused() -> None:
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
     older = build_message_set([Record(None, b"a")], magic=0)
     assert SetBatch(TP, batch.outcome, 0, older, 1).encode(1, Codec.NONE) is older
+
+
+def set_batch(magic: int, codec: Codec, count: int) -> SetBatch:
+    records = [Record(b"k%d" % number, b"%d" % number, 1_000 + number) for number in range(count)]
+    data = build_message_set(records, magic=magic, codec=codec)
+    return SetBatch(TP, Outcome(threading.Condition()), 5, data, count)
+
+
+@pytest.mark.parametrize(
+    ("magic", "codec"), [*((m, c) for m in (0, 1) for c in CLASSIC_CODECS), *((2, c) for c in Codec)]
+)
+def test_an_encoded_set_is_divided_into_sets_of_its_kind(magic: int, codec: Codec) -> None:
+    whole = set_batch(magic, codec, 5)
+    whole.failures = 2
+    halves = whole.split()
+    assert halves is not None
+    found = [list(iterate(half.encode(magic, codec))) for half in halves]
+    assert [[r.value for r in half] for half in found] == [[b"0", b"1"], [b"2", b"3", b"4"]]
+    assert [[r.key for r in half] for half in found] == [[b"k0", b"k1"], [b"k2", b"k3", b"k4"]]
+    times = [r.timestamp_ms for half in found for r in half]
+    assert times == ([-1] * 5 if magic == 0 else [1_000, 1_001, 1_002, 1_003, 1_004])
+    assert {(r.magic, r.codec) for half in found for r in half} == {(magic, codec)}
+    assert [half.count for half in halves] == [2, 3]
+    assert {(half.failures, half.created_ms) for half in halves} == {(2, 5)}
+
+
+def test_a_divided_set_is_delivered_when_all_its_parts_are() -> None:
+    whole = set_batch(1, Codec.NONE, 5)
+    (delivery,) = whole.deliveries
+    told: list[Delivery] = []
+    delivery.on_done(told.append)
+    halves = whole.split()
+    assert halves is not None
+    quarters = halves[1].split()
+    assert quarters is not None
+    for position, part in enumerate((quarters[1], halves[0], quarters[0])):
+        assert not delivery.done
+        part.outcome.base_offset, part.outcome.done = 70 + position, True
+        for one in part.deliveries:
+            callback = one.take_callback()
+            assert callback is not None
+            callback(one)
+    assert delivery.result() == Acknowledged(TP, 71, 5)
+    assert told == [delivery]
+
+
+def test_a_divided_set_fails_with_any_part_of_it() -> None:
+    whole = set_batch(1, Codec.NONE, 4)
+    (delivery,) = whole.deliveries
+    first, second = whole.split() or pytest.fail("not divided")
+    second.outcome.error = BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    first.outcome.done = second.outcome.done = True
+    with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+        delivery.result()
+
+
+def test_a_set_of_one_record_cannot_be_divided() -> None:
+    assert set_batch(2, Codec.NONE, 1).split() is None
+
+
+def test_a_divided_set_keeps_headers_and_nulls() -> None:
+    records = [Record(None, None, 5, (("h", b"1"), ("n", None))), Record(b"k", b"", 6, ())]
+    halves = SetBatch(TP, Outcome(threading.Condition()), 5, build_message_set(records, magic=2), 2).split()
+    assert halves is not None
+    found = [one for half in halves for one in iterate(half.encode(2, Codec.NONE))]
+    assert [(r.key, r.value, r.headers) for r in found] == [(r.key, r.value, r.headers) for r in records]

@@ -290,6 +290,20 @@ def test_a_record_that_is_too_large_for_the_topic_fails_alone(brokers: BrokersIn
     assert [sent[n].result().offset for n in (0, 1, 3, 4)] == [0, 1, 2, 3]
 
 
+def test_sets_larger_than_the_topic_takes_are_divided_and_keep_their_order(brokers: BrokersInMemory) -> None:
+    def limited(broker_id: int, request: ProduceRequest) -> ProduceResponse:
+        if len(list(iterate(bytes(request.topics[0].partitions[0].records)))) > 3:
+            return produce_error(ErrorCode.MESSAGE_TOO_LARGE)(broker_id, request)
+        return brokers.answer_produce(broker_id, request)
+
+    brokers.script(ApiKey.PRODUCE, *[limited] * 50)
+    sets = [build_message_set([Record(None, b"%d-%d" % (s, n)) for n in range(8)]) for s in range(2)]
+    with producer_of(brokers) as producer:
+        sent = [producer.send_set(B, data, 8) for data in sets]
+    assert [(d.result().offset, d.result().count) for d in sent] == [(0, 8), (8, 8)]
+    assert brokers.logs[B].values() == [b"%d-%d" % (s, n) for s in range(2) for n in range(8)]
+
+
 def test_a_record_above_the_request_limit_is_refused_at_once(brokers: BrokersInMemory) -> None:
     producer = producer_of(brokers, max_request_bytes=100)
     with pytest.raises(BrokerError, match=r"takes 234 bytes, max.request.size is 100"):
