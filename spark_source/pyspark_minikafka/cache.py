@@ -90,6 +90,7 @@ def _kept(creates_topics: bool, bootstrap_servers: str, connection: ConnectionOp
                 client_id=connection.client_id,
                 request_timeout_ms=connection.request_timeout_ms,
                 connections_max_idle_ms=connection.connections_max_idle_ms,
+                metadata_max_age_ms=_metadata_max_age_ms(creates_topics, connection),
                 # Not where it writes: what waits for replicas would hold up the question for a new leader.
                 one_connection=not creates_topics,
             )
@@ -99,6 +100,15 @@ def _kept(creates_topics: bool, bootstrap_servers: str, connection: ConnectionOp
         while len(_clusters) > KEPT_MAX:
             _close(_clusters.pop(next(iter(_clusters))))
         return found
+
+
+def _metadata_max_age_ms(writes: bool, connection: ConnectionOptions) -> int:
+    """Of what a task knows; the planner of a read keeps its own time.
+
+    A second at least: a batch could not leave before what is known of its leader is too old.
+    """
+    age_ms = connection.metadata_max_age_ms
+    return max(age_ms, 1_000) if writes and age_ms is not None else 300_000
 
 
 def close_all() -> None:

@@ -53,12 +53,14 @@ ONLY_DEFAULT: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """How brokers are reached. Sizes are bytes, times milliseconds."""
+    """How brokers are reached. Sizes are bytes, times milliseconds.
+
+    metadata_max_age_ms: None for a second where a query looks for topics, and five minutes where it writes.
+    """
 
     client_id: str = "minikafka-spark"
     request_timeout_ms: int = 30_000
-    metadata_max_age_ms: int = 1_000
-    retry_backoff_ms: int = 100
+    metadata_max_age_ms: int | None = None
     connections_max_idle_ms: int = 540_000
 
 
@@ -91,20 +93,27 @@ class ProducerOptions:
     buffer_bytes: int = 33_554_432
     max_in_flight: int = 5
     max_block_ms: int = 60_000
+    retry_backoff_ms: int = 100
     delivery_timeout_ms: int = 120_000
     idempotence: bool | None = None
 
 
+_INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
+
+
 def integer(name: str, value: str, low: int = 0, high: int = INT_MAX) -> int:
     """``value`` as a whole number in ``low`` … ``high``, or a ConfigError that says so."""
-    try:
-        number = int(value.strip())
-    except ValueError:
-        number = low - 1
+    digits = _INTEGER.fullmatch(value.strip())
+    number = low - 1 if digits is None else int(digits[0])
     if not low <= number <= high:
-        limit = "" if high in (INT_MAX, LONG_MAX) else f" and at most {high}"
+        limit = f" and at most {high}" if number > high else ""
         raise ConfigError(name, value, f"must be a whole number of at least {low}{limit}")
     return number
+
+
+def long_ms(name: str, value: str, low: int = 0) -> int:
+    """As ``integer``, of a time that may be up to 2^63-1 ms; more than 24 days are as good as 24."""
+    return min(integer(name, value, low, LONG_MAX), INT_MAX)
 
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -161,12 +170,16 @@ def _idle_ms(name: str, value: str) -> int:
     return LONG_MAX if number < 0 else number
 
 
+def _buffer_bytes(name: str, value: str) -> int:
+    """2 GiB are never filled, as a task waits for its brokers long before."""
+    return min(integer(name, value, 1, LONG_MAX), INT_MAX)
+
+
 _Parser = Callable[[str, str], object]
 _CONNECTION: dict[str, tuple[str, _Parser]] = {
     "client.id": ("client_id", _text),
     "request.timeout.ms": ("request_timeout_ms", _at_least(1)),
-    "metadata.max.age.ms": ("metadata_max_age_ms", _at_least(0)),
-    "retry.backoff.ms": ("retry_backoff_ms", _at_least(0)),
+    "metadata.max.age.ms": ("metadata_max_age_ms", long_ms),
     "connections.max.idle.ms": ("connections_max_idle_ms", _idle_ms),
 }
 _FETCH: dict[str, tuple[str, _Parser]] = {
@@ -180,12 +193,13 @@ _PRODUCER: dict[str, tuple[str, _Parser]] = {
     "acks": ("acks", _acks),
     "compression.type": ("codec", _codec),
     "retries": ("retries", _at_least(0)),
-    "linger.ms": ("linger_ms", _at_least(0)),
+    "linger.ms": ("linger_ms", long_ms),
     "batch.size": ("batch_bytes", _at_least(0)),
     "max.request.size": ("max_request_bytes", _at_least(1)),
-    "buffer.memory": ("buffer_bytes", _at_least(1)),
+    "buffer.memory": ("buffer_bytes", _buffer_bytes),
     "max.in.flight.requests.per.connection": ("max_in_flight", _at_least(1)),
-    "max.block.ms": ("max_block_ms", _at_least(0)),
+    "max.block.ms": ("max_block_ms", long_ms),
+    "retry.backoff.ms": ("retry_backoff_ms", long_ms),
     "delivery.timeout.ms": ("delivery_timeout_ms", _at_least(1)),
     "enable.idempotence": ("idempotence", boolean),
 }

@@ -20,10 +20,12 @@ from pyspark_minikafka.planner import Planner
 
 _Answer = TypeVar("_Answer")
 _SPECIAL = {EARLIEST: listing.EARLIEST, LATEST: listing.LATEST}
+_MAX_AGE_MS = 1_000
 
 
 class ClusterLookup:
-    """Asks a cluster, again after a passing error, and remembers its topics for ``metadata_max_age_ms``.
+    """Asks a cluster, again after a passing error, and remembers its topics for ``metadata_max_age_ms``, a
+    second by default.
 
     All topics are asked for, never one by name: brokers create a topic that is asked for by name, and a
     deleted topic would come back empty instead of being missed.
@@ -47,6 +49,7 @@ class ClusterLookup:
     def partitions(self, *, refresh: bool) -> Mapping[str, tuple[int, ...]]:
         now_ms = self._clock.monotonic_ms()
         age_ms = self._options.connection.metadata_max_age_ms
+        age_ms = _MAX_AGE_MS if age_ms is None else age_ms
         if refresh or self._asked_ms is None or now_ms - self._asked_ms >= age_ms:
             self._topics = self._retried(self._all_topics)
             self._asked_ms = now_ms

@@ -30,6 +30,7 @@ from pyspark_minikafka.kafka_options import (
     duration_ms,
     integer,
     kafka_options,
+    long_ms,
 )
 from pyspark_minikafka.strategy import NAMES as STRATEGIES
 from pyspark_minikafka.strategy import Strategy, strategy, topic_name
@@ -275,11 +276,11 @@ def source_options(
         starting=starting,
         ending=ending,
         fail_on_data_loss=boolean("failOnDataLoss", options.get("failondataloss", "true")),
-        poll_timeout_ms=integer(
+        poll_timeout_ms=long_ms(
             "kafkaConsumer.pollTimeoutMs", options.get("kafkaconsumer.polltimeoutms", "120000"), 1
         ),
         offset_retries=integer("fetchOffset.numRetries", options.get("fetchoffset.numretries", "3")),
-        offset_retry_interval_ms=integer(
+        offset_retry_interval_ms=long_ms(
             "fetchOffset.retryIntervalMs", options.get("fetchoffset.retryintervalms", "1000")
         ),
         trigger=trigger,

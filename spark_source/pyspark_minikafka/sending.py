@@ -255,7 +255,7 @@ def producer_config(options: SinkOptions) -> ProducerConfig:
         "max.block.ms": producer.max_block_ms,
         "delivery.timeout.ms": producer.delivery_timeout_ms,
         "request.timeout.ms": options.connection.request_timeout_ms,
-        "retry.backoff.ms": options.connection.retry_backoff_ms,
+        "retry.backoff.ms": producer.retry_backoff_ms,
     }
     if producer.idempotence is not None:
         properties["enable.idempotence"] = producer.idempotence

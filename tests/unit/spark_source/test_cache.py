@@ -49,6 +49,13 @@ def test_what_is_read_from_creates_no_topics_and_what_is_written_to_may() -> Non
     assert made(cache.writing("a:1", CONNECTION)).options["creates_topics"] is True
 
 
+def test_what_is_written_to_is_looked_at_again_when_the_user_says() -> None:
+    given = {"subscribe": "t", "kafka.metadata.max.age.ms": "20000"}
+    connection = source_options(given, Mode.BATCH).connection
+    assert made(cache.writing("a:1", connection)).options["metadata_max_age_ms"] == 20_000
+    assert made(cache.writing("a:1", CONNECTION)).options["metadata_max_age_ms"] == 300_000
+
+
 def test_the_same_purpose_and_settings_share_one() -> None:
     first = cache.reading("a:1", CONNECTION)
     assert cache.reading("a:1", CONNECTION) is first

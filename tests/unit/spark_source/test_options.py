@@ -18,6 +18,7 @@ from pyspark_minikafka.options import (
     sink_options,
     source_options,
 )
+from pyspark_minikafka.sending import producer_config
 from pyspark_minikafka.strategy import Assign, Subscribe, SubscribePattern
 
 
@@ -257,6 +258,34 @@ def test_a_limit_per_trigger_is_for_streams_and_a_batch_warns() -> None:
 def test_numbers_out_of_their_range_are_refused(name: str, value: str) -> None:
     refusal = refusal_of({"subscribe": "t", name: value}, Mode.STREAM)
     assert (refusal.name.lower(), refusal.value) == (name.lower(), value)
+
+
+@pytest.mark.parametrize("value", ["1_000", "٣", "1e3", "9" * 5_000])
+def test_numbers_are_written_as_in_java(value: str) -> None:
+    with pytest.raises(ConfigError, match="minPartitions"):
+        source_options({"subscribe": "t", "minPartitions": value}, Mode.BATCH)
+
+
+def test_what_is_a_long_in_kafka_may_be_one() -> None:
+    longest = str(2**63 - 1)
+    sink = sink_options(
+        {"kafka.max.block.ms": longest, "kafka.linger.ms": longest, "kafka.buffer.memory": longest}
+    )
+    producer_config(sink)
+    assert sink.producer.max_block_ms >= 24 * 86_400_000
+    given = {"subscribe": "t", "kafkaConsumer.pollTimeoutMs": longest, "fetchOffset.retryIntervalMs": longest}
+    assert source_options(given, Mode.BATCH).poll_timeout_ms >= 24 * 86_400_000
+
+
+def test_a_number_that_is_too_high_is_told_how_high_it_may_be() -> None:
+    with pytest.raises(ConfigError, match="at most 2147483647"):
+        source_options({"subscribe": "t", "minPartitions": "2147483648"}, Mode.BATCH)
+
+
+def test_a_pause_of_the_producers_has_no_effect_on_a_read() -> None:
+    options = source_options({"subscribe": "t", "kafka.retry.backoff.ms": "5"}, Mode.BATCH)
+    assert options.warnings == ("these options have no effect: kafka.retry.backoff.ms",)
+    assert sink_options({"kafka.retry.backoff.ms": "5"}).producer.retry_backoff_ms == 5
 
 
 def test_a_largest_long_is_a_limit_like_any_other() -> None:
