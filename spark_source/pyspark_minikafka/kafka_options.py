@@ -121,13 +121,14 @@ _DURATION = re.compile(r"([0-9]+)\s*([a-z]*)")
 
 
 def duration_ms(name: str, value: str, low: int = 0) -> int:
-    """A length of time as Spark writes it (``15m``, ``90 s``, a number alone is milliseconds), or a
-    ConfigError.
+    """A length of time as Spark writes it (``15m``, ``90 s``, a number alone is milliseconds), of at least
+    ``low`` ms, or a ConfigError.
     """
     found = _DURATION.fullmatch(value.strip().lower())
     unit = None if found is None else _UNITS_MS.get(found[2] or "ms")
     if found is None or unit is None or not low <= int(found[1]) * unit <= LONG_MAX:
-        raise ConfigError(name, value, "must be a length of time such as 15m, with ms, s, m, h or d")
+        least = f", and at least {low} ms" if low else ""
+        raise ConfigError(name, value, f"must be a length of time such as 15m, with ms, s, m, h or d{least}")
     return int(found[1]) * unit
 
 

@@ -148,6 +148,11 @@ def test_a_start_that_is_none_is_refused_by_name(given: dict[str, str], name: st
     assert refusal.value.name == name
 
 
+def test_no_time_at_all_is_no_length_of_time_and_the_refusal_says_so() -> None:
+    with pytest.raises(ConfigError, match=r"minikafka\.last\.duration='0s'.* and at least 1 ms"):
+        starting({"minikafka.last.duration": "0s"}, ALL_LATEST)
+
+
 def test_a_group_is_a_start() -> None:
     assert starting({"startingoffsets": " Group: my group "}, ALL_LATEST) == GroupBound("my group")
 

@@ -54,6 +54,8 @@ _WHY = {
     ErrorCode.CORRUPT_MESSAGE: "; brokers also say so of a record without a key for a compacted topic",
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "; what was acknowledged before it is missing there, as after an "
     "unclean election",
+    ErrorCode.UNKNOWN_PRODUCER_ID: "; what was acknowledged before it is not known there, as after the topic "
+    "was deleted and made anew, and an earlier try of it may have been stored: look, then send it again",
 }
 _NOT_APPENDED = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.NOT_ENOUGH_REPLICAS})
 """Retriable codes that brokers give only before they append. Any other may come while an append waits for
