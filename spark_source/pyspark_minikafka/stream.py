@@ -214,12 +214,13 @@ if HAS_LIMITS:
 
         def _within_target(self, position: Mapping[TopicPartition, int]) -> Offsets:
             assert self._target is not None
-            overlooked = set(position) - set(self._target)
+            overlooked = [tp for tp, offset in position.items() if self._target.get(tp, -1) < offset]
             if overlooked:
-                # A broker that was just starting may not have known them then; this run reads nothing of
-                # them.
+                # A broker that was just starting may not have known them then, and a new leader not how far
+                # they were read; this run reads nothing of them.
                 present = self._plan()[0].available(position)
-                self._target.update({tp: position[tp] for tp in overlooked if tp in present})
+                found = (tp for tp in overlooked if present.get(tp, -1) >= position[tp])
+                self._target.update({tp: position[tp] for tp in found})
             return dict(self._target)
 
 

@@ -263,6 +263,28 @@ def test_available_now_waits_for_nothing_that_was_overlooked_at_its_start() -> N
 
 
 @needs_limits
+@pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
+def test_available_now_does_not_go_back_where_a_new_leader_was_behind_at_its_start(
+    fail_on_data_loss: str,
+) -> None:
+    cluster = FakeCluster(t=[(0, 90)])
+    spark = Spark(cluster, limits=True, failOnDataLoss=fail_on_data_loss)
+    spark.reader.prepareForTriggerAvailableNow()
+    cluster.grow("t", 0, 30)
+    assert spark.latest({"t": {"0": 100}}) == {"t": {"0": 100}}
+
+
+@needs_limits
+def test_available_now_sees_that_a_log_has_gone_back() -> None:
+    cluster = FakeCluster(t=[(0, 90)])
+    spark = Spark(cluster, limits=True, fetchOffset__numRetries="0")
+    spark.reader.prepareForTriggerAvailableNow()
+    ends = spark.latest({"t": {"0": 100}})
+    with pytest.raises(DataLoss, match="t-0 went back from offset 100 to 90"):
+        spark.ranges({"t": {"0": 100}}, ends)
+
+
+@needs_limits
 def test_the_newest_offset_seen_is_reported() -> None:
     cluster = FakeCluster(t=[(0, 300)])
     spark = Spark(cluster, limits=True, maxOffsetsPerTrigger="1")
