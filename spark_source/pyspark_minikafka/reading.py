@@ -84,6 +84,7 @@ class _RangeReader:
         self._cluster = cluster
         self._options = options
         self._position = task.start
+        self._stopped = False
         self._fetcher = self._fetch()
         self._batches = self._all()
 
@@ -95,6 +96,7 @@ class _RangeReader:
 
     def stop(self) -> None:
         """Spark wants no more: end a wait for records."""
+        self._stopped = True
         self._fetcher.stop()
 
     def _fetch(self) -> RangeFetcher:
@@ -111,6 +113,11 @@ class _RangeReader:
             isolation=fetch.isolation,
         )
 
+    def _fetch_anew(self) -> None:
+        self._fetcher = self._fetch()
+        if self._stopped:
+            self._fetcher.stop()  # ``stop`` may have met the one before
+
     def _bind_end(self) -> None:
         """Find out where the log ends now, if the task reads to there."""
         tp = self.task.topic_partition
@@ -118,7 +125,7 @@ class _RangeReader:
         end = list_offsets(self._cluster, {tp: LATEST}, deadline, self._options.fetch.isolation)[tp]
         if end is not None:
             self.task = replace(self.task, end=end)
-            self._fetcher = self._fetch()
+            self._fetch_anew()
             if self._position > end:
                 self._lost(end, f"the log ends at {end}")
 
@@ -139,7 +146,7 @@ class _RangeReader:
                 if not (task.from_earliest and self._position == task.start and resume < task.end):
                     self._lost(resume, why)
                 self._position = resume
-                self._fetcher = self._fetch()
+                self._fetch_anew()
 
     def _fetched(self) -> Iterator[memoryview]:
         sets = iter(self._fetcher)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from pyspark.sql.datasource import InputPartition
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, OffsetOutOfRange
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.cluster import Cluster
 from minikafka.records.message_set import Record, build_message_set
 from pyspark_minikafka import reading
 from pyspark_minikafka.location import Target
@@ -230,3 +232,22 @@ def test_a_reader_that_is_left_early_stops_its_fetcher(of: Callable[[Log], Log])
     next(batches)
     batches.close()  # type: ignore[attr-defined]
     assert made[0].stopped
+
+
+def test_a_reader_that_is_left_while_it_skips_what_is_lost_stops_the_next_fetcher(
+    of: Callable[[Log], Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = of(Log(10, 20))
+    made: list[Fetcher] = []
+
+    def kept(*args: Any, **options: Any) -> Fetcher:
+        made.append(log.fetcher(*args, **options))
+        return made[-1]
+
+    monkeypatch.setattr(reading, "RangeFetcher", kept)
+    reader = reading._RangeReader(
+        Cluster("localhost:1"), task(0, 20).offsets, options(failOnDataLoss="false")
+    )
+    monkeypatch.setattr(reading.report, "warn", lambda sentences: reader.stop())
+    list(reader)
+    assert [fetcher.stopped for fetcher in made] == [True, True]
