@@ -200,7 +200,7 @@ class GroupProgress:
                 if not closing or reached is not self._done:
                     self._tell(reached)
                 pause_ms, self._complained = self._keeper.beat_ms, False
-            except MinikafkaError as problem:
+            except Exception as problem:  # noqa: BLE001  # an end of this thread would be an end in silence
                 self._complain(problem)
                 self._pause_ms(_RETRY_MS)
                 pause_ms = 0
@@ -222,12 +222,13 @@ class GroupProgress:
             self._keeper.beat()
         self._done = reached
 
-    def _complain(self, problem: MinikafkaError) -> None:
+    def _complain(self, problem: Exception) -> None:
         """Once, until it has worked again: the query goes on."""
         if not self._complained:
             self._complained = True
             what = f"group {self._group!r} is not told how far the query is"
-            report.warn([f"{what}, which goes on, as do the attempts: {problem}"])
+            why = str(problem) or type(problem).__name__
+            report.warn([f"{what}, which goes on, as do the attempts: {why}"])
 
 
 def follow(options: SourceOptions, target: Target) -> GroupProgress | None:

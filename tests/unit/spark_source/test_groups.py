@@ -93,14 +93,15 @@ def test_only_what_is_new_is_committed(keeper: FakeKeeper, progress: GroupProgre
     assert keeper.until("commit") == {T1: 2}
 
 
+@pytest.mark.parametrize("error", [NetworkError("nobody answers"), ZeroDivisionError("nobody answers")])
 def test_a_commit_that_fails_is_tried_again_and_told_once(
-    keeper: FakeKeeper, progress: GroupProgress, caplog: pytest.LogCaptureFixture
+    keeper: FakeKeeper, progress: GroupProgress, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     failures = iter(range(3))
 
     def fail(what: str) -> None:
         if what == "commit" and next(failures, None) is not None:
-            raise NetworkError("nobody answers")
+            raise error
 
     keeper.fail = fail
     progress.reached({T0: 5})
