@@ -86,8 +86,11 @@ class Planner:
         wanted_start = self._bound(self._options.starting, partitions)
         wanted_end = self._bound(self._options.ending, partitions)
         start, end = self._definite(wanted_start), self._definite(wanted_end)
-        if isinstance(self._options.starting, Newest):
-            start = wanted_start = self._newest(self._options.starting, partitions, end)
+        newest = self._options.starting
+        if isinstance(newest, Newest):
+            start = wanted_start = self._newest(newest, partitions, end)
+            if newest.records is not None:
+                wanted_end = end  # else a task that reads later would give more than so many
         since = self._since(narrowing, [tp for tp in partitions if narrowing.keeps(tp)])
         found = []
         for tp in partitions:
