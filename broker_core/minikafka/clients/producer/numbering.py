@@ -41,8 +41,6 @@ class _Chain:
     producer_id: int
     producer_epoch: int
     next_sequence: int = 0
-    last_offset: int = -1
-    """That of the last record that was acknowledged; -1 for none."""
 
 
 class Numbering:
@@ -115,12 +113,6 @@ class Numbering:
         batch.stamp = Stamp(chain.producer_id, chain.producer_epoch, chain.next_sequence)
         chain.next_sequence = (chain.next_sequence + batch.sequences) % _SEQUENCES
 
-    def acknowledged(self, batch: Batch, base_offset: int) -> None:
-        """The log has ``batch``; at ``base_offset``, -1 where that is not known any more."""
-        chain = self._chain(batch)
-        if chain is not None and base_offset >= 0:
-            chain.last_offset = base_offset + batch.sequences - 1
-
     def take_back(self, batch: Batch) -> None:
         """``batch`` is surely not in the log, and will not be sent as it is: its numbers are free."""
         chain = self._chain(batch)
@@ -143,11 +135,6 @@ class Numbering:
         if batch.stamp is not None and self._id == batch.stamp[:2]:
             self._id = None
         batch.stamp = None
-
-    def is_gone(self, batch: Batch, log_start_offset: int) -> bool:
-        """Whether all that was acknowledged before ``batch`` was deleted, and what is known of it with it."""
-        chain = self._chain(batch)
-        return chain is not None and chain.last_offset < log_start_offset
 
     def _chain(self, batch: Batch) -> _Chain | None:
         """The one that ``batch`` has its numbers from."""

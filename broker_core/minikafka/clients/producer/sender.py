@@ -18,10 +18,10 @@ Idempotence (``numbering``)
     The broker knows a numbered batch that it has, and answers as it did. A batch that fails after an answer
     was lost may be in the log or not, and its error says no more; what is behind it goes on. Of the codes
     that numbers bring, DUPLICATE_SEQUENCE_NUMBER counts as acknowledged, with no offset.
-    UNKNOWN_PRODUCER_ID: the batch is sent again under a new id where it surely is not in the log, or all
-    that was acknowledged before it was deleted; else it fails. OUT_OF_ORDER_SEQUENCE_NUMBER fails it: the
-    leader has lost what was acknowledged. (2.1 fails it after UNKNOWN_PRODUCER_ID too, unless all before it
-    was deleted; releases from 2.5 on send it again in all cases.) A batch in doubt is not divided.
+    UNKNOWN_PRODUCER_ID: nothing of the producer is in the log any more, as where the topic was made anew, and
+    so not the batch either: it is sent again under a new id (as clients do from 2.5 on; 2.1 fails it unless
+    all before it was deleted). OUT_OF_ORDER_SEQUENCE_NUMBER fails it: the leader has lost what was
+    acknowledged. A batch in doubt is not divided.
 """
 
 from __future__ import annotations
@@ -54,8 +54,6 @@ _WHY = {
     ErrorCode.CORRUPT_MESSAGE: "; brokers also say so of a record without a key for a compacted topic",
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "; what was acknowledged before it is missing there, as after an "
     "unclean election",
-    ErrorCode.UNKNOWN_PRODUCER_ID: "; what was acknowledged before it is not known there, as after the topic "
-    "was deleted and made anew, and an earlier try of it may have been stored: look, then send it again",
 }
 _NOT_APPENDED = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.NOT_ENOUGH_REPLICAS})
 """Retriable codes that brokers give only before they append. Any other may come while an append waits for
@@ -218,8 +216,7 @@ class Sender:
                 self._divide_or_fail(batch, code, job.broker_id)
             else:
                 error = BrokerError(code, f"broker {job.broker_id} did not take {batch}{_WHY.get(code, '')}")
-                unknown = code is ErrorCode.UNKNOWN_PRODUCER_ID
-                if unknown and self._may_begin_anew(batch, result.log_start_offset):
+                if code is ErrorCode.UNKNOWN_PRODUCER_ID and batch.stamp is not None:
                     self._numbering.begin_anew(batch)
                     self._again(batch, error, now_ms)
                 else:
@@ -301,16 +298,9 @@ class Sender:
 
     def _acknowledge(self, batch: Batch, base_offset: int, log_append_time_ms: int) -> None:
         if not batch.outcome.done:
-            self._numbering.acknowledged(batch, base_offset)
             batch.outcome.base_offset = base_offset
             batch.outcome.log_append_time_ms = log_append_time_ms
             self._settle(batch)
-
-    def _may_begin_anew(self, batch: Batch, log_start_offset: int) -> bool:
-        """Whether a batch whose producer the leader does not know may be sent under another id."""
-        if batch.stamp is None:
-            return False
-        return not batch.in_doubt or self._numbering.is_gone(batch, log_start_offset)
 
     def _fail_unready(self, error: MinikafkaError, now_ms: int) -> None:
         ready = self._numbering.ready

@@ -15,10 +15,8 @@ from minikafka.records.batch import BatchHeader, read_header
 from minikafka.records.message_set import Codec, Record, build_message_set
 from minikafka.wire.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from minikafka.wire.apis.produce import (
-    ProducePartitionResponse,
     ProduceRequest,
     ProduceResponse,
-    ProduceTopicResponse,
 )
 from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import Answer, BrokersInMemory, produce_error
@@ -60,24 +58,6 @@ def appended_and(code: ErrorCode, brokers: BrokersInMemory) -> Answer:
     def answer(broker_id: int, request: ProduceRequest) -> ProduceResponse:
         brokers.answer_produce(broker_id, request)
         return produce_error(code)(broker_id, request)
-
-    return answer
-
-
-def refusing(code: ErrorCode, log_start_offset: int = -1) -> Answer:
-    def answer(_: int, request: ProduceRequest) -> ProduceResponse:
-        return ProduceResponse(
-            tuple(
-                ProduceTopicResponse(
-                    t.name,
-                    tuple(
-                        ProducePartitionResponse(p.index, int(code), -1, -1, log_start_offset)
-                        for p in t.partitions
-                    ),
-                )
-                for t in request.topics
-            )
-        )
 
     return answer
 
@@ -217,26 +197,22 @@ def test_an_unknown_producer_begins_anew_where_the_batch_is_surely_not_in_the_lo
     assert stamps(brokers) == [(1000, 0, 0), (1001, 0, 0)]
 
 
-@pytest.mark.parametrize(("log_start_offset", "stored"), [(1, True), (0, False), (-1, False)])
-def test_an_unknown_producer_whose_batch_is_in_doubt_begins_anew_only_if_all_before_was_deleted(
-    brokers: BrokersInMemory, log_start_offset: int, stored: bool
+def test_a_batch_in_doubt_is_sent_again_where_the_log_knows_nothing_of_its_producer(
+    brokers: BrokersInMemory,
 ) -> None:
     producer = producer_of(brokers)
     producer.send("t", b"0", partition=0)
     producer.flush()
+    # As where the topic was deleted and made anew in between.
     brokers.script(
         ApiKey.PRODUCE,
-        produce_error(ErrorCode.REQUEST_TIMED_OUT),
-        refusing(ErrorCode.UNKNOWN_PRODUCER_ID, log_start_offset),
+        produce_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        produce_error(ErrorCode.UNKNOWN_PRODUCER_ID),
     )
-    doubtful = producer.send("t", b"1", partition=0)
-    producer.flush()
-    assert (doubtful.error is None) is stored
-    assert stored or "the topic was deleted and made anew" in str(doubtful.error)
     with producer:
-        behind = producer.send("t", b"2", partition=0)
-    assert behind.result().offset == 1 + stored
-    assert stamps(brokers)[1:] == [(1001, 0, 0), (1001, 0, 1)][: 1 + stored]
+        doubtful, behind = (producer.send("t", value, partition=0) for value in (b"1", b"2"))
+    assert [doubtful.result().offset, behind.result().offset] == [1, 2]
+    assert stamps(brokers)[1][:2] == (1001, 0)
 
 
 def test_a_gap_fails_the_batch_and_what_is_behind_it_goes_on_under_another_id(
