@@ -31,9 +31,13 @@ GROUP_PREFIX = "group:"
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 _OFFSETS_FORM = (
     'must be earliest, latest or JSON such as {"topic":{"0":23,"1":-2}} (-1 latest, -2 earliest) or '
-    '{"topic":"earliest"}; a start may also be group:NAME'
+    '{"topic":"earliest"}'
 )
 _TIMES_FORM = 'must be JSON such as {"topic":{"0":1357000000000}}, in milliseconds since 1970'
+
+
+def _offsets_form(name: str) -> str:
+    return _OFFSETS_FORM + ("; or group:NAME" if name == "startingOffsets" else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,17 +194,17 @@ def parse_bound(name: str, value: str) -> OffsetBound:
         return OffsetBound(word, name=name)
     offsets: Offsets = {}
     topics: dict[str, int] = {}
-    for topic, partitions in parse_object(name, value, _OFFSETS_FORM).items():
+    for topic, partitions in parse_object(name, value, _offsets_form(name)).items():
         _check_topic(name, value, topic)
         if isinstance(partitions, str) and partitions.strip().lower() in _WORDS:
             topics[topic] = _WORDS[partitions.strip().lower()]
             continue
-        for partition, offset in _numbers(name, value, partitions, _OFFSETS_FORM):
+        for partition, offset in _numbers(name, value, partitions, _offsets_form(name)):
             if offset < EARLIEST:
                 raise ConfigError(name, value, f"offset {offset} of {topic}-{partition} must be at least -2")
             offsets[TopicPartition(topic, partition)] = offset
     if not offsets and not topics:
-        raise ConfigError(name, value, _OFFSETS_FORM)
+        raise ConfigError(name, value, _offsets_form(name))
     return OffsetBound(EARLIEST, offsets, topics, name=name)
 
 
