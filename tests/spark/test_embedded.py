@@ -156,6 +156,7 @@ def test_after_kill_9_of_the_jvm_the_broker_goes_and_what_was_written_stays(tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(PATIENCE_S)
 def test_ninety_idle_seconds_change_nothing(tmp_path: Path) -> None:
     said = finish(

@@ -97,6 +97,7 @@ object Probe {
 """
 
 
+@pytest.mark.long
 def test_a_scala_program_without_the_jar_reads_and_writes_batches_and_streams(
     kafka: Kafka, spark: SparkSession, tmp_path: Path
 ) -> None:
