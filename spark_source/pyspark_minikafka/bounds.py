@@ -36,10 +36,6 @@ _OFFSETS_FORM = (
 _TIMES_FORM = 'must be JSON such as {"topic":{"0":1357000000000}}, in milliseconds since 1970'
 
 
-def _offsets_form(name: str) -> str:
-    return _OFFSETS_FORM + ("; or group:NAME" if name == "startingOffsets" else "")
-
-
 @dataclass(frozen=True, slots=True)
 class OffsetBound:
     """All partitions at earliest, all at latest, or each where ``offsets`` or ``topics`` says.
@@ -192,19 +188,20 @@ def parse_bound(name: str, value: str) -> OffsetBound:
     word = _WORDS.get(value.strip().lower())
     if word is not None:
         return OffsetBound(word, name=name)
+    form = _OFFSETS_FORM + ("; or group:NAME" if name == "startingOffsets" else "")
     offsets: Offsets = {}
     topics: dict[str, int] = {}
-    for topic, partitions in parse_object(name, value, _offsets_form(name)).items():
+    for topic, partitions in parse_object(name, value, form).items():
         _check_topic(name, value, topic)
         if isinstance(partitions, str) and partitions.strip().lower() in _WORDS:
             topics[topic] = _WORDS[partitions.strip().lower()]
             continue
-        for partition, offset in _numbers(name, value, partitions, _offsets_form(name)):
+        for partition, offset in _numbers(name, value, partitions, form):
             if offset < EARLIEST:
                 raise ConfigError(name, value, f"offset {offset} of {topic}-{partition} must be at least -2")
             offsets[TopicPartition(topic, partition)] = offset
     if not offsets and not topics:
-        raise ConfigError(name, value, _offsets_form(name))
+        raise ConfigError(name, value, form)
     return OffsetBound(EARLIEST, offsets, topics, name=name)
 
 
