@@ -98,8 +98,6 @@ def _read(
                         yield one, record
             positions[one] = end
     except OffsetOutOfRange as error:
-        if error.start_offset < 0:
-            raise
         if error.offset > error.end_offset:
             _check_end(cluster, one, error.offset)
         else:

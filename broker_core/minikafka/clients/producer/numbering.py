@@ -29,7 +29,6 @@ _SEQUENCES = 1 << 31
 _CHAIN_ENDS = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.UNKNOWN_PRODUCER_ID,
         ErrorCode.INVALID_PRODUCER_EPOCH,
     }
 )
