@@ -26,6 +26,8 @@ class Api(Generic[Request, Response]):
     max_version: int
     request: Struct[Request]
     response: Struct[Response]
+    most_elements: int = schema.MOST_ELEMENTS
+    """What all arrays of a request may have together."""
 
     def supports(self, version: int) -> bool:
         """Whether ``version`` is spoken here."""
@@ -33,11 +35,11 @@ class Api(Generic[Request, Response]):
 
     def decode_request(self, version: int, body: Buffer) -> Request:
         """The request in ``body``, which follows the header. RemoteWireError unless it fits exactly, and for
-        one that makes more objects than any client's has (``schema.MOST_ELEMENTS``).
+        one that makes more objects than any client's has (``most_elements``).
         """
         if not self.supports(version):
             raise RemoteWireError(self._unsupported(version))
-        return schema.decode(self.request, version, body)
+        return schema.decode(self.request, version, body, self.most_elements)
 
     def decode_response(self, version: int, body: Buffer) -> Response:
         """The response in ``body``, which follows the header. RemoteWireError unless it fits exactly."""

@@ -1,9 +1,9 @@
 """Frames and headers, without any IO.
 
 A frame is an int32 length and that many bytes. A request is a header (api_key int16, api_version int16,
-correlation_id int32, client_id nullable string) and a body; a response is the correlation id and a body.
-Which request a response belongs to is a matter of order: a broker answers each connection's requests in the
-order in which they came.
+correlation_id int32, client_id nullable string, which ControlledShutdown 0 has not) and a body; a response is
+the correlation id and a body. Which request a response belongs to is a matter of order: a broker answers each
+connection's requests in the order in which they came.
 
 ``FrameReader`` cuts the incoming bytes into frames. It offers the memory that the next bytes are to be
 received into, so that a frame is received where it stays. That memory grows with what has arrived, whatever
@@ -20,6 +20,7 @@ from minikafka.base.errors import LocalWireError, RemoteWireError
 from minikafka.base.files import Buffer
 from minikafka.base.values import fast_value
 from minikafka.wire import schema
+from minikafka.wire.keys import ApiKey
 from minikafka.wire.parts import Part, join, total_size
 from minikafka.wire.schema import INT16, INT32, NULLABLE_STRING, Struct, field
 
@@ -45,20 +46,26 @@ class RequestHeader:
     @staticmethod
     def decode(frame: Buffer) -> tuple[RequestHeader, memoryview]:
         """The header and the body behind it. RemoteWireError when the frame is too short for a header."""
-        header, position = schema.decode_prefix(_REQUEST_HEADER, 0, frame)
+        version = 0 if frame[:4] == _HEADED_BY_0 else 1
+        header, position = schema.decode_prefix(_REQUEST_HEADER, version, frame)
         return header, memoryview(frame)[position:]
 
     def encode(self) -> bytes:
         """The bytes of the header. LocalWireError when a value does not fit."""
-        return join(schema.encode(_REQUEST_HEADER, 0, self))
+        version = 0 if (self.api_key, self.api_version) == _OF_HEADER_0 else 1
+        return join(schema.encode(_REQUEST_HEADER, version, self))
 
+
+_OF_HEADER_0 = (ApiKey.CONTROLLED_SHUTDOWN, 0)
+"""The one request that is older than client ids in headers; 2.1 still takes it."""
+_HEADED_BY_0 = struct.pack(">hh", *_OF_HEADER_0)
 
 _REQUEST_HEADER = Struct(
     RequestHeader,
     field("api_key", INT16),
     field("api_version", INT16),
     field("correlation_id", INT32),
-    field("client_id", NULLABLE_STRING),
+    field("client_id", NULLABLE_STRING, since=1),
 )
 
 

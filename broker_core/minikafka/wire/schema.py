@@ -51,6 +51,8 @@ own, has 400,000.
 """
 MOST_RESPONSE_ELEMENTS = 4_000_000
 """The same for what a client asked for. Metadata of such a cluster with five replicas has 2,400,000."""
+MOST_ELEMENTS_OF_CONTROLLER = 2_400_000
+"""The same for what a controller tells a broker that starts: these metadata."""
 
 
 class Type(ABC):

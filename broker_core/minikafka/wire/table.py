@@ -7,6 +7,7 @@ from typing import Any
 from minikafka.wire.api import Api
 from minikafka.wire.apis.alter_configs import ALTER_CONFIGS
 from minikafka.wire.apis.api_versions import API_VERSIONS
+from minikafka.wire.apis.controlled_shutdown import CONTROLLED_SHUTDOWN
 from minikafka.wire.apis.create_partitions import CREATE_PARTITIONS
 from minikafka.wire.apis.create_topics import CREATE_TOPICS
 from minikafka.wire.apis.delete_groups import DELETE_GROUPS
@@ -20,6 +21,7 @@ from minikafka.wire.apis.heartbeat import HEARTBEAT
 from minikafka.wire.apis.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
 from minikafka.wire.apis.init_producer_id import INIT_PRODUCER_ID
 from minikafka.wire.apis.join_group import JOIN_GROUP
+from minikafka.wire.apis.leader_and_isr import LEADER_AND_ISR
 from minikafka.wire.apis.leave_group import LEAVE_GROUP
 from minikafka.wire.apis.list_groups import LIST_GROUPS
 from minikafka.wire.apis.list_offsets import LIST_OFFSETS
@@ -28,7 +30,9 @@ from minikafka.wire.apis.offset_commit import OFFSET_COMMIT
 from minikafka.wire.apis.offset_fetch import OFFSET_FETCH
 from minikafka.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from minikafka.wire.apis.produce import PRODUCE
+from minikafka.wire.apis.stop_replica import STOP_REPLICA
 from minikafka.wire.apis.sync_group import SYNC_GROUP
+from minikafka.wire.apis.update_metadata import UPDATE_METADATA
 from minikafka.wire.keys import ApiKey
 
 APIS: dict[ApiKey, Api[Any, Any]] = {
@@ -38,6 +42,10 @@ APIS: dict[ApiKey, Api[Any, Any]] = {
         FETCH,
         LIST_OFFSETS,
         METADATA,
+        LEADER_AND_ISR,
+        STOP_REPLICA,
+        UPDATE_METADATA,
+        CONTROLLED_SHUTDOWN,
         OFFSET_COMMIT,
         OFFSET_FETCH,
         FIND_COORDINATOR,

@@ -15,6 +15,11 @@ from minikafka.wire.api import Api
 from minikafka.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from minikafka.wire.apis.metadata import METADATA, MetadataPartition, MetadataResponse, MetadataTopic
 from minikafka.wire.apis.produce import PRODUCE
+from minikafka.wire.apis.update_metadata import (
+    UPDATE_METADATA,
+    UpdateMetadataPartition,
+    UpdateMetadataRequest,
+)
 from minikafka.wire.parts import join
 from minikafka.wire.schema import (
     BOOLEAN,
@@ -32,7 +37,8 @@ from minikafka.wire.table import APIS
 
 TOPIC = FetchTopic("topic", (FetchPartition(0, -1, 0, -1, 1 << 20),))
 BYTES_PER_ELEMENT = 300
-BYTES_PER_RESPONSE_ELEMENT = 460
+BYTES_PER_LARGE_ELEMENT = 460
+"""Of responses, and of what the controller says."""
 LARGEST_CLUSTER = 200_000
 """Partitions that Kafka 2.1 was made for."""
 
@@ -75,8 +81,11 @@ EVERY_ARRAY = [
     pytest.param(message, api.max_version, path, per_element, id=f"{message.name}-{'.'.join(path)}")
     for api in APIS.values()
     for message, per_element in (
-        (api.request, BYTES_PER_ELEMENT),
-        (api.response, BYTES_PER_RESPONSE_ELEMENT),
+        (
+            api.request,
+            BYTES_PER_ELEMENT if api.most_elements == schema.MOST_ELEMENTS else BYTES_PER_LARGE_ELEMENT,
+        ),
+        (api.response, BYTES_PER_LARGE_ELEMENT),
     )
     for path in arrays(message, api.max_version)
 ]
@@ -132,12 +141,12 @@ def test_an_array_of_a_hundred_megabytes_is_refused_before_its_elements_are_made
     )
     behind = behind_count(one, two)
     frame = bytearray(100 << 20)
-    frame[:behind] = one[: behind - 4] + (2_000_000).to_bytes(4, "big")
+    frame[:behind] = one[: behind - 4] + (2_500_000).to_bytes(4, "big")
     with pytest.raises(RemoteWireError):
         api.decode_request(version, bytes(len(one)))  # makes the function
     tracemalloc.start()
     try:
-        with pytest.raises(RemoteWireError, match=r"an array of 2000000 elements .* more than 500000"):
+        with pytest.raises(RemoteWireError, match=rf"an array of 2500000 .* more than {api.most_elements}"):
             api.decode_request(version, frame)
         assert tracemalloc.get_traced_memory()[1] < 50_000
     finally:
@@ -175,6 +184,14 @@ def test_the_metadata_of_the_largest_cluster_are_read() -> None:
     response = MetadataResponse(0, (), None, -1, (topic,) * 2)
     frame = repeated(METADATA.response, 7, replace(response, topics=(topic,)), response)
     assert METADATA.decode_response(7, frame).topics == (topic,) * LARGEST_CLUSTER
+
+
+def test_what_the_controller_tells_of_the_largest_cluster_is_read() -> None:
+    replicas = (1000, 1001, 1002, 1003, 1004)
+    partition = UpdateMetadataPartition("topic", 0, 1, 1000, 1, replicas, 1, replicas)
+    told = UpdateMetadataRequest(1000, 1, (partition,) * 2, ())
+    frame = repeated(UPDATE_METADATA.request, 2, replace(told, partitions=(partition,)), told)
+    assert UPDATE_METADATA.decode_request(2, frame).partitions == (partition,) * LARGEST_CLUSTER
 
 
 def test_a_subscription_has_the_limit_of_a_request() -> None:

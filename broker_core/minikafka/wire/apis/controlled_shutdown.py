@@ -1,0 +1,51 @@
+"""ControlledShutdown: a broker that is about to stop asks the controller to move leaders off it.
+
+Version 1 is the same behind another header: a request of version 0 has no client id (``framing``).
+"""
+
+from __future__ import annotations
+
+from minikafka.base.values import fast_value
+from minikafka.wire.api import Api
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.schema import INT16, INT32, STRING, ArrayOf, Struct, field
+
+
+@fast_value
+class ControlledShutdownRequest:
+    """Who is about to stop."""
+
+    broker_id: int
+
+
+@fast_value
+class RemainingPartition:
+    """A partition that the broker still leads, for want of another replica in sync."""
+
+    topic: str
+    index: int
+
+
+@fast_value
+class ControlledShutdownResponse:
+    """The broker may stop without harm once nothing remains."""
+
+    error_code: int
+    remaining_partitions: tuple[RemainingPartition, ...]
+
+
+CONTROLLED_SHUTDOWN = Api(
+    ApiKey.CONTROLLED_SHUTDOWN,
+    "ControlledShutdown",
+    0,
+    1,
+    request=Struct(ControlledShutdownRequest, field("broker_id", INT32)),
+    response=Struct(
+        ControlledShutdownResponse,
+        field("error_code", INT16),
+        field(
+            "remaining_partitions",
+            ArrayOf(Struct(RemainingPartition, field("topic", STRING), field("index", INT32))),
+        ),
+    ),
+)

@@ -1,0 +1,132 @@
+"""LeaderAndIsr: the controller tells a broker which replicas it has, and who leads them.
+
+A broker becomes leader or follower of each partition that is named and goes on as before with all others.
+Version 1 says which replicas are new.
+"""
+
+from __future__ import annotations
+
+from minikafka.base.values import fast_value
+from minikafka.wire.api import Api
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.schema import (
+    BOOLEAN,
+    INT16,
+    INT32,
+    MOST_ELEMENTS_OF_CONTROLLER,
+    STRING,
+    ArrayOf,
+    Struct,
+    field,
+)
+
+
+@fast_value
+class LeaderAndIsrPartition:
+    """One partition, as its state znode has it."""
+
+    topic: str
+    index: int
+    controller_epoch: int
+    """Epoch of the controller that decided it, which may be an earlier one than the request's."""
+    leader_id: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    zk_version: int
+    """The state znode's version: the leader's first change of the ISR is written under this condition."""
+    replicas: tuple[int, ...]
+    is_new: bool = False
+    """Whether the replica is made now. A broker with a failed disk makes no log for one that is not."""
+
+
+@fast_value
+class LiveLeader:
+    """Where a leader of one of the partitions listens for brokers."""
+
+    broker_id: int
+    host: str
+    port: int
+
+
+@fast_value
+class LeaderAndIsrRequest:
+    """From the controller of an epoch."""
+
+    controller_id: int
+    controller_epoch: int
+    partitions: tuple[LeaderAndIsrPartition, ...]
+    live_leaders: tuple[LiveLeader, ...]
+
+
+@fast_value
+class LeaderAndIsrPartitionError:
+    """What became of one partition."""
+
+    topic: str
+    index: int
+    error_code: int
+
+
+@fast_value
+class LeaderAndIsrResponse:
+    """``error_code`` is of the whole request: with STALE_CONTROLLER_EPOCH there are no partitions."""
+
+    error_code: int
+    partitions: tuple[LeaderAndIsrPartitionError, ...]
+
+
+LEADER_AND_ISR = Api(
+    ApiKey.LEADER_AND_ISR,
+    "LeaderAndIsr",
+    0,
+    1,
+    request=Struct(
+        LeaderAndIsrRequest,
+        field("controller_id", INT32),
+        field("controller_epoch", INT32),
+        field(
+            "partitions",
+            ArrayOf(
+                Struct(
+                    LeaderAndIsrPartition,
+                    field("topic", STRING),
+                    field("index", INT32),
+                    field("controller_epoch", INT32, "whose decision it is"),
+                    field("leader_id", INT32, "-1: none"),
+                    field("leader_epoch", INT32),
+                    field("isr", ArrayOf(INT32), "in-sync replicas"),
+                    field("zk_version", INT32, "of the state znode"),
+                    field("replicas", ArrayOf(INT32), "the first is preferred"),
+                    field("is_new", BOOLEAN, since=1, default=False),
+                )
+            ),
+        ),
+        field(
+            "live_leaders",
+            ArrayOf(
+                Struct(
+                    LiveLeader,
+                    field("broker_id", INT32),
+                    field("host", STRING),
+                    field("port", INT32),
+                )
+            ),
+        ),
+    ),
+    response=Struct(
+        LeaderAndIsrResponse,
+        field("error_code", INT16),
+        field(
+            "partitions",
+            ArrayOf(
+                Struct(
+                    LeaderAndIsrPartitionError,
+                    field("topic", STRING),
+                    field("index", INT32),
+                    field("error_code", INT16),
+                )
+            ),
+        ),
+    ),
+    most_elements=MOST_ELEMENTS_OF_CONTROLLER,
+)

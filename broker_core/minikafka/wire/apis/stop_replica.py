@@ -1,0 +1,76 @@
+"""StopReplica: the controller tells a broker to serve some replicas no longer, and perhaps to delete them."""
+
+from __future__ import annotations
+
+from minikafka.base.values import fast_value
+from minikafka.wire.api import Api
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.schema import BOOLEAN, INT16, INT32, STRING, ArrayOf, Struct, field
+
+
+@fast_value
+class StopReplicaPartition:
+    """One partition."""
+
+    topic: str
+    index: int
+
+
+@fast_value
+class StopReplicaRequest:
+    """From the controller of an epoch. ``delete_partitions``: the logs of all that are named go too."""
+
+    controller_id: int
+    controller_epoch: int
+    delete_partitions: bool
+    partitions: tuple[StopReplicaPartition, ...]
+
+
+@fast_value
+class StopReplicaPartitionError:
+    """What became of one replica."""
+
+    topic: str
+    index: int
+    error_code: int
+
+
+@fast_value
+class StopReplicaResponse:
+    """``error_code`` is of the whole request: with STALE_CONTROLLER_EPOCH there are no partitions."""
+
+    error_code: int
+    partitions: tuple[StopReplicaPartitionError, ...]
+
+
+STOP_REPLICA = Api(
+    ApiKey.STOP_REPLICA,
+    "StopReplica",
+    0,
+    0,
+    request=Struct(
+        StopReplicaRequest,
+        field("controller_id", INT32),
+        field("controller_epoch", INT32),
+        field("delete_partitions", BOOLEAN),
+        field(
+            "partitions",
+            ArrayOf(Struct(StopReplicaPartition, field("topic", STRING), field("index", INT32))),
+        ),
+    ),
+    response=Struct(
+        StopReplicaResponse,
+        field("error_code", INT16),
+        field(
+            "partitions",
+            ArrayOf(
+                Struct(
+                    StopReplicaPartitionError,
+                    field("topic", STRING),
+                    field("index", INT32),
+                    field("error_code", INT16),
+                )
+            ),
+        ),
+    ),
+)
