@@ -33,4 +33,6 @@ def next_leadership(known: Leadership, live: Collection[int], controller_epoch: 
     leader = next((replica for replica in known.replicas if replica in in_sync), None)
     if leader is None:
         return None
-    return Leadership(leader, known.leader_epoch + 1, in_sync, known.replicas, controller_epoch)
+    return Leadership(
+        leader, known.leader_epoch + 1, in_sync, known.replicas, controller_epoch, known.version + 1
+    )

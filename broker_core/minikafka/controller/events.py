@@ -6,7 +6,7 @@ All values; the order of effects is the order to perform them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.controller.assignment import Assignment
@@ -17,13 +17,22 @@ from minikafka.partition.leadership import Leadership
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """This broker is the controller; what ZooKeeper holds at that moment."""
+    """This broker is the controller; what ZooKeeper holds at that moment.
+
+    ``sessions``: broker id -> the ZooKeeper session that registered it. ``unclean``: topics where a replica
+    out of sync may lead. ``reassignments``: what ``/admin/reassign_partitions`` asks for. ``elections``:
+    partitions that are to get their preferred leader, of ``/admin/preferred_replica_election``.
+    """
 
     epoch: int
     brokers: Mapping[int, BrokerAddress]
     assignments: Mapping[str, Assignment]
     leaderships: Mapping[TopicPartition, Leadership]
     deletions: frozenset[str]
+    sessions: Mapping[int, int] = field(default_factory=dict)
+    unclean: frozenset[str] = frozenset()
+    reassignments: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    elections: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +42,31 @@ class Resigned:
 
 @dataclass(frozen=True, slots=True)
 class BrokersChanged:
-    """The live brokers, all of them."""
+    """The live brokers, all of them. One with another session than before was restarted in between."""
 
     brokers: Mapping[int, BrokerAddress]
+    sessions: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicsChanged:
-    """The topics, all of them, with their assignments."""
+    """The topics, all of them, with their assignments.
+
+    Of a topic that is known only partitions that are new count: other replicas come by reassignment.
+    """
 
     assignments: Mapping[str, Assignment]
 
 
 @dataclass(frozen=True, slots=True)
 class LeadershipsWritten:
-    """The state znodes of these partitions now hold this: ours, or what was there before us."""
+    """The state znodes of these partitions now hold this: ours, or what was there before us.
+
+    ``gone``: partitions of the same write that have no znode, or one that cannot be read.
+    """
 
     leaderships: Mapping[TopicPartition, Leadership]
+    gone: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +85,60 @@ class ReplicaDeleted:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaNotDeleted:
+    """A broker could not remove its replica: that waits until it says ReplicaDeleted, or comes back."""
+
+    broker_id: int
+    topic_partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
 class TopicRemoved:
     """Nothing of the topic is left in ZooKeeper."""
 
     topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChanged:
+    """Leaders wrote these states themselves (``/isr_change_notification``); what the znodes hold now."""
+
+    leaderships: Mapping[TopicPartition, Leadership]
+
+
+@dataclass(frozen=True, slots=True)
+class UncleanChanged:
+    """The topics, all of them, where a replica out of sync may lead if none in sync lives."""
+
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionRequested:
+    """Partitions that are to be led by their preferred replica, the first one assigned."""
+
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceDue:
+    """Time for the automatic preferred election: on each broker that others lead more than this for."""
+
+    limit_percent: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentRequested:
+    """All that ``/admin/reassign_partitions`` asks for, with the replicas that each partition is to have."""
+
+    reassignments: Mapping[TopicPartition, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownRequested:
+    """A broker wants to stop, and to be led by others first; see ``Controller.partitions_left_on``."""
+
+    broker_id: int
 
 
 Event = (
@@ -82,7 +149,14 @@ Event = (
     | LeadershipsWritten
     | DeletionRequested
     | ReplicaDeleted
+    | ReplicaNotDeleted
     | TopicRemoved
+    | IsrChanged
+    | UncleanChanged
+    | ElectionRequested
+    | RebalanceDue
+    | ReassignmentRequested
+    | ShutdownRequested
 )
 
 # --- effects ------------------------------------------------------------------------------------------------
@@ -92,6 +166,7 @@ Event = (
 class WriteLeaderships:
     """Write the state znodes of partitions; answered by one LeadershipsWritten.
 
+    Each is made (``create``), or replaced if it still has the version before the value's own.
     One effect for all, so that no client ever sees a part of a new topic's partitions.
     """
 
@@ -118,10 +193,14 @@ class SendUpdateMetadata:
 
 @dataclass(frozen=True, slots=True)
 class SendStopReplica:
-    """Tell a broker to drop replicas and their logs; answered by ReplicaDeleted for each."""
+    """Tell a broker to stop following; with ``delete``, to drop replicas and their logs.
+
+    A deletion is answered by ReplicaDeleted or ReplicaNotDeleted for each.
+    """
 
     broker_id: int
     partitions: tuple[TopicPartition, ...]
+    delete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +220,37 @@ class DropDeletionRequest:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class WriteAssignment:
+    """Write a topic's replicas. Partitions that its znode has besides came meanwhile, and stay."""
+
+    topic: str
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class DropReassignments:
+    """Take partitions out of ``/admin/reassign_partitions``: done or refused, as the reason says."""
+
+    partitions: tuple[TopicPartition, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropElections:
+    """Remove ``/admin/preferred_replica_election``, with the reason for the log."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A line for the log."""
+
+    text: str
+    warning: bool = False
+
+
 Effect = (
     WriteLeaderships
     | SendLeaderAndIsr
@@ -148,4 +258,8 @@ Effect = (
     | SendStopReplica
     | RemoveTopic
     | DropDeletionRequest
+    | WriteAssignment
+    | DropReassignments
+    | DropElections
+    | Note
 )

@@ -136,14 +136,15 @@ class ControlPath:
                 written = registrar.write_leaderships(leaderships, create=create)
                 if create:
                     self._new |= written.keys()
-                self.post(events.LeadershipsWritten(written))
+                gone = frozenset(leaderships.keys() - written.keys())
+                self.post(events.LeadershipsWritten(written, gone))
             case events.SendLeaderAndIsr(broker_id, leaderships):
                 self._check_own(broker_id)
                 self._lead(leaderships)
             case events.SendUpdateMetadata(broker_id, brokers, leaderships):
                 self._check_own(broker_id)
                 self._update_metadata(brokers, leaderships)
-            case events.SendStopReplica(broker_id, partitions):
+            case events.SendStopReplica(broker_id, partitions, True):
                 self._check_own(broker_id)
                 self._drop(partitions)
             case events.RemoveTopic(topic):
@@ -153,6 +154,10 @@ class ControlPath:
             case events.DropDeletionRequest(topic, reason):
                 _log.warning("the request to delete topic %s is dropped: %s", topic, reason)
                 registrar.drop_deletion_request(topic)
+            case events.Note(text, warning):
+                _log.log(logging.WARNING if warning else logging.INFO, "%s", text)
+            case _:
+                raise MinikafkaError(f"{effect} is not done by a cluster of one broker")
 
     def _check_own(self, broker_id: int) -> None:
         # Other brokers are reached through the controller's channel, which comes with replication; until then

@@ -93,7 +93,6 @@ class Registrar:
         self._clock = clock
         self._worker = worker
         self._assignments: dict[str, Assignment] = {}
-        self._versions: dict[TopicPartition, int] = {}
         self._configs: dict[str, Mapping[str, str]] = {}
         """The settings of topics as they were last read."""
         self._config_changes = ConfigChanges(store, clock)
@@ -267,15 +266,14 @@ class Registrar:
         self._assignments.pop(topic, None)
         self._configs.pop(topic, None)
         self._complaints.pop(paths.topic_path(topic), None)
-        for topic_partition in [key for key in self._versions if key.topic == topic]:
-            del self._versions[topic_partition]
 
     def write_leaderships(
         self, leaderships: Mapping[TopicPartition, Leadership], *, create: bool
     ) -> dict[TopicPartition, Leadership]:
         """Write partitions' state znodes; return what they hold then, without those whose topic is gone.
 
-        Where somebody else wrote first, theirs stays, and is returned.
+        A state is replaced only at the version before the value's own. Where somebody else wrote first,
+        theirs stays, and is returned with its version.
         """
         if create:
             return self._create_states(leaderships)
@@ -302,21 +300,18 @@ class Registrar:
             held: Leadership | None = leadership
             if _state_path(topic_partition) in refused:
                 held = self._read_leadership(topic_partition, leadership.replicas)
-            else:
-                self._versions[topic_partition] = 0
             if held is not None:
                 written[topic_partition] = held
         return written
 
     def _write_state(self, topic_partition: TopicPartition, leadership: Leadership) -> Leadership | None:
-        version = self._versions.get(topic_partition, -1)
+        path, version = _state_path(topic_partition), leadership.version - 1
         try:
-            stat = self._store.write(_state_path(topic_partition), _state_of(leadership).to_json(), version)
+            self._store.write(path, _state_of(leadership).to_json(), version)
         except BadVersion:
             return self._read_leadership(topic_partition, leadership.replicas)
         except NoNode:
             return None
-        self._versions[topic_partition] = stat.version
         return leadership
 
     def take_producer_ids(self) -> range:
@@ -545,13 +540,14 @@ class Registrar:
         self, topic_partition: TopicPartition, replicas: tuple[int, ...], data: bytes, stat: Stat
     ) -> Leadership | None:
         path = _state_path(topic_partition)
-        self._versions[topic_partition] = stat.version
         try:
             state = PartitionState.from_json(data, path)
         except CoordinationError as error:
             self._complain(path, f"{topic_partition} has no leader: {error}{_ADVICE}")
             return None
-        return Leadership(state.leader, state.leader_epoch, state.isr, replicas, state.controller_epoch)
+        return Leadership(
+            state.leader, state.leader_epoch, state.isr, replicas, state.controller_epoch, stat.version
+        )
 
     # --- small things ---------------------------------------------------------------------------------------
 

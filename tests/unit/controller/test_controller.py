@@ -113,7 +113,8 @@ def test_when_the_leader_dies_the_next_in_sync_replica_leads_in_a_new_epoch() ->
         elected(brokers={1: ONE, 2: TWO}, assignments={"t": {0: (2, 1)}}, leaderships={T0: shared})
     )
     effects = chief.step(events.BrokersChanged({1: ONE}))
-    assert events.WriteLeaderships({T0: Leadership(1, 4, (1,), (2, 1), 5)}, create=False) in effects
+    led_by_one = Leadership(1, 4, (1,), (2, 1), 5, version=1)
+    assert events.WriteLeaderships({T0: led_by_one}, create=False) in effects
 
 
 def test_no_replica_outside_the_isr_becomes_leader() -> None:

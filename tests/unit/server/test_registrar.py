@@ -242,6 +242,16 @@ def test_a_state_that_somebody_else_wrote_first_stays_and_is_returned() -> None:
     assert held == {T0: Leadership(1, 4, (1,), (1,), 9)}
 
 
+def test_a_state_is_replaced_only_at_the_version_that_the_controller_knew() -> None:
+    world = World().start()
+    world.registrar.create_topic("t", {0: (1,)}, {})
+    world.registrar.write_leaderships({T0: LED}, create=True)
+    second = Leadership(1, 1, (1,), (1,), 1, version=1)
+    assert world.registrar.write_leaderships({T0: second}, create=False) == {T0: second}
+    late = Leadership(1, 7, (1,), (1,), 1, version=1)
+    assert world.registrar.write_leaderships({T0: late}, create=False) == {T0: second}
+
+
 def test_no_state_is_written_for_a_topic_that_is_gone() -> None:
     world = World().start()
     assert world.registrar.write_leaderships({T0: LED}, create=True) == {}
