@@ -16,18 +16,19 @@ in the cluster id and a number elsewhere, timestamps are strings.
     /config/changes/config_change_N      ConfigChange, sequential
     /consumers/G/ids/ID                  ConsumerRegistration, ephemeral; beside it see ``consumers``
     /latest_producer_id_block            ProducerIdBlock, of 0.11 and later, written as the states are
+
+What the controller is asked for, and told, stands in ``admin_paths``; who may do what in ``acl_paths``.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import quote, unquote
 
 from minikafka.base.errors import BrokerError, CoordinationError, ErrorCode
 from minikafka.base.ids import BrokerAddress, host_port
+from minikafka.registry.node import Node, dump, id_in
 
 BROKER_IDS = "/brokers/ids"
 BROKER_TOPICS = "/brokers/topics"
@@ -39,6 +40,10 @@ CLIENT_CONFIGS = "/config/clients"
 CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = "config_change_"
 DELETE_TOPICS = "/admin/delete_topics"
+REASSIGN_PARTITIONS = "/admin/reassign_partitions"
+PREFERRED_ELECTION = "/admin/preferred_replica_election"
+ISR_CHANGES = "/isr_change_notification"
+ISR_CHANGE_PREFIX = "isr_change_"
 BROKER_SEQUENCE = "/brokers/seqid"
 CONSUMERS = "/consumers"
 PRODUCER_IDS = "/latest_producer_id_block"
@@ -52,7 +57,7 @@ PERSISTENT_PATHS = (
     CLIENT_CONFIGS,
     TOPIC_CONFIGS,
     CONSUMERS,
-    "/isr_change_notification",
+    ISR_CHANGES,
 )
 """What a 0.10.1 broker makes at its start, empty, for others to watch and to write below."""
 
@@ -171,8 +176,9 @@ class BrokerRegistration:
         for endpoint in self.endpoints:
             scheme, _, location = endpoint.partition("://")
             host, _, port = location.rpartition(":")
-            if scheme == "PLAINTEXT" and port.isdigit():
-                return BrokerAddress(self.broker_id, host.strip("[]"), int(port), self.rack)
+            number = id_in(port)
+            if scheme == "PLAINTEXT" and number is not None:
+                return BrokerAddress(self.broker_id, host.strip("[]"), number, self.rack)
         if self.host and self.port >= 0:
             return BrokerAddress(self.broker_id, self.host, self.port, self.rack)
         return None
@@ -189,20 +195,21 @@ class BrokerRegistration:
         }
         if self.rack is not None:
             fields["rack"] = self.rack
-        return _dump(fields)
+        return dump(fields)
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> BrokerRegistration:
         """The registration in ``data``; the broker's id is the last part of ``path``."""
-        node = _Node(data, path)
-        broker_id = path.rpartition("/")[2]
-        if not broker_id.isdigit():
-            raise CoordinationError(f"{path}: {broker_id!r} is not a broker id")
+        node = Node(data, path)
+        name = path.rpartition("/")[2]
+        broker_id = id_in(name)
+        if broker_id is None:
+            raise CoordinationError(f"{path}: {name!r} is not a broker id")
         version = node.integer("version")
         host, port = node.optional_text("host"), node.integer("port")
         endpoints = node.texts("endpoints") if version >= 2 else (f"PLAINTEXT://{host}:{port}",)
         return cls(
-            broker_id=int(broker_id),
+            broker_id=broker_id,
             host=host,
             port=port,
             endpoints=endpoints,
@@ -223,17 +230,18 @@ class TopicAssignment:
     def to_json(self) -> bytes:
         """Bytes for ``topic_path(topic)``."""
         partitions = {str(partition): list(replicas) for partition, replicas in self.partitions.items()}
-        return _dump({"version": 1, "partitions": partitions})
+        return dump({"version": 1, "partitions": partitions})
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> TopicAssignment:
         """The assignment in ``data``."""
-        node = _Node(data, path)
+        node = Node(data, path)
         partitions = {}
-        for partition, replicas in node.mapping("partitions").items():
-            if not partition.isdigit():
+        for key, replicas in node.mapping("partitions").items():
+            partition = id_in(key)
+            if partition is None:
                 raise node.error("partitions", "numbers as keys")
-            partitions[int(partition)] = node.broker_ids("partitions", replicas)
+            partitions[partition] = node.broker_ids("partitions", replicas)
         return cls(dict(sorted(partitions.items())))
 
 
@@ -252,7 +260,7 @@ class PartitionState:
 
     def to_json(self) -> bytes:
         """Bytes for ``partition_state_path(topic, partition)``."""
-        return _dump(
+        return dump(
             {
                 "controller_epoch": self.controller_epoch,
                 "leader": self.leader,
@@ -265,7 +273,7 @@ class PartitionState:
     @classmethod
     def from_json(cls, data: bytes, path: str) -> PartitionState:
         """The state in ``data``."""
-        node = _Node(data, path)
+        node = Node(data, path)
         return cls(
             leader=node.integer("leader"),
             leader_epoch=node.integer("leader_epoch"),
@@ -284,14 +292,15 @@ class ControllerRegistration:
 
     def to_json(self) -> bytes:
         """Bytes for ``CONTROLLER``."""
-        return _dump({"version": 1, "brokerid": self.broker_id, "timestamp": str(self.timestamp_ms)})
+        return dump({"version": 1, "brokerid": self.broker_id, "timestamp": str(self.timestamp_ms)})
 
     @classmethod
     def from_json(cls, data: bytes, path: str = CONTROLLER) -> ControllerRegistration:
         """The registration in ``data``; releases before 0.8.1 wrote the bare broker id."""
-        if data.strip().isdigit():
-            return cls(int(data), -1)
-        node = _Node(data, path)
+        broker_id = id_in(data.strip())
+        if broker_id is not None:
+            return cls(broker_id, -1)
+        node = Node(data, path)
         return cls(node.integer("brokerid"), node.number_as_text("timestamp", -1))
 
 
@@ -308,9 +317,10 @@ class ControllerEpoch:
     @classmethod
     def from_json(cls, data: bytes, path: str = CONTROLLER_EPOCH) -> ControllerEpoch:
         """The epoch in ``data``."""
-        if not data.strip().isdigit():
+        epoch = id_in(data.strip())
+        if epoch is None:
             raise CoordinationError(f"{path}: a number is wanted, this is {data[:200]!r}")
-        return cls(int(data))
+        return cls(epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,14 +332,14 @@ class EntityConfig:
 
     def to_json(self) -> bytes:
         """Bytes for ``topic_config_path(topic)``."""
-        return _dump({"version": 1, "config": dict(self.config)})
+        return dump({"version": 1, "config": dict(self.config)})
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> EntityConfig:
         """The settings in ``data``: none where there is no data."""
         if not data:
             return cls()
-        node = _Node(data, path)
+        node = Node(data, path)
         config = node.mapping("config")
         if not all(isinstance(value, str) for value in config.values()):
             raise node.error("config", "texts as values")
@@ -347,12 +357,12 @@ class ConfigChange:
 
     def to_json(self) -> bytes:
         """Bytes for a new znode under ``CONFIG_CHANGES``, of version 2, which 0.10.1 writes."""
-        return _dump({"version": 2, "entity_path": f"{self.entity_type}/{self.entity_name}"})
+        return dump({"version": 2, "entity_path": f"{self.entity_type}/{self.entity_name}"})
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> ConfigChange:
         """The news in ``data``."""
-        node = _Node(data, path)
+        node = Node(data, path)
         match node.integer("version"):
             case 1:
                 key, change = "entity_type", cls(node.text("entity_type"), node.text("entity_name"))
@@ -379,7 +389,7 @@ class ConsumerRegistration:
 
     def to_json(self) -> bytes:
         """Bytes for ``consumer_id_path(group, consumer_id)``."""
-        return _dump(
+        return dump(
             {
                 "version": 1,
                 "subscription": dict(self.subscription),
@@ -391,7 +401,7 @@ class ConsumerRegistration:
     @classmethod
     def from_json(cls, data: bytes, path: str) -> ConsumerRegistration:
         """The registration in ``data``."""
-        node = _Node(data, path)
+        node = Node(data, path)
         subscription = node.mapping("subscription")
         if not all(type(threads) is int for threads in subscription.values()):
             raise node.error("subscription", "numbers of threads as values")
@@ -406,12 +416,12 @@ class ClusterId:
 
     def to_json(self) -> bytes:
         """Bytes for ``CLUSTER_ID``."""
-        return _dump({"version": "1", "id": self.id})
+        return dump({"version": "1", "id": self.id})
 
     @classmethod
     def from_json(cls, data: bytes, path: str = CLUSTER_ID) -> ClusterId:
         """The id in ``data``."""
-        node = _Node(data, path)
+        node = Node(data, path)
         return cls(node.text("id"))
 
 
@@ -425,7 +435,7 @@ class ProducerIdBlock:
 
     def to_json(self) -> bytes:
         """Bytes for ``PRODUCER_IDS``."""
-        return _dump(
+        return dump(
             {
                 "version": 1,
                 "broker": self.broker_id,
@@ -437,84 +447,10 @@ class ProducerIdBlock:
     @classmethod
     def from_json(cls, data: bytes, path: str = PRODUCER_IDS) -> ProducerIdBlock:
         """The block in ``data``."""
-        node = _Node(data, path)
+        node = Node(data, path)
         block = cls(
             node.integer("broker"), node.number_as_text("block_start"), node.number_as_text("block_end")
         )
         if not 0 <= block.first <= block.last < 1 << 63:
             raise node.error("block_end", "between block_start and 2^63 - 1")
         return block
-
-
-def _dump(fields: dict[str, object]) -> bytes:
-    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
-
-
-_REQUIRED = object()
-
-
-class _Node:
-    """The JSON object in a znode; every complaint names the znode."""
-
-    def __init__(self, data: bytes, path: str) -> None:
-        self._data = data
-        self._path = path
-        try:
-            fields = json.loads(data)
-        except ValueError as error:
-            raise CoordinationError(f"{path} does not hold JSON ({error}): {data[:200]!r}") from None
-        if not isinstance(fields, dict):
-            raise CoordinationError(f"{path}: a JSON object is wanted, this is {data[:200]!r}")
-        self._fields: dict[str, Any] = fields
-
-    def error(self, key: str, wanted: str) -> CoordinationError:
-        return CoordinationError(f"{self._path}: '{key}' should be {wanted} in {self._data[:200]!r}")
-
-    def value(self, key: str) -> Any:
-        return self._fields.get(key)
-
-    def integer(self, key: str, default: object = _REQUIRED) -> int:
-        value = self._fields.get(key, default)
-        # bool is an int in Python but not in JSON.
-        if type(value) is not int:
-            raise self.error(key, "a number")
-        return value
-
-    def number_as_text(self, key: str, default: object = _REQUIRED) -> int:
-        value = self._fields.get(key, default)
-        if isinstance(value, str) and value.lstrip("-").isdigit():
-            return int(value)
-        if type(value) is not int:
-            raise self.error(key, "a number, written as a text")
-        return value
-
-    def text(self, key: str) -> str:
-        value = self._fields.get(key)
-        if not isinstance(value, str) or not value:
-            raise self.error(key, "a text")
-        return value
-
-    def optional_text(self, key: str) -> str | None:
-        value = self._fields.get(key)
-        if value is not None and not isinstance(value, str):
-            raise self.error(key, "a text")
-        return value
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        value = self._fields.get(key)
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self.error(key, "a list of texts")
-        return tuple(value)
-
-    def mapping(self, key: str) -> dict[str, Any]:
-        value = self._fields.get(key)
-        if not isinstance(value, dict):
-            raise self.error(key, "an object")
-        return value
-
-    def broker_ids(self, key: str, value: Any) -> tuple[int, ...]:
-        if not isinstance(value, list) or not all(type(item) is int for item in value):
-            raise self.error(
-                key, "made of lists of broker ids" if key == "partitions" else "a list of broker ids"
-            )
-        return tuple(value)

@@ -97,8 +97,15 @@ def test_unknown_keys_are_accepted(kind: str, path: str, data: str) -> None:
 REFUSED: dict[str, Callable[[bytes, str], object]] = {**KINDS, "change": ConfigChange.from_json}
 
 
+DEEP = b"[" * 100_000
+LONG = b"9" * 5_000
+"""What Python's ``json`` and ``int`` refuse in ways of their own."""
+
+
 @pytest.mark.parametrize("kind", REFUSED)
-@pytest.mark.parametrize("data", [b"{", b"nonsense", b"[]", b'"text"', b"null", b"\xff\xfe", b"1.5"])
+@pytest.mark.parametrize(
+    "data", [b"{", b"nonsense", b"[]", b'"text"', b"null", b"\xff\xfe", b"1.5", DEEP, LONG]
+)
 def test_data_that_is_no_such_json_is_refused_with_its_path(kind: str, data: bytes) -> None:
     with pytest.raises(CoordinationError, match="/some/path/7"):
         REFUSED[kind](data, "/some/path/7")
@@ -120,12 +127,17 @@ def test_a_znode_without_data_is_refused_with_its_path(kind: str) -> None:
         ("broker", {"version": 3, "host": "h", "port": 1, "endpoints": "x"}, "endpoints"),
         ("broker", {"version": 3, "host": "h", "port": 1, "endpoints": [1]}, "endpoints"),
         ("broker", {"version": 3, "host": "h", "port": 1, "endpoints": [], "timestamp": "x"}, "timestamp"),
+        ("broker", {"version": 3, "host": "h", "port": 1, "endpoints": [], "timestamp": "²"}, "timestamp"),
         ("broker", {"host": "h", "port": 1}, "version"),
         ("assignment", {"version": 1}, "partitions"),
         ("assignment", {"version": 1, "partitions": []}, "partitions"),
         ("assignment", {"version": 1, "partitions": {"x": [1]}}, "partitions"),
         ("assignment", {"version": 1, "partitions": {"0": 1}}, "partitions"),
         ("assignment", {"version": 1, "partitions": {"0": ["1"]}}, "partitions"),
+        ("assignment", {"version": 1, "partitions": {"0": [-1]}}, "partitions"),
+        ("assignment", {"version": 1, "partitions": {"²": [1]}}, "partitions"),
+        ("assignment", {"version": 1, "partitions": {"4294967296": [1]}}, "partitions"),
+        ("state", {"leader": 1 << 31, "leader_epoch": 0, "controller_epoch": 1, "isr": []}, "leader"),
         ("state", {"leader": 0, "leader_epoch": 0, "controller_epoch": 1}, "isr"),
         ("state", {"leader": "0", "leader_epoch": 0, "controller_epoch": 1, "isr": []}, "leader"),
         ("state", {"leader": 0, "controller_epoch": 1, "isr": []}, "leader_epoch"),

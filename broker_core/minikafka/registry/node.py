@@ -1,0 +1,119 @@
+"""The JSON object in a znode: read with complaints that name the znode, written as Kafka writes it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, TypeGuard
+
+from minikafka.base.errors import CoordinationError
+from minikafka.base.ids import TopicPartition
+
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
+
+
+def dump(fields: Mapping[str, object]) -> bytes:
+    """Bytes for a znode."""
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+
+
+def number_in(text: str | bytes) -> int | None:
+    """The number that stands alone in a text, of up to 64 bits; None where there is none.
+
+    What ``str.isdigit`` takes for digits is more than ``int`` reads.
+    """
+    text = text.decode("ascii", "replace") if isinstance(text, bytes) else text
+    return int(text) if _NUMBER.fullmatch(text) else None
+
+
+def id_in(text: str | bytes) -> int | None:
+    """The same for what has 32 bits and is not negative: ids, epochs, partitions."""
+    number = number_in(text)
+    return number if _is_int32(number) and number >= 0 else None
+
+
+_REQUIRED = object()
+
+
+class Node:
+    """The JSON object in a znode; every complaint names the znode."""
+
+    def __init__(self, data: bytes, path: str) -> None:
+        self._data = data
+        self._path = path
+        try:
+            fields = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise CoordinationError(f"{path} does not hold JSON ({error}): {data[:200]!r}") from None
+        if not isinstance(fields, dict):
+            raise CoordinationError(f"{path}: a JSON object is wanted, this is {data[:200]!r}")
+        self._fields: dict[str, Any] = fields
+
+    def error(self, key: str, wanted: str) -> CoordinationError:
+        return CoordinationError(f"{self._path}: '{key}' should be {wanted} in {self._data[:200]!r}")
+
+    def value(self, key: str) -> Any:
+        return self._fields.get(key)
+
+    def integer(self, key: str, default: object = _REQUIRED) -> int:
+        value = self._fields.get(key, default)
+        if not _is_int32(value):
+            raise self.error(key, "a number of 32 bits")
+        return value
+
+    def number_as_text(self, key: str, default: object = _REQUIRED) -> int:
+        value = self._fields.get(key, default)
+        number = number_in(value) if isinstance(value, str) else value
+        if type(number) is not int:
+            raise self.error(key, "a number, written as a text")
+        return number
+
+    def text(self, key: str) -> str:
+        value = self._fields.get(key)
+        if not isinstance(value, str) or not value:
+            raise self.error(key, "a text")
+        return value
+
+    def optional_text(self, key: str) -> str | None:
+        value = self._fields.get(key)
+        if value is not None and not isinstance(value, str):
+            raise self.error(key, "a text")
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        value = self._fields.get(key)
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise self.error(key, "a list of texts")
+        return tuple(value)
+
+    def mapping(self, key: str) -> dict[str, Any]:
+        value = self._fields.get(key)
+        if not isinstance(value, dict):
+            raise self.error(key, "an object")
+        return value
+
+    def broker_ids(self, key: str, value: Any) -> tuple[int, ...]:
+        if not isinstance(value, list) or not all(_is_int32(item) and item >= 0 for item in value):
+            raise self.error(
+                key, "made of lists of broker ids" if key == "partitions" else "a list of broker ids"
+            )
+        return tuple(value)
+
+    def objects(self, key: str) -> list[dict[str, Any]]:
+        value = self._fields.get(key)
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            raise self.error(key, "a list of objects")
+        return value
+
+    def topic_partition(self, key: str, fields: Mapping[str, Any]) -> TopicPartition:
+        """The partition that an object of the list ``key`` names."""
+        topic, partition = fields.get("topic"), fields.get("partition")
+        if not isinstance(topic, str) or not topic or not _is_int32(partition) or partition < 0:
+            raise self.error(key, "made of objects that have a topic and a partition")
+        return TopicPartition(topic, partition)
+
+
+def _is_int32(value: object) -> TypeGuard[int]:
+    # bool is an int in Python but not in JSON.
+    return type(value) is int and -(1 << 31) <= value < 1 << 31

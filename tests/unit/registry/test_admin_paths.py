@@ -1,0 +1,134 @@
+"""What the controller is asked for and told: as 0.10.1.1 wrote it, and what it cannot mean."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from minikafka.base.errors import CoordinationError
+from minikafka.base.ids import TopicPartition
+from minikafka.registry import paths
+from minikafka.registry.admin_paths import IsrChange, PreferredElection, Reassignments
+from minikafka.registry.store import DATA_MAX_BYTES
+
+GOLDEN = Path(__file__).parents[2] / "data" / "zookeeper"
+ORDERS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
+
+
+def recorded(path: str) -> bytes:
+    """What the release's tool had written there, and the controller not yet taken."""
+    file = GOLDEN / "09-election-and-reassignment-requested-broker-halted.json"
+    data = json.loads(file.read_text("utf-8"))[path]["data"]
+    assert isinstance(data, str)
+    return data.encode()
+
+
+def test_a_recorded_reassignment_is_read_and_written_alike() -> None:
+    data = recorded(paths.REASSIGN_PARTITIONS)
+    asked = Reassignments(dict.fromkeys(ORDERS, (0,)))
+    assert Reassignments.from_json(data) == asked
+    assert asked.to_json() == data
+
+
+def test_a_recorded_election_is_read_and_written_alike() -> None:
+    data = recorded(paths.PREFERRED_ELECTION)
+    asked = PreferredElection(frozenset(ORDERS))
+    assert PreferredElection.from_json(data) == asked
+    assert asked.to_json() == data
+
+
+def test_news_of_an_isr_are_read_and_written_as_0_10_1_has_them() -> None:
+    data = b'{"version":1,"partitions":[{"topic":"a","partition":3},{"topic":"b","partition":0}]}'
+    news = IsrChange(frozenset({TopicPartition("b", 0), TopicPartition("a", 3)}))
+    assert IsrChange.from_json(data, f"{paths.ISR_CHANGES}/{paths.ISR_CHANGE_PREFIX}0000000000") == news
+    assert news.to_json() == data
+
+
+def test_news_that_name_a_partition_twice_are_read() -> None:
+    data = b'{"version":1,"partitions":[{"topic":"a","partition":3},{"topic":"a","partition":3}]}'
+    assert IsrChange.from_json(data, "/p") == IsrChange(frozenset({TopicPartition("a", 3)}))
+
+
+def test_the_key_of_the_texts_example_is_taken_for_the_tools() -> None:
+    data = b'{"partition": [{"topic": "orders", "partition": 0}, {"topic": "orders", "partition": 1}]}'
+    assert PreferredElection.from_json(data) == PreferredElection(frozenset(ORDERS))
+
+
+def test_keys_of_later_releases_are_accepted() -> None:
+    data = (
+        b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}'
+    )
+    assert Reassignments.from_json(data) == Reassignments({TopicPartition("t", 0): (1, 2)})
+
+
+READERS: dict[str, Callable[[bytes, str], object]] = {
+    "reassignments": Reassignments.from_json,
+    "election": PreferredElection.from_json,
+    "news": IsrChange.from_json,
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"nonsense",
+        b"\xff\xfe",
+        b"[]",
+        b"null",
+        b"[" * 100_000,
+        b"{}",
+        b'{"partitions":{}}',
+        b'{"partitions":["t-0"]}',
+        b'{"partitions":[{"partition":0,"replicas":[1]}]}',
+        b'{"partitions":[{"topic":"","partition":0,"replicas":[1]}]}',
+        b'{"partitions":[{"topic":1,"partition":0,"replicas":[1]}]}',
+        b'{"partitions":[{"topic":"t","replicas":[1]}]}',
+        b'{"partitions":[{"topic":"t","partition":"0","replicas":[1]}]}',
+        b'{"partitions":[{"topic":"t","partition":true,"replicas":[1]}]}',
+        b'{"partitions":[{"topic":"t","partition":-1,"replicas":[1]}]}',
+        b'{"partitions":[{"topic":"t","partition":4294967296,"replicas":[1]}]}',
+    ],
+    ids=lambda data: data[:60].decode("latin-1"),
+)
+def test_nonsense_is_refused_with_its_path(reader: str, data: bytes) -> None:
+    with pytest.raises(CoordinationError, match="/some/path/7"):
+        READERS[reader](data, "/some/path/7")
+
+
+@pytest.mark.parametrize("replicas", ["null", '"1"', "[]", '["1"]', "[1,1]", "[-1]", "[1.5]", "[4294967296]"])
+def test_replicas_that_cannot_be_are_refused(replicas: str) -> None:
+    data = b'{"partitions":[{"topic":"t","partition":0,"replicas":%s}]}' % replicas.encode()
+    with pytest.raises(CoordinationError, match=r"/admin/reassign_partitions.*replicas"):
+        Reassignments.from_json(data)
+
+
+@pytest.mark.parametrize("reader", ["reassignments", "election"])
+def test_a_request_that_names_a_partition_twice_is_refused(reader: str) -> None:
+    one = '{"topic":"t","partition":0,"replicas":[1]}'
+    with pytest.raises(CoordinationError, match="/p: t-0 is named twice"):
+        READERS[reader](f'{{"partitions":[{one},{one}]}}'.encode(), "/p")
+
+
+def test_twenty_thousand_partitions_of_three_replicas_are_refused_with_their_size() -> None:
+    asked = Reassignments({TopicPartition("orders", number): (0, 1, 2) for number in range(20_000)})
+    refusal = (
+        "/admin/reassign_partitions cannot take 20000 partitions at once: they are 1108918 bytes, "
+        f"and a znode has at most {DATA_MAX_BYTES}"
+    )
+    with pytest.raises(CoordinationError, match=refusal):
+        asked.to_json()
+
+
+def test_an_election_of_twenty_thousand_partitions_is_one_request_unless_their_names_are_long() -> None:
+    def asked(topic: str) -> PreferredElection:
+        return PreferredElection(frozenset(TopicPartition(topic, number) for number in range(20_000)))
+
+    assert PreferredElection.from_json(asked("orders").to_json()) == asked("orders")
+    with pytest.raises(CoordinationError, match="/admin/preferred_replica_election cannot take 20000 part"):
+        asked("orders" * 6).to_json()
