@@ -8,11 +8,14 @@ from minikafka.wire.api import Api
 from minikafka.wire.apis.alter_configs import ALTER_CONFIGS
 from minikafka.wire.apis.api_versions import API_VERSIONS
 from minikafka.wire.apis.controlled_shutdown import CONTROLLED_SHUTDOWN
+from minikafka.wire.apis.create_acls import CREATE_ACLS
 from minikafka.wire.apis.create_partitions import CREATE_PARTITIONS
 from minikafka.wire.apis.create_topics import CREATE_TOPICS
+from minikafka.wire.apis.delete_acls import DELETE_ACLS
 from minikafka.wire.apis.delete_groups import DELETE_GROUPS
 from minikafka.wire.apis.delete_records import DELETE_RECORDS
 from minikafka.wire.apis.delete_topics import DELETE_TOPICS
+from minikafka.wire.apis.describe_acls import DESCRIBE_ACLS
 from minikafka.wire.apis.describe_configs import DESCRIBE_CONFIGS
 from minikafka.wire.apis.describe_groups import DESCRIBE_GROUPS
 from minikafka.wire.apis.fetch import FETCH
@@ -61,6 +64,9 @@ APIS: dict[ApiKey, Api[Any, Any]] = {
         DELETE_RECORDS,
         INIT_PRODUCER_ID,
         OFFSET_FOR_LEADER_EPOCH,
+        DESCRIBE_ACLS,
+        CREATE_ACLS,
+        DELETE_ACLS,
         DESCRIBE_CONFIGS,
         ALTER_CONFIGS,
         CREATE_PARTITIONS,

@@ -38,7 +38,7 @@ from minikafka.wire.table import APIS
 TOPIC = FetchTopic("topic", (FetchPartition(0, -1, 0, -1, 1 << 20),))
 BYTES_PER_ELEMENT = 300
 BYTES_PER_LARGE_ELEMENT = 460
-"""Of responses, and of what the controller says."""
+"""Of responses, and of requests that have a limit of their own."""
 LARGEST_CLUSTER = 200_000
 """Partitions that Kafka 2.1 was made for."""
 

@@ -1,0 +1,89 @@
+"""CreateAcls: make rules. Version 1 adds the type of a resource's name.
+
+Types, operations and permissions are numbers (``base.acls``).
+"""
+
+from __future__ import annotations
+
+from minikafka.base.values import fast_value
+from minikafka.wire.api import Api
+from minikafka.wire.apis.describe_acls import LITERAL
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.schema import INT8, INT16, INT32, NULLABLE_STRING, STRING, ArrayOf, Struct, field
+
+
+@fast_value
+class AclCreation:
+    """One rule, and the resource that it is about."""
+
+    resource_type: int
+    resource_name: str
+    resource_pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+
+@fast_value
+class CreateAclsRequest:
+    """The rules to make."""
+
+    creations: tuple[AclCreation, ...]
+
+
+@fast_value
+class AclCreationResult:
+    """What became of one rule."""
+
+    error_code: int
+    error_message: str | None = None
+
+
+@fast_value
+class CreateAclsResponse:
+    """One result for each rule, in their order."""
+
+    throttle_time_ms: int
+    results: tuple[AclCreationResult, ...]
+
+
+CREATE_ACLS = Api(
+    ApiKey.CREATE_ACLS,
+    "CreateAcls",
+    0,
+    1,
+    request=Struct(
+        CreateAclsRequest,
+        field(
+            "creations",
+            ArrayOf(
+                Struct(
+                    AclCreation,
+                    field("resource_type", INT8),
+                    field("resource_name", STRING),
+                    field("resource_pattern_type", INT8, "3 literal, 4 prefixed", since=1, default=LITERAL),
+                    field("principal", STRING),
+                    field("host", STRING),
+                    field("operation", INT8),
+                    field("permission_type", INT8, "2 deny, 3 allow"),
+                )
+            ),
+        ),
+    ),
+    response=Struct(
+        CreateAclsResponse,
+        field("throttle_time_ms", INT32),
+        field(
+            "results",
+            ArrayOf(
+                Struct(
+                    AclCreationResult,
+                    field("error_code", INT16),
+                    field("error_message", NULLABLE_STRING),
+                )
+            ),
+        ),
+    ),
+    most_elements=100_000,  # of four texts each
+)

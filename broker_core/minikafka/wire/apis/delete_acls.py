@@ -1,0 +1,130 @@
+"""DeleteAcls: remove the rules that filters find. Version 1 adds the type of a resource's name.
+
+Types, operations and permissions are numbers (``base.acls``), with 1 for any in filters.
+"""
+
+from __future__ import annotations
+
+from minikafka.base.values import fast_value
+from minikafka.wire.api import Api
+from minikafka.wire.apis.describe_acls import LITERAL
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.schema import INT8, INT16, INT32, NULLABLE_STRING, STRING, ArrayOf, Struct, field
+
+
+@fast_value
+class DeleteAclsFilter:
+    """One filter; None finds all."""
+
+    resource_type_filter: int
+    resource_name_filter: str | None
+    pattern_type_filter: int
+    principal_filter: str | None
+    host_filter: str | None
+    operation: int
+    permission_type: int
+
+
+@fast_value
+class DeleteAclsRequest:
+    """A rule goes when any of them finds it."""
+
+    filters: tuple[DeleteAclsFilter, ...]
+
+
+@fast_value
+class DeleteAclsMatchingAcl:
+    """A rule that was found, and what became of it."""
+
+    error_code: int
+    error_message: str | None
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+
+@fast_value
+class DeleteAclsFilterResult:
+    """What one filter found."""
+
+    error_code: int
+    error_message: str | None
+    matching_acls: tuple[DeleteAclsMatchingAcl, ...]
+
+
+@fast_value
+class DeleteAclsResponse:
+    """One result for each filter, in their order."""
+
+    throttle_time_ms: int
+    filter_results: tuple[DeleteAclsFilterResult, ...]
+
+
+DELETE_ACLS = Api(
+    ApiKey.DELETE_ACLS,
+    "DeleteAcls",
+    0,
+    1,
+    request=Struct(
+        DeleteAclsRequest,
+        field(
+            "filters",
+            ArrayOf(
+                Struct(
+                    DeleteAclsFilter,
+                    field("resource_type_filter", INT8, "1: any"),
+                    field("resource_name_filter", NULLABLE_STRING, "null: any"),
+                    field(
+                        "pattern_type_filter",
+                        INT8,
+                        "1 any, 2 match, 3 literal, 4 prefixed",
+                        since=1,
+                        default=LITERAL,
+                    ),
+                    field("principal_filter", NULLABLE_STRING, "null: any"),
+                    field("host_filter", NULLABLE_STRING, "null: any"),
+                    field("operation", INT8, "1: any"),
+                    field("permission_type", INT8, "1 any, 2 deny, 3 allow"),
+                )
+            ),
+        ),
+    ),
+    response=Struct(
+        DeleteAclsResponse,
+        field("throttle_time_ms", INT32),
+        field(
+            "filter_results",
+            ArrayOf(
+                Struct(
+                    DeleteAclsFilterResult,
+                    field("error_code", INT16),
+                    field("error_message", NULLABLE_STRING),
+                    field(
+                        "matching_acls",
+                        ArrayOf(
+                            Struct(
+                                DeleteAclsMatchingAcl,
+                                field("error_code", INT16),
+                                field("error_message", NULLABLE_STRING),
+                                field("resource_type", INT8),
+                                field("resource_name", STRING),
+                                field(
+                                    "pattern_type", INT8, "3 literal, 4 prefixed", since=1, default=LITERAL
+                                ),
+                                field("principal", STRING),
+                                field("host", STRING),
+                                field("operation", INT8),
+                                field("permission_type", INT8, "2 deny, 3 allow"),
+                            )
+                        ),
+                    ),
+                )
+            ),
+        ),
+    ),
+    most_elements=100_000,  # of four texts each
+)

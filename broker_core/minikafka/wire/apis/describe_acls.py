@@ -1,0 +1,110 @@
+"""DescribeAcls: the rules that a filter finds. Version 1 adds the type of a resource's name.
+
+Types, operations and permissions are numbers (``base.acls``), with 1 for any in filters.
+"""
+
+from __future__ import annotations
+
+from minikafka.base.values import fast_value
+from minikafka.wire.api import Api
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.schema import INT8, INT16, INT32, NULLABLE_STRING, STRING, ArrayOf, Struct, field
+
+ANY = 1
+"""In a filter: every type, operation, permission or type of name."""
+MATCH = 2
+"""In a filter: rules that hold for the name, also those about ``*``."""
+LITERAL = 3
+"""The type of a name that is one: the only one that 0.10.1 has, and what version 0 means."""
+PREFIXED = 4
+"""The type of a name that others begin with, since 2.0."""
+
+
+@fast_value
+class DescribeAclsRequest:
+    """The filter; None finds all."""
+
+    resource_type_filter: int
+    resource_name_filter: str | None
+    pattern_type_filter: int
+    principal_filter: str | None
+    host_filter: str | None
+    operation: int
+    permission_type: int
+
+
+@fast_value
+class AclDescription:
+    """One rule."""
+
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+
+@fast_value
+class DescribeAclsResource:
+    """The rules about one resource."""
+
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    acls: tuple[AclDescription, ...]
+
+
+@fast_value
+class DescribeAclsResponse:
+    """What was found; nothing with an error."""
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    resources: tuple[DescribeAclsResource, ...]
+
+
+DESCRIBE_ACLS = Api(
+    ApiKey.DESCRIBE_ACLS,
+    "DescribeAcls",
+    0,
+    1,
+    request=Struct(
+        DescribeAclsRequest,
+        field("resource_type_filter", INT8, "1: any"),
+        field("resource_name_filter", NULLABLE_STRING, "null: any"),
+        field("pattern_type_filter", INT8, "1 any, 2 match, 3 literal, 4 prefixed", since=1, default=LITERAL),
+        field("principal_filter", NULLABLE_STRING, "null: any"),
+        field("host_filter", NULLABLE_STRING, "null: any"),
+        field("operation", INT8, "1: any"),
+        field("permission_type", INT8, "1 any, 2 deny, 3 allow"),
+    ),
+    response=Struct(
+        DescribeAclsResponse,
+        field("throttle_time_ms", INT32),
+        field("error_code", INT16),
+        field("error_message", NULLABLE_STRING),
+        field(
+            "resources",
+            ArrayOf(
+                Struct(
+                    DescribeAclsResource,
+                    field("resource_type", INT8),
+                    field("resource_name", STRING),
+                    field("pattern_type", INT8, "3 literal, 4 prefixed", since=1, default=LITERAL),
+                    field(
+                        "acls",
+                        ArrayOf(
+                            Struct(
+                                AclDescription,
+                                field("principal", STRING),
+                                field("host", STRING),
+                                field("operation", INT8),
+                                field("permission_type", INT8, "2 deny, 3 allow"),
+                            )
+                        ),
+                    ),
+                )
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,66 @@
+"""The words of rules, and what a filter finds among rules."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.acls import (
+    EVERY_RESOURCE,
+    Acl,
+    AclFilter,
+    Operation,
+    Permission,
+    Resource,
+    ResourceType,
+)
+
+ORDERS = Resource(ResourceType.TOPIC, "orders")
+EVERY_TOPIC = Resource(ResourceType.TOPIC, EVERY_RESOURCE)
+RULE = Acl("User:alice", Permission.ALLOW, "10.0.0.1", Operation.READ)
+
+
+def test_labels_are_those_of_zookeeper() -> None:
+    assert [operation.label for operation in Operation if operation <= Operation.CLUSTER_ACTION] == [
+        "All",
+        "Read",
+        "Write",
+        "Create",
+        "Delete",
+        "Alter",
+        "Describe",
+        "ClusterAction",
+    ]
+    assert ResourceType.TRANSACTIONAL_ID.label == "TransactionalId"
+
+
+def test_rules_and_resources_are_shown_in_words() -> None:
+    assert str(ORDERS) == "Topic:orders"
+    assert str(RULE) == "User:alice: allow Read from 10.0.0.1"
+
+
+def test_an_empty_filter_finds_everything() -> None:
+    assert AclFilter().finds(ORDERS, RULE)
+
+
+@pytest.mark.parametrize(
+    ("equal", "other"),
+    [
+        (AclFilter(resource_type=ResourceType.TOPIC), AclFilter(resource_type=ResourceType.GROUP)),
+        (AclFilter(resource_name="orders"), AclFilter(resource_name="order")),
+        (AclFilter(principal="User:alice"), AclFilter(principal="User:*")),
+        (AclFilter(host="10.0.0.1"), AclFilter(host="*")),
+        (AclFilter(operation=Operation.READ), AclFilter(operation=Operation.ALL)),
+        (AclFilter(permission=Permission.ALLOW), AclFilter(permission=Permission.DENY)),
+    ],
+    ids=["type", "name", "principal", "host", "operation", "permission"],
+)
+def test_a_filter_finds_what_is_equal(equal: AclFilter, other: AclFilter) -> None:
+    assert equal.finds(ORDERS, RULE)
+    assert not other.finds(ORDERS, RULE)
+
+
+def test_rules_about_every_topic_are_found_for_one_where_that_is_asked() -> None:
+    assert AclFilter(resource_name="orders", also_every=True).finds(EVERY_TOPIC, RULE)
+    assert AclFilter(resource_name="orders", also_every=True).finds(ORDERS, RULE)
+    assert not AclFilter(resource_name="orders").finds(EVERY_TOPIC, RULE)
+    assert not AclFilter(resource_name=EVERY_RESOURCE, also_every=True).finds(ORDERS, RULE)

@@ -1,0 +1,99 @@
+"""Who may do what, as 0.10.1's authorizer keeps it in ZooKeeper."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.acls import CLUSTER, Acl, Operation, Permission, Resource, ResourceType
+from minikafka.base.errors import BrokerError, CoordinationError
+from minikafka.registry.acl_paths import AclChange, ResourceAcls, acl_path, resource_type_of
+
+ALICE = Acl("User:alice", Permission.ALLOW, "10.0.0.1", Operation.READ)
+BOB = Acl("User:bob", Permission.DENY, "*", Operation.ALL)
+# The form is that of kafka-acls of 0.10.1.1, down to the byte.
+DATA = (
+    b'{"version":1,"acls":['
+    b'{"principal":"User:alice","permissionType":"Allow","operation":"Read","host":"10.0.0.1"},'
+    b'{"principal":"User:bob","permissionType":"Deny","operation":"All","host":"*"}]}'
+)
+
+
+def test_the_rules_of_a_resource_are_read_and_written_as_0_10_1_has_them() -> None:
+    acls = ResourceAcls(frozenset({ALICE, BOB}))
+    assert acls.to_json() == DATA
+    assert ResourceAcls.from_json(DATA, "/p") == acls
+
+
+def test_a_znode_without_data_holds_no_rules() -> None:
+    assert ResourceAcls.from_json(b"", "/p") == ResourceAcls()
+
+
+def test_labels_are_read_in_any_case() -> None:
+    shouted = DATA.replace(b'"Allow"', b'"ALLOW"').replace(b'"Read"', b'"read"')
+    assert ResourceAcls.from_json(shouted, "/p") == ResourceAcls.from_json(DATA, "/p")
+
+
+def test_rules_stand_below_their_type() -> None:
+    assert acl_path(Resource(ResourceType.TOPIC, "orders")) == "/kafka-acl/Topic/orders"
+    assert acl_path(Resource(ResourceType.GROUP, "*")) == "/kafka-acl/Group/*"
+    assert acl_path(CLUSTER) == "/kafka-acl/Cluster/kafka-cluster"
+    assert resource_type_of("Topic") is ResourceType.TOPIC
+
+
+def test_a_type_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(
+        CoordinationError, match="/kafka-acl/Planet: 'Planet' is none of Topic, Group, Cluster"
+    ):
+        resource_type_of("Planet")
+
+
+@pytest.mark.parametrize("name", ["", "a/b", ".", "..", "a\0b"])
+def test_a_name_that_cannot_be_part_of_a_path_is_refused(name: str) -> None:
+    with pytest.raises(BrokerError, match="INVALID_REQUEST"):
+        acl_path(Resource(ResourceType.GROUP, name))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"nonsense",
+        b"[]",
+        b'{"version":1}',
+        b'{"version":2,"acls":[]}',
+        b'{"acls":[]}',
+        b'{"version":1,"acls":{}}',
+        b'{"version":1,"acls":[1]}',
+        b'{"version":1,"acls":[{}]}',
+        DATA.replace(b'"User:bob"', b'"bob"'),
+        DATA.replace(b'"User:bob"', b"7"),
+        DATA.replace(b'"Deny"', b'"Perhaps"'),
+        DATA.replace(b'"All"', b'"Dance"'),
+        DATA.replace(b'"*"', b"null"),
+        DATA.replace(b'"*"', b'""'),
+    ],
+    ids=lambda data: data[-60:].decode(),
+)
+def test_rules_that_nobody_can_have_written_are_refused_with_their_path(data: bytes) -> None:
+    with pytest.raises(CoordinationError, match="/kafka-acl/Topic/orders"):
+        ResourceAcls.from_json(data, "/kafka-acl/Topic/orders")
+
+
+@pytest.mark.parametrize(
+    ("data", "resource"),
+    [
+        (b"Topic:orders", Resource(ResourceType.TOPIC, "orders")),
+        (b"Group:a:b", Resource(ResourceType.GROUP, "a:b")),
+        (b"Cluster:kafka-cluster", CLUSTER),
+        ("Group:größer".encode(), Resource(ResourceType.GROUP, "größer")),
+    ],
+    ids=["a topic", "a name with a colon", "the cluster", "a name outside ASCII"],
+)
+def test_the_news_of_other_rules_are_one_text(data: bytes, resource: Resource) -> None:
+    assert AclChange.from_json(data, "/p") == AclChange(resource)
+    assert AclChange(resource).to_json() == data
+
+
+@pytest.mark.parametrize("data", [b"", b"orders", b"Topic:", b"Planet:x", b"\xff\xfe", b"{}"])
+def test_news_of_nothing_that_there_is_are_refused_with_their_path(data: bytes) -> None:
+    with pytest.raises(CoordinationError, match="/kafka-acl-changes/acl_changes_0000000007"):
+        AclChange.from_json(data, "/kafka-acl-changes/acl_changes_0000000007")
