@@ -21,9 +21,6 @@ from minikafka.wire.schema import (
     field,
 )
 
-LEADER_DURING_DELETE = -2
-"""The leader of a partition whose topic is being deleted: brokers forget the partition."""
-
 
 @fast_value
 class UpdateMetadataPartition:
@@ -33,7 +30,7 @@ class UpdateMetadataPartition:
     index: int
     controller_epoch: int
     leader_id: int
-    """-1: none; ``LEADER_DURING_DELETE``."""
+    """-1: none; -2: its topic is being deleted, forget the partition."""
     leader_epoch: int
     isr: tuple[int, ...]
     zk_version: int

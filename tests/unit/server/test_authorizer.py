@@ -1,0 +1,215 @@
+"""Who may do what: the cases that Kafka's own tests of SimpleAclAuthorizer name, and those beside them."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.acls import (
+    ANYBODY,
+    ANYWHERE,
+    CLUSTER,
+    EVERY_RESOURCE,
+    Acl,
+    AclFilter,
+    Operation,
+    Permission,
+    Resource,
+    ResourceType,
+)
+from minikafka.base.errors import ConfigError
+from minikafka.server.authorizer import NOBODY, Authorizer, host_of, super_users_of
+
+ALICE, BOB, ROOT = "User:alice", "User:bob", "User:root"
+HERE, THERE = "192.168.1.1", "192.168.1.2"
+ORDERS = Resource(ResourceType.TOPIC, "orders")
+EVERY_TOPIC = Resource(ResourceType.TOPIC, EVERY_RESOURCE)
+ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = (
+    Operation.ALL,
+    Operation.READ,
+    Operation.WRITE,
+    Operation.CREATE,
+    Operation.DELETE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+)
+DOABLE = [operation for operation in Operation if operation is not ALL]
+
+
+def allow(principal: str, operation: Operation, host: str = ANYWHERE) -> Acl:
+    return Acl(principal, Permission.ALLOW, host, operation)
+
+
+def deny(principal: str, operation: Operation, host: str = ANYWHERE) -> Acl:
+    return Acl(principal, Permission.DENY, host, operation)
+
+
+def about(resource: Resource, *acls: Acl) -> Authorizer:
+    return Authorizer(super_users=frozenset({ROOT})).with_acls(resource, frozenset(acls))
+
+
+def test_nobody_may_where_there_is_no_rule() -> None:
+    assert not Authorizer().allows(ALICE, HERE, READ, ORDERS)
+
+
+def test_everybody_may_where_there_is_no_rule_if_so_configured() -> None:
+    anybody = Authorizer(allow_everyone_if_no_acl_found=True)
+    assert anybody.allows(ALICE, HERE, READ, ORDERS)
+
+
+@pytest.mark.parametrize("resource", [ORDERS, EVERY_TOPIC], ids=["about it", "about every topic"])
+def test_one_rule_about_somebody_else_ends_what_is_allowed_to_everyone(resource: Resource) -> None:
+    anybody = Authorizer(allow_everyone_if_no_acl_found=True)
+    assert not anybody.with_acls(resource, frozenset({allow(BOB, READ)})).allows(ALICE, HERE, READ, ORDERS)
+
+
+def test_a_rule_about_another_resource_says_nothing() -> None:
+    same_name = Resource(ResourceType.GROUP, ORDERS.name)
+    for other in (same_name, Resource(ResourceType.TOPIC, "order"), Resource(ResourceType.GROUP, "*")):
+        assert not about(other, allow(ALICE, READ)).allows(ALICE, HERE, READ, ORDERS)
+
+
+def test_a_rule_holds_for_its_principal_only() -> None:
+    rules = about(ORDERS, allow(ALICE, READ))
+    assert rules.allows(ALICE, HERE, READ, ORDERS)
+    assert not rules.allows(BOB, HERE, READ, ORDERS)
+    assert not rules.allows("Group:alice", HERE, READ, ORDERS)
+
+
+def test_a_rule_holds_for_its_host_only() -> None:
+    rules = about(ORDERS, allow(ALICE, READ, HERE))
+    assert rules.allows(ALICE, HERE, READ, ORDERS)
+    assert not rules.allows(ALICE, THERE, READ, ORDERS)
+
+
+def test_a_rule_holds_for_its_operation_only() -> None:
+    rules = about(ORDERS, allow(ALICE, READ))
+    assert not rules.allows(ALICE, HERE, WRITE, ORDERS)
+
+
+def test_the_rule_that_allows_all_to_anybody_anywhere_does() -> None:
+    rules = about(ORDERS, allow(ANYBODY, ALL))
+    assert all(rules.allows("User:random", "192.0.4.4", operation, ORDERS) for operation in DOABLE)
+
+
+def test_denying_goes_before_allowing() -> None:
+    rules = about(ORDERS, allow(ANYBODY, ALL), deny(ALICE, ALL, HERE))
+    assert not rules.allows(ALICE, HERE, READ, ORDERS)
+    assert rules.allows(ALICE, THERE, READ, ORDERS)
+    assert rules.allows(BOB, HERE, READ, ORDERS)
+
+
+def test_denying_one_operation_leaves_the_others() -> None:
+    rules = about(ORDERS, allow(ALICE, ALL), deny(ALICE, WRITE))
+    assert not rules.allows(ALICE, HERE, WRITE, ORDERS)
+    assert rules.allows(ALICE, HERE, READ, ORDERS)
+
+
+def test_denying_alone_allows_nothing_else() -> None:
+    assert not about(ORDERS, deny(BOB, READ)).allows(ALICE, HERE, READ, ORDERS)
+
+
+def test_rules_about_every_topic_hold_for_each() -> None:
+    assert about(EVERY_TOPIC, allow(ALICE, READ, HERE)).allows(ALICE, HERE, READ, ORDERS)
+
+
+def test_what_is_denied_for_every_topic_cannot_be_allowed_for_one() -> None:
+    rules = about(EVERY_TOPIC, deny(ALICE, WRITE, HERE))
+    rules = rules.with_acls(ORDERS, frozenset({allow(ALICE, WRITE, HERE)}))
+    assert not rules.allows(ALICE, HERE, WRITE, ORDERS)
+
+
+def test_the_cluster_may_be_named_by_its_wildcard() -> None:
+    every = Resource(ResourceType.CLUSTER, EVERY_RESOURCE)
+    assert about(every, allow(ALICE, CREATE)).allows(ALICE, HERE, CREATE, CLUSTER)
+
+
+def test_a_super_user_may_whatever_the_rules_say() -> None:
+    assert about(ORDERS, deny(ANYBODY, ALL)).allows(ROOT, HERE, READ, ORDERS)
+    assert about(ORDERS, deny(ROOT, ALL)).allows(ROOT, HERE, READ, ORDERS)
+
+
+@pytest.mark.parametrize(
+    ("given", "implied"),
+    [
+        (READ, {DESCRIBE}),
+        (WRITE, {DESCRIBE}),
+        (DELETE, {DESCRIBE}),
+        (ALTER, {DESCRIBE}),
+        (DESCRIBE, set()),
+        (CREATE, set()),
+        (Operation.CLUSTER_ACTION, set()),
+        (Operation.ALTER_CONFIGS, {Operation.DESCRIBE_CONFIGS}),
+        (Operation.DESCRIBE_CONFIGS, set()),
+        (Operation.IDEMPOTENT_WRITE, set()),
+        (ALL, set(DOABLE)),
+    ],
+    ids=lambda value: value.label if isinstance(value, Operation) else "",
+)
+def test_what_is_allowed_implies_what_is_less(given: Operation, implied: set[Operation]) -> None:
+    rules = about(ORDERS, allow(ALICE, given))
+    allowed = {operation for operation in DOABLE if rules.allows(ALICE, HERE, operation, ORDERS)}
+    assert allowed == (implied | {given}) - {ALL}
+
+
+@pytest.mark.parametrize("denied", Operation, ids=lambda operation: operation.label)
+def test_what_is_denied_implies_nothing_unless_it_is_all(denied: Operation) -> None:
+    rules = about(ORDERS, allow(ALICE, ALL), deny(ALICE, denied))
+    refused = {operation for operation in DOABLE if not rules.allows(ALICE, HERE, operation, ORDERS)}
+    assert refused == (set(DOABLE) if denied is ALL else {denied})
+
+
+def test_denied_describe_is_not_given_by_reading() -> None:
+    rules = about(ORDERS, allow(ALICE, READ), deny(ALICE, DESCRIBE))
+    assert rules.allows(ALICE, HERE, READ, ORDERS)
+    assert not rules.allows(ALICE, HERE, DESCRIBE, ORDERS)
+
+
+def test_rules_that_cannot_be_read_keep_everybody_out_but_super_users() -> None:
+    rules = about(EVERY_TOPIC, allow(ANYBODY, ALL)).with_acls(ORDERS, NOBODY)
+    assert not rules.allows(ALICE, HERE, READ, ORDERS)
+    assert rules.allows(ROOT, HERE, READ, ORDERS)
+
+
+def test_new_rules_replace_those_of_their_resource_and_no_others() -> None:
+    before = about(ORDERS, allow(ALICE, READ)).with_acls(CLUSTER, frozenset({allow(BOB, CREATE)}))
+    after = before.with_acls(ORDERS, frozenset({allow(BOB, READ)}))
+    assert not after.allows(ALICE, HERE, READ, ORDERS)
+    assert after.allows(BOB, HERE, READ, ORDERS)
+    assert after.allows(BOB, HERE, CREATE, CLUSTER)
+    assert before.allows(ALICE, HERE, READ, ORDERS), "a value does not change"
+
+
+def test_a_resource_whose_last_rule_went_is_forgotten() -> None:
+    assert about(ORDERS, allow(ALICE, READ)).with_acls(ORDERS, frozenset()).acls == {}
+
+
+def test_a_rule_that_several_filters_find_is_found_once() -> None:
+    rules = about(ORDERS, allow(ALICE, READ), deny(BOB, WRITE))
+    filters = [AclFilter(principal=ALICE), AclFilter(operation=READ), AclFilter(host=HERE)]
+    assert list(rules.found(filters)) == [(ORDERS, allow(ALICE, READ))]
+    assert list(rules.found([])) == []
+
+
+def test_super_users_stand_between_semicolons() -> None:
+    assert super_users_of("User:a; User:CN=b,O=c;") == {"User:a", "User:CN=b,O=c"}
+    assert super_users_of("") == frozenset()
+
+
+def test_a_super_user_without_a_type_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"super\.users='alice': principals as User:NAME"):
+        super_users_of("User:bob;alice")
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("::1", "0:0:0:0:0:0:0:1"),
+        ("2001:DB8::00ff", "2001:db8:0:0:0:0:0:ff"),
+        ("fe80::1%eth0", "fe80:0:0:0:0:0:0:1"),
+        ("::ffff:192.168.1.1", "192.168.1.1"),
+        ("a-host", "a-host"),
+    ],
+)
+def test_an_address_is_written_as_java_writes_it(address: str, host: str) -> None:
+    assert host_of(address) == host
