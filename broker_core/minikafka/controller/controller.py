@@ -1,8 +1,17 @@
 """The controller: one broker of the cluster decides for all.
 
+An event changes what is known (``context``) or wanted (``reassignment``, ``preferred``, ``deletion``); then
+each partition that it touches is settled: its state is compared with what it should be, and if it differs the
+next state is written. The answer settles the partition again, until nothing is left to write; then it is
+announced. So what happens while a write is under way, and what a controller finds that comes in the middle,
+need no cases of their own.
+
 Invariants
     Nothing is sent to a broker about a partition before its state znode holds it.
-    A partition's leader epoch grows with every new leader; controller epochs fence earlier controllers.
+    A state is written over one that ZooKeeper was seen to hold, on the condition that it still does; of one
+    partition one write is under way.
+    A partition's leader epoch grows with every value that is written; controller epochs fence earlier
+    controllers. The replicas in sync never become none.
     A topic's znodes go only after every replica was dropped, so that a broker that comes back cannot revive
     it.
 
@@ -11,251 +20,470 @@ Text 003 ("Topic management", "The controller"); ``KafkaController`` and ``Topic
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.controller import events
 from minikafka.controller.assignment import Assignment
-from minikafka.controller.election import LEADER_DURING_DELETE, first_leadership, next_leadership
+from minikafka.controller.context import Context
+from minikafka.controller.deletion import Deletions
+from minikafka.controller.election import (
+    NO_LEADER,
+    first_leadership,
+    next_leadership,
+    preferred_leadership,
+)
 from minikafka.controller.events import Effect, Event
-from minikafka.controller.states import VALID_PREDECESSORS, PartitionStatus
+from minikafka.controller.outbox import Outbox
+from minikafka.controller.preferred import PreferredElections
+from minikafka.controller.reassignment import Reassignments
+from minikafka.controller.states import PartitionStatus, ReplicaStatus
 from minikafka.partition.leadership import Leadership
 
 
 class Controller:
-    """State of the active controller;
-    idle until Elected. Same events in the same order give the same effects.
+    """State of the active controller; idle until Elected.
+
+    Same events in the same order give the same effects.
     """
 
     def __init__(self, broker_id: int, *, delete_topics: bool) -> None:
         self._broker_id = broker_id
         self._delete_topics = delete_topics
-        self._forget()
-
-    def _forget(self) -> None:
+        self._begin(0)
         self.active = False
-        self.epoch = 0
-        self._brokers: dict[int, BrokerAddress] = {}
-        self._assignments: dict[str, Assignment] = {}
-        self._leaderships: dict[TopicPartition, Leadership] = {}
-        self._statuses: dict[TopicPartition, PartitionStatus] = {}
-        self._deleting: dict[str, set[tuple[int, TopicPartition]]] = {}
+
+    def _begin(self, epoch: int) -> None:
+        self.active = True
+        self._context = Context(epoch)
+        self._deletions = Deletions(self._context, enabled=self._delete_topics)
+        self._reassignments = Reassignments(self._context)
+        self._elections = PreferredElections(self._context)
+        self._out = Outbox(self._context)
+        self._writing: dict[TopicPartition, Leadership] = {}
+        """States that are being written, and not answered yet."""
+        self._doubts: dict[TopicPartition, dict[int, None]] = {}
+        """Brokers that were away, if only for a moment, since such a write was decided."""
+        self._seen: dict[str, Assignment] = {}
+        """Assignments as they were last told: one that is the same object has not changed."""
+
+    # --- what others may ask --------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """The controller epoch of this term of office; 0 while not active."""
+        return self._context.epoch
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerAddress]:
+        """The live brokers."""
+        return self._context.brokers
 
     def status(self, topic_partition: TopicPartition) -> PartitionStatus:
         """Where the partition stands."""
-        return self._statuses.get(topic_partition, PartitionStatus.NON_EXISTENT)
+        return self._context.status(topic_partition)
+
+    def replica_status(self, topic_partition: TopicPartition, broker_id: int) -> ReplicaStatus:
+        """Where a replica stands."""
+        return self._context.replica_status(topic_partition, broker_id)
+
+    def leadership(self, topic_partition: TopicPartition) -> Leadership | None:
+        """What the partition's state znode is known to hold; None for a new one, or one that is going."""
+        return self._context.leaderships.get(topic_partition)
 
     def assignment_of(self, topic: str) -> Assignment | None:
-        """The replicas of a topic's partitions; None for one that is not there, or is being deleted."""
-        return None if topic in self._deleting else self._assignments.get(topic)
+        """The replicas of a topic's partitions; None for one that is not there, or is to be deleted."""
+        return None if topic in self._deletions else self._context.assignments.get(topic)
 
     def is_gone(self, topic: str) -> bool:
         """Whether nothing is known of a topic, and nothing of it waits to be deleted."""
-        return topic not in self._assignments and topic not in self._deleting
+        return topic not in self._context.assignments and topic not in self._deletions
+
+    def partitions_left_on(self, broker_id: int) -> tuple[TopicPartition, ...]:
+        """Partitions with other replicas that a broker leads still: none of those could take over."""
+        context = self._context
+        return tuple(
+            topic_partition
+            for topic_partition in context.partitions_on(broker_id)
+            if len(context.replicas_of(topic_partition)) > 1
+            and topic_partition in context.leaderships
+            and context.leaderships[topic_partition].leader == broker_id
+        )
+
+    # --- events ---------------------------------------------------------------------------------------------
 
     def step(self, event: Event) -> list[Effect]:
         """Take in what happened; return what is to be done. While not active, only Elected is heard."""
         if isinstance(event, events.Elected):
-            return self._elected(event)
-        if not self.active:
+            self._elected(event)
+        elif not self.active:
             return []
+        elif isinstance(event, events.Resigned):
+            self._begin(0)
+            self.active = False
+        else:
+            self._take_in(event)
+        self._start_deletions()
+        out, self._out = self._out, Outbox(self._context)
+        return out.effects()
+
+    def _take_in(self, event: Event) -> None:
         match event:
-            case events.Resigned():
-                self._forget()
-                return []
-            case events.BrokersChanged(brokers):
-                return self._brokers_changed(brokers)
+            case events.BrokersChanged(brokers, sessions):
+                self._brokers_changed(brokers, sessions)
             case events.TopicsChanged(assignments):
-                return self._topics_changed(assignments)
-            case events.LeadershipsWritten(leaderships):
-                return self._leaderships_written(leaderships)
+                self._topics_changed(assignments)
+            case events.LeadershipsWritten(leaderships, gone):
+                self._leaderships_written(leaderships, gone)
+            case events.IsrChanged(leaderships):
+                self._isr_changed(leaderships)
             case events.DeletionRequested(topics):
-                return self._deletion_requested(topics)
+                self._deletions.request(topics, self._out)
             case events.ReplicaDeleted(broker_id, topic_partition):
-                return self._replica_deleted(broker_id, topic_partition)
+                self._deletions.succeeded(topic_partition, broker_id, self._out)
+            case events.ReplicaNotDeleted(broker_id, topic_partition):
+                self._deletions.failed(topic_partition, broker_id)
             case events.TopicRemoved(topic):
-                return self._topic_removed(topic)
-        raise AssertionError(f"unknown event {event!r}")
+                self._forget_topic(topic)
+            case events.UncleanChanged(topics):
+                self._unclean_changed(topics)
+            case events.ElectionRequested(partitions):
+                self._elect_preferred(partitions)
+            case events.RebalanceDue(limit_percent):
+                self._rebalance(limit_percent)
+            case events.ReassignmentRequested(reassignments):
+                self._reassign(reassignments)
+            case events.ShutdownRequested(broker_id):
+                self._shutdown_requested(broker_id)
+            case _:
+                raise AssertionError(f"unknown event {event!r}")
 
     # --- becoming the controller ----------------------------------------------------------------------------
 
-    def _elected(self, event: events.Elected) -> list[Effect]:
-        self._forget()
-        self.active = True
-        self.epoch = event.epoch
-        self._brokers = dict(event.brokers)
-        self._assignments = dict(event.assignments)
-        for topic_partition, _ in _partitions(self._assignments):
-            self._move(topic_partition, PartitionStatus.NEW)
-            known = event.leaderships.get(topic_partition)
-            if known is not None:
-                self._leaderships[topic_partition] = known
-                alive = known.leader in self._brokers
-                self._move(topic_partition, PartitionStatus.ONLINE if alive else PartitionStatus.OFFLINE)
-        effects = self._elect_leaderless()
-        online = self._online(_partitions(self._assignments))
-        effects += self._announce(self._brokers, online)
-        return effects + self._deletion_requested(event.deletions)
+    def _elected(self, event: events.Elected) -> None:
+        self._begin(event.epoch)
+        context, out = self._context, self._out
+        context.brokers = dict(event.brokers)
+        context.sessions = dict(event.sessions)
+        context.unclean = event.unclean
+        self._seen = dict(event.assignments)
+        for topic, assignment in event.assignments.items():
+            for topic_partition in context.add(topic, assignment):
+                context.found(topic_partition, event.leaderships.get(topic_partition))
+        self._deletions.request(event.deletions, out)
+        if event.elections and not self._start_elections(event.elections, resumed=True):
+            out.finally_do(events.DropElections("none of its partitions is there"))
+        self._reassign(event.reassignments, resumed=True)
+        self._start_deletions()
+        for topic_partition in context.partitions():
+            if not self._deletions.is_under_way(topic_partition.topic):
+                # Nobody knows whom the earlier controller had told of the new replicas.
+                again = topic_partition in self._reassignments and topic_partition in context.leaderships
+                if self._settle(topic_partition, again=again):
+                    self._tell(topic_partition, context.brokers)
+        out.greet(broker_id for broker_id in context.brokers if broker_id != self._broker_id)
+        out.tell_all(context.brokers)
 
-    # --- brokers and topics ---------------------------------------------------------------------------------
+    # --- brokers --------------------------------------------------------------------------------------------
 
-    def _brokers_changed(self, brokers: Mapping[int, BrokerAddress]) -> list[Effect]:
-        new = [broker_id for broker_id, address in brokers.items() if self._brokers.get(broker_id) != address]
-        self._brokers = dict(brokers)
-        for topic_partition, _ in _partitions(self._assignments):
-            known = self._leaderships.get(topic_partition)
-            if known is not None and known.leader not in self._brokers:
-                self._move(topic_partition, PartitionStatus.OFFLINE)
-        effects = self._elect_leaderless()
-        effects += self._announce(new, self._online(_partitions(self._assignments)))
-        return effects + [
-            events.SendUpdateMetadata(broker_id, self._brokers, {})
-            for broker_id in self._brokers
-            if broker_id not in new
+    def _brokers_changed(self, brokers: Mapping[int, BrokerAddress], sessions: Mapping[int, int]) -> None:
+        context = self._context
+        before, had = context.brokers, context.sessions
+        context.brokers, context.sessions = dict(brokers), dict(sessions)
+        restarted = [
+            broker_id
+            for broker_id, address in brokers.items()
+            if broker_id in before
+            and (before[broker_id] != address or _differ(had.get(broker_id), sessions.get(broker_id)))
         ]
+        failed = [broker_id for broker_id in before if broker_id not in brokers] + restarted
+        started = [broker_id for broker_id in brokers if broker_id not in before] + restarted
+        if not failed and not started:
+            return
+        doubted: dict[TopicPartition, dict[int, None]] = {}
+        for broker_id in failed:
+            context.stopping.pop(broker_id, None)
+            for topic_partition in context.partitions_on(broker_id):
+                if self._deletions.is_under_way(topic_partition.topic):
+                    self._deletions.failed(topic_partition, broker_id)
+                else:
+                    context.move_replica(topic_partition, broker_id, ReplicaStatus.OFFLINE)
+                    doubted.setdefault(topic_partition, {})[broker_id] = None
+        for broker_id in started:
+            for topic_partition in context.partitions_on(broker_id):
+                if self._deletions.is_under_way(topic_partition.topic):
+                    self._deletions.attempt(topic_partition, broker_id, self._out)
+                else:
+                    if topic_partition in context.leaderships:
+                        context.move_replica(topic_partition, broker_id, ReplicaStatus.ONLINE)
+                    doubted.setdefault(topic_partition, {})
+        for topic_partition, away in doubted.items():
+            if self._settle(topic_partition, away):
+                self._tell(topic_partition, started)
+        self._out.greet(brokers)
+        self._out.tell_all(started)
 
-    def _topics_changed(self, assignments: Mapping[str, Assignment]) -> list[Effect]:
-        effects: list[Effect] = []
+    def _shutdown_requested(self, broker_id: int) -> None:
+        context = self._context
+        if broker_id not in context.brokers:
+            return
+        context.stopping[broker_id] = None
+        for topic_partition in list(context.partitions_on(broker_id)):
+            known = context.leaderships.get(topic_partition)
+            if known is None or len(context.replicas_of(topic_partition)) == 1:
+                continue
+            if known.leader != broker_id:
+                self._out.stop(broker_id, topic_partition, delete=False)
+                context.move_replica(topic_partition, broker_id, ReplicaStatus.OFFLINE)
+            self._settle(topic_partition)
+
+    # --- topics ---------------------------------------------------------------------------------------------
+
+    def _topics_changed(self, assignments: Mapping[str, Assignment]) -> None:
+        context = self._context
         vanished = [
-            topic for topic in self._assignments if topic not in assignments and topic not in self._deleting
+            topic
+            for topic in context.assignments
+            if topic not in assignments and not self._deletions.is_under_way(topic)
         ]
         for topic in vanished:
             # Somebody removed the znodes by hand: forget the topic, leave the logs (text 003, manual
             # deletion).
-            effects += self._forget_topic(topic)
-        self._assignments |= assignments
-        new = [
-            topic_partition
-            for topic_partition, _ in _partitions(assignments)
-            if self.status(topic_partition) is PartitionStatus.NON_EXISTENT
-            and topic_partition.topic not in self._deleting
-        ]
-        for topic_partition in new:
-            self._move(topic_partition, PartitionStatus.NEW)
-        return effects + self._elect(new)
-
-    def _elect_leaderless(self) -> list[Effect]:
-        leaderless = {PartitionStatus.NEW, PartitionStatus.OFFLINE}
-        return self._elect(
-            [key for key, _ in _partitions(self._assignments) if self.status(key) in leaderless]
-        )
-
-    def _elect(self, partitions: Iterable[TopicPartition]) -> list[Effect]:
-        """Choose leaders. A partition that none can lead stays New or Offline until a replica comes back."""
-        first: dict[TopicPartition, Leadership] = {}
-        later: dict[TopicPartition, Leadership] = {}
-        for topic_partition in partitions:
-            known = self._leaderships.get(topic_partition)
-            if known is None:
-                replicas = self._assignments[topic_partition.topic][topic_partition.partition]
-                leadership = first_leadership(replicas, self._brokers, self.epoch)
-            else:
-                leadership = next_leadership(known, self._brokers, self.epoch)
-            if leadership is not None:
-                (first if known is None else later)[topic_partition] = leadership
-        effects: list[Effect] = []
-        if first:
-            effects.append(events.WriteLeaderships(first, create=True))
-        if later:
-            effects.append(events.WriteLeaderships(later, create=False))
-        return effects
-
-    def _leaderships_written(self, leaderships: Mapping[TopicPartition, Leadership]) -> list[Effect]:
-        online: dict[TopicPartition, Leadership] = {}
-        leaderless: list[TopicPartition] = []
-        for topic_partition, leadership in leaderships.items():
-            if topic_partition.topic not in self._assignments or topic_partition.topic in self._deleting:
+            self._forget_topic(topic)
+        for topic, assignment in assignments.items():
+            if self._seen.get(topic) is assignment or topic in self._deletions:
                 continue
-            self._leaderships[topic_partition] = leadership
-            if leadership.leader in self._brokers:
-                self._move(topic_partition, PartitionStatus.ONLINE)
-                online[topic_partition] = leadership
+            self._seen[topic] = assignment
+            for topic_partition in context.add(topic, assignment):
+                context.move(topic_partition, PartitionStatus.NEW)
+                for replica in context.replicas_of(topic_partition):
+                    context.move_replica(topic_partition, replica, ReplicaStatus.NEW)
+                self._settle(topic_partition)
+
+    def _forget_topic(self, topic: str) -> None:
+        context = self._context
+        partitions = list(context.partitions_of(topic))
+        if not self._deletions.is_under_way(topic):
+            self._out.publish(context.farewell(partitions))
+        for topic_partition in partitions:
+            self._writing.pop(topic_partition, None)
+            self._doubts.pop(topic_partition, None)
+            if topic_partition in self._reassignments:
+                self._reassignments.give_up(topic_partition, f"topic {topic} is gone", self._out)
+            self._elections.conclude(topic_partition, self._out)
+        self._deletions.forget(topic, self._out)
+        self._seen.pop(topic, None)
+        context.forget(topic)
+
+    def _unclean_changed(self, topics: frozenset[str]) -> None:
+        context = self._context
+        allowed = sorted(topics - context.unclean)
+        context.unclean = topics
+        for topic in allowed:
+            if not self._deletions.is_under_way(topic):
+                for topic_partition in context.partitions_of(topic):
+                    if self.status(topic_partition) is PartitionStatus.OFFLINE:
+                        self._settle(topic_partition)
+
+    def _start_deletions(self) -> None:
+        if self._deletions.waiting:
+            busy = self._reassignments.topics() | self._elections.topics()
+            for topic in self._deletions.waiting:
+                if topic not in busy:
+                    self._deletions.start(topic, self._out)
+
+    # --- preferred leaders, other replicas ------------------------------------------------------------------
+
+    def _start_elections(
+        self, partitions: Collection[TopicPartition], *, asked: bool = True, resumed: bool = False
+    ) -> list[TopicPartition]:
+        electable = []
+        for topic_partition in sorted(partitions):
+            if not self._context.knows(topic_partition):
+                self._out.note(f"no preferred election of {topic_partition}: it is not there", warning=True)
+            elif topic_partition.topic in self._deletions and not resumed:
+                self._out.note(
+                    f"no preferred election of {topic_partition}: it is to be deleted", warning=True
+                )
             else:
-                self._move(topic_partition, PartitionStatus.OFFLINE)
-                leaderless.append(topic_partition)
-        announced = self._announce(self._brokers, online) if online else []
-        return announced + self._elect(leaderless)
+                electable.append(topic_partition)
+        self._elections.start(electable, self._out, asked=asked)
+        return electable
 
-    def _announce(
-        self, broker_ids: Iterable[int], leaderships: Mapping[TopicPartition, Leadership]
-    ) -> list[Effect]:
-        effects: list[Effect] = []
-        for broker_id in broker_ids:
-            own = {key: value for key, value in leaderships.items() if broker_id in value.replicas}
-            if own:
-                effects.append(events.SendLeaderAndIsr(broker_id, own))
-            effects.append(events.SendUpdateMetadata(broker_id, self._brokers, leaderships))
-        return effects
+    def _elect_preferred(self, partitions: Collection[TopicPartition], *, asked: bool = True) -> None:
+        electable = self._start_elections(partitions, asked=asked)
+        if asked and not self._elections.asked:
+            self._out.finally_do(events.DropElections("none of its partitions can be elected"))
+        for topic_partition in electable:
+            self._settle(topic_partition)
 
-    # --- deletion -------------------------------------------------------------------------------------------
+    def _rebalance(self, limit_percent: int) -> None:
+        if not self._reassignments and not self._elections:
+            topics = [topic for topic in self._context.assignments if topic not in self._deletions]
+            self._elect_preferred(self._elections.overdue(limit_percent, topics), asked=False)
 
-    def _deletion_requested(self, topics: frozenset[str]) -> list[Effect]:
-        effects: list[Effect] = []
-        for topic in sorted(topics - self._deleting.keys()):
-            if topic not in self._assignments:
-                effects.append(events.DropDeletionRequest(topic, "there is no such topic"))
-            elif not self._delete_topics:
-                effects.append(events.DropDeletionRequest(topic, "delete.topic.enable is false"))
-            else:
-                effects += self._start_deletion(topic)
-        return effects
+    def _reassign(self, wanted: Mapping[TopicPartition, tuple[int, ...]], *, resumed: bool = False) -> None:
+        for topic_partition, replicas in sorted(wanted.items()):
+            if topic_partition in self._reassignments:
+                continue
+            refusal = self._reassignments.refusal(topic_partition, replicas, resumed=resumed)
+            if refusal is None and not resumed and topic_partition.topic in self._deletions:
+                refusal = f"topic {topic_partition.topic} is being deleted"
+            if (
+                refusal is None
+                and topic_partition not in self._context.leaderships
+                and topic_partition not in self._writing
+            ):
+                refusal = f"{topic_partition} has never had a leader"
+            if refusal is not None:
+                self._reassignments.give_up(topic_partition, refusal, self._out)
+                continue
+            self._reassignments.start(topic_partition, replicas, self._out)
+            if not resumed:
+                self._settle(topic_partition)
 
-    def _start_deletion(self, topic: str) -> list[Effect]:
-        partitions = list(_partitions({topic: self._assignments[topic]}))
-        going = {
-            key: Leadership(LEADER_DURING_DELETE, 0, (), replicas, self.epoch) for key, replicas in partitions
-        }
-        self._deleting[topic] = {(replica, key) for key, replicas in partitions for replica in replicas}
-        for topic_partition in going:
-            self._move(topic_partition, PartitionStatus.OFFLINE)
-            self._leaderships.pop(topic_partition, None)
-        effects: list[Effect] = [
-            events.SendUpdateMetadata(broker_id, self._brokers, going) for broker_id in self._brokers
-        ]
-        for broker_id in self._brokers:
-            own = tuple(key for replica, key in sorted(self._deleting[topic]) if replica == broker_id)
-            if own:
-                effects.append(events.SendStopReplica(broker_id, own))
-        return effects
+    # --- the states of partitions ---------------------------------------------------------------------------
 
-    def _replica_deleted(self, broker_id: int, topic_partition: TopicPartition) -> list[Effect]:
-        waiting = self._deleting.get(topic_partition.topic)
-        if waiting is None:
-            return []
-        waiting.discard((broker_id, topic_partition))
-        return [] if waiting else [events.RemoveTopic(topic_partition.topic)]
+    def _settle(
+        self, topic_partition: TopicPartition, doubted: Collection[int] = (), *, again: bool = False
+    ) -> bool:
+        """Write what should follow for a partition. True when nothing is to be written, or being written.
 
-    def _topic_removed(self, topic: str) -> list[Effect]:
-        self._deleting.pop(topic, None)
-        return self._forget_topic(topic)
+        ``doubted``: brokers that were away. ``again``: in a new epoch even if nothing else changes.
+        """
+        if topic_partition in self._writing:
+            self._doubts.setdefault(topic_partition, {}).update(dict.fromkeys(doubted))
+            return False
+        context, out = self._context, self._out
+        known = context.leaderships.get(topic_partition)
+        electorate = context.electorate(doubted)
+        replicas = self._reassignments.replicas_for(topic_partition, electorate)
+        if known is None:
+            leadership = first_leadership(replicas, electorate, context.epoch)
+        else:
+            leadership = next_leadership(
+                known,
+                replicas,
+                electorate,
+                context.epoch,
+                unclean=topic_partition.topic in context.unclean,
+                again=again or known.leader in doubted,
+            )
+            if leadership is None and topic_partition in self._elections:
+                leadership = preferred_leadership(known, replicas, electorate, context.epoch)
+        if leadership is None:
+            if known is not None:
+                self._reassignments.finish(topic_partition, known, out)
+            self._elections.conclude(topic_partition, out)
+            return True
+        if known is not None:
+            if known.leader not in context.brokers:
+                context.move(topic_partition, PartitionStatus.OFFLINE)
+            if leadership.leader != NO_LEADER and leadership.leader not in known.isr:
+                out.note(
+                    f"no replica of {topic_partition} in sync is alive ({list(known.isr)}): broker "
+                    f"{leadership.leader} leads, and what it does not have is lost",
+                    warning=True,
+                )
+        self._writing[topic_partition] = leadership
+        out.write(topic_partition, leadership, known)
+        return False
 
-    def _forget_topic(self, topic: str) -> list[Effect]:
-        partitions = list(_partitions({topic: self._assignments.pop(topic, {})}))
-        going = {
-            key: Leadership(LEADER_DURING_DELETE, 0, (), replicas, self.epoch) for key, replicas in partitions
-        }
-        for topic_partition in going:
-            self._statuses.pop(topic_partition, None)
-            self._leaderships.pop(topic_partition, None)
-        return [events.SendUpdateMetadata(broker_id, self._brokers, going) for broker_id in self._brokers]
+    def _leaderships_written(
+        self, leaderships: Mapping[TopicPartition, Leadership], gone: Collection[TopicPartition]
+    ) -> None:
+        context = self._context
+        for topic_partition, held in leaderships.items():
+            ours = self._writing.pop(topic_partition, None)
+            doubted = self._doubts.pop(topic_partition, ())
+            if not context.knows(topic_partition) or self._deletions.is_under_way(topic_partition.topic):
+                continue
+            known = context.leaderships.get(topic_partition)
+            if held != ours:
+                if ours is None and known is not None and held.version < known.version:
+                    continue
+                if not self._is_of_this_term(topic_partition, held):
+                    continue
+            self._adopt(topic_partition, held, ours)
+            if self._settle(topic_partition, doubted):
+                self._announce(topic_partition, NO_LEADER if known is None else known.leader)
+        for topic_partition in sorted(gone):
+            self._writing.pop(topic_partition, None)
+            self._doubts.pop(topic_partition, None)
+            if context.knows(topic_partition):
+                if topic_partition in self._reassignments:
+                    reason = f"the state of {topic_partition} is gone, or cannot be read"
+                    self._reassignments.give_up(topic_partition, reason, self._out)
+                self._elections.conclude(topic_partition, self._out)
 
-    # --- the state machine ----------------------------------------------------------------------------------
+    def _isr_changed(self, leaderships: Mapping[TopicPartition, Leadership]) -> None:
+        context = self._context
+        for topic_partition, held in leaderships.items():
+            if not context.knows(topic_partition) or self._deletions.is_under_way(topic_partition.topic):
+                continue
+            known = context.leaderships.get(topic_partition)
+            if known is not None and held.version <= known.version:
+                continue
+            if self._is_of_this_term(topic_partition, held):
+                self._adopt(topic_partition, held, None)
+                self._out.publish({topic_partition: context.leaderships[topic_partition]})
+                self._settle(topic_partition)
 
-    def _move(self, topic_partition: TopicPartition, to: PartitionStatus) -> None:
-        now = self.status(topic_partition)
-        if now not in VALID_PREDECESSORS[to]:
-            raise AssertionError(f"{topic_partition} cannot go from {now.value} to {to.value}")
-        self._statuses[topic_partition] = to
+    def _is_of_this_term(self, topic_partition: TopicPartition, held: Leadership) -> bool:
+        if held.controller_epoch > self.epoch:
+            self._out.note(
+                f"the state of {topic_partition} is of controller epoch {held.controller_epoch}: this "
+                f"controller, of epoch {self.epoch}, leaves it alone",
+                warning=True,
+            )
+            return False
+        return True
 
-    def _online(
-        self, partitions: Iterable[tuple[TopicPartition, tuple[int, ...]]]
-    ) -> dict[TopicPartition, Leadership]:
-        return {
-            key: self._leaderships[key] for key, _ in partitions if self.status(key) is PartitionStatus.ONLINE
-        }
+    def _adopt(self, topic_partition: TopicPartition, held: Leadership, ours: Leadership | None) -> None:
+        """Know what a partition's znode holds: what we wrote, or what somebody else did.
+
+        The znode does not hold the replicas: if the value is not ours, brokers know those of the last one.
+        """
+        context = self._context
+        if held != ours:
+            known = context.leaderships.get(topic_partition)
+            replicas = context.replicas_of(topic_partition) if known is None else known.replicas
+            held = replace(held, replicas=replicas)
+        context.leaderships[topic_partition] = held
+        if self.status(topic_partition) is PartitionStatus.NEW:
+            for replica in held.replicas:
+                alive = replica in context.brokers
+                to = ReplicaStatus.ONLINE if alive else ReplicaStatus.OFFLINE
+                context.move_replica(topic_partition, replica, to)
+        led = held.leader in context.brokers
+        context.move(topic_partition, PartitionStatus.ONLINE if led else PartitionStatus.OFFLINE)
+
+    # --- what brokers are told ------------------------------------------------------------------------------
+
+    def _announce(self, topic_partition: TopicPartition, leader_before: int) -> None:
+        """A partition has another state: tell its replicas, and then everybody."""
+        context = self._context
+        known = context.leaderships[topic_partition]
+        told = []
+        for replica in known.replicas:
+            if replica in context.stopping and replica != known.leader:
+                if replica != leader_before:
+                    continue
+                # It hears that it leads no more, and then must not follow, or it would be in sync again.
+                self._out.stop(replica, topic_partition, delete=False)
+            told.append(replica)
+        self._tell(topic_partition, told)
+        self._out.publish({topic_partition: known})
+
+    def _tell(self, topic_partition: TopicPartition, broker_ids: Collection[int]) -> None:
+        """Tell these brokers, if they live and have a replica, what a partition's znode holds."""
+        known = self._context.leaderships.get(topic_partition)
+        if known is not None:
+            for replica in known.replicas:
+                if replica in broker_ids and replica in self._context.brokers:
+                    self._out.tell(replica, topic_partition, known)
 
 
-def _partitions(assignments: Mapping[str, Assignment]) -> Iterable[tuple[TopicPartition, tuple[int, ...]]]:
-    for topic, assignment in assignments.items():
-        for partition, replicas in assignment.items():
-            yield TopicPartition(topic, partition), replicas
+def _differ(session_before: int | None, session: int | None) -> bool:
+    return session_before is not None and session is not None and session_before != session

@@ -101,6 +101,7 @@ class Registrar:
         """What was last said about a znode that cannot be understood."""
         self._expired = False
         self._elected_in: int | None = None
+        self._registered_in: int | None = None
         self.ticket_kept = True
         """Whether the directory has this session's ticket."""
         for path in paths.PERSISTENT_PATHS:
@@ -353,6 +354,7 @@ class Registrar:
                     "(one that was killed goes when its ZooKeeper session times out)",
                 ) from None
         self._refuse_company(before_own=False)
+        self._registered_in = self._store.session_id
 
     def _refuse_company(self, *, before_own: bool) -> None:
         # Two brokers that start together both pass the first check; then the larger id gives way.
@@ -396,6 +398,8 @@ class Registrar:
 
     def _see_controller(self) -> None:
         """Follow the controller that there is, or become it."""
+        if self._registered_in != self._store.session_id:
+            return  # A controller that is no broker would take itself for dead; ``_renew`` comes back.
         own = ControllerRegistration(self._address.broker_id, self._clock.now_ms())
         try:
             data, stat = self._store.read(paths.CONTROLLER)
@@ -461,7 +465,10 @@ class Registrar:
     # The watches' own news may be older than what the controller knows by then, so each job reads again.
 
     def _see_brokers(self) -> None:
-        self._listener.post(events.BrokersChanged(self._read_brokers(self._store.children(paths.BROKER_IDS))))
+        # A controller whose session expired would take itself for dead; Elected says it all anew.
+        if self._elected_in == self._store.session_id:
+            brokers = self._read_brokers(self._store.children(paths.BROKER_IDS))
+            self._listener.post(events.BrokersChanged(brokers))
 
     def _see_deletions(self) -> None:
         self._listener.post(events.DeletionRequested(self._marked() - self._unreadable))

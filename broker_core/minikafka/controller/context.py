@@ -1,0 +1,161 @@
+"""What the controller knows of the cluster (``ControllerContext`` of 0.10.1), with the state of each replica.
+
+Dicts stand where sets would do, as they keep an order: the same events must give the same effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.controller.assignment import Assignment
+from minikafka.controller.election import LEADER_DURING_DELETE, Electorate
+from minikafka.controller.states import (
+    PARTITION_PREDECESSORS,
+    REPLICA_PREDECESSORS,
+    PartitionStatus,
+    ReplicaStatus,
+    check_move,
+)
+from minikafka.partition.leadership import Leadership
+
+_ON_THE_WAY_OUT = {
+    ReplicaStatus.DELETION_STARTED: ReplicaStatus.OFFLINE,
+    ReplicaStatus.DELETION_SUCCESSFUL: ReplicaStatus.DELETION_STARTED,
+    ReplicaStatus.DELETION_INELIGIBLE: ReplicaStatus.DELETION_STARTED,
+    ReplicaStatus.NON_EXISTENT: ReplicaStatus.DELETION_SUCCESSFUL,
+}
+
+
+class Context:
+    """The cluster as it is in one controller's term of office. Part of the Controller."""
+
+    def __init__(self, epoch: int = 0) -> None:
+        self.epoch = epoch
+        self.brokers: dict[int, BrokerAddress] = {}
+        """Those that live, also those that are stopping."""
+        self.sessions: dict[int, int] = {}
+        self.stopping: dict[int, None] = {}
+        self.unclean: frozenset[str] = frozenset()
+        self.assignments: dict[str, dict[int, tuple[int, ...]]] = {}
+        self.leaderships: dict[TopicPartition, Leadership] = {}
+        """What the partitions' znodes are known to hold."""
+        self._statuses: dict[TopicPartition, PartitionStatus] = {}
+        self._replicas: dict[TopicPartition, dict[int, ReplicaStatus]] = {}
+        self._on_broker: dict[int, dict[TopicPartition, None]] = {}
+
+    # --- partitions and their replicas ----------------------------------------------------------------------
+
+    def add(self, topic: str, assignment: Assignment) -> list[TopicPartition]:
+        """Take in the partitions of a topic that are new; return them."""
+        known = self.assignments.setdefault(topic, {})
+        added = []
+        for partition, replicas in assignment.items():
+            if partition not in known:
+                known[partition] = replicas
+                topic_partition = TopicPartition(topic, partition)
+                added.append(topic_partition)
+                for replica in replicas:
+                    self._on_broker.setdefault(replica, {})[topic_partition] = None
+        return added
+
+    def reassign(self, topic_partition: TopicPartition, replicas: tuple[int, ...]) -> None:
+        """Give a partition other replicas. Those that go must not exist any more, those that come not yet."""
+        topic, partition = topic_partition
+        for replica in self.assignments[topic][partition]:
+            if replica not in replicas:
+                del self._on_broker[replica][topic_partition]
+        for replica in replicas:
+            self._on_broker.setdefault(replica, {})[topic_partition] = None
+        self.assignments[topic][partition] = replicas
+
+    def forget(self, topic: str) -> list[TopicPartition]:
+        """Know nothing of a topic any more; return the partitions that it had."""
+        partitions = list(self.partitions_of(topic))
+        for topic_partition in partitions:
+            for replica in self.replicas_of(topic_partition):
+                del self._on_broker[replica][topic_partition]
+            self.leaderships.pop(topic_partition, None)
+            self._statuses.pop(topic_partition, None)
+            self._replicas.pop(topic_partition, None)
+        self.assignments.pop(topic, None)
+        return partitions
+
+    def knows(self, topic_partition: TopicPartition) -> bool:
+        """Whether there is such a partition."""
+        return topic_partition.partition in self.assignments.get(topic_partition.topic, ())
+
+    def replicas_of(self, topic_partition: TopicPartition) -> tuple[int, ...]:
+        """The brokers that a partition is assigned to."""
+        return self.assignments[topic_partition.topic][topic_partition.partition]
+
+    def partitions_of(self, topic: str) -> Iterator[TopicPartition]:
+        """The partitions of a topic."""
+        return (TopicPartition(topic, partition) for partition in self.assignments.get(topic, ()))
+
+    def partitions_on(self, broker_id: int) -> Collection[TopicPartition]:
+        """The partitions that have a replica on a broker."""
+        return self._on_broker.get(broker_id, {})
+
+    def partitions(self) -> Iterator[TopicPartition]:
+        """All partitions."""
+        for topic in self.assignments:
+            yield from self.partitions_of(topic)
+
+    def electorate(self, doubted: Collection[int] = ()) -> Electorate:
+        """Who can lead, when these brokers were away meanwhile."""
+        if not doubted:
+            return Electorate(self.brokers, self.stopping)
+        return Electorate(self.brokers, {**self.stopping, **dict.fromkeys(doubted)})
+
+    def farewell(self, topic_partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Leadership]:
+        """What brokers are told of partitions that go."""
+        return {
+            key: Leadership(LEADER_DURING_DELETE, 0, (), self.replicas_of(key), self.epoch)
+            for key in topic_partitions
+        }
+
+    # --- states ---------------------------------------------------------------------------------------------
+
+    def status(self, topic_partition: TopicPartition) -> PartitionStatus:
+        """Where a partition stands."""
+        return self._statuses.get(topic_partition, PartitionStatus.NON_EXISTENT)
+
+    def move(self, topic_partition: TopicPartition, to: PartitionStatus) -> None:
+        """Bring a partition to another state, which must be one that may follow."""
+        check_move(topic_partition, self.status(topic_partition), to, PARTITION_PREDECESSORS)
+        self._statuses[topic_partition] = to
+
+    def found(self, topic_partition: TopicPartition, leadership: Leadership | None) -> None:
+        """Begin with what ZooKeeper holds of a partition: a new controller's states."""
+        if leadership is None:
+            self._statuses[topic_partition] = PartitionStatus.NEW
+        else:
+            alive = leadership.leader in self.brokers
+            self._statuses[topic_partition] = PartitionStatus.ONLINE if alive else PartitionStatus.OFFLINE
+            self.leaderships[topic_partition] = leadership
+        self._replicas[topic_partition] = {
+            replica: ReplicaStatus.ONLINE if replica in self.brokers else ReplicaStatus.DELETION_INELIGIBLE
+            for replica in self.replicas_of(topic_partition)
+        }
+
+    def replica_status(self, topic_partition: TopicPartition, broker_id: int) -> ReplicaStatus:
+        """Where a replica stands."""
+        return self._replicas.get(topic_partition, {}).get(broker_id, ReplicaStatus.NON_EXISTENT)
+
+    def move_replica(self, topic_partition: TopicPartition, broker_id: int, to: ReplicaStatus) -> None:
+        """Bring a replica to another state, which must be one that may follow."""
+        now = self.replica_status(topic_partition, broker_id)
+        check_move((broker_id, topic_partition), now, to, REPLICA_PREDECESSORS)
+        if to is ReplicaStatus.NON_EXISTENT:
+            self._replicas[topic_partition].pop(broker_id, None)
+        else:
+            self._replicas.setdefault(topic_partition, {})[broker_id] = to
+
+    def lead_out(self, topic_partition: TopicPartition, broker_id: int, to: ReplicaStatus) -> None:
+        """Bring a replica through all states of a deletion that come before ``to``, and there."""
+        if self.replica_status(topic_partition, broker_id) is to:
+            return
+        if to in _ON_THE_WAY_OUT:
+            self.lead_out(topic_partition, broker_id, _ON_THE_WAY_OUT[to])
+        self.move_replica(topic_partition, broker_id, to)

@@ -1,0 +1,109 @@
+"""Topics that are being deleted (``TopicDeletionManager`` of 0.10.1).
+
+A deletion waits until no reassignment and no preferred election of the topic is under way. Then the brokers
+forget the topic, and each live replica is deleted. What a broker could not delete, or what lies on a dead
+one, waits for the broker. The topic's znodes go after the last replica, so that none can come back with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from minikafka.base.ids import TopicPartition
+from minikafka.controller import events
+from minikafka.controller.context import Context
+from minikafka.controller.outbox import Outbox
+from minikafka.controller.states import PartitionStatus, ReplicaStatus
+
+
+class Deletions:
+    """The deletions that wait or are under way. Part of the Controller."""
+
+    def __init__(self, context: Context, *, enabled: bool) -> None:
+        self._context = context
+        self._enabled = enabled
+        self._waiting: dict[str, None] = {}
+        self._left: dict[str, set[tuple[int, TopicPartition]]] = {}
+        """Topic -> replicas that are still there."""
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._waiting or topic in self._left
+
+    def is_under_way(self, topic: str) -> bool:
+        """Whether a topic's deletion has begun: nobody leads it any more."""
+        return topic in self._left
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """Topics that are to be deleted once nothing else of them is under way."""
+        return tuple(self._waiting)
+
+    def request(self, topics: Collection[str], out: Outbox) -> None:
+        """Take in the topics that are marked; drop the marks that mean nothing."""
+        for topic in sorted(topics):
+            if topic in self:
+                continue
+            if topic not in self._context.assignments:
+                out.finally_do(events.DropDeletionRequest(topic, "there is no such topic"))
+            elif not self._enabled:
+                out.finally_do(events.DropDeletionRequest(topic, "delete.topic.enable is false"))
+            else:
+                self._waiting[topic] = None
+
+    def start(self, topic: str, out: Outbox) -> None:
+        """Hide the topic and have its replicas deleted."""
+        context = self._context
+        partitions = list(context.partitions_of(topic))
+        out.publish(context.farewell(partitions))
+        del self._waiting[topic]
+        self._left[topic] = {
+            (replica, topic_partition)
+            for topic_partition in partitions
+            for replica in context.replicas_of(topic_partition)
+        }
+        for topic_partition in partitions:
+            context.move(topic_partition, PartitionStatus.OFFLINE)
+            context.leaderships.pop(topic_partition, None)
+            for replica in context.replicas_of(topic_partition):
+                context.lead_out(topic_partition, replica, ReplicaStatus.OFFLINE)
+                self.attempt(topic_partition, replica, out)
+        if not partitions:
+            out.finally_do(events.RemoveTopic(topic))
+
+    def attempt(self, topic_partition: TopicPartition, broker_id: int, out: Outbox) -> None:
+        """Have a replica deleted that is still there, if its broker lives."""
+        if (broker_id, topic_partition) not in self._left[topic_partition.topic]:
+            return
+        self._context.lead_out(topic_partition, broker_id, ReplicaStatus.DELETION_STARTED)
+        if broker_id in self._context.brokers:
+            out.stop(broker_id, topic_partition, delete=True)
+        else:
+            self.failed(topic_partition, broker_id)
+
+    def failed(self, topic_partition: TopicPartition, broker_id: int) -> None:
+        """A replica was not deleted, or its broker died: it waits for the broker."""
+        if (broker_id, topic_partition) in self._left.get(topic_partition.topic, ()):
+            self._context.lead_out(topic_partition, broker_id, ReplicaStatus.DELETION_INELIGIBLE)
+
+    def succeeded(self, topic_partition: TopicPartition, broker_id: int, out: Outbox) -> None:
+        """A replica is deleted; after the last one the topic goes."""
+        left = self._left.get(topic_partition.topic, set())
+        if (broker_id, topic_partition) not in left:
+            return
+        left.discard((broker_id, topic_partition))
+        self._context.lead_out(topic_partition, broker_id, ReplicaStatus.DELETION_SUCCESSFUL)
+        if not left:
+            out.finally_do(events.RemoveTopic(topic_partition.topic))
+
+    def forget(self, topic: str, out: Outbox) -> None:
+        """The topic's znodes are gone."""
+        context = self._context
+        if topic in self._left:
+            for topic_partition in context.partitions_of(topic):
+                for replica in context.replicas_of(topic_partition):
+                    context.lead_out(topic_partition, replica, ReplicaStatus.NON_EXISTENT)
+                context.move(topic_partition, PartitionStatus.NON_EXISTENT)
+            del self._left[topic]
+        elif topic in self._waiting:
+            del self._waiting[topic]
+            out.finally_do(events.DropDeletionRequest(topic, "its znodes are gone"))

@@ -1,0 +1,102 @@
+"""Partitions on their way to other replicas (``onPartitionReassignment`` of 0.10.1).
+
+A partition is assigned to its old and new replicas until all new ones are in sync. Then, with one new value
+of its state, a new replica leads if none does, and only the new ones are in sync and assigned. Once ZooKeeper
+holds that, the old ones are stopped and deleted, the assignment is written and the request is taken away: in
+this order, so that a controller that comes in between finds the request, and goes on from what it sees.
+"""
+
+from __future__ import annotations
+
+from minikafka.base.ids import TopicPartition
+from minikafka.controller import events
+from minikafka.controller.context import Context
+from minikafka.controller.election import Electorate
+from minikafka.controller.outbox import Outbox
+from minikafka.controller.states import ReplicaStatus
+from minikafka.partition.leadership import Leadership
+
+
+class Reassignments:
+    """The reassignments under way. Part of the Controller."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._targets: dict[TopicPartition, tuple[int, ...]] = {}
+
+    def __contains__(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self._targets
+
+    def __bool__(self) -> bool:
+        return bool(self._targets)
+
+    def topics(self) -> set[str]:
+        """The topics of the partitions under way."""
+        return {topic_partition.topic for topic_partition in self._targets}
+
+    def refusal(
+        self, topic_partition: TopicPartition, replicas: tuple[int, ...], *, resumed: bool
+    ) -> str | None:
+        """Why a request cannot be carried out; None when it can.
+
+        One that is ``resumed`` by a new controller was accepted once: it waits for brokers that are dead.
+        """
+        context = self._context
+        if not context.knows(topic_partition):
+            return f"there is no partition {topic_partition}"
+        if context.replicas_of(topic_partition) == replicas:
+            return f"{topic_partition} is assigned to {list(replicas)} already"
+        if not replicas or len(set(replicas)) != len(replicas):
+            return f"{topic_partition} cannot have the replicas {list(replicas)}: one or more, each once"
+        dead = [replica for replica in replicas if replica not in context.brokers]
+        if dead and not resumed:
+            return f"{topic_partition} cannot move to brokers that are not alive: {dead}"
+        return None
+
+    def start(self, topic_partition: TopicPartition, replicas: tuple[int, ...], out: Outbox) -> None:
+        """Assign the partition to its new replicas beside the old ones."""
+        context = self._context
+        self._targets[topic_partition] = replicas
+        old = context.replicas_of(topic_partition)
+        if set(replicas) <= set(old):
+            return
+        context.reassign(topic_partition, replicas + tuple(r for r in old if r not in replicas))
+        for replica in replicas:
+            if replica not in old:
+                context.move_replica(topic_partition, replica, ReplicaStatus.NEW)
+                if replica not in context.brokers:
+                    context.move_replica(topic_partition, replica, ReplicaStatus.OFFLINE)
+        out.write_assignment(topic_partition.topic)
+
+    def replicas_for(self, topic_partition: TopicPartition, electorate: Electorate) -> tuple[int, ...]:
+        """The replicas that the partition's next state is for: the new ones alone once all are in sync."""
+        target = self._targets.get(topic_partition)
+        known = self._context.leaderships.get(topic_partition)
+        if (
+            target is not None
+            and known is not None
+            and all(replica in known.isr and electorate.is_sure(replica) for replica in target)
+        ):
+            return target
+        return self._context.replicas_of(topic_partition)
+
+    def finish(self, topic_partition: TopicPartition, known: Leadership, out: Outbox) -> None:
+        """Stop the old replicas, if ``known``, which ZooKeeper holds, is led by the new ones alone."""
+        context, target = self._context, self._targets.get(topic_partition)
+        if target is None or known.replicas != target or set(known.isr) != set(target):
+            return
+        for replica in context.replicas_of(topic_partition):
+            if replica not in target:
+                if replica in context.brokers:
+                    out.stop(replica, topic_partition, delete=True)
+                context.lead_out(topic_partition, replica, ReplicaStatus.NON_EXISTENT)
+            elif replica in context.brokers:
+                context.move_replica(topic_partition, replica, ReplicaStatus.ONLINE)
+        context.reassign(topic_partition, target)
+        del self._targets[topic_partition]
+        out.reassigned(topic_partition)
+
+    def give_up(self, topic_partition: TopicPartition, reason: str, out: Outbox) -> None:
+        """Drop a request that is under way, or was not accepted."""
+        self._targets.pop(topic_partition, None)
+        out.finally_do(events.DropReassignments((topic_partition,), reason))
