@@ -151,6 +151,7 @@ class _Task:
             codec=self._config.compression,
             max_bytes=self._set_bytes,
             headers=headers,
+            sealed=False,
         )
         for encoded in sets:
             if len(encoded.data) > self._config.max_request_bytes:
@@ -160,7 +161,8 @@ class _Task:
                     f"which is {self._config.max_request_bytes}",
                 )
             self._bytes += len(encoded.data)
-            self._under_way.append(self._producer.send_set(tp, encoded.data, encoded.count))
+            sent = self._producer.send_set(tp, encoded.data, encoded.count, sealed=False)
+            self._under_way.append(sent)
 
     def _check(self, *, wait: bool) -> None:
         """Raise the first error among what is done; with ``wait``, of all."""

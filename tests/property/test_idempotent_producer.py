@@ -47,8 +47,8 @@ class World:
         count = self.chance.randint(1, 4)
         values = [b"%d" % (len(self.sent[tp]) + number) for number in range(count)]
         if self.chance.random() < 0.5:
-            data = build_message_set([Record(None, value) for value in values], magic=2)
-            delivery = self.producer.send_set(tp, data, count)
+            data = bytearray(build_message_set([Record(None, value) for value in values], magic=2))
+            delivery = self.producer.send_set(tp, data, count, sealed=self.chance.random() < 0.5)
             self.sent[tp] += [(value, number, delivery) for number, value in enumerate(values)]
         else:
             for value in values:

@@ -197,17 +197,21 @@ def records_of(
         raise stops.corrupt(error.detail, position) from None
 
 
-def assemble(content: Buffer, header: BatchHeader) -> bytes:
-    """The batch of the records ``content``, compressed here; ``header.size_bytes`` means nothing."""
-    packed = compress(header.codec, content, 2)
-    out = bytearray(BATCH_HEADER_BYTES)
-    out += packed
-    write_header(out, header)
-    return bytes(out)
+def assemble(content: Buffer, header: BatchHeader, *, sealed: bool = True) -> bytearray:
+    """The batch of the records ``content``, compressed here; ``header.size_bytes`` means nothing.
+
+    Not ``sealed``, its checksum is left for ``set_producer`` to write.
+    """
+    out = compress(header.codec, content, 2, BATCH_HEADER_BYTES)
+    write_header(out, header, sealed=sealed)
+    return out
 
 
-def write_header(out: bytearray | memoryview, header: BatchHeader) -> None:
-    """Fill the first 61 bytes of ``out``, which is the whole batch, with the right size and checksum."""
+def write_header(out: bytearray | memoryview, header: BatchHeader, *, sealed: bool = True) -> None:
+    """Fill the first 61 bytes of ``out``, which is the whole batch, with the right size and checksum.
+
+    Not ``sealed``, the checksum is 0.
+    """
     attributes = int(header.codec)
     attributes |= _APPEND_TIME_BIT if header.timestamp_type is TimestampType.LOG_APPEND_TIME else 0
     attributes |= _TRANSACTIONAL_BIT if header.transactional else 0
@@ -230,7 +234,8 @@ def write_header(out: bytearray | memoryview, header: BatchHeader) -> None:
         header.base_sequence,
         header.count,
     )
-    write_checksum(out, 0, len(out))
+    if sealed:
+        write_checksum(out, 0, len(out))
 
 
 def write_checksum(out: bytearray | memoryview, position: int, end: int) -> None:
@@ -295,7 +300,7 @@ def build_batch(
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
     )
-    return assemble(content, header)
+    return bytes(assemble(content, header))
 
 
 def build_control_batch(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from minikafka.records import kernels, stops
 from minikafka.records.arrays import read_only
 from minikafka.records.arrow import empty, grown
-from minikafka.records.batch import BATCH_HEADER_BYTES, BatchHeader, assemble, read_header, write_header
+from minikafka.records.batch import BATCH_HEADER_BYTES, BatchHeader, assemble, write_header
 from minikafka.records.checksums import CRC32_TABLES
 from minikafka.records.headers import RawHeaders
 from minikafka.records.message_set import NO_TIMESTAMP, Codec, wrap
@@ -27,7 +27,7 @@ T = TypeVar("T", bound=np.generic)
 
 @dataclass(frozen=True, slots=True)
 class EncodedSet:
-    """A message set of ``count`` messages, ready to be sent."""
+    """A message set of ``count`` messages, ready to be sent if it is sealed (see ``encode``)."""
 
     data: memoryview
     count: int
@@ -90,6 +90,7 @@ def encode(
     codec: Codec = Codec.NONE,
     max_bytes: int,
     headers: RawHeaders | None = None,
+    sealed: bool = True,
 ) -> Iterator[EncodedSet]:
     """Message sets of the chosen ``rows`` in their order, each of at most ``max_bytes``.
 
@@ -99,11 +100,14 @@ def encode(
 
     ``headers`` are those of all rows of the columns (``raw_headers``). ValueError when there are any and the
     magic is not 2.
+
+    Not ``sealed``, batches of magic 2 have no checksum yet: whoever says who sends them (``set_producer``)
+    would write it anew anyway.
     """
     key, value, raw = _column(keys), _column(values), _header_column(headers, magic)
     encoder: _Encoder
     if magic == 2:
-        encoder = _BatchEncoder(key, value, _longs(timestamps_ms), _longs(rows), raw)
+        encoder = _BatchEncoder(key, value, _longs(timestamps_ms), _longs(rows), raw, sealed)
         overhead = 0
     else:
         encoder = _MessageEncoder(key, value, _longs(timestamps_ms), _longs(rows), magic)
@@ -111,7 +115,7 @@ def encode(
     while not encoder.done:
         plain = encoder.next_set(max(1, max_bytes - overhead))
         if codec is Codec.NONE:
-            yield plain
+            yield encoder.finished(plain)
             continue
         packed = encoder.packed(plain, codec)
         while len(packed.data) > max_bytes and plain.count > 1:
@@ -162,15 +166,16 @@ class _Encoder:
         self._row_bytes = _ROW_OVERHEAD_BYTES + key.mean_bytes + value.mean_bytes
         """What a row takes most likely, so that the room is neither much too large nor too small."""
 
+    def finished(self, plain: EncodedSet) -> EncodedSet:
+        """The set as it is, to be sent so."""
+        return plain
+
     def packed(self, plain: EncodedSet, codec: Codec) -> EncodedSet:
         """The set compressed."""
         raise NotImplementedError
 
     def _run(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> int:
         raise NotImplementedError
-
-    def _finished(self, data: memoryview, count: int) -> EncodedSet:
-        return EncodedSet(data, count, int(self._state[kernels.write.ENCODE_MAX_TIMESTAMP]))
 
     @property
     def done(self) -> bool:
@@ -205,7 +210,7 @@ class _Encoder:
         if used < out.size // 2:
             # Small sets may wait in their thousands, and each would hold the room of a large one.
             out = grown(out, used, used)
-        return self._finished(memoryview(out.data)[:used], count)
+        return EncodedSet(memoryview(out.data)[:used], count, int(state[write.ENCODE_MAX_TIMESTAMP]))
 
 
 class _MessageEncoder(_Encoder):
@@ -258,14 +263,21 @@ class _BatchEncoder(_Encoder):
         timestamps: NDArray[np.int64],
         rows: NDArray[np.int64],
         headers: _Column,
+        sealed: bool,
     ) -> None:
         super().__init__(key, value, timestamps, rows)
         self._headers = headers
+        self._sealed = sealed
+
+    def finished(self, plain: EncodedSet) -> EncodedSet:
+        """The batch with its header."""
+        write_header(plain.data, self._header(plain, Codec.NONE), sealed=self._sealed)
+        return plain
 
     def packed(self, plain: EncodedSet, codec: Codec) -> EncodedSet:
-        """The batch with its records compressed."""
-        header = read_header(plain.data, 0, check_crc=False)
-        packed = assemble(plain.data[BATCH_HEADER_BYTES:], replace(header, codec=codec))
+        """The batch with its header, and its records compressed."""
+        content = plain.data[BATCH_HEADER_BYTES:]
+        packed = assemble(content, self._header(plain, codec), sealed=self._sealed)
         return EncodedSet(memoryview(packed), plain.count, plain.max_timestamp_ms)
 
     def _run(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> int:
@@ -281,19 +293,16 @@ class _BatchEncoder(_Encoder):
         )
         return stop
 
-    def _finished(self, data: memoryview, count: int) -> EncodedSet:
-        max_timestamp_ms = int(self._state[kernels.write.ENCODE_MAX_TIMESTAMP])
-        header = BatchHeader(
+    def _header(self, plain: EncodedSet, codec: Codec) -> BatchHeader:
+        return BatchHeader(
             base_offset=0,
-            size_bytes=len(data),
-            codec=Codec.NONE,
-            last_offset_delta=count - 1,
+            size_bytes=0,  # as large as what it is written to
+            codec=codec,
+            last_offset_delta=plain.count - 1,
             base_timestamp_ms=int(self._state[kernels.write.ENCODE_BASE_TIMESTAMP]),
-            max_timestamp_ms=max_timestamp_ms,
-            count=count,
+            max_timestamp_ms=plain.max_timestamp_ms,
+            count=plain.count,
         )
-        write_header(data, header)
-        return EncodedSet(data, count, max_timestamp_ms)
 
 
 def partitions_by_key(keys: pa.Array | pa.ChunkedArray, partitions: int) -> NDArray[np.int32]:

@@ -134,7 +134,7 @@ def wrap(
 
 
 def _append_entry(
-    out: bytearray, offset: int, magic: int, head: bytes, key: bytes | None, value: bytes | None
+    out: bytearray, offset: int, magic: int, head: bytes, key: bytes | None, value: Buffer | None
 ) -> None:
     body = bytearray([magic]) + head
     for field in (key, value):

@@ -38,6 +38,19 @@ def test_what_is_compressed_is_read_back_by_us_and_by_the_oracle(
 
 @every_content
 @every_codec
+def test_room_for_a_header_is_left_before_it(codec: Codec, content: bytes, magic: int) -> None:
+    assert compress(codec, content, magic, 61)[61:] == compress(codec, content, magic)
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("around", [1 << 15, 1 << 16, 1 << 17])
+def test_noise_around_the_limits_of_blocks_fits(codec: Codec, around: int) -> None:
+    for size in (around - 1, around, around + 1):
+        assert decompress(codec, compress(codec, NOISE[:size], 2)) == NOISE[:size]
+
+
+@every_content
+@every_codec
 def test_what_the_oracle_writes_is_read(codec: Codec, content: bytes, magic: int) -> None:
     assert decompress(codec, oracle.compress(int(codec), content, magic)) == content
 

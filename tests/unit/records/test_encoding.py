@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from minikafka.records.batch import set_producer
 from minikafka.records.columns import decode, encode
 from minikafka.records.message_set import Codec, Record, build_message_set, iterate
 from minikafka.records.produced import Limits
@@ -40,6 +41,34 @@ def test_only_the_chosen_rows_are_encoded_in_their_order(codec: Codec) -> None:
     (encoded,) = encode(KEYS, VALUES, TIMES, rows, codec=codec, max_bytes=1 << 20)
     found = [(m.offset, m.timestamp, m.key, m.value) for m in oracle.decode(bytes(encoded.data))]
     assert found == [(0, 5, b"x", b"y"), (1, 10, None, b"v"), (2, 5, b"x", b"y")]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_before_magic_2_are_sealed_in_any_case(magic: int, codec: Codec) -> None:
+    sets = [
+        [
+            bytes(one.data)
+            for one in encode(
+                KEYS, VALUES, TIMES, all_rows(), magic=magic, codec=codec, max_bytes=100, sealed=sealed
+            )
+        ]
+        for sealed in (True, False)
+    ]
+    assert sets[0] == sets[1]
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_a_batch_that_is_not_sealed_lacks_the_checksum_that_its_producer_writes(codec: Codec) -> None:
+    (open_one,) = encode(
+        KEYS, VALUES, TIMES, all_rows(), magic=2, codec=codec, max_bytes=1 << 20, sealed=False
+    )
+    (sealed,) = encode(KEYS, VALUES, TIMES, all_rows(), magic=2, codec=codec, max_bytes=1 << 20)
+    assert open_one.data[17:21] == bytes(4)
+    set_producer(open_one.data, -1, -1, -1)
+    assert open_one.data == sealed.data
+    set_producer(open_one.data, 5, 6, 7)
+    assert [(r.producer_id, r.sequence) for r in iterate(open_one.data)] == [(5, 7 + n) for n in range(6)]
 
 
 def test_no_rows_make_no_sets() -> None:

@@ -85,12 +85,14 @@ class Accumulator:
             change = Change.FILLED
         return delivery, change
 
-    def append_set(self, tp: TopicPartition, data: Buffer, count: int, now_ms: int) -> Delivery:
+    def append_set(
+        self, tp: TopicPartition, data: Buffer, count: int, now_ms: int, *, sealed: bool = True
+    ) -> Delivery:
         """Queue an encoded message set of ``count`` records, behind all that is there."""
         queue = self._queue(tp)
         if queue.batches:
             queue.batches[-1].closed = True
-        batch = SetBatch(tp, Outcome(self._condition), now_ms, data, count)
+        batch = SetBatch(tp, Outcome(self._condition), now_ms, data, count, sealed=sealed)
         queue.batches.append(batch)
         self.used_bytes += batch.size_bytes
         return batch.deliveries[0]

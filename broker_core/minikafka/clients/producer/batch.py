@@ -12,6 +12,7 @@ from minikafka.clients.producer.delivery import Delivery, Outcome
 from minikafka.records.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.batch import set_producer
 from minikafka.records.message_set import CODEC_MASK, Codec, Record, build_message_set
+from minikafka.records.record import NO_PRODUCER
 
 MESSAGE_OVERHEAD_BYTES = 34
 """Bytes of a magic 1 message around its key and value: offset 8, size 4, crc 4, magic 1, attributes 1,
@@ -36,6 +37,9 @@ class Stamp(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
+
+
+_UNSTAMPED = Stamp(NO_PRODUCER, NO_PRODUCER, NO_PRODUCER)
 
 
 class Batch(ABC):
@@ -75,7 +79,9 @@ class Batch(ABC):
         data, stamp = self.unstamped(magic, codec), self.stamp
         if stamp is None:
             return data
-        stamped = bytearray(data)  # the caller of ``send_set`` may send the same bytes elsewhere too
+        stamped = bytearray(
+            data
+        )  # a batch may come to go out without numbers, or the caller use its set again
         set_producer(stamped, *stamp)
         return stamped
 
@@ -139,13 +145,26 @@ class RecordBatch(Batch):
 
 
 class SetBatch(Batch):
-    """A message set that the caller encoded; it goes out as it is, without a copy, unless it is numbered."""
+    """A message set that the caller encoded; it goes out as it is, without a copy.
+
+    One that is ``sealed`` remains as it is; its numbers, if it has any, are written into a copy. Into another
+    one of magic 2 they are written in place, with the checksum that it does not have yet.
+    """
 
     def __init__(
-        self, topic_partition: TopicPartition, outcome: Outcome, created_ms: int, data: Buffer, count: int
+        self,
+        topic_partition: TopicPartition,
+        outcome: Outcome,
+        created_ms: int,
+        data: Buffer,
+        count: int,
+        *,
+        sealed: bool = True,
     ) -> None:
         super().__init__(topic_partition, outcome, created_ms)
         self.data = data
+        self._sealed = sealed
+        self._written: Stamp | None = None
         self.count = count
         self.size_bytes = len(data)
         self.closed = True
@@ -157,6 +176,16 @@ class SetBatch(Batch):
 
     def codec(self, configured: Codec) -> Codec:
         return Codec(self.data[_ATTRIBUTES_AT if self.is_classic else _BATCH_CODEC_AT] & CODEC_MASK)
+
+    def encode(self, magic: int, codec: Codec) -> Buffer:
+        if self._sealed or self.is_classic:
+            return super().encode(magic, codec)
+        data, stamp = self.unstamped(magic, codec), self.stamp or _UNSTAMPED
+        if stamp != self._written:  # a retry has the same, nearly always
+            assert not isinstance(data, bytes)
+            set_producer(data, *stamp)
+            self._written = stamp
+        return data
 
     @property
     def sequences(self) -> int:

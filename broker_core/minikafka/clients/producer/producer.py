@@ -119,13 +119,18 @@ class Producer:
                 self._wake_worker()
         return delivery
 
-    def send_set(self, topic_partition: TopicPartition, data: Buffer, count: int) -> Delivery:
+    def send_set(
+        self, topic_partition: TopicPartition, data: Buffer, count: int, *, sealed: bool = True
+    ) -> Delivery:
         """Queue a message set of ``count`` records that is encoded already; it is sent as it is, without a
         copy. (An idempotent producer puts its id and numbers into a copy, one request at a time.)
 
         ``data`` must not change until the delivery is done, and be of a magic that the broker takes (see
-        ``magic``); in magic 2 it is one batch. Blocks and raises as ``send``. The delivery's offset is that
-        of the first record; what others write may stand between those of a set that a broker let be divided.
+        ``magic``); in magic 2 it is one batch. One that is not ``sealed`` (``columns.encode``) must be
+        writable and is the producer's from now on, which writes its id, numbers and checksum into it.
+
+        Blocks and raises as ``send``. The delivery's offset is that of the first record; what others write
+        may stand between those of a set that a broker let be divided.
         """
         if count < 1 or not len(data):
             raise ValueError(f"an empty message set was given for {topic_partition}")
@@ -136,7 +141,9 @@ class Producer:
         _check_partition(described, topic_partition.partition)
         with self._lock:
             self._wait_for_room(len(data), deadline)
-            delivery = self._accumulator.append_set(topic_partition, data, count, self._clock.monotonic_ms())
+            delivery = self._accumulator.append_set(
+                topic_partition, data, count, self._clock.monotonic_ms(), sealed=sealed
+            )
             self._wake_worker()
         return delivery
 

@@ -8,7 +8,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.producer.batch import RecordBatch, SetBatch, message_bytes
+from minikafka.clients.producer.batch import RecordBatch, SetBatch, Stamp, message_bytes
 from minikafka.clients.producer.delivery import Acknowledged, Delivery, Outcome
 from minikafka.records.message_set import CLASSIC_CODECS, Codec, Record, build_message_set, iterate
 
@@ -73,6 +73,41 @@ def test_an_encoded_set_goes_out_as_it_is() -> None:
     assert (batch.size_bytes, batch.deliveries[0].count) == (len(data), 2)
     assert str(batch) == "2 records for t-0"
     assert str(record_batch(1)) == "1 record for t-0"
+
+
+def test_a_set_that_is_not_sealed_gets_numbers_and_checksum_in_place() -> None:
+    data = open_set(b"a", b"b")
+    batch = SetBatch(TP, Outcome(threading.Condition()), 0, data, 2, sealed=False)
+    batch.stamp = Stamp(5, 6, 7)
+    for _ in range(2):
+        assert batch.encode(2, Codec.NONE) is data
+        assert [(r.producer_id, r.producer_epoch, r.sequence) for r in iterate(data)] == [
+            (5, 6, 7),
+            (5, 6, 8),
+        ]
+
+
+def test_numbers_that_were_taken_back_do_not_stay_in_a_set() -> None:
+    data = open_set(b"a")
+    batch = SetBatch(TP, Outcome(threading.Condition()), 0, data, 1, sealed=False)
+    for stamp in (None, Stamp(5, 6, 7), Stamp(8, 0, 0), None):
+        batch.stamp = stamp
+        (found,) = iterate(batch.encode(2, Codec.NONE))
+        assert (found.producer_id, found.producer_epoch, found.sequence) == (stamp or (-1, -1, -1))
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_set_before_magic_2_goes_out_as_it_is_sealed_or_not(magic: int) -> None:
+    data = build_message_set([Record(None, b"a")], magic=magic)
+    batch = SetBatch(TP, Outcome(threading.Condition()), 0, data, 1, sealed=False)
+    assert batch.encode(1, Codec.NONE) is data
+
+
+def open_set(*values: bytes) -> bytearray:
+    """A batch without a checksum."""
+    data = bytearray(build_message_set([Record(None, value) for value in values], magic=2))
+    data[17:21] = bytes(4)
+    return data
 
 
 def test_an_encoded_set_of_a_newer_format_than_the_brokers_is_refused() -> None:

@@ -90,9 +90,9 @@ def test_ready_made_sets_are_numbered_too_and_stay_as_the_caller_has_them(
 
 
 @pytest.mark.parametrize("fault", [Fault.CUT_RESPONSE, Fault.DROP_RESPONSE])
-@pytest.mark.parametrize("ready_made", [False, True])
+@pytest.mark.parametrize("ready_made", ["", "sealed", "not sealed"])
 def test_what_was_appended_when_the_answer_was_lost_is_not_written_again(
-    brokers: BrokersInMemory, fault: Fault, ready_made: bool
+    brokers: BrokersInMemory, fault: Fault, ready_made: str
 ) -> None:
     producer = producer_of(brokers, batch_bytes=100)
     producer.send("t", b"first", partition=0)
@@ -100,13 +100,34 @@ def test_what_was_appended_when_the_answer_was_lost_is_not_written_again(
     brokers.fault(1, fault, 2)
     values = [b"%d" % n for n in range(30)]
     if ready_made:
-        sets = [build_message_set([Record(None, value)], magic=2) for value in values]
-        sent = [producer.send_set(A, data, 1) for data in sets]
+        sets = [bytearray(build_message_set([Record(None, value)], magic=2)) for value in values]
+        sent = [producer.send_set(A, data, 1, sealed=ready_made == "sealed") for data in sets]
     else:
         sent = [producer.send("t", value, partition=0) for value in values]
     producer.close()
     assert brokers.logs[A].values() == [b"first", *values]
     assert [delivery.result().offset for delivery in sent] == list(range(1, 31))
+
+
+def test_a_set_that_is_not_sealed_goes_under_its_new_id_where_the_topic_was_made_anew(
+    brokers: BrokersInMemory,
+) -> None:
+    brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.UNKNOWN_PRODUCER_ID))
+    data = bytearray(build_message_set([Record(None, b"v")], magic=2))
+    with producer_of(brokers) as producer:
+        sent = producer.send_set(A, data, 1, sealed=False)
+    assert sent.result().offset == 0
+    assert stamps(brokers) == [(1001, 0, 0)]
+    assert brokers.logs[A].values() == [b"v"]
+
+
+def test_a_set_that_is_not_sealed_is_whole_without_numbers_too(brokers: BrokersInMemory) -> None:
+    data = bytearray(build_message_set([Record(None, b"v")], magic=2))
+    data[17:21] = bytes(4)
+    with producer_of(brokers, idempotence=False) as producer:
+        sent = producer.send_set(A, data, 1, sealed=False)
+    assert sent.result().offset == 0
+    assert stamps(brokers) == [(-1, -1, -1)]
 
 
 def test_a_code_that_may_follow_an_append_leads_to_no_second_one(brokers: BrokersInMemory) -> None:
