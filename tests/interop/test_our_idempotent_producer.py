@@ -9,6 +9,8 @@ import random
 import threading
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from minikafka.base.errors import NetworkError
@@ -20,7 +22,8 @@ from minikafka.clients.producer import Producer, ProducerConfig
 from minikafka.embedded.cluster import Cluster
 from minikafka.net.connection import SocketConnector
 from minikafka.net.port import Connection, Connector, PendingResponse
-from minikafka.records.message_set import Codec, Record, StoredRecord, build_message_set, iterate
+from minikafka.records.columns import encode
+from minikafka.records.message_set import Codec, StoredRecord, iterate
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.parts import Part
 from tests.interop.kafka_broker import running
@@ -142,13 +145,26 @@ def test_records_whose_answers_were_lost_are_there_once_and_in_order(bootstrap: 
 def test_ready_made_sets_whose_answers_were_lost_are_there_once_and_in_order(bootstrap: str) -> None:
     (tp,) = topic_of(bootstrap, 1)
     losses = Losses(seed=7)
+    numbers = pa.array([b"%d" % n for n in range(1_000)])
+    times = np.zeros(1_000, dtype=np.int64)
+    codecs, sealed = itertools.cycle(Codec), itertools.cycle((True, False, False))
     sets = [
-        build_message_set([Record(None, b"%d" % n) for n in range(at, at + 20)], magic=2, codec=Codec.ZSTD)
-        for at in range(0, 1_000, 20)
+        (encoded.data, one_is_sealed)
+        for at, codec, one_is_sealed in zip(range(0, 1_000, 20), codecs, sealed, strict=False)
+        for encoded in encode(
+            None,
+            numbers,
+            times,
+            np.arange(at, at + 20),
+            magic=2,
+            codec=codec,
+            max_bytes=1 << 20,
+            sealed=one_is_sealed,
+        )
     ]
     config = ProducerConfig(acks=-1, retry_backoff_ms=1)
     with losing(bootstrap, losses) as client, Producer(client, config) as producer:
-        sent = [producer.send_set(tp, data, 20) for data in sets]
+        sent = [producer.send_set(tp, data, 20, sealed=one_is_sealed) for data, one_is_sealed in sets]
     assert losses.count > 5
     assert [delivery.result().offset for delivery in sent] == list(range(0, 1_000, 20))
     found = stored(bootstrap, tp)
