@@ -69,7 +69,7 @@ MAGIC_AT = 16
 CRC_AT = 17
 COVERED_AT = 21
 """What the checksum covers begins here."""
-_ATTRIBUTES_AT = 21
+ATTRIBUTES_AT = 21
 MAX_TIMESTAMP_AT = 35
 _PRODUCER_AT = 43
 _CODEC_MASK = 7
@@ -254,7 +254,7 @@ def set_producer(
     """Write who sends it into a batch that is ready otherwise; ``out`` is the whole batch."""
     _PRODUCER.pack_into(out, _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
     if transactional:
-        out[_ATTRIBUTES_AT + 1] |= _TRANSACTIONAL_BIT
+        out[ATTRIBUTES_AT + 1] |= _TRANSACTIONAL_BIT
     write_checksum(out, 0, len(out))
 
 
