@@ -4,6 +4,7 @@
     .kafka_cleanshutdown               from a clean close to the next open: no recovery
     recovery-point-offset-checkpoint   below which offset each log is flushed (``checkpoint``)
     log-start-offset-checkpoint        below which messages were deleted, where their segment is still there
+    replication-offset-checkpoint      the high watermark of each log (``watermarks``)
     NAME.N-delete                      a deleted partition that is being removed, at open if a crash left it
 
 What a checkpoint file may hold is always known: one offset that is too high would do harm (damage not looked
@@ -29,6 +30,7 @@ from minikafka.log.layout import (
     LOCK_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
+    WATERMARKS_FILE,
     Layout,
 )
 
@@ -100,6 +102,7 @@ class DataDirectory:
         self.partitions: set[TopicPartition] = set()
         self.points = OffsetFile(files, self.file(RECOVERY_POINT_FILE))
         self.starts = OffsetFile(files, self.file(LOG_START_FILE))
+        self.watermarks = OffsetFile(files, self.file(WATERMARKS_FILE))
         self.writing = mutex
         """Held by whoever writes these, from before the offsets are looked up: no older ones come after."""
         self._files = files

@@ -38,6 +38,7 @@ FOREIGN_SUFFIXES = (".txnindex",)
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
+WATERMARKS_FILE = "replication-offset-checkpoint"
 LOG_START_FILE = "log-start-offset-checkpoint"
 CLEANER_POINT_FILE = "cleaner-offset-checkpoint"
 EPOCHS_FILE = "leader-epoch-checkpoint"

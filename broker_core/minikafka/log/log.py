@@ -29,27 +29,25 @@ pages were lost.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from operator import attrgetter
 
 from minikafka.base.errors import BrokerError, ErrorCode, OffsetOutOfRange, StorageError, TooManyFiles
-from minikafka.base.files import Files
+from minikafka.base.files import Buffer, Files
 from minikafka.log import opening, replacing, search
 from minikafka.log.config import LogConfig
 from minikafka.log.epochs import UNKNOWN
 from minikafka.log.highest import Highest
 from minikafka.log.layout import CLEANED_SUFFIX, SWAP_SUFFIX, Layout
 from minikafka.log.producer_state import Appended
-from minikafka.log.reading import LogRead
+from minikafka.log.reading import LogRead, read_segments
 from minikafka.log.recovery import RecoveryReport
 from minikafka.log.retention import SegmentFacts
-from minikafka.log.segment import Segment, UnusableSegment
+from minikafka.log.search import facts_of
+from minikafka.log.segment import Marks, Newest, Segment, UnusableSegment
 from minikafka.records.produced import AssignedSet, ValidatedSet
+from minikafka.records.replicated import ReplicatedSet
 from minikafka.records.validation import assign
-
-_BASE_OFFSET = attrgetter("base_offset")
 
 
 class Log:
@@ -197,36 +195,60 @@ class Log:
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"a message set of {size} bytes does not fit segment.bytes={self.config.segment_bytes}",
             )
-        segment = self._segments[-1]
-        if self._is_full(segment, assigned, now_ms):
-            segment = self._roll(now_ms)
-        try:
-            segment.append(
-                assigned.data,
-                (assigned.max_timestamp_ms, assigned.max_timestamp_at),
-                every,
-                classic=not valid.batches,
-                settled=not any(batch.transactional for batch in valid.batches),
-                marks=assigned.marks,
-            )
-        except UnusableSegment as error:
-            self._failure = str(error)
-            raise
-        self._end_offset = assigned.last_offset + 1
+        newest = assigned.max_timestamp_ms, assigned.max_timestamp_at
+        last, marks, classic = assigned.last_offset, assigned.marks, not valid.batches
+        settled = not any(batch.transactional for batch in valid.batches)
+        self._write(assigned.data, newest, last, marks, now_ms, classic=classic, settled=settled)
         if writers:
             self.producers.adopt(writers)
         return assigned
 
-    def _is_full(self, segment: Segment, more: AssignedSet, now_ms: int) -> bool:
+    def append_copy(self, copied: ReplicatedSet, *, now_ms: int = 0) -> None:
+        """Write what the leader of the partition has, as it is, with its offsets, epochs and producers.
+
+        StorageError when it does not begin at or behind the log's end, or the disk fails: then some of it
+        may be there, whole entries.
+        """
+        with self._mutex:
+            self._check_appendable()
+            if copied.offsets[0] < self._end_offset:
+                raise StorageError(
+                    f"{self.directory} ends at offset {self._end_offset}, and was given {copied.offsets[0]}"
+                )
+            for epoch, first_offset in copied.epochs:
+                self.epochs.begin(epoch, max(first_offset, self._end_offset))
+            for part in copied.split(self.config.segment_bytes):
+                newest = part.max_timestamp_ms, part.max_timestamp_at
+                marks = part.marks(self.config.index_interval_bytes)
+                kinds = {"classic": part.classic, "settled": part.settled}
+                self._write(part.data, newest, part.next_offset - 1, marks, now_ms, **kinds)
+                self.producers.copy(part.data, part.positions, now_ms)
+
+    def _write(
+        self, data: Buffer, newest: Newest, last_offset: int, marks: Marks, now_ms: int, **kinds: bool
+    ) -> None:
+        """Write entries, of these ``kinds``, to the newest segment, or to a new one where that is full."""
+        segment = self._segments[-1]
+        if self._is_full(segment, len(data), newest[0], last_offset, now_ms):
+            segment = self._roll(now_ms)
+        every = self.config.index_interval_bytes
+        try:
+            segment.append(data, newest, every, marks=marks, **kinds)
+        except UnusableSegment as error:
+            self._failure = str(error)
+            raise
+        self._end_offset = last_offset + 1
+
+    def _is_full(self, segment: Segment, more: int, newest_ms: int, last_offset: int, now_ms: int) -> bool:
         if segment.size == 0:
-            return not segment.fits(more.last_offset)
+            return not segment.fits(last_offset)
         config = self.config
         return (
-            segment.size + len(more.data) > config.segment_bytes
-            or segment.waited_ms(more.max_timestamp_ms, now_ms) > config.patience_ms(segment.path)
+            segment.size + more > config.segment_bytes
+            or segment.waited_ms(newest_ms, now_ms) > config.patience_ms(segment.path)
             or len(segment.index()) >= config.index_entries_max
             or len(segment.times()) >= config.time_index_entries_max
-            or not segment.fits(more.last_offset)
+            or not segment.fits(last_offset)
         )
 
     def roll(self, now_ms: int = 0) -> Segment:
@@ -316,12 +338,8 @@ class Log:
             return self._take_gone()
 
     def _expired(self, expired: Callable[[Sequence[SegmentFacts]], int], up_to: int) -> Sequence[Segment]:
-        segments = self._segments
-        ends = [segment.base_offset for segment in segments[1:]] + [self._end_offset]
-        facts = [
-            SegmentFacts(segment.base_offset, end, segment.size, segment.last_time_ms())
-            for segment, end in zip(segments, ends, strict=True)
-        ]
+        segments, facts = self._segments, facts_of(self._segments, self._end_offset)
+        ends = [fact.next_offset for fact in facts]
         count = max(expired(facts), sum(end <= self._start_offset for end in ends[:-1]))
         # An empty newest one is no reason to make another.
         may_go = len(ends) - 1 if segments[-1].size == 0 else len(ends)
@@ -393,14 +411,21 @@ class Log:
         with self._reshaping:
             self._carry_out()
             with self._mutex:
-                self._truncate_to(offset)
+                self._check_appendable()
+                if offset < self._end_offset:
+                    self._cut(offset)
 
-    def _truncate_to(self, offset: int) -> None:
-        self._check_appendable()
-        if offset >= self._end_offset:
-            return
+    def begin_anew(self, offset: int) -> None:
+        """Drop all messages; the next one gets ``offset``, which may lie anywhere. The change is flushed."""
+        with self._reshaping:
+            self._carry_out()
+            with self._mutex:
+                self._check_appendable()
+                self._cut(offset, anew=True)
+
+    def _cut(self, offset: int, *, anew: bool = False) -> None:
         try:
-            self._truncate(offset)
+            self._truncate(offset, anew)
         except StorageError as error:
             self._failure = f"a truncation to offset {offset} failed: {error}"
             raise
@@ -408,12 +433,13 @@ class Log:
             # Once more: a flush that began in the middle must not raise the recovery point either.
             self._durable = Highest(min(self._durable.value, self._end_offset))
 
-    def _truncate(self, offset: int) -> None:
+    def _truncate(self, offset: int, anew: bool) -> None:
         segments = self._segments
-        keep = [segment for segment in segments if segment.base_offset <= offset]
+        keep = [] if anew else [segment for segment in segments if segment.base_offset <= offset]
         gone = segments[len(keep) :]
         if not keep:
             keep = [opening.create_segment(self._files, self.directory, self.layout, offset)]
+            gone = tuple(segment for segment in gone if segment.path != keep[0].path)
         newest = keep[-1]
         # In this order: a flush that takes the new recovery point has no target above ``offset``.
         self._end_offset = offset
@@ -421,15 +447,15 @@ class Log:
         self._segments = tuple(keep)
         # Names before bytes: a crash between the two must not leave a whole log with a hole in it.
         opening.remove_segments(self._files, gone)
-        self.producers.drop_above(offset)
+        self.producers.drop_above(-1 if anew else offset)
         self._files.sync_dir(self.directory)
         entry = newest.locate(offset)
         if entry is not None:
             newest.cut(entry.position)
         self._end_offset = newest.next_offset()
-        self._start_offset = min(self._start_offset, self._end_offset)
-        self._start_by_names = min(self._start_by_names, keep[0].base_offset)
-        self.epochs.cut_end(self._end_offset)
+        self._start_offset = offset if anew else min(self._start_offset, self._end_offset)
+        self._start_by_names = offset if anew else min(self._start_by_names, keep[0].base_offset)
+        self.epochs.cut_end(0 if anew else self._end_offset)
         self.producers.rebuild(self._segments, self._end_offset, self._end_offset)
 
     # Reading.
@@ -455,29 +481,9 @@ class Log:
         if not self._start_offset <= offset <= end_offset:
             raise OffsetOutOfRange(offset, self._start_offset, end_offset)
         bound = end_offset if up_to is None else min(up_to, end_offset)
-        number = bisect_right(segments, offset, key=_BASE_OFFSET) - 1
-        while offset < bound and number < len(segments):
-            segment = segments[number]
-            number += 1
-            size = segment.size
-            entry = segment.locate(offset)
-            if entry is None:
-                continue  # compaction may leave a segment without its last offsets
-            if bound < end_offset:
-                # A compressed entry across the bound is found here as well, and nothing of it is given.
-                last = segment.locate(bound)
-                size = size if last is None else last.position
-            wanted = max(max_bytes, entry.size) if at_least_one else max_bytes
-            length = min(wanted, size - entry.position)
-            if not partial and length < size - entry.position:
-                length = segment.whole_within(entry.position, length)
-            if length <= 0:
-                break
-            more = length < size - entry.position or (
-                number < len(segments) and segments[number].base_offset < bound
-            )
-            return LogRead(segment.slice(entry.position, length), entry.offset, segment, more)
-        return LogRead(None, offset)
+        return read_segments(
+            segments, offset, bound, end_offset, max_bytes, at_least_one=at_least_one, partial=partial
+        )
 
     def offsets_before(self, timestamp_ms: int, max_count: int, *, now_ms: int | None = None) -> list[int]:
         """Up to ``max_count`` beginnings of segments last written by ``timestamp_ms``, newest first.

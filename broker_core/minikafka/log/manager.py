@@ -34,6 +34,7 @@ from minikafka.log.log import Log
 from minikafka.log.opening import Known
 from minikafka.log.opening_progress import OpeningProgress
 from minikafka.log.retention import SegmentFacts
+from minikafka.log.watermarks import Watermarks
 
 Overrides = Mapping[str, Mapping[str, str]]
 """Topic -> its own properties."""
@@ -106,6 +107,7 @@ class LogManager:
         self._doomed: list[tuple[int, list[str]]] = []
         """Files to remove, and when (the clock's monotonic scale)."""
         self._warned: dict[str, list[str]] = {}
+        self.watermarks = Watermarks()
         self.guard: Guard | None = None
         """Told before a log is truncated or deleted, and after it."""
 
@@ -287,12 +289,13 @@ class LogManager:
             raise StorageError(f"{partition} is not removed whole: {error.filename} is gone") from error
         self._forget(partition)
 
-    def truncate(self, partition: TopicPartition, offset: int) -> None:
-        """``Log.truncate_to`` and the checkpoint that belongs to it."""
+    def truncate(self, partition: TopicPartition, offset: int, *, anew: bool = False) -> None:
+        """``Log.truncate_to``, or ``Log.begin_anew``, and the checkpoint that belongs to it."""
         if self.guard is not None:
             self.guard.pause(partition)
         try:
-            self._logs[partition].truncate_to(offset)
+            log = self._logs[partition]
+            log.begin_anew(offset) if anew else log.truncate_to(offset)
             self._checkpoint(self._homes[partition])
         finally:
             if self.guard is not None:
@@ -454,6 +457,7 @@ class LogManager:
             starts = directory.starts.read()
         except StorageError as error:
             _logger.warning("%s; deleted messages may be readable again", error)
+        self.watermarks.enter(directory)
         jobs: list[Callable[[], None]] = []
         for partition, path in directory.found():
             if partition in self._homes:

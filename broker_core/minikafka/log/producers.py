@@ -27,9 +27,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minikafka.base.errors import StorageError
-from minikafka.base.files import TEMPORARY_SUFFIX, File, Files, read_file, replace_file
+from minikafka.base.files import TEMPORARY_SUFFIX, Buffer, File, Files, read_file, replace_file
 from minikafka.log.layout import SNAPSHOT_SUFFIX, snapshot_name
 from minikafka.log.producer_snapshots import encode_producers, parse_producers
 from minikafka.log.producer_state import (
@@ -105,6 +106,11 @@ class LogProducers:
         self._put(changed)
         if self.open_from is not None or any(one.open_from >= 0 for one in changed.values()):
             self._note_open()
+
+    def copy(self, data: Buffer, positions: NDArray[np.int64], now_ms: int) -> None:
+        """Take what whole entries at ``positions`` say, which were copied from the leader's log."""
+        self._learn(data, positions, 0, now_ms)
+        self._note_open()
 
     def _note_open(self) -> None:
         begun = (producer.open_from for producer in self._known.values())
@@ -236,13 +242,16 @@ class LogProducers:
         positions = np.ascontiguousarray(window.result.index_entries[:, 1]) - window.position
         if at_start and len(window.data):
             positions = np.concatenate([np.zeros(1, dtype=np.int64), positions])
-        for position, header in telling_batches(window.data, positions, begin, BATCHES_KEPT):
+        self._learn(window.data, positions, begin, active_ms)
+
+    def _learn(self, data: Buffer, positions: NDArray[np.int64], begin: int, active_ms: int) -> None:
+        for position, header in telling_batches(data, positions, begin, BATCHES_KEPT):
             producer_id = header.producer_id
             producer = self._known.get(producer_id)
             if not header.control:
                 self._put({producer_id: replayed(producer, header, active_ms)})
                 continue
-            coordinator_epoch = coordinator_epoch_of(window.data, position)
+            coordinator_epoch = coordinator_epoch_of(data, position)
             if coordinator_epoch is not None:
                 written_ms = max(header.max_timestamp_ms, active_ms)
                 marked = (producer or Producer()).with_mark(

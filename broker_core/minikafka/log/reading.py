@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
 from minikafka.base.files import Buffer, FileSlice
 from minikafka.base.values import fast_value
 from minikafka.log.segment import Segment
+
+_BASE_OFFSET = attrgetter("base_offset")
 
 
 @fast_value
@@ -47,3 +51,41 @@ class LogRead:
         if self.slice is None or self.segment is None or self.is_classic():
             return False
         return self.segment.has_zstd(self.slice.position, self.slice.position + self.slice.length)
+
+
+def read_segments(
+    segments: Sequence[Segment],
+    offset: int,
+    bound: int,
+    end_offset: int,
+    max_bytes: int,
+    *,
+    at_least_one: bool,
+    partial: bool,
+) -> LogRead:
+    """Up to ``max_bytes`` of entries from the one that holds ``offset``, of a log that ends at
+    ``end_offset``; of entries at and above ``bound`` nothing. See ``Log.read``.
+    """
+    number = bisect_right(segments, offset, key=_BASE_OFFSET) - 1
+    while offset < bound and number < len(segments):
+        segment = segments[number]
+        number += 1
+        size = segment.size
+        entry = segment.locate(offset)
+        if entry is None:
+            continue  # compaction may leave a segment without its last offsets
+        if bound < end_offset:
+            # A compressed entry across the bound is found here as well, and nothing of it is given.
+            last = segment.locate(bound)
+            size = size if last is None else last.position
+        wanted = max(max_bytes, entry.size) if at_least_one else max_bytes
+        length = min(wanted, size - entry.position)
+        if not partial and length < size - entry.position:
+            length = segment.whole_within(entry.position, length)
+        if length <= 0:
+            break
+        more = length < size - entry.position or (
+            number < len(segments) and segments[number].base_offset < bound
+        )
+        return LogRead(segment.slice(entry.position, length), entry.offset, segment, more)
+    return LogRead(None, offset)

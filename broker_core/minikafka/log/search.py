@@ -1,10 +1,11 @@
-"""Finding offsets by time: from the times of segments, and exactly from the messages' timestamps."""
+"""Looking through segments: offsets by time, of segments and of messages; what retention asks for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from minikafka.log.recovery import windows
+from minikafka.log.retention import SegmentFacts
 from minikafka.log.segment import Segment
 from minikafka.records.scan import first_at_or_after
 
@@ -48,3 +49,12 @@ def offset_for_timestamp(
                 if found is not None:
                     return found
     return None
+
+
+def facts_of(segments: Sequence[Segment], end_offset: int) -> list[SegmentFacts]:
+    """What retention is to know of the segments of a log that ends at ``end_offset``."""
+    ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
+    return [
+        SegmentFacts(segment.base_offset, end, segment.size, segment.last_time_ms())
+        for segment, end in zip(segments, ends, strict=True)
+    ]
