@@ -1,9 +1,12 @@
-"""A partition as its leader on this broker has it.
+"""A partition as this broker has it: as its leader, or as a follower of another one.
 
 Invariants
     log start offset <= high watermark <= log end offset.
     The high watermark never goes back while this broker leads.
     A message is readable for consumers once the high watermark has passed it.
+    An ISR that is being written counts together with the one before it until ZooKeeper has answered: a
+    message is committed only when both have it. So no write that turns out to have come late, or not at
+    all, can leave a committed message with fewer replicas than were promised.
 
 The high watermark is the smallest log end offset of the in-sync replicas. This broker's own share counts as
 soon as a message is as safe as configured: at once where nothing asks for a flush, after the flush where
@@ -15,6 +18,8 @@ Texts: "Writes", "Reads" and "Guarantees" of the Log section; AR, ISR, HW and LE
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
@@ -22,7 +27,9 @@ from minikafka.log.epochs import UNKNOWN
 from minikafka.log.log import Log
 from minikafka.log.reading import LogRead
 from minikafka.partition.leadership import Leadership
+from minikafka.partition.progress import Progress
 from minikafka.records.produced import AssignedSet, ValidatedSet
+from minikafka.records.replicated import ReplicatedSet
 
 
 @fast_value
@@ -31,17 +38,47 @@ class Appended:
 
     assigned: AssignedSet
     must_flush: bool
+    leader_epoch: int
+    """Under which it was written: who waits for replicas waits for this leader."""
+
+
+@fast_value
+class Followed:
+    """What a follower's fetch changed."""
+
+    moved: bool
+    """The high watermark has moved."""
+    wanted: Leadership | None
+    """The ISR to be written, with the follower; None where nothing changes."""
+
+
+_NOTHING_CHANGED = Followed(moved=False, wanted=None)
 
 
 class Partition:
     """The mutable state of one partition on one broker. Changed under the core's lock, read by all."""
 
-    def __init__(self, topic_partition: TopicPartition, log: Log, broker_id: int) -> None:
+    def __init__(
+        self, topic_partition: TopicPartition, log: Log, broker_id: int, *, high_watermark: int = 0
+    ) -> None:
+        """``high_watermark`` is the one that was written down last."""
         self.topic_partition = topic_partition
         self.log = log
         self._broker_id = broker_id
         self._leadership: Leadership | None = None
-        self._high_watermark = log.end_offset
+        self._high_watermark = self._within(high_watermark)
+        self._safe_end = log.end_offset
+        """What lies below is as safe here as is configured."""
+        self._followers: dict[int, Progress] = {}
+        self._begun_at = 0
+        """Where the log ended when this broker began to lead."""
+        self._wanted: Leadership | None = None
+        """An ISR that ZooKeeper was asked to take, and has not answered."""
+
+    def _within(self, offset: int) -> int:
+        return min(max(offset, self.log.start_offset), self.log.end_offset)
+
+    # --- what it is -----------------------------------------------------------------------------------------
 
     @property
     def high_watermark(self) -> int:
@@ -59,61 +96,41 @@ class Partition:
         return min(self._high_watermark, max(begun, self.log.start_offset))
 
     @property
+    def leadership(self) -> Leadership | None:
+        """What the controller said last, with the ISR as this broker has it now."""
+        return self._leadership
+
+    @property
     def is_leader(self) -> bool:
         """Whether this broker serves the partition."""
         return self._leadership is not None and self._leadership.leader == self._broker_id
 
-    def lead(self, leadership: Leadership) -> None:
-        """Take over the controller's decision. An older leader epoch than the known one changes nothing."""
+    # --- who leads ------------------------------------------------------------------------------------------
+
+    def become(self, leadership: Leadership, now_ms: int = 0) -> bool:
+        """Take over the controller's decision: lead, or follow. False, and nothing changes, where as new a
+        leader epoch is known. ``now_ms``: monotonic.
+        """
         known = self._leadership
-        if known is None or leadership.leader_epoch >= known.leader_epoch:
-            self._leadership = leadership
-
-    def append(self, valid: ValidatedSet, *, all_in_sync: bool = False, now_ms: int = 0) -> Appended:
-        """Give the messages the next offsets and write them. ``now_ms``: wall-clock time.
-
-        ``all_in_sync``: the producer asked for acks=all: ``min.insync.replicas`` counts. Raises BrokerError
-        NOT_LEADER_FOR_PARTITION, NOT_ENOUGH_REPLICAS, RECORD_LIST_TOO_LARGE or those of a producer's numbers
-        (``log.producer_state``), and StorageError.
-        """
-        leadership = self.check_leader()
-        in_sync = len(leadership.isr)
-        if all_in_sync and in_sync < self.log.config.min_insync_replicas:
-            raise BrokerError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.topic_partition} has {in_sync} in-sync replicas, "
-                f"min.insync.replicas is {self.log.config.min_insync_replicas}",
-            )
-        assigned = self.log.append(valid, now_ms=now_ms, leader_epoch=leadership.leader_epoch)
-        must_flush = self.log.needs_flush()
-        if not must_flush:
-            # Not below: it may have been here before.
-            self._high_watermark = max(self._high_watermark, assigned.last_offset + 1)
-        return Appended(assigned, must_flush)
-
-    def flushed(self, end_offset: int) -> bool:
-        """Everything before ``end_offset`` is on disk. True when the high watermark moved."""
-        if end_offset <= self._high_watermark:
+        if known is not None and leadership.leader_epoch <= known.leader_epoch:
             return False
-        self._high_watermark = min(end_offset, self.log.end_offset)
+        led = self.is_leader
+        self._leadership = leadership
+        self._wanted = None
+        if not self.is_leader:
+            self._followers = {}
+            return True
+        if not led:
+            self._begun_at = self._safe_end = self.log.end_offset
+        old = self._followers
+        self._followers = {}
+        for replica in leadership.replicas:
+            if replica != self._broker_id:
+                # Who is in sync has the usual time to say so; who is not has to show it.
+                fresh = Progress(now_ms if replica in leadership.isr else -(1 << 62))
+                self._followers[replica] = old.get(replica, fresh) if led else fresh
+        self._advance()
         return True
-
-    def read(
-        self,
-        offset: int,
-        max_bytes: int,
-        *,
-        at_least_one: bool,
-        committed_only: bool = False,
-        leader_epoch: int = UNKNOWN,
-    ) -> LogRead:
-        """Messages from ``offset`` that consumers may see.
-
-        Raises OffsetOutOfRange and BrokerError as ``check_leader``.
-        """
-        self.check_leader(leader_epoch)
-        up_to = self.last_stable_offset if committed_only else self._high_watermark
-        return self.log.read(offset, max_bytes, up_to=up_to, at_least_one=at_least_one)
 
     def check_leader(self, epoch: int = UNKNOWN) -> Leadership:
         """What this broker leads by. Raises BrokerError NOT_LEADER_FOR_PARTITION when it does not lead.
@@ -133,3 +150,191 @@ class Partition:
                 f"broker {self._broker_id} does not lead {self.topic_partition}",
             )
         return self._leadership
+
+    # --- as its leader --------------------------------------------------------------------------------------
+
+    def append(self, valid: ValidatedSet, *, all_in_sync: bool = False, now_ms: int = 0) -> Appended:
+        """Give the messages the next offsets and write them. ``now_ms``: wall-clock time.
+
+        ``all_in_sync``: the producer asked for acks=all: ``min.insync.replicas`` counts. Raises BrokerError
+        NOT_LEADER_FOR_PARTITION, NOT_ENOUGH_REPLICAS, RECORD_LIST_TOO_LARGE or those of a producer's numbers
+        (``log.producer_state``), and StorageError.
+        """
+        leadership = self.check_leader()
+        in_sync = len(leadership.isr)
+        if all_in_sync and in_sync < self.log.config.min_insync_replicas:
+            raise BrokerError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.topic_partition} has {in_sync} in-sync replicas, "
+                f"min.insync.replicas is {self.log.config.min_insync_replicas}",
+            )
+        assigned = self.log.append(valid, now_ms=now_ms, leader_epoch=leadership.leader_epoch)
+        must_flush = self.log.needs_flush()
+        if not must_flush:
+            self._safe_end = self.log.end_offset
+            self._advance()
+        return Appended(assigned, must_flush, leadership.leader_epoch)
+
+    def flushed(self, end_offset: int) -> bool:
+        """Everything before ``end_offset`` is on disk. True when the high watermark moved."""
+        self._safe_end = max(self._safe_end, min(end_offset, self.log.end_offset))
+        return self.is_leader and self._advance()
+
+    def committed(self, offset: int, leader_epoch: int) -> bool:
+        """Whether the message at ``offset``, written under ``leader_epoch``, is on every in-sync replica.
+
+        Raises BrokerError NOT_LEADER_FOR_PARTITION when another leads since, as nobody knows then; and
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND when these are fewer than ``min.insync.replicas`` by now.
+        """
+        leadership = self.check_leader()
+        if leadership.leader_epoch != leader_epoch:
+            raise BrokerError(
+                ErrorCode.NOT_LEADER_FOR_PARTITION,
+                f"{self.topic_partition} has had leader epoch {leadership.leader_epoch} since the message "
+                f"was written under {leader_epoch}",
+            )
+        if self._high_watermark <= offset:
+            return False
+        if len(leadership.isr) < self.log.config.min_insync_replicas:
+            raise BrokerError(
+                ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+                f"{self.topic_partition} has {len(leadership.isr)} in-sync replicas, "
+                f"min.insync.replicas is {self.log.config.min_insync_replicas}",
+            )
+        return True
+
+    def followed(self, replica: int, offset: int, now_ms: int) -> Followed:
+        """Follower ``replica`` has everything below ``offset``. ``now_ms``: monotonic.
+
+        Raises BrokerError as ``check_leader``, and UNKNOWN_TOPIC_OR_PARTITION where it has no replica.
+        """
+        leadership = self.check_leader()
+        progress = self._followers.get(replica)
+        if progress is None:
+            raise BrokerError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"broker {replica} has no replica of {self.topic_partition}: {leadership.replicas}",
+            )
+        before = progress.end_offset
+        progress.fetched(offset, self.log.end_offset, now_ms)
+        if replica not in leadership.isr:
+            return Followed(moved=False, wanted=self._with(replica, leadership))
+        if offset == before:
+            return _NOTHING_CHANGED
+        return Followed(moved=self._advance(), wanted=None)
+
+    def _with(self, replica: int, leadership: Leadership) -> Leadership | None:
+        """The ISR with ``replica`` in it, where it has all that is committed, and all from before this
+        leader's time, which may be more.
+        """
+        least = max(self._high_watermark, self._begun_at)
+        if self._wanted is not None or self._followers[replica].end_offset < least:
+            return None
+        in_sync = {*leadership.isr, replica}
+        return self._want(leadership, tuple(one for one in leadership.replicas if one in in_sync))
+
+    def without_laggards(self, now_ms: int, lag_max_ms: int) -> Leadership | None:
+        """The ISR to be written, without those that lag (``replica.lag.time.max.ms``); None where all are in
+        sync, or this broker does not lead. ``now_ms``: monotonic.
+        """
+        leadership = self._leadership
+        if leadership is None or not self.is_leader or self._wanted is not None:
+            return None
+        in_sync = tuple(
+            one
+            for one in leadership.isr
+            if one == self._broker_id
+            or (one in self._followers and not self._followers[one].lags(now_ms, lag_max_ms))
+        )
+        return None if in_sync == leadership.isr else self._want(leadership, in_sync)
+
+    def _want(self, leadership: Leadership, in_sync: tuple[int, ...]) -> Leadership:
+        self._wanted = replace(leadership, isr=in_sync, version=leadership.version + 1)
+        return self._wanted
+
+    def isr_written(self, wanted: Leadership, stored: Leadership | None) -> bool:
+        """ZooKeeper was asked to take ``wanted``, and holds ``stored``. True when the high watermark moved.
+
+        Another controller's decision that is there instead comes with its own message; until then this
+        broker goes on with the ISR that it had. Where the state is of the same leader and epoch it is taken:
+        it was this broker's, and the answer got lost, or somebody mended it by hand. None: nobody knows.
+        """
+        leadership = self._leadership
+        if self._wanted is not wanted or leadership is None:
+            return False
+        self._wanted = None
+        if (
+            stored is not None
+            and (stored.leader, stored.leader_epoch) == (leadership.leader, leadership.leader_epoch)
+            and self._broker_id in stored.isr
+        ):
+            self._leadership = replace(leadership, isr=stored.isr, version=stored.version)
+        return self.is_leader and self._advance()
+
+    def _advance(self) -> bool:
+        """Raise the high watermark to what every replica that counts as in sync has."""
+        assert self._leadership is not None
+        end = self._safe_end
+        counted = self._leadership.isr if self._wanted is None else {*self._leadership.isr, *self._wanted.isr}
+        for replica in counted:
+            progress = self._followers.get(replica)
+            if progress is not None and progress.end_offset < end:
+                end = progress.end_offset
+        if end <= self._high_watermark:
+            return False
+        self._high_watermark = end
+        return True
+
+    # --- as a follower --------------------------------------------------------------------------------------
+
+    def replicate(self, copied: ReplicatedSet, leader_epoch: int, *, now_ms: int = 0) -> bool:
+        """Write what the leader of ``leader_epoch`` gave, with the offsets that it has there.
+
+        Returns whether it must be flushed before the leader is told that it is here. Raises StorageError,
+        and BrokerError as ``check_follower``.
+        """
+        self.check_follower(leader_epoch)
+        self.log.append_copy(copied, now_ms=now_ms)
+        return self.log.needs_flush()
+
+    def check_follower(self, leader_epoch: int) -> Leadership:
+        """What this broker follows by. NOT_LEADER_FOR_PARTITION when it has another leader by now."""
+        leadership = self._leadership
+        if leadership is None or self.is_leader or leadership.leader_epoch != leader_epoch:
+            raise BrokerError(
+                ErrorCode.NOT_LEADER_FOR_PARTITION,
+                f"{self.topic_partition} does not follow the leader of epoch {leader_epoch} any more",
+            )
+        return leadership
+
+    def learn_high_watermark(self, offset: int) -> None:
+        """The leader's high watermark is ``offset``; here it is at most what is here."""
+        if not self.is_leader:
+            self._high_watermark = self._within(offset)
+
+    def truncated(self) -> None:
+        """The log was cut, or begun anew."""
+        self._high_watermark = self._within(self._high_watermark)
+        self._safe_end = min(self._safe_end, self.log.end_offset)
+
+    # --- reading --------------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        at_least_one: bool,
+        committed_only: bool = False,
+        leader_epoch: int = UNKNOWN,
+        for_replica: bool = False,
+    ) -> LogRead:
+        """Messages from ``offset`` that consumers may see; ``for_replica``: all that there are.
+
+        Raises OffsetOutOfRange and BrokerError as ``check_leader``.
+        """
+        self.check_leader(leader_epoch)
+        up_to = self.last_stable_offset if committed_only else self._high_watermark
+        return self.log.read(
+            offset, max_bytes, up_to=None if for_replica else up_to, at_least_one=at_least_one
+        )

@@ -34,7 +34,7 @@ def partition(*, leader: int = 1, flush_messages: int | None = None) -> Partitio
     config = LogConfig(flush_messages=flush_messages)
     log = Log.open(files, "/d/t_0", config, Layout.CLASSIC)
     made = Partition(TopicPartition("t", 0), log, broker_id=1)
-    made.lead(Leadership(leader, 0, (leader,), (leader,), 1))
+    made.become(Leadership(leader, 0, (leader,), (leader,), 1))
     return made
 
 
@@ -76,6 +76,6 @@ def test_a_broker_that_does_not_lead_neither_takes_nor_gives() -> None:
 
 def test_a_decision_of_an_older_epoch_changes_nothing() -> None:
     leading = partition()
-    leading.lead(Leadership(1, 5, (1,), (1,), 2))
-    leading.lead(Leadership(2, 4, (2,), (2,), 1))
+    leading.become(Leadership(1, 5, (1,), (1,), 2))
+    leading.become(Leadership(2, 4, (2,), (2,), 1))
     assert leading.is_leader
