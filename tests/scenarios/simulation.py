@@ -234,6 +234,7 @@ class Machine:
                 connect_store=lambda: store,
                 listen=listen,
                 random_bytes=world.chance.randbytes,
+                connector=world.network,
             ),
         )
         # Only now: an attempt that fails leaves the broker that may run here as it is.
@@ -270,7 +271,8 @@ class Machine:
     def work(self) -> int:
         """Run the jobs of the broker's workers; how many are done."""
         loaded = 0 if self._world.loading_is_held else self._loader.run_until_idle()
-        return self._worker.run_until_idle() + loaded
+        talked = self.running is not None and self.running.step()
+        return self._worker.run_until_idle() + loaded + talked
 
 
 class Simulation(Client):
@@ -303,7 +305,7 @@ class Simulation(Client):
         """Let everything happen that needs no time."""
         machines = list(self.machines.values())
         while self._deliver_news() + sum(machine.work() for machine in machines):
-            pass
+            self.network.run()
         for machine in machines:
             if machine.running is not None:
                 machine.running.housekeeper.tick()

@@ -62,8 +62,8 @@ class Cluster:
         port: int = 0,
         on_exit: Callable[[int, int], None] | None = None,
     ) -> None:
-        if brokers != 1:
-            raise ConfigError("brokers", brokers, "this version runs one broker a cluster")
+        if brokers < 1:
+            raise ConfigError("brokers", brokers, "a cluster has at least 1")
         if data_dir is not None and not os.fspath(data_dir).strip():
             raise ConfigError(
                 "data_dir",

@@ -29,6 +29,7 @@ from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.files import RealFiles
 from minikafka.base.ids import host_port
 from minikafka.log.manager import Jobs
+from minikafka.net.connection import SocketConnector
 from minikafka.net.limits import ConnectionLimits
 from minikafka.net.probe import addresses_of, can_connect, wait_for_zookeeper
 from minikafka.net.server import Endpoint, RequestHandler, Server, SocketServer
@@ -38,11 +39,15 @@ from minikafka.registry.zookeeper import ZooKeeperStore, servers_of
 from minikafka.server.assembly import Ports, RunningBroker
 from minikafka.server.config import BrokerConfig, parse_properties
 from minikafka.server.listeners import unreachable
+from minikafka.server.peer import Conversation
 from minikafka.server.worker import ThreadWorker
 
 T = TypeVar("T")
 
 _log = logging.getLogger("minikafka.server")
+
+_CONNECT_MS = 3_000
+"""How long another broker may take to accept a connection: a host that is gone must not stop a thread."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -207,12 +212,21 @@ def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
             connect_store=lambda: ending.or_result(connect),
             listen=listen,
             random_bytes=os.urandom,
+            connector=SocketConnector(
+                connect_timeout_ms=min(_CONNECT_MS, config.replication.socket_timeout_ms),
+                request_timeout_ms=config.replication.socket_timeout_ms,
+            ),
             run_all=lambda jobs: _in_parallel(jobs, config.recovery_threads),
+            spawn=_spawn,
         ),
         ending.fatal,
     )
     running.housekeeper.start()
     return running
+
+
+def _spawn(conversation: Conversation, name: str) -> None:
+    threading.Thread(target=conversation.run, name=name, daemon=True).start()
 
 
 def _resolved(limits: ConnectionLimits) -> ConnectionLimits:

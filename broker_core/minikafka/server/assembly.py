@@ -5,8 +5,8 @@ hand.
 
 Start: connect to ZooKeeper, lock and recover the logs, agree on broker and cluster id, end the killed
 predecessor's session, listen, register, stand for election; the broker serves when its own image of the
-cluster is there. Stop: take no more requests, withdraw from ZooKeeper, close the logs with the
-clean-shutdown marker.
+cluster is there. Stop: let others lead, take no more requests, withdraw from ZooKeeper, close the logs with
+the clean-shutdown marker.
 """
 
 from __future__ import annotations
@@ -25,17 +25,24 @@ from minikafka.log.cleaner import Cleaner
 from minikafka.log.cleaning import Cleaning
 from minikafka.log.manager import Jobs, LogManager, one_after_another
 from minikafka.log.meta import claim_directories
+from minikafka.net.port import Connector
 from minikafka.net.server import RequestHandler, Server
 from minikafka.records.compaction import OffsetMap
 from minikafka.registry.store import Store
 from minikafka.server.broker import Broker
 from minikafka.server.config import BrokerConfig
 from minikafka.server.control import ControlPath
+from minikafka.server.controller_channel import Channels
 from minikafka.server.coordinator import Coordinator
 from minikafka.server.dispatch import Dispatcher
 from minikafka.server.housekeeper import Housekeeper
+from minikafka.server.isr import InSync
 from minikafka.server.listeners import registered
+from minikafka.server.peer import Conversation
 from minikafka.server.registrar import Registrar
+from minikafka.server.replica_fetcher import Fetchers
+from minikafka.server.replicas import Replicas
+from minikafka.server.withdrawal import withdraw
 from minikafka.server.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -53,8 +60,12 @@ class Ports:
     connect_store: Callable[[], Store]
     listen: Callable[[BrokerConfig, RequestHandler], Server]
     random_bytes: Callable[[int], bytes]
+    connector: Connector
+    """To other brokers."""
     run_all: Callable[[Jobs], None] = one_after_another
     """How logs are opened: in parallel, where there are threads."""
+    spawn: Callable[[Conversation, str], None] | None = None
+    """Lets a conversation run on a thread of that name; None where ``RunningBroker.step`` does."""
 
 
 class RunningBroker:
@@ -106,15 +117,27 @@ class RunningBroker:
         )
         self.broker.quotas.replace(registrar.client_configs())
         coordinator = Coordinator(self.broker, ports.loader, ports.random_bytes)
-        control = ControlPath(self.broker, coordinator, serving=self.serving.set, fatal=fatal)
-        self.housekeeper = Housekeeper(self.broker, coordinator, control, self._cleaning(config, ports, logs))
-        server = ports.listen(config, Dispatcher(self.broker, coordinator))
+        self._fetchers = Fetchers(self.broker, ports.connector, ports.spawn)
+        self._channels = Channels(broker_id, ports.connector, ports.clock, ports.spawn)
+        self._stops.callback(self._fetchers.stop)
+        self._stops.callback(self._channels.close)
+        replicas = Replicas(self.broker, coordinator, self._fetchers, serving=self.serving.set)
+        control = ControlPath(self.broker, replicas, self._channels, fatal=fatal)
+        in_sync = InSync(self.broker)
+        self.broker.isr_wanted = in_sync.write
+        cleaning = self._cleaning(config, ports, logs)
+        self.housekeeper = Housekeeper(self.broker, coordinator, control, in_sync, cleaning)
+        self._stops.callback(self.housekeeper.write_watermarks)
+        server = ports.listen(config, Dispatcher(self.broker, coordinator, replicas, control))
         self._stops.callback(server.stop)
         self._stops.callback(self.broker.stop_waiting)
         self._stops.callback(coordinator.stop)
         advertised = {
             listener.name: BrokerAddress(
-                broker_id, listener.advertised_host, listener.advertised_port or server.ports[listener.name]
+                broker_id,
+                listener.advertised_host,
+                listener.advertised_port or server.ports[listener.name],
+                config.rack,
             )
             for listener in config.listeners
         }
@@ -126,6 +149,15 @@ class RunningBroker:
 
         keep_ticket()
         registrar.start(self.address, control, keep_ticket)
+        if config.control.controlled_shutdown:
+            self._stops.callback(lambda: withdraw(self.broker, ports.connector))
+
+    def step(self) -> bool:
+        """One step of each conversation with another broker, where no threads do them; whether any had
+        something to do.
+        """
+        fetched = self._fetchers.step()
+        return self._channels.step() or fetched
 
     def stop(self) -> None:
         """Stop in the reverse order of the start; a second call does nothing.

@@ -22,6 +22,7 @@ from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.controller.controller import Controller
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
+from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
 from minikafka.partition.waiting import Waiting
 from minikafka.server.config import BrokerConfig
@@ -78,6 +79,8 @@ class Broker:
         self.producer_ids = ProducerIds()
         self.deadline_added: Callable[[int], None] = lambda deadline_ms: None
         """Told of each new deadline (monotonic ms), so that the housekeeper wakes in time."""
+        self.isr_wanted: Callable[[Partition, Leadership], None] = lambda partition, wanted: None
+        """Told of each ISR that a leader here wants written."""
         self.being_created: set[str] = set()
         """Topics that somebody's request for metadata has asked ZooKeeper for already."""
         self._lock = threading.Lock()

@@ -136,6 +136,23 @@ _KEYS: dict[str, tuple[Callable[[str, str], Any], str | None]] = {
     "log.cleaner.backoff.ms": (_integer(0), "15000"),
     "num.recovery.threads.per.data.dir": (_integer(1), None),
     "inter.broker.protocol.version": (_text, "0.10.1"),
+    "broker.rack": (_text, None),
+    "num.replica.fetchers": (_integer(1), "1"),
+    "replica.fetch.max.bytes": (_integer(0), "1048576"),
+    "replica.fetch.response.max.bytes": (_integer(0), "10485760"),
+    "replica.fetch.wait.max.ms": (_integer(0), "500"),
+    "replica.fetch.min.bytes": (_integer(0), "1"),
+    "replica.fetch.backoff.ms": (_integer(0), "1000"),
+    "replica.socket.timeout.ms": (_integer(1), "30000"),
+    "replica.lag.time.max.ms": (_integer(1), "10000"),
+    "replica.high.watermark.checkpoint.interval.ms": (_integer(1), "5000"),
+    "controller.socket.timeout.ms": (_integer(1), "30000"),
+    "controlled.shutdown.enable": (_boolean, "true"),
+    "controlled.shutdown.max.retries": (_integer(0), "3"),
+    "controlled.shutdown.retry.backoff.ms": (_integer(0), "5000"),
+    "auto.leader.rebalance.enable": (_boolean, "true"),
+    "leader.imbalance.check.interval.seconds": (_integer(1), "300"),
+    "leader.imbalance.per.broker.percentage": (_integer(0, 100), "10"),
     "group.min.session.timeout.ms": (_integer(0), "6000"),
     "group.max.session.timeout.ms": (_integer(0), "300000"),
     "group.initial.rebalance.delay.ms": (_integer(0), "3000"),
@@ -181,6 +198,39 @@ class OffsetsConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicationConfig:
+    """How replicas are copied, and who is in sync. Times are milliseconds, sizes bytes."""
+
+    fetchers: int
+    """For each leading broker."""
+    fetch_max_bytes: int
+    """Of one partition in a response."""
+    fetch_response_max_bytes: int
+    fetch_wait_max_ms: int
+    fetch_min_bytes: int
+    fetch_backoff_ms: int
+    """After an error."""
+    socket_timeout_ms: int
+    lag_time_max_ms: int
+    """A follower that was not caught up for so long is not in sync any more."""
+    checkpoint_interval_ms: int
+    """Of high watermarks."""
+    controller_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ControlConfig:
+    """How a broker leaves, and how the controller keeps leaders where they belong."""
+
+    controlled_shutdown: bool
+    shutdown_retries: int
+    shutdown_backoff_ms: int
+    rebalance_leaders: bool
+    rebalance_interval_ms: int
+    imbalance_percent: int
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerConfig:
     """One broker's settings, checked. Times are milliseconds, sizes bytes."""
 
@@ -214,6 +264,9 @@ class BrokerConfig:
     cleaner: CleanerConfig
     groups: GroupSettings
     offsets: OffsetsConfig
+    rack: str | None
+    replication: ReplicationConfig
+    control: ControlConfig
     log: LogConfig
     """What a topic without settings of its own gets."""
     unknown: tuple[str, ...] = field(default=())
@@ -281,6 +334,9 @@ class BrokerConfig:
             ),
             groups=_groups(values),
             offsets=_offsets(values),
+            rack=values["broker.rack"],
+            replication=_replication(values),
+            control=_control(values),
             log=LogConfig.from_properties(log_properties),
             unknown=unknown,
             properties=dict(properties),
@@ -321,6 +377,32 @@ def _offsets(values: Mapping[str, Any]) -> OffsetsConfig:
         load_bytes=values["offsets.load.buffer.size"],
         commit_timeout_ms=values["offsets.commit.timeout.ms"],
         check_interval_ms=values["offsets.retention.check.interval.ms"],
+    )
+
+
+def _replication(values: Mapping[str, Any]) -> ReplicationConfig:
+    return ReplicationConfig(
+        fetchers=values["num.replica.fetchers"],
+        fetch_max_bytes=values["replica.fetch.max.bytes"],
+        fetch_response_max_bytes=values["replica.fetch.response.max.bytes"],
+        fetch_wait_max_ms=values["replica.fetch.wait.max.ms"],
+        fetch_min_bytes=values["replica.fetch.min.bytes"],
+        fetch_backoff_ms=values["replica.fetch.backoff.ms"],
+        socket_timeout_ms=values["replica.socket.timeout.ms"],
+        lag_time_max_ms=values["replica.lag.time.max.ms"],
+        checkpoint_interval_ms=values["replica.high.watermark.checkpoint.interval.ms"],
+        controller_timeout_ms=values["controller.socket.timeout.ms"],
+    )
+
+
+def _control(values: Mapping[str, Any]) -> ControlConfig:
+    return ControlConfig(
+        controlled_shutdown=values["controlled.shutdown.enable"],
+        shutdown_retries=values["controlled.shutdown.max.retries"],
+        shutdown_backoff_ms=values["controlled.shutdown.retry.backoff.ms"],
+        rebalance_leaders=values["auto.leader.rebalance.enable"],
+        rebalance_interval_ms=1000 * values["leader.imbalance.check.interval.seconds"],
+        imbalance_percent=values["leader.imbalance.per.broker.percentage"],
     )
 
 

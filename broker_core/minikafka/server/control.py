@@ -1,7 +1,7 @@
-"""The control path: what the controller wants done, and what this broker does of it.
+"""The control path: what the controller on this broker hears of, and what becomes of its decisions.
 
-Everything here runs as jobs of the worker, in order. What fails for one partition is logged, kept, and
-tried again by ``retry``; it never keeps others from their leaders.
+Everything here runs as jobs of the worker, in order. What a decision says of this broker's own replicas goes
+to ``replicas`` at once, what it says of other brokers' through their channels.
 """
 
 from __future__ import annotations
@@ -9,46 +9,40 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
-from minikafka.base.errors import MinikafkaError, StorageError
-from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.errors import ErrorCode, MinikafkaError
+from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
-from minikafka.controller.election import LEADER_DURING_DELETE
-from minikafka.log.log import Log
-from minikafka.partition.leadership import Leadership
-from minikafka.partition.partition import Partition
+from minikafka.server import controller_messages as messages
 from minikafka.server.broker import Broker
-from minikafka.server.coordinator import Coordinator
+from minikafka.server.controller_channel import Channels, Message
+from minikafka.server.replicas import Brokers, Replicas
 from minikafka.server.settings import refresh_topic
+from minikafka.wire.apis.leader_and_isr import LEADER_AND_ISR
+from minikafka.wire.apis.stop_replica import STOP_REPLICA, StopReplicaResponse
+from minikafka.wire.apis.update_metadata import UPDATE_METADATA
 
 _log = logging.getLogger(__name__)
 
-_LONGEST_PAUSE_MS = 30_000
+_Sent = events.SendLeaderAndIsr | events.SendUpdateMetadata | events.SendStopReplica
 
 
 class ControlPath:
-    """Carries events to the controller, and its effects to ZooKeeper, the logs and the broker's state."""
+    """Carries events to the controller, and its effects to ZooKeeper and to all brokers."""
 
     def __init__(
-        self,
-        broker: Broker,
-        coordinator: Coordinator,
-        *,
-        serving: Callable[[], None],
-        fatal: Callable[[str], None],
+        self, broker: Broker, replicas: Replicas, channels: Channels, *, fatal: Callable[[str], None]
     ) -> None:
-        """``serving`` is called when this broker knows the cluster, ``fatal`` when it cannot go on."""
+        """``fatal`` is called when this broker cannot go on."""
         self._broker = broker
-        self._coordinator = coordinator
-        self._serving = serving
+        self._replicas = replicas
+        self._channels = channels
         self.fatal = fatal
-        self._not_opened: dict[TopicPartition, Leadership] = {}
-        self._open_at_ms = 0
-        self._open_pause_ms = 0
-        """Between tries to open: recovery may read gigabytes."""
-        self._new: set[TopicPartition] = set()
-        """Partitions that were made just now: they cannot lie in a directory that is left out."""
-        self._not_deleted: set[TopicPartition] = set()
+        self._sessions: Mapping[int, int] = {}
+        """Of the live brokers, as they were last told of."""
+        self._not_stopped: dict[tuple[int, TopicPartition], None] = {}
+        """Replicas that other brokers could not delete."""
         self._unreadable_going: set[str] = set()
         """Topics that cannot be read, whose deletion has begun."""
 
@@ -56,11 +50,17 @@ class ControlPath:
         """Tell the controller what happened, and carry out what it decides."""
         broker = self._broker
         effects: list[events.Effect] = []
+        if isinstance(event, events.Elected | events.BrokersChanged):
+            self._sessions = event.sessions
         broker.run(lambda: effects.extend(broker.controller.step(event)))
+        epoch, brokers = broker.controller.epoch, broker.controller.brokers
+        # Before what is to be sent, and behind what was decided earlier: both are jobs.
+        broker.worker.submit(partial(self._channels.keep, brokers, self._sessions))
         for effect in effects:
-            broker.worker.submit(partial(self._perform, effect))
+            broker.worker.submit(partial(self._perform, effect, epoch, brokers))
         if isinstance(event, events.TopicRemoved):
             broker.run(lambda: broker.touch(("topic", event.topic)))
+        broker.run(lambda: broker.touch("controller"))
 
     def controller_changed(self, controller_id: int) -> None:
         """ZooKeeper names another controller (or none: -1)."""
@@ -84,11 +84,12 @@ class ControlPath:
         """Delete a topic that the controller cannot know: what lies here of it, then its znodes."""
         broker = self._broker
         if not broker.config.delete_topics:
-            self._perform(events.DropDeletionRequest(topic, "delete.topic.enable is false"))
+            _log.warning("the request to delete topic %s is dropped: delete.topic.enable is false", topic)
+            broker.registrar.drop_deletion_request(topic)
             return
         self._unreadable_going.add(topic)
-        self._drop(broker.logs.partitions_of(topic))
-        if any(topic_partition.topic == topic for topic_partition in self._not_deleted):
+        self._replicas.drop(broker.logs.partitions_of(topic), lambda topic_partition: None)
+        if self._replicas.is_left_over(topic):
             return
         broker.registrar.remove_topic(topic)
         self._unreadable_going.discard(topic)
@@ -114,39 +115,38 @@ class ControlPath:
             self.delete_unreadable(topic)
 
     def retry(self) -> None:
-        """Submit again what could not be opened, deleted or written. For one thread, the housekeeper's."""
+        """Submit again what could not be done. For one thread, the housekeeper's."""
         if not self._broker.registrar.ticket_kept:
             self._broker.worker.submit(self._broker.registrar.retry_ticket)
-        now_ms = self._broker.clock.monotonic_ms()
-        if not self._not_opened:
-            self._open_pause_ms = 0
-        elif now_ms >= self._open_at_ms:
-            self._open_pause_ms = min(max(1_000, 2 * self._open_pause_ms), _LONGEST_PAUSE_MS)
-            self._open_at_ms = now_ms + self._open_pause_ms
-            self._broker.worker.submit(lambda: self._lead(dict(self._not_opened)))
-        if self._not_deleted:
-            self._broker.worker.submit(lambda: self._drop(tuple(sorted(self._not_deleted))))
+        self._replicas.retry()
         if self._unreadable_going:
             self._broker.worker.submit(self._delete_unreadable_going)
+        if self._not_stopped:
+            self._broker.worker.submit(self._stop_again)
 
-    def _perform(self, effect: events.Effect) -> None:
+    def _stop_again(self) -> None:
+        again, self._not_stopped = self._not_stopped, {}
+        controller = self._broker.controller
+        by_broker: dict[int, list[TopicPartition]] = {}
+        for broker_id, topic_partition in again:
+            by_broker.setdefault(broker_id, []).append(topic_partition)
+        for broker_id, partitions in by_broker.items():
+            if controller.active and broker_id in controller.brokers:
+                effect = events.SendStopReplica(broker_id, tuple(partitions), delete=True)
+                self._perform(effect, controller.epoch, controller.brokers)
+
+    def _perform(self, effect: events.Effect, epoch: int, brokers: Brokers) -> None:
+        """``epoch`` and ``brokers`` are those at the time of the decision."""
         registrar = self._broker.registrar
         match effect:
             case events.WriteLeaderships(leaderships, create):
                 written = registrar.write_leaderships(leaderships, create=create)
                 if create:
-                    self._new |= written.keys()
+                    self._replicas.new |= written.keys()
                 gone = frozenset(leaderships.keys() - written.keys())
                 self.post(events.LeadershipsWritten(written, gone))
-            case events.SendLeaderAndIsr(broker_id, leaderships):
-                self._check_own(broker_id)
-                self._lead(leaderships)
-            case events.SendUpdateMetadata(broker_id, brokers, leaderships):
-                self._check_own(broker_id)
-                self._update_metadata(brokers, leaderships)
-            case events.SendStopReplica(broker_id, partitions, True):
-                self._check_own(broker_id)
-                self._drop(partitions)
+            case events.SendLeaderAndIsr() | events.SendUpdateMetadata() | events.SendStopReplica():
+                self._send(effect, epoch, brokers)
             case events.RemoveTopic(topic):
                 registrar.remove_topic(topic)
                 _log.info("topic %s is deleted", topic)
@@ -157,117 +157,76 @@ class ControlPath:
             case events.Note(text, warning):
                 _log.log(logging.WARNING if warning else logging.INFO, "%s", text)
             case _:
-                raise MinikafkaError(f"{effect} is not done by a cluster of one broker")
+                raise MinikafkaError(f"{effect} is not done by this version")
 
-    def _check_own(self, broker_id: int) -> None:
-        # Other brokers are reached through the controller's channel, which comes with replication; until then
-        # the registrar refuses a second broker in the cluster.
+    def _send(self, effect: _Sent, epoch: int, brokers: Brokers) -> None:
         own = self._broker.broker_id
-        if broker_id != own:
-            raise MinikafkaError(
-                f"broker {broker_id} cannot be reached from {own}: this version serves one broker a cluster"
-            )
+        if effect.broker_id == own:
+            if self._is_current(epoch):
+                self._take(effect, brokers)
+            return
+        target = effect.broker_id
+        message: Message
+        match effect:
+            case events.SendLeaderAndIsr(_, leaderships):
+                told = messages.leader_and_isr(own, epoch, leaderships, brokers)
+                message = Message(
+                    LEADER_AND_ISR, messages.LEADER_AND_ISR_VERSION, told, partial(self._told, target)
+                )
+            case events.SendUpdateMetadata(_, known, leaderships):
+                news = messages.update_metadata(own, epoch, known, leaderships)
+                message = Message(
+                    UPDATE_METADATA, messages.UPDATE_METADATA_VERSION, news, partial(self._told, target)
+                )
+            case events.SendStopReplica(_, partitions, delete):
+                stopped = messages.stop_replica(own, epoch, partitions, delete=delete)
+                answered = partial(self._stopped, target) if delete else partial(self._told, target)
+                message = Message(STOP_REPLICA, messages.STOP_REPLICA_VERSION, stopped, answered)
+        self._channels.send(target, message)
 
-    def _lead(self, leaderships: Mapping[TopicPartition, Leadership]) -> None:
-        broker = self._broker
-        opened: dict[TopicPartition, Log] = {}
-        for topic in {key.topic for key in leaderships}:
-            overrides = broker.registrar.topic_config(topic)
-            broker.logs.set_overrides(topic, overrides)
-            for topic_partition, leadership in leaderships.items():
-                if topic_partition.topic == topic:
-                    log = self._open(topic_partition, leadership, overrides)
-                    if log is not None:
-                        opened[topic_partition] = log
-        self._flush_names(opened, leaderships)
-
-        def step() -> None:
-            for topic_partition, log in opened.items():
-                partition = broker.partitions.get(topic_partition)
-                if partition is None:
-                    partition = Partition(topic_partition, log, broker.broker_id)
-                    broker.partitions[topic_partition] = partition
-                partition.lead(leaderships[topic_partition])
-                self._coordinator.leadership_changed(topic_partition)
-            for topic in {key.topic for key in opened}:
-                broker.touch(("topic", topic))
-
-        broker.run(step)
-
-    def _flush_names(
-        self, opened: dict[TopicPartition, Log], leaderships: Mapping[TopicPartition, Leadership]
-    ) -> None:
-        """One flush for all partitions that were made: of a thousand each would cost as much."""
-        made = [key for key in opened if key not in self._broker.partitions]
-        try:
-            if made:
-                self._broker.logs.flush_names()
-        except (MinikafkaError, FileNotFoundError) as error:
-            _log.error("%d partitions have no leader, it is tried again: %s", len(made), error)
-            for topic_partition in made:
-                self._broker.logs.give_up(topic_partition)
-                self._not_opened[topic_partition] = leaderships[topic_partition]
-                del opened[topic_partition]
-
-    def _open(
-        self, topic_partition: TopicPartition, leadership: Leadership, overrides: Mapping[str, str]
-    ) -> Log | None:
-        logs, served = self._broker.logs, topic_partition in self._broker.partitions
-        try:
-            new = topic_partition in self._new
-            log = logs.create(topic_partition, overrides, new=new, flush_name=False)
-            if not served and log.needs_flush():
-                # What recovery found may not be durable, and is about to be readable.
-                try:
-                    log.flush()
-                except StorageError:
-                    logs.give_up(topic_partition)
-                    raise
-            if leadership.leader == self._broker.broker_id:
-                log.epochs.begin(leadership.leader_epoch, log.end_offset)
-        except (MinikafkaError, FileNotFoundError) as error:
-            if topic_partition not in self._not_opened:
-                _log.error("%s has no leader, it is tried again: %s", topic_partition, error)
-            self._not_opened[topic_partition] = leadership
-            return None
-        self._not_opened.pop(topic_partition, None)
-        self._new.discard(topic_partition)
-        return log
-
-    def _update_metadata(
-        self, brokers: Mapping[int, BrokerAddress], leaderships: Mapping[TopicPartition, Leadership]
-    ) -> None:
-        broker = self._broker
-        gone = [key for key, leadership in leaderships.items() if leadership.leader == LEADER_DURING_DELETE]
+    def _is_current(self, epoch: int) -> bool:
+        current = [False]
 
         def step() -> None:
-            broker.image = broker.image.updated(brokers, leaderships)
-            self._coordinator.partitions_deleted(gone)
-            broker.touch("image")
-            for topic in {key.topic for key in leaderships}:
-                broker.touch(("topic", topic))
-            broker.after(self._serving)
+            current[0] = self._replicas.take_epoch(epoch)
 
-        broker.run(step)
+        self._broker.run(step)
+        return current[0]
 
-    def _drop(self, partitions: tuple[TopicPartition, ...]) -> None:
-        broker = self._broker
+    def _take(self, effect: _Sent, brokers: Brokers) -> None:
+        """This broker's share of what the controller, here, decided."""
+        own = self._broker.broker_id
+        match effect:
+            case events.SendLeaderAndIsr(_, leaderships):
+                self._replicas.become(leaderships, brokers)
+            case events.SendUpdateMetadata(_, known, leaderships):
+                self._replicas.update_metadata(known, leaderships)
+            case events.SendStopReplica(_, partitions, False):
+                self._replicas.stop(partitions)
+            case events.SendStopReplica(_, partitions, True):
+                codes = self._replicas.drop(
+                    partitions, lambda topic_partition: self.post(events.ReplicaDeleted(own, topic_partition))
+                )
+                for topic_partition, code in codes.items():
+                    if code is not ErrorCode.NONE:
+                        self.post(events.ReplicaNotDeleted(own, topic_partition))
 
-        def step() -> None:
-            for topic_partition in partitions:
-                broker.partitions.pop(topic_partition, None)
-                broker.touch(topic_partition)
-                self._coordinator.leadership_changed(topic_partition)
+    # --- what other brokers answer, on their channels' threads ----------------------------------------------
 
-        broker.run(step)
-        for topic_partition in partitions:
-            self._not_opened.pop(topic_partition, None)
-            try:
-                broker.logs.delete(topic_partition)
-            except StorageError as error:
-                if topic_partition not in self._not_deleted:
-                    _log.error("%s is not deleted, it is tried again: %s", topic_partition, error)
-                self._not_deleted.add(topic_partition)
-                continue
-            self._not_deleted.discard(topic_partition)
-            self.post(events.ReplicaDeleted(broker.broker_id, topic_partition))
+    def _told(self, broker_id: int, response: Any) -> None:
+        if response.error_code != ErrorCode.NONE:
+            code = ErrorCode.of(response.error_code).name
+            _log.warning("broker %d does not take what this controller says: %s", broker_id, code)
+
+    def _stopped(self, broker_id: int, response: StopReplicaResponse) -> None:
+        self._told(broker_id, response)
+        self._broker.worker.submit(lambda: self._deleted(broker_id, response))
+
+    def _deleted(self, broker_id: int, response: StopReplicaResponse) -> None:
+        for one in response.partitions:
+            topic_partition = TopicPartition(one.topic, one.index)
+            if one.error_code == ErrorCode.NONE:
+                self.post(events.ReplicaDeleted(broker_id, topic_partition))
+            else:
+                self._not_stopped[broker_id, topic_partition] = None
+                self.post(events.ReplicaNotDeleted(broker_id, topic_partition))

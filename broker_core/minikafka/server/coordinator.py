@@ -30,7 +30,7 @@ from minikafka.groups import events
 from minikafka.groups.group import GroupDescription
 from minikafka.groups.messages import OffsetValue
 from minikafka.groups.shard import Pair, Shard, commit_form
-from minikafka.partition.partition import Partition
+from minikafka.partition.partition import Appended, Partition
 from minikafka.records.hashes import partition_of_group
 from minikafka.records.message_set import Record, build_message_set
 from minikafka.records.produced import Limits, ValidatedSet
@@ -56,6 +56,7 @@ _LOAD_AGAIN_MS = 5_000
 _FAILED_COMMIT = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_FOR_PARTITION: ErrorCode.NOT_COORDINATOR_FOR_GROUP,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR_FOR_GROUP,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
@@ -80,21 +81,22 @@ def _check_name(group_id: str) -> None:
 class _Write:
     """Records that were appended, until every in-sync replica has them. A ticket of ``Broker.wait``."""
 
-    def __init__(self, broker: Broker, partition: Partition, first: int, last: int, done: Done) -> None:
+    def __init__(self, broker: Broker, partition: Partition, appended: Appended, done: Done) -> None:
         self._broker = broker
         self._partition = partition
-        self._first = first
-        self._last = last
+        self._first = appended.assigned.first_offset
+        self._last = appended.assigned.last_offset
+        self._leader_epoch = appended.leader_epoch
         self._done = done
         self.failure: ErrorCode | None = None
 
     def satisfied(self) -> bool:
-        return self.failure is not None or self.is_safe or not self._partition.is_leader
-
-    @property
-    def is_safe(self) -> bool:
-        """Whether the high watermark has passed the records."""
-        return self._partition.high_watermark > self._last
+        if self.failure is None:
+            try:
+                return self._partition.committed(self._last, self._leader_epoch)
+            except BrokerError as error:
+                self.failure = error.code
+        return True
 
     def complete(self) -> None:
         self._broker.run(self.finish)
@@ -104,12 +106,11 @@ class _Write:
 
     def finish(self) -> None:
         """In a step: say what came of it."""
+        safe = self.satisfied()
         if self.failure is not None:
             self._done(self.failure, -1)
-        elif self.is_safe:
+        elif safe:
             self._done(ErrorCode.NONE, self._first)
-        elif not self._partition.is_leader:
-            self._done(ErrorCode.NOT_LEADER_FOR_PARTITION, -1)
         else:
             self._done(ErrorCode.REQUEST_TIMED_OUT, -1)
 
@@ -490,9 +491,8 @@ class Coordinator:
             done(ErrorCode.KAFKA_STORAGE_ERROR, -1)
             return
         broker.touch(topic_partition)
-        assigned = appended.assigned
-        write = _Write(broker, partition, assigned.first_offset, assigned.last_offset, done)
-        if write.is_safe:
+        write = _Write(broker, partition, appended, done)
+        if write.satisfied():
             write.finish()
             return
         broker.wait(write, [topic_partition], broker.clock.monotonic_ms() + self._config.commit_timeout_ms)

@@ -6,18 +6,22 @@ from minikafka.net.server import Exchange
 from minikafka.server.broker import Broker
 from minikafka.server.classic import ClassicProtocol
 from minikafka.server.context import decode_request
+from minikafka.server.control import ControlPath
 from minikafka.server.coordinator import Coordinator
 from minikafka.server.handlers import WORK, handlers
 from minikafka.server.listeners import Protocol
+from minikafka.server.replicas import Replicas
 from minikafka.server.throttle import metered
 
 
 class Dispatcher:
     """The broker as a ``net`` request handler. Runs on the processor threads."""
 
-    def __init__(self, broker: Broker, coordinator: Coordinator) -> None:
+    def __init__(
+        self, broker: Broker, coordinator: Coordinator, replicas: Replicas, control: ControlPath
+    ) -> None:
         self._broker = broker
-        self._handlers = handlers(broker, coordinator)
+        self._handlers = handlers(broker, coordinator, replicas, control)
         self._classic = ClassicProtocol(broker)
         self._classic_listeners = {
             listener.name for listener in broker.config.listeners if listener.protocol is Protocol.CLASSIC

@@ -1,5 +1,5 @@
-"""What time brings: requests whose wait is over, logs to be flushed, recovery points to be written, segments
-and offsets that nobody needs any more.
+"""What time brings: requests whose wait is over, logs to be flushed, recovery points and high watermarks to
+be written, followers that lag, segments and offsets that nobody needs any more.
 
 Three threads: a slow disk must not delay the answers of requests that wait, nor compaction the flushes.
 """
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from minikafka.log.cleaning import Cleaning
 from minikafka.server.broker import Broker
 from minikafka.server.control import ControlPath
 from minikafka.server.coordinator import Coordinator
+from minikafka.server.isr import TELL_LOOK_MS, InSync
 
 _log = logging.getLogger(__name__)
 
@@ -25,25 +28,59 @@ _FIRST_RETENTION_MS = 30_000
 """The first look for old segments comes that soon, as 0.10.1's."""
 
 
+@dataclass(slots=True, eq=False)
+class _Duty:
+    """Something that is done again and again. Times are monotonic ms."""
+
+    act: Callable[[], int | None]
+    """Gives in how many ms it is to be done again, where that is not the usual time."""
+    interval_ms: int
+    at_ms: int
+
+    def do(self, now_ms: int) -> None:
+        if now_ms >= self.at_ms:
+            self.at_ms = now_ms + self.interval_ms
+            again_ms = self.act()
+            if again_ms is not None:
+                self.at_ms = now_ms + again_ms
+
+
 class Housekeeper:
     """The periodic work of one broker. ``tick`` does what is due; ``start`` lets threads do it in time."""
 
     def __init__(
-        self, broker: Broker, coordinator: Coordinator, control: ControlPath, cleaning: Cleaning | None
+        self,
+        broker: Broker,
+        coordinator: Coordinator,
+        control: ControlPath,
+        in_sync: InSync,
+        cleaning: Cleaning | None,
     ) -> None:
         """``cleaning`` compacts logs; None where none are to be."""
         self._broker = broker
         self._coordinator = coordinator
         self._cleaning = cleaning
         self._control = control
+        self._in_sync = in_sync
         self._clock = broker.clock
+        config = broker.config
         now_ms = self._clock.monotonic_ms()
-        self._flush_at_ms = now_ms + broker.config.flush_scheduler_interval_ms
-        self._checkpoint_at_ms = now_ms + broker.config.flush_checkpoint_interval_ms
-        self._retry_at_ms = now_ms + _RETRY_MS
-        self._clean_at_ms = now_ms + broker.config.cleaner.backoff_ms
-        self._retention_at_ms = now_ms + min(_FIRST_RETENTION_MS, broker.config.retention_check_interval_ms)
-        self._expire_at_ms = now_ms + broker.config.offsets.check_interval_ms
+
+        def duty(act: Callable[[], int | None], interval_ms: int, first_ms: int | None = None) -> _Duty:
+            return _Duty(act, interval_ms, now_ms + (interval_ms if first_ms is None else first_ms))
+
+        retention_ms = config.retention_check_interval_ms
+        self._duties = (
+            duty(self._flush, config.flush_scheduler_interval_ms),
+            duty(self._retry, _RETRY_MS),
+            duty(self._delete_old, retention_ms, min(_FIRST_RETENTION_MS, retention_ms)),
+            duty(self._expire_offsets, config.offsets.check_interval_ms),
+            duty(broker.logs.checkpoint_offsets, config.flush_checkpoint_interval_ms),
+            duty(self.write_watermarks, config.replication.checkpoint_interval_ms),
+            duty(in_sync.drop_laggards, max(1, config.replication.lag_time_max_ms // 2)),
+            duty(in_sync.tell, TELL_LOOK_MS),
+        )
+        self._clean_at_ms = now_ms + config.cleaner.backoff_ms
         self._wake = threading.Condition()
         self._wakes_at_ms = 0
         self._stopping = threading.Event()
@@ -79,36 +116,33 @@ class Housekeeper:
             thread.join()
 
     def _look_after_logs(self) -> int:
-        """Flush, write checkpoints and retry what is due; return when to come again (monotonic ms)."""
-        broker, now_ms = self._broker, self._clock.monotonic_ms()
-        try:
-            if now_ms >= self._flush_at_ms:
-                self._flush_at_ms = now_ms + broker.config.flush_scheduler_interval_ms
-                broker.logs.flush_due(now_ms)
-            if now_ms >= self._retry_at_ms:
-                self._retry_at_ms = now_ms + _RETRY_MS
-                self._control.retry()
-                broker.logs.remove_doomed()
-            if now_ms >= self._retention_at_ms:
-                self._retention_at_ms = now_ms + broker.config.retention_check_interval_ms
-                broker.logs.delete_old(broker.readable_up_to)
-                broker.logs.forget_producers()
-            if now_ms >= self._expire_at_ms:
-                self._expire_at_ms = now_ms + broker.config.offsets.check_interval_ms
-                if self._coordinator.expire():
-                    self._expire_at_ms = now_ms + _GO_ON_MS
-            if now_ms >= self._checkpoint_at_ms:
-                self._checkpoint_at_ms = now_ms + broker.config.flush_checkpoint_interval_ms
-                broker.logs.checkpoint_offsets()
-        except Exception:  # noqa: BLE001 - one failure must not end the thread
-            _log.exception("housekeeping failed; it is tried again")
-        return min(
-            self._flush_at_ms,
-            self._retry_at_ms,
-            self._retention_at_ms,
-            self._expire_at_ms,
-            self._checkpoint_at_ms,
-        )
+        """Do what is due; return when to come again (monotonic ms)."""
+        for duty in self._duties:
+            try:
+                duty.do(self._clock.monotonic_ms())
+            except Exception:  # noqa: BLE001 - one failure must not end the thread
+                _log.exception("housekeeping failed; it is tried again")
+        return min(duty.at_ms for duty in self._duties)
+
+    def _flush(self) -> None:
+        self._broker.logs.flush_due(self._clock.monotonic_ms())
+
+    def _retry(self) -> None:
+        self._control.retry()
+        self._broker.logs.remove_doomed()
+
+    def _delete_old(self) -> None:
+        self._broker.logs.delete_old(self._broker.readable_up_to)
+        self._broker.logs.forget_producers()
+
+    def _expire_offsets(self) -> int | None:
+        return _GO_ON_MS if self._coordinator.expire() else None
+
+    def write_watermarks(self) -> None:
+        """Write down how far consumers may read."""
+        partitions = dict(self._broker.partitions)
+        watermarks = {key: partition.high_watermark for key, partition in partitions.items()}
+        self._broker.logs.watermarks.write(watermarks)
 
     def _watch_logs(self) -> None:
         while True:

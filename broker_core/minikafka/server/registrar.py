@@ -32,12 +32,12 @@ from minikafka.registry.paths import (
     ControllerEpoch,
     ControllerRegistration,
     EntityConfig,
-    PartitionState,
     ProducerIdBlock,
     TopicAssignment,
 )
-from minikafka.registry.store import SessionState, SessionTicket, Stat, Store, parent_of
+from minikafka.registry.store import SessionState, SessionTicket, Stat, Store
 from minikafka.server.config_changes import ConfigChanges, tell_changes
+from minikafka.server.partition_states import PartitionStates
 from minikafka.server.worker import Job, Worker
 
 _log = logging.getLogger(__name__)
@@ -99,6 +99,8 @@ class Registrar:
         self._unreadable: frozenset[str] = frozenset()
         self._complaints: dict[str, str] = {}
         """What was last said about a znode that cannot be understood."""
+        self.states = PartitionStates(store, lambda path, what: self._complain(path, what + _ADVICE))
+        """Who leads each partition."""
         self._expired = False
         self._elected_in: int | None = None
         self._registered_in: int | None = None
@@ -158,6 +160,7 @@ class Registrar:
             (paths.BROKER_TOPICS, self._see_topics),
             (paths.DELETE_TOPICS, self._see_deletions),
             (paths.CONFIG_CHANGES, self._see_config_changes),
+            (paths.ISR_CHANGES, self._see_isr_changes),
         ):
             self._store.watch_children(path, partial(self._submit, see))
 
@@ -273,47 +276,12 @@ class Registrar:
     ) -> dict[TopicPartition, Leadership]:
         """Write partitions' state znodes; return what they hold then, without those whose topic is gone.
 
-        A state is replaced only at the version before the value's own. Where somebody else wrote first,
-        theirs stays, and is returned with its version.
+        Where somebody else wrote first, theirs stays, and is returned.
         """
         if create:
-            return self._create_states(leaderships)
-        written = {}
-        for topic_partition, leadership in leaderships.items():
-            held = self._write_state(topic_partition, leadership)
-            if held is not None:
-                written[topic_partition] = held
-        return written
-
-    def _create_states(
-        self, leaderships: Mapping[TopicPartition, Leadership]
-    ) -> dict[TopicPartition, Leadership]:
-        topics = {topic_partition.topic for topic_partition in leaderships}
-        here = {topic for topic in topics if self._store.exists(paths.topic_path(topic)) is not None}
-        wanted = {key: value for key, value in leaderships.items() if key.topic in here}
-        states = {_state_path(key): _state_of(value).to_json() for key, value in wanted.items()}
-        above = {paths.partitions_path(topic): b"" for topic in sorted(here)}
-        above |= {parent_of(path): b"" for path in states}
-        self._store.create_all(above)
-        refused = self._store.create_all(states)
-        written = {}
-        for topic_partition, leadership in wanted.items():
-            held: Leadership | None = leadership
-            if _state_path(topic_partition) in refused:
-                held = self._read_leadership(topic_partition, leadership.replicas)
-            if held is not None:
-                written[topic_partition] = held
-        return written
-
-    def _write_state(self, topic_partition: TopicPartition, leadership: Leadership) -> Leadership | None:
-        path, version = _state_path(topic_partition), leadership.version - 1
-        try:
-            self._store.write(path, _state_of(leadership).to_json(), version)
-        except BadVersion:
-            return self._read_leadership(topic_partition, leadership.replicas)
-        except NoNode:
-            return None
-        return leadership
+            return self.states.create(leaderships)
+        written = {key: self.states.write(key, leadership) for key, leadership in leaderships.items()}
+        return {key: held for key, held in written.items() if held is not None}
 
     def take_producer_ids(self) -> range:
         """The next block of ids for producers, of this broker alone.
@@ -338,7 +306,6 @@ class Registrar:
 
     def _register(self) -> None:
         own = self._address
-        self._refuse_company(before_own=True)
         path = paths.broker_path(own.broker_id)
         registration = BrokerRegistration.of(own, self._clock.now_ms())
         try:
@@ -346,27 +313,13 @@ class Registrar:
         except NodeExists:
             data, stat = self._store.read(path)
             if stat.ephemeral_owner != self._store.session_id:
-                holder = BrokerRegistration.from_json(data, path).address
                 raise ConfigError(
                     "broker.id",
                     own.broker_id,
-                    f"is registered already, by {holder}; give this broker another id, or stop that one "
-                    "(one that was killed goes when its ZooKeeper session times out)",
+                    f"is registered already, by {_holder(data, path)}; give this broker another id, or stop "
+                    "that one (one that was killed goes when its ZooKeeper session times out)",
                 ) from None
-        self._refuse_company(before_own=False)
         self._registered_in = self._store.session_id
-
-    def _refuse_company(self, *, before_own: bool) -> None:
-        # Two brokers that start together both pass the first check; then the larger id gives way.
-        others = {int(name) for name in self._store.children(paths.BROKER_IDS)} - {self._address.broker_id}
-        if not before_own:
-            others = {other for other in others if other < self._address.broker_id}
-        if others:
-            raise ConfigError(
-                "zookeeper.connect",
-                f"(broker {min(others)} is there)",
-                "this version serves one broker a cluster; give another chroot, HOST:PORT/NAME",
-            )
 
     def _submit(self, job: Job, *_: object) -> None:
         self._worker.submit(job)
@@ -444,19 +397,13 @@ class Registrar:
             for topic, assignment in self._assignments.items()
             for partition, replicas in assignment.items()
         }
-        states = self._store.read_all(_state_path(key) for key in replicas)
-        leaderships = {}
-        for topic_partition, own in replicas.items():
-            state = states.get(_state_path(topic_partition))
-            if state is not None:
-                known = self._leadership_in(topic_partition, own, *state)
-                if known is not None:
-                    leaderships[topic_partition] = known
+        brokers, sessions = self._read_brokers()
         return events.Elected(
             epoch=epoch,
-            brokers=self._read_brokers(self._store.children(paths.BROKER_IDS)),
+            brokers=brokers,
+            sessions=sessions,
             assignments=dict(self._assignments),
-            leaderships=leaderships,
+            leaderships=self.states.read(replicas),
             deletions=self._marked() - self._unreadable,
         )
 
@@ -467,8 +414,7 @@ class Registrar:
     def _see_brokers(self) -> None:
         # A controller whose session expired would take itself for dead; Elected says it all anew.
         if self._elected_in == self._store.session_id:
-            brokers = self._read_brokers(self._store.children(paths.BROKER_IDS))
-            self._listener.post(events.BrokersChanged(brokers))
+            self._listener.post(events.BrokersChanged(*self._read_brokers()))
 
     def _see_deletions(self) -> None:
         self._listener.post(events.DeletionRequested(self._marked() - self._unreadable))
@@ -489,20 +435,35 @@ class Registrar:
         self._read_assignments(names)
         self._listener.post(events.TopicsChanged(dict(self._assignments)))
 
+    def _see_isr_changes(self) -> None:
+        if self._elected_in == self._store.session_id:
+            self.states.take_changes(self._post_isr_changes)
+
+    def _post_isr_changes(self, partitions: frozenset[TopicPartition]) -> None:
+        replicas = {
+            key: self._assignments[key.topic][key.partition]
+            for key in sorted(partitions)
+            if key.partition in self._assignments.get(key.topic, {})
+        }
+        self._listener.post(events.IsrChanged(self.states.read(replicas)))
+
     def _see_config_changes(self) -> None:
         listener = self._listener
         self._config_changes.follow(
             {paths.TOPICS: listener.topic_config_changed, paths.CLIENTS: listener.client_config_changed}
         )
 
-    def _read_brokers(self, names: list[str]) -> dict[int, BrokerAddress]:
-        brokers = {}
-        for name in names:
+    def _read_brokers(self) -> tuple[dict[int, BrokerAddress], dict[int, int]]:
+        """The live brokers, and the sessions that registered them."""
+        brokers: dict[int, BrokerAddress] = {}
+        sessions: dict[int, int] = {}
+        for name in self._store.children(paths.BROKER_IDS):
             path = f"{paths.BROKER_IDS}/{name}"
-            registration = self._read(path, BrokerRegistration.from_json)
-            if registration is not None and registration.address is not None:
-                brokers[registration.broker_id] = registration.address
-        return brokers
+            found = self._read_with_stat(path, BrokerRegistration.from_json)
+            if found is not None and found[0].address is not None:
+                brokers[found[0].broker_id] = found[0].address
+                sessions[found[0].broker_id] = found[1].ephemeral_owner
+        return brokers, sessions
 
     def _read_assignments(self, topics: list[str]) -> None:
         for topic in topics:
@@ -515,8 +476,14 @@ class Registrar:
 
     def _read(self, path: str, parse: Callable[[bytes, str], Value], advice: str = "") -> Value | None:
         """The value in a znode; None when there is none, or one that cannot be understood."""
+        found = self._read_with_stat(path, parse, advice)
+        return None if found is None else found[0]
+
+    def _read_with_stat(
+        self, path: str, parse: Callable[[bytes, str], Value], advice: str = ""
+    ) -> tuple[Value, Stat] | None:
         try:
-            data = self._store.read(path)[0]
+            data, stat = self._store.read(path)
         except NoNode:
             self._complaints.pop(path, None)
             return None
@@ -526,35 +493,13 @@ class Registrar:
             self._complain(path, f"{path} is left out: {error}{advice}")
             return None
         self._complaints.pop(path, None)
-        return value
+        return value, stat
 
     def _complain(self, path: str, complaint: str) -> None:
         """Say what is wrong with a znode, once until something else is."""
         if self._complaints.get(path) != complaint:
             _log.error("%s", complaint)
         self._complaints[path] = complaint
-
-    def _read_leadership(
-        self, topic_partition: TopicPartition, replicas: tuple[int, ...]
-    ) -> Leadership | None:
-        try:
-            data, stat = self._store.read(_state_path(topic_partition))
-        except NoNode:
-            return None
-        return self._leadership_in(topic_partition, replicas, data, stat)
-
-    def _leadership_in(
-        self, topic_partition: TopicPartition, replicas: tuple[int, ...], data: bytes, stat: Stat
-    ) -> Leadership | None:
-        path = _state_path(topic_partition)
-        try:
-            state = PartitionState.from_json(data, path)
-        except CoordinationError as error:
-            self._complain(path, f"{topic_partition} has no leader: {error}{_ADVICE}")
-            return None
-        return Leadership(
-            state.leader, state.leader_epoch, state.isr, replicas, state.controller_epoch, stat.version
-        )
 
     # --- small things ---------------------------------------------------------------------------------------
 
@@ -575,11 +520,8 @@ class Registrar:
             self._store.delete(path, recursive=True)
 
 
-def _state_path(topic_partition: TopicPartition) -> str:
-    return paths.partition_state_path(topic_partition.topic, topic_partition.partition)
-
-
-def _state_of(leadership: Leadership) -> PartitionState:
-    return PartitionState(
-        leadership.leader, leadership.leader_epoch, leadership.isr, leadership.controller_epoch
-    )
+def _holder(data: bytes, path: str) -> str:
+    try:
+        return str(BrokerRegistration.from_json(data, path).address)
+    except CoordinationError as error:
+        return f"nobody knows whom: {error}"

@@ -18,6 +18,7 @@ from minikafka.base.errors import (
 )
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition, check_topic_name, names_collide
 from minikafka.controller.assignment import assign_replicas, check_assignment, check_growth
+from minikafka.controller.election import NO_LEADER
 from minikafka.log.config import without_effect
 from minikafka.registry.paths import TopicAssignment
 from minikafka.registry.store import DATA_MAX_BYTES
@@ -124,9 +125,10 @@ class TopicTicket:
 def is_usable(broker: Broker, name: str, partitions: int) -> bool:
     """Whether a topic has so many partitions, all with leaders."""
     known = broker.image.topics.get(name, {})
-    # The leaders are all here as long as one broker makes the cluster.
     return len(known) >= partitions and all(
-        TopicPartition(name, index) in broker.partitions for index in known
+        leadership.leader != NO_LEADER
+        and (leadership.leader != broker.broker_id or TopicPartition(name, index) in broker.partitions)
+        for index, leadership in known.items()
     )
 
 

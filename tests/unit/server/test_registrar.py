@@ -334,9 +334,9 @@ def test_a_state_that_is_no_json_leaves_its_partition_without_leader_and_nothing
 
 def test_a_broker_that_cannot_register_again_says_why_and_gives_up() -> None:
     world = World().start()
-    other = world.zookeeper.connect()
-    other.create("/brokers/ids/0", b"{}", ephemeral=True)
     world.zookeeper.expire(world.store)
+    other = world.zookeeper.connect()
+    other.create("/brokers/ids/1", b"{}", ephemeral=True)
     world.settle()
     assert len(world.reasons) == 1
     assert "cannot register again" in world.reasons[0]

@@ -12,10 +12,12 @@ from typing import Any
 
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
+from minikafka.server.control import ControlPath
 from minikafka.server.coordinator import Coordinator
 from minikafka.server.handlers import (
     alter_configs,
     api_versions,
+    controlled_shutdown,
     create_partitions,
     create_topics,
     delete_groups,
@@ -29,6 +31,7 @@ from minikafka.server.handlers import (
     incremental_alter_configs,
     init_producer_id,
     join_group,
+    leader_and_isr,
     leave_group,
     list_groups,
     list_offsets,
@@ -37,8 +40,11 @@ from minikafka.server.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    stop_replica,
     sync_group,
+    update_metadata,
 )
+from minikafka.server.replicas import Replicas
 from minikafka.wire.keys import ApiKey
 
 Handler = Callable[[RequestContext, Any], None]
@@ -76,17 +82,27 @@ _OF_GROUPS: dict[ApiKey, Callable[[Coordinator, RequestContext, Any], None]] = {
     ApiKey.LIST_GROUPS: list_groups.handle,
     ApiKey.DELETE_GROUPS: delete_groups.handle,
 }
+# What the controller says: jobs too, whose order counts.
+_OF_REPLICAS: dict[ApiKey, Callable[[Replicas, RequestContext, Any], None]] = {
+    ApiKey.LEADER_AND_ISR: leader_and_isr.handle,
+    ApiKey.STOP_REPLICA: stop_replica.handle,
+    ApiKey.UPDATE_METADATA: update_metadata.handle,
+}
 _OF_BROKER[ApiKey.API_VERSIONS] = api_versions.listing(
-    [*_BY_JOB, *_OF_BROKER, *_OF_GROUPS, ApiKey.API_VERSIONS]
+    [*_BY_JOB, *_OF_BROKER, *_OF_GROUPS, *_OF_REPLICAS, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.API_VERSIONS]
 )
 
 WORK = frozenset(_BY_JOB)
 """What is work to be done for as long as it is not answered (``Exchange.park``)."""
 
 
-def handlers(broker: Broker, coordinator: Coordinator) -> Mapping[ApiKey, Handler]:
+def handlers(
+    broker: Broker, coordinator: Coordinator, replicas: Replicas, control: ControlPath
+) -> Mapping[ApiKey, Handler]:
     """What answers each API: all that is served."""
     return {
         **{key: partial(handle, broker) for key, handle in (_BY_JOB | _OF_BROKER).items()},
         **{key: partial(handle, coordinator) for key, handle in _OF_GROUPS.items()},
+        **{key: partial(handle, replicas) for key, handle in _OF_REPLICAS.items()},
+        ApiKey.CONTROLLED_SHUTDOWN: partial(controlled_shutdown.handle, control, broker),
     }

@@ -10,8 +10,9 @@ session id in answers is 0, so that a client names all its partitions each time.
     a partition's share is cut at ``partition_max_bytes`` even within a message; from version 3 on the first
     partition that has anything gives at least one whole message. Messages at and above the high watermark are
     not given. A consumer that was given a part of other partitions, and does not name them, waits less
-    (``partition.catching_up``). What is converted down, which takes memory, is at most as much as a request
-    may hold, and so any message.
+    (``partition.catching_up``). A follower, which names itself as ``replica_id``, is given all that there
+    is; the offsets that it asks for tell what it has, which moves the high watermark. What is converted down,
+    which takes memory, is at most as much as a request may hold, and so any message.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ class _Share:
     log_start_offset: int = NO_OFFSET
     read: LogRead | None = None
     partition: Partition | None = None
+    bound: int = NO_OFFSET
+    """What could be read ended there."""
 
     @property
     def size_bytes(self) -> int:
@@ -99,7 +102,7 @@ class _FetchTicket:
         return any(
             share.partition is None
             or share.partition is not partitions.get(topic_partition)
-            or share.partition.high_watermark != share.high_watermark
+            or _bound(self._request, share.partition) != share.bound
             for topic_partition, share in self._shares.items()
         )
 
@@ -129,6 +132,8 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> No
         code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         context.reply(FetchResponse(throttle_time_ms=0, error_code=code, session_id=NO_SESSION, topics=()))
         return
+    if request.replica_id >= 0:
+        _note_follower(broker, request)
     ticket = _FetchTicket(broker, context, request)
     # Logs are read without the core's lock. Only who has to wait asks under it whether something was missed.
     if ticket.satisfied() or request.max_wait_ms <= 0:
@@ -145,6 +150,34 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> No
     broker.run(step)
 
 
+def _note_follower(broker: Broker, request: FetchRequest) -> None:
+    """A follower asks: it has what lies below."""
+
+    def step() -> None:
+        now_ms = broker.clock.monotonic_ms()
+        for topic in request.topics:
+            for part in topic.partitions:
+                partition = broker.partitions.get(TopicPartition(topic.name, part.index))
+                if partition is None:
+                    continue
+                try:
+                    partition.check_leader(part.current_leader_epoch)
+                    followed = partition.followed(request.replica_id, part.fetch_offset, now_ms)
+                except BrokerError:
+                    continue  # who reads meets it again
+                if followed.moved:
+                    broker.touch(partition.topic_partition)
+                if followed.wanted is not None:
+                    broker.isr_wanted(partition, followed.wanted)
+
+    broker.run(step)
+
+
+def _bound(request: FetchRequest, partition: Partition) -> int:
+    """Up to where whoever asks may read."""
+    return partition.log.end_offset if request.replica_id >= 0 else partition.high_watermark
+
+
 def _catching_up(exchange: Exchange, request: FetchRequest) -> CatchingUp | None:
     """What is known of the connection; None where a replica asks."""
     if request.replica_id >= 0:
@@ -157,7 +190,6 @@ def _catching_up(exchange: Exchange, request: FetchRequest) -> CatchingUp | None
 
 def _collect(broker: Broker, version: int, request: FetchRequest) -> _Shares:
     shares: _Shares = {}
-    committed_only = request.isolation_level == READ_COMMITTED
     left = request.max_bytes
     memory_left = broker.config.request_max_bytes
     nothing_yet = True
@@ -168,11 +200,11 @@ def _collect(broker: Broker, version: int, request: FetchRequest) -> _Shares:
                 shares[topic_partition] = _Share(ErrorCode.INVALID_REQUEST)
                 continue
             whole = version >= 3 and nothing_yet
-            share = _read(broker, topic_partition, part, max(0, left), whole, committed_only)
+            share = _read(broker, request, topic_partition, part, max(0, left), whole)
             if _takes_memory(version, share):
                 if share.size_bytes > memory_left:
                     limit = max(0, min(left, memory_left))
-                    share = _read(broker, topic_partition, part, limit, whole, committed_only)
+                    share = _read(broker, request, topic_partition, part, limit, whole)
                 memory_left -= share.size_bytes
             shares[topic_partition] = share
             left -= share.size_bytes
@@ -192,22 +224,24 @@ def _takes_memory(version: int, share: _Share) -> bool:
 
 def _read(
     broker: Broker,
+    request: FetchRequest,
     topic_partition: TopicPartition,
     part: FetchPartition,
     left: int,
     whole_message: bool,
-    committed_only: bool,
 ) -> _Share:
     try:
         partition = broker.partition(topic_partition)
         # Before the read, which has all that lies below them.
         last_stable_offset, high_watermark = partition.last_stable_offset, partition.high_watermark
+        bound = _bound(request, partition)
         read = partition.read(
             part.fetch_offset,
             min(left, part.partition_max_bytes),
             at_least_one=whole_message,
-            committed_only=committed_only,
+            committed_only=request.isolation_level == READ_COMMITTED,
             leader_epoch=part.current_leader_epoch,
+            for_replica=request.replica_id >= 0,
         )
     except BrokerError as error:
         return _Share(error.code)
@@ -215,7 +249,7 @@ def _read(
         _log.error("fetch from %s at %d failed: %s", topic_partition, part.fetch_offset, error)
         return _Share(ErrorCode.KAFKA_STORAGE_ERROR)
     start_offset = partition.log.start_offset
-    return _Share(ErrorCode.NONE, high_watermark, last_stable_offset, start_offset, read, partition)
+    return _Share(ErrorCode.NONE, high_watermark, last_stable_offset, start_offset, read, partition, bound)
 
 
 def _answer(broker: Broker, context: RequestContext, request: FetchRequest, shares: _Shares) -> None:

@@ -5,7 +5,7 @@ of the texts); 1 gives the one offset of the first message with that time stamp 
 isolation level and throttle_time_ms; 4 leader epochs, of the offset that is found and of what the client
 knows. A partition that is named twice is refused (from version 1 on), as one answer cannot be told from the
 other. Behaviour: -1 asks for the latest offset, which for consumers is the high watermark, and for those that
-read only what was committed the last stable offset; -2 for the earliest one.
+read only what was committed the last stable offset, for followers the log's end; -2 for the earliest one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NO_OFFSET = -1
 
 def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> None:
     """Serve one request. Logs are only read, so the core's lock is not needed."""
-    committed_only = request.isolation_level == READ_COMMITTED
+    committed_only, replica = request.isolation_level == READ_COMMITTED, request.replica_id >= 0
     repeated = _repeated(request) if context.version else frozenset()
     context.reply(
         ListOffsetsResponse(
@@ -49,7 +49,14 @@ def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest)
                 ListOffsetsTopicResponse(
                     name=topic.name,
                     partitions=tuple(
-                        _look_up(broker, context.version, topic.name, part, committed_only=committed_only)
+                        _look_up(
+                            broker,
+                            context.version,
+                            topic.name,
+                            part,
+                            committed_only=committed_only,
+                            replica=replica,
+                        )
                         if TopicPartition(topic.name, part.index) not in repeated
                         else _refused(part)
                         for part in _each_once(topic, context.version)
@@ -78,7 +85,13 @@ def _refused(part: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
 
 
 def _look_up(
-    broker: Broker, version: int, topic: str, part: ListOffsetsPartition, *, committed_only: bool
+    broker: Broker,
+    version: int,
+    topic: str,
+    part: ListOffsetsPartition,
+    *,
+    committed_only: bool,
+    replica: bool,
 ) -> ListOffsetsPartitionResponse:
     try:
         partition = broker.partition(TopicPartition(topic, part.index))
@@ -86,7 +99,10 @@ def _look_up(
         if version == 0:
             offsets = _offsets_before(partition, part.timestamp, part.max_num_offsets, broker.clock.now_ms())
             return ListOffsetsPartitionResponse(index=part.index, error_code=ErrorCode.NONE, offsets=offsets)
-        timestamp, offset = _offset_at(partition, part.timestamp, committed_only=committed_only)
+        if replica and part.timestamp == LATEST_TIMESTAMP:
+            timestamp, offset = NO_TIMESTAMP, partition.log.end_offset
+        else:
+            timestamp, offset = _offset_at(partition, part.timestamp, committed_only=committed_only)
         return ListOffsetsPartitionResponse(
             index=part.index,
             error_code=ErrorCode.NONE,

@@ -10,13 +10,15 @@ Behaviour
     the core's lock is taken, the append under it, a flush after it. A partition's error is its own: the
     others are appended. Nothing of a refused message set is written. acks=0 has no response; an error then
     closes the connection, which is the only way to tell (as Kafka does). acks=1 and acks=-1 are answered once
-    the messages are as safe as ``flush.messages`` asks.
+    the messages are as safe as ``flush.messages`` asks; acks=-1 once every in-sync replica has them, too, or
+    after ``timeout_ms`` with REQUEST_TIMED_OUT.
 """
 
 from __future__ import annotations
 
 import logging
 import struct
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from itertools import repeat
 
@@ -66,6 +68,63 @@ ALL_IN_SYNC = -1
 _Answers = dict[TopicPartition, ProducePartitionResponse]
 
 
+class _AckTicket:
+    """A request that waits for the in-sync replicas."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        context: RequestContext,
+        request: ProduceRequest,
+        answers: _Answers,
+        written: Mapping[Partition, Appended],
+    ) -> None:
+        self._broker = broker
+        self._context = context
+        self._request = request
+        self._answers = answers
+        self._waiting = dict(written)
+
+    def satisfied(self) -> bool:
+        for partition, done in list(self._waiting.items()):
+            try:
+                if not partition.committed(done.assigned.last_offset, done.leader_epoch):
+                    continue
+            except BrokerError as error:
+                self._refuse(partition, error)
+            del self._waiting[partition]
+        return not self._waiting
+
+    def _refuse(self, partition: Partition, error: BrokerError) -> None:
+        topic_partition = partition.topic_partition
+        self._answers[topic_partition] = _refusal(self._broker, topic_partition, error)
+
+    def complete(self) -> None:
+        for partition in self._waiting:
+            text = "the in-sync replicas do not have the messages yet"
+            self._refuse(partition, BrokerError(ErrorCode.REQUEST_TIMED_OUT, text))
+        _answer(self._context, self._request, self._answers)
+
+    def abandon(self, reason: str) -> None:
+        self._context.exchange.close(reason)
+
+    def wait(self) -> None:
+        """Answer now or later."""
+        if self.satisfied():
+            self.complete()
+            return
+
+        def step() -> None:
+            if self.satisfied():
+                self._broker.answer(self)
+                return
+            keys: list[Hashable] = [partition.topic_partition for partition in self._waiting]
+            deadline_ms = self._broker.clock.monotonic_ms() + max(0, self._request.timeout_ms)
+            self._broker.wait(self, keys, deadline_ms)
+
+        self._broker.run(step)
+
+
 def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> None:
     """Serve one produce request."""
     answers: _Answers = {}
@@ -88,7 +147,15 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
     broker.run(append)
     for partition, done, stamped in appended:
         answers[partition.topic_partition] = _accepted(broker, partition, done, stamped=stamped)
-    _answer(context, request, answers)
+    if all_in_sync and appended:
+        written = {
+            partition: done
+            for partition, done, _ in appended
+            if answers[partition.topic_partition].error_code == ErrorCode.NONE
+        }
+        _AckTicket(broker, context, request, answers, written).wait()
+    else:
+        _answer(context, request, answers)
 
 
 _Asked = dict[TopicPartition, tuple[Log, memoryview]]

@@ -1,0 +1,109 @@
+"""The controller's messages to the other brokers: in order, one at a time, each until it is answered.
+
+A message that cannot be delivered is tried again for as long as its broker is registered, as everything that
+follows rests on it; with the broker's registration the whole queue goes, for one that comes back is told
+everything anew. (``ControllerChannelManager`` of 0.10.1.)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from minikafka.base.clock import Clock
+from minikafka.base.ids import BrokerAddress
+from minikafka.net.port import Connector
+from minikafka.server.peer import Conversation, Peer
+from minikafka.wire.api import Api
+
+_log = logging.getLogger(__name__)
+
+RETRY_MS = 300
+"""Between two tries, as 0.10.1's."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Message:
+    """One request, and what is to be done with its answer."""
+
+    api: Api[Any, Any]
+    version: int
+    request: Any
+    answered: Callable[[Any], None]
+
+
+class ControllerChannel(Conversation):
+    """What the controller has to say to one broker."""
+
+    def __init__(self, own_id: int, address: BrokerAddress, connector: Connector, clock: Clock) -> None:
+        super().__init__(Peer(address, connector, f"broker-{own_id}-controller"), clock)
+        self._messages: deque[Message] = deque()
+
+    def send(self, message: Message) -> None:
+        """Deliver ``message`` behind all that came before. Any thread may call this."""
+        self._messages.append(message)
+        self.wake()
+
+    def ask(self) -> bool:
+        if not self._messages:
+            return False
+        message = self._messages[0]
+        self.peer.send(message.api, message.version, message.request)
+        return True
+
+    def take(self, response: Any) -> None:
+        self._messages.popleft().answered(response)
+
+    def failed(self, reason: str) -> int:
+        return RETRY_MS
+
+
+class Channels:
+    """A channel to each live broker but this one, as long as this one is the controller.
+
+    For the control path's worker; ``step`` is the simulation's. ``spawn`` lets a channel run on a thread;
+    None where somebody else steps it.
+    """
+
+    def __init__(
+        self,
+        own_id: int,
+        connector: Connector,
+        clock: Clock,
+        spawn: Callable[[Conversation, str], None] | None,
+    ) -> None:
+        self._own_id = own_id
+        self._connector = connector
+        self._clock = clock
+        self._spawn = spawn
+        self._channels: dict[int, tuple[BrokerAddress, int, ControllerChannel]] = {}
+
+    def keep(self, brokers: Mapping[int, BrokerAddress], sessions: Mapping[int, int]) -> None:
+        """Have channels to these brokers, registered in these sessions, and to no others."""
+        for broker_id, (address, session, channel) in list(self._channels.items()):
+            if brokers.get(broker_id) != address or sessions.get(broker_id, 0) != session:
+                channel.stop()
+                del self._channels[broker_id]
+        for broker_id, address in brokers.items():
+            if broker_id != self._own_id and broker_id not in self._channels:
+                channel = ControllerChannel(self._own_id, address, self._connector, self._clock)
+                self._channels[broker_id] = address, sessions.get(broker_id, 0), channel
+                if self._spawn is not None:
+                    self._spawn(channel, f"controller-to-{broker_id}")
+
+    def send(self, broker_id: int, message: Message) -> None:
+        """Deliver to a broker; one that has gone is not told."""
+        known = self._channels.get(broker_id)
+        if known is not None:
+            known[2].send(message)
+
+    def step(self) -> bool:
+        """One step of each; whether any had something to do."""
+        return any(tuple(channel.step() for _, _, channel in list(self._channels.values())))
+
+    def close(self) -> None:
+        """Say nothing any more."""
+        self.keep({}, {})

@@ -1,0 +1,46 @@
+"""ControlledShutdown: a broker that is to stop has its partitions led by others first.
+
+Answered once ZooKeeper has the new leaders, with the partitions that none but this broker can lead. For the
+controller only: NOT_CONTROLLER from others (0.10.1 has that as the error of the whole answer, too).
+"""
+
+from __future__ import annotations
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.controller import events
+from minikafka.server.broker import Broker
+from minikafka.server.context import RequestContext
+from minikafka.server.control import ControlPath
+from minikafka.server.topics import check_controller
+from minikafka.wire.apis.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    RemainingPartition,
+)
+
+_TRIES = 10
+
+
+def handle(
+    control: ControlPath, broker: Broker, context: RequestContext, request: ControlledShutdownRequest
+) -> None:
+    """Serve one request, as a job."""
+    broker_id = request.broker_id
+
+    def answer(tries: int) -> None:
+        left = broker.controller.partitions_left_on(broker_id)
+        if left and tries > 0:
+            # A leader may have changed an ISR meanwhile; then the controller writes again, as a job.
+            broker.worker.submit(lambda: answer(tries - 1))
+            return
+        remaining = tuple(RemainingPartition(*key) for key in sorted(left))
+        context.answer(lambda: ControlledShutdownResponse(ErrorCode.NONE, remaining))
+
+    try:
+        check_controller(broker)
+    except BrokerError as error:
+        context.reply(ControlledShutdownResponse(error.code, ()))
+        return
+    control.post(events.ShutdownRequested(broker_id))
+    # Behind the writes that this led to.
+    broker.worker.submit(lambda: answer(_TRIES))

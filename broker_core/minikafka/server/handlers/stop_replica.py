@@ -1,0 +1,36 @@
+"""StopReplica: the controller says which replicas this broker copies no longer, and whether they are deleted.
+
+Answered once that is done, with an error for each log that cannot be deleted (yet);
+STALE_CONTROLLER_EPOCH, and nothing is done, for a controller that is one no longer.
+"""
+
+from __future__ import annotations
+
+from minikafka.base.errors import ErrorCode
+from minikafka.base.ids import TopicPartition
+from minikafka.server.context import RequestContext
+from minikafka.server.replicas import Replicas
+from minikafka.wire.apis.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+
+
+def handle(replicas: Replicas, context: RequestContext, request: StopReplicaRequest) -> None:
+    """Serve one request, as a job."""
+    partitions = tuple(TopicPartition(one.topic, one.index) for one in request.partitions)
+
+    def respond() -> StopReplicaResponse:
+        codes = dict.fromkeys(partitions, ErrorCode.NONE)
+        if request.delete_partitions:
+            codes = replicas.drop(partitions, lambda topic_partition: None)
+        else:
+            replicas.stop(partitions)
+        answers = tuple(StopReplicaPartitionError(*key, code) for key, code in codes.items())
+        return StopReplicaResponse(ErrorCode.NONE, answers)
+
+    def refuse() -> StopReplicaResponse:
+        return StopReplicaResponse(ErrorCode.STALE_CONTROLLER_EPOCH, ())
+
+    replicas.obey(request.controller_epoch, context, respond, refuse)

@@ -1,0 +1,77 @@
+"""What leaders write themselves: who is in sync, into the partitions' state znodes.
+
+The write is a job of the worker, under the condition of the znode's version. That it happened is told to the
+controller some time later, many partitions at once (``/isr_change_notification``): it only tells clients.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from minikafka.base.ids import TopicPartition
+from minikafka.partition.leadership import Leadership
+from minikafka.partition.partition import Partition
+from minikafka.server.broker import Broker
+
+_log = logging.getLogger(__name__)
+
+TELL_LOOK_MS = 2_500
+"""Between looks whether there is anything to tell, as 0.10.1's; so are the next two."""
+_TELL_QUIET_MS = 5_000
+"""Told once nothing has changed for so long,"""
+_TELL_AT_LAST_MS = 60_000
+"""or this long after the last time."""
+
+
+class InSync:
+    """The ISRs of the partitions that this broker leads."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._changed: set[TopicPartition] = set()
+        self._changed_ms = 0
+        self._told_ms = 0
+
+    def write(self, partition: Partition, wanted: Leadership) -> None:
+        """From anywhere: have ``wanted``, of ``partition``, written."""
+        self._broker.worker.submit(partial(self._write, partition, wanted))
+
+    def _write(self, partition: Partition, wanted: Leadership) -> None:
+        broker, name = self._broker, partition.topic_partition
+        stored = broker.registrar.states.write(name, wanted)
+        known = partition.leadership
+        if known is not None and stored is not None and stored.isr != known.isr:
+            how = "shrinks" if len(stored.isr) < len(known.isr) else "grows"
+            _log.info("the ISR of %s %s from %s to %s", name, how, list(known.isr), list(stored.isr))
+
+        def step() -> None:
+            if partition.isr_written(wanted, stored):
+                broker.touch(name)
+            self._changed.add(name)
+            self._changed_ms = broker.clock.monotonic_ms()
+
+        broker.run(step)
+
+    def drop_laggards(self) -> None:
+        """Take followers that lag out of the ISRs. For one thread, the housekeeper's."""
+        broker = self._broker
+        most_ms = broker.config.replication.lag_time_max_ms
+
+        def step() -> None:
+            now_ms = broker.clock.monotonic_ms()
+            for partition in broker.partitions.values():
+                wanted = partition.without_laggards(now_ms, most_ms)
+                if wanted is not None:
+                    self.write(partition, wanted)
+
+        broker.run(step)
+
+    def tell(self) -> None:
+        """Tell the controller of what was written, when it is time."""
+        now_ms = self._broker.clock.monotonic_ms()
+        quiet = now_ms - self._changed_ms >= _TELL_QUIET_MS
+        if self._changed and (quiet or now_ms - self._told_ms >= _TELL_AT_LAST_MS):
+            changed, self._changed = self._changed, set()
+            self._told_ms = now_ms
+            self._broker.worker.submit(lambda: self._broker.registrar.states.tell_changes(changed))

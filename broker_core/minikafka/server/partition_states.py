@@ -1,0 +1,133 @@
+"""Who leads each partition and who is in sync, as ZooKeeper has it: ``/brokers/topics/T/partitions/P/state``.
+
+The controller writes leaders, leaders write the ISR, each under the condition of the znode's version; so of
+two that decide at the same time one finds what the other wrote. That an ISR was changed is told to the
+controller under ``/isr_change_notification``.
+
+For the jobs of the worker: every method can be run twice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from minikafka.base.errors import BadVersion, CoordinationError, NoNode
+from minikafka.base.ids import TopicPartition
+from minikafka.partition.leadership import Leadership
+from minikafka.registry import paths
+from minikafka.registry.admin_paths import IsrChange
+from minikafka.registry.paths import PartitionState
+from minikafka.registry.store import Stat, Store, parent_of
+
+_log = logging.getLogger(__name__)
+
+
+class PartitionStates:
+    """The state znodes. ``complain(path, what)`` is told, with its path, of one that cannot be understood."""
+
+    def __init__(self, store: Store, complain: Callable[[str, str], None]) -> None:
+        self._store = store
+        self._complain = complain
+
+    def read(self, replicas: Mapping[TopicPartition, tuple[int, ...]]) -> dict[TopicPartition, Leadership]:
+        """The states of those of these partitions that have one, many read at once."""
+        states = self._store.read_all(_path(key) for key in replicas)
+        leaderships = {}
+        for topic_partition, own in replicas.items():
+            state = states.get(_path(topic_partition))
+            known = None if state is None else self._leadership_in(topic_partition, own, *state)
+            if known is not None:
+                leaderships[topic_partition] = known
+        return leaderships
+
+    def create(self, leaderships: Mapping[TopicPartition, Leadership]) -> dict[TopicPartition, Leadership]:
+        """Make the states of new partitions; what they hold then, without those whose topic is gone.
+
+        Where somebody else made one first, it stays, and is returned.
+        """
+        topics = {topic_partition.topic for topic_partition in leaderships}
+        here = {topic for topic in topics if self._store.exists(paths.topic_path(topic)) is not None}
+        wanted = {key: value for key, value in leaderships.items() if key.topic in here}
+        states = {_path(key): _state_of(value).to_json() for key, value in wanted.items()}
+        above = {paths.partitions_path(topic): b"" for topic in sorted(here)}
+        above |= {parent_of(path): b"" for path in states}
+        self._store.create_all(above)
+        refused = self._store.create_all(states)
+        written = {}
+        for topic_partition, leadership in wanted.items():
+            held: Leadership | None = leadership
+            if _path(topic_partition) in refused:
+                held = self._read(topic_partition, leadership.replicas)
+            if held is not None:
+                written[topic_partition] = held
+        return written
+
+    def write(self, topic_partition: TopicPartition, leadership: Leadership) -> Leadership | None:
+        """Replace a state by the next one; what it holds then: another's, where that came first. None: gone,
+        or nonsense.
+        """
+        path, version = _path(topic_partition), leadership.version - 1
+        try:
+            self._store.write(path, _state_of(leadership).to_json(), version)
+        except BadVersion:
+            return self._read(topic_partition, leadership.replicas)
+        except NoNode:
+            return None
+        return leadership
+
+    def tell_changes(self, partitions: Iterable[TopicPartition]) -> None:
+        """Tell the controller that the ISRs of these were changed."""
+        path = f"{paths.ISR_CHANGES}/{paths.ISR_CHANGE_PREFIX}"
+        self._store.create(path, IsrChange(frozenset(partitions)).to_json(), sequential=True)
+
+    def take_changes(self, seen: Callable[[frozenset[TopicPartition]], None]) -> None:
+        """Have ``seen`` look at what was told, and remove it then."""
+        try:
+            names = self._store.children(paths.ISR_CHANGES)
+        except NoNode:
+            return
+        told: set[TopicPartition] = set()
+        found = self._store.read_all(f"{paths.ISR_CHANGES}/{name}" for name in names)
+        for path, (data, _) in found.items():
+            try:
+                told |= IsrChange.from_json(data, path).partitions
+            except CoordinationError as error:
+                _log.error("a notification is left out: %s", error)
+        if told:
+            seen(frozenset(told))
+        for path in found:
+            try:
+                self._store.delete(path)
+            except NoNode:
+                continue
+
+    def _read(self, topic_partition: TopicPartition, replicas: tuple[int, ...]) -> Leadership | None:
+        try:
+            data, stat = self._store.read(_path(topic_partition))
+        except NoNode:
+            return None
+        return self._leadership_in(topic_partition, replicas, data, stat)
+
+    def _leadership_in(
+        self, topic_partition: TopicPartition, replicas: tuple[int, ...], data: bytes, stat: Stat
+    ) -> Leadership | None:
+        path = _path(topic_partition)
+        try:
+            state = PartitionState.from_json(data, path)
+        except CoordinationError as error:
+            self._complain(path, f"{topic_partition} has no leader: {error}")
+            return None
+        return Leadership(
+            state.leader, state.leader_epoch, state.isr, replicas, state.controller_epoch, stat.version
+        )
+
+
+def _path(topic_partition: TopicPartition) -> str:
+    return paths.partition_state_path(topic_partition.topic, topic_partition.partition)
+
+
+def _state_of(leadership: Leadership) -> PartitionState:
+    return PartitionState(
+        leadership.leader, leadership.leader_epoch, leadership.isr, leadership.controller_epoch
+    )

@@ -1,0 +1,391 @@
+"""Following: what this broker copies from the leaders of partitions that it has replicas of.
+
+There is a ``ReplicaFetcher`` for each leading broker (``num.replica.fetchers`` of them, each with its share
+of the partitions), with one connection and one request under way. A partition that comes to be followed goes
+through these stages:
+
+    ASK       the leader is asked where the newest leader epoch that this log knows ends there
+              (OffsetForLeaderEpoch; KIP-101, KIP-279); where none is known, or the leader has no such API
+              (0.10.1), the high watermark stands for the answer
+    CUT       the log is cut where it differs from the leader's, by the control path's worker
+    FETCH     fetches from the log's end; what comes is appended as it is
+    LOST      the leader does not have the log's end: ListOffsets tells where it begins and ends, and the log
+              is cut, or begun anew at the leader's start
+
+Answers are applied under the fetcher's own lock, so that nothing is appended to a partition once ``remove``
+has returned, and within a step of the core's, which refuses what comes from a leader that is one no longer.
+
+Text: followers of the replication text; ``ReplicaFetcherThread`` of 0.10.1.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from minikafka.base.errors import BrokerError, ErrorCode, StorageError
+from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.log.epochs import UNKNOWN
+from minikafka.net.port import Connector
+from minikafka.partition.partition import Partition
+from minikafka.records.replicated import ReplicatedSet, replicated
+from minikafka.server import replica_requests as requests
+from minikafka.server.broker import Broker
+from minikafka.server.peer import Conversation, Peer
+from minikafka.wire.apis.fetch import FETCH, FetchPartitionResponse
+from minikafka.wire.apis.list_offsets import EARLIEST, LATEST, LIST_OFFSETS
+from minikafka.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH, EpochPartitionResponse
+from minikafka.wire.parts import buffer_of
+
+_log = logging.getLogger(__name__)
+
+
+_FIRST_PAUSE_MS = 10
+"""After an error; twice as long after each further one, up to ``replica.fetch.backoff.ms``."""
+
+
+class Stage(Enum):
+    """What a partition waits for; see the module."""
+
+    ASK = "ask"
+    CUT = "cut"
+    FETCH = "fetch"
+    LOST = "lost"
+
+
+@dataclass(slots=True, eq=False)
+class Followed:
+    """One partition that is followed under one leader epoch."""
+
+    partition: Partition
+    leader_epoch: int
+    stage: Stage
+    asked_epoch: int = UNKNOWN
+    not_before_ms: int = 0
+    leader_end: int | None = None
+    """Where the leader's log ends, in the stage LOST, once that was told."""
+    failures: int = 0
+    """In a row."""
+    complaint: str = ""
+    """What was said last of why it is not copied."""
+
+    @property
+    def name(self) -> TopicPartition:
+        return self.partition.topic_partition
+
+
+class ReplicaFetcher(Conversation):
+    """Copies from one leading broker. ``step`` is for one thread; all else for any."""
+
+    def __init__(self, broker: Broker, source: BrokerAddress, connector: Connector) -> None:
+        name = f"broker-{broker.broker_id}-fetcher-{source.broker_id}"
+        super().__init__(Peer(source, connector, name), broker.clock)
+        self._broker = broker
+        self._config = broker.config.replication
+        self._applying = threading.Lock()
+        """Held while an answer is applied, and by whoever changes what is followed."""
+        self._followed: dict[TopicPartition, Followed] = {}
+        self._handler: Callable[[Any], None] = lambda response: None
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def add(self, partition: Partition, leader_epoch: int) -> None:
+        """Follow a partition from now on."""
+        with self._applying:
+            known = partition.log.epochs.latest
+            self._followed[partition.topic_partition] = Followed(partition, leader_epoch, Stage.ASK, known)
+        self.wake()
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """Follow a partition no longer: once this has returned nothing more is written."""
+        with self._applying:
+            self._followed.pop(topic_partition, None)
+
+    # --- the conversation -----------------------------------------------------------------------------------
+
+    def ask(self) -> bool:
+        if not self._followed:
+            return False
+        if not self.peer.negotiated:
+            self.peer.negotiate()
+            self._handler = lambda response: None
+            return True
+        with self._applying:
+            return self._ask_for(self.clock.monotonic_ms())
+
+    def take(self, response: Any) -> None:
+        self._handler(response)
+
+    def failed(self, reason: str) -> int:
+        return self._config.fetch_backoff_ms
+
+    def next_ms(self) -> int | None:
+        now_ms = self.clock.monotonic_ms()
+        later = (one.not_before_ms for one in list(self._followed.values()))
+        return min((at for at in later if at > now_ms), default=None)
+
+    def _ask_for(self, now_ms: int) -> bool:
+        ready = [one for one in self._followed.values() if now_ms >= one.not_before_ms]
+        asking = [one for one in ready if one.stage is Stage.ASK]
+        if asking:
+            return self._ask_epochs(asking)
+        lost = [one for one in ready if one.stage is Stage.LOST]
+        if lost:
+            one = lost[0]
+            time = LATEST if one.leader_end is None else EARLIEST
+            asked_at = requests.offset_at(self._broker.broker_id, one.name, time)
+            self._send(LIST_OFFSETS, 1, asked_at, lambda response: self._offset_told(one, response))
+            return True
+        fetching = [one for one in ready if one.stage is Stage.FETCH]
+        if not fetching:
+            return False
+        version = self.peer.version(FETCH)
+        asked = {one.name: one for one in fetching}
+        wanted = [(one.name, one.leader_epoch, one.partition.log) for one in fetching]
+        request = requests.fetch(self._broker.broker_id, wanted, self._config)
+        self._send(FETCH, version, request, lambda response: self._fetched(asked, response))
+        return True
+
+    def _send(self, api: Any, version: int, request: Any, handler: Callable[[Any], None]) -> None:
+        self._handler = handler
+        self.peer.send(api, version, request)
+
+    # --- where the logs part --------------------------------------------------------------------------------
+
+    def _ask_epochs(self, asking: list[Followed]) -> bool:
+        version = self.peer.version(OFFSET_FOR_LEADER_EPOCH)
+        knowing = [one for one in asking if one.asked_epoch != UNKNOWN and version > 0]
+        for one in asking:
+            if one not in knowing:
+                self._cut_later(one, one.partition.high_watermark)
+        if knowing:
+            asked = {one.name: one for one in knowing}
+            request = requests.epoch_ends([(one.name, one.leader_epoch, one.asked_epoch) for one in knowing])
+            self._send(
+                OFFSET_FOR_LEADER_EPOCH, version, request, lambda response: self._epochs_told(asked, response)
+            )
+        return True
+
+    def _epochs_told(self, asked: Mapping[TopicPartition, Followed], response: Any) -> None:
+        with self._applying:
+            for topic in response.topics:
+                for part in topic.partitions:
+                    one = asked.get(TopicPartition(topic.name, part.index))
+                    if one is not None and self._followed.get(one.name) is one:
+                        self._epoch_told(one, part)
+
+    def _epoch_told(self, one: Followed, told: EpochPartitionResponse) -> None:
+        """What the leader's epoch up to the one asked for, and its end, mean for this log."""
+        if told.error_code != ErrorCode.NONE:
+            self._put_off(one, ErrorCode.of(told.error_code).name)
+            return
+        log = one.partition.log
+        if told.end_offset == UNKNOWN:
+            self._cut_later(one, one.partition.high_watermark)
+        elif told.leader_epoch in {one.asked_epoch, UNKNOWN}:
+            self._cut_later(one, min(told.end_offset, log.end_offset))
+        else:
+            # The leader never had that epoch: what is of later ones than it knows goes, and so on down.
+            own_epoch, own_end = log.epochs.end_offset_for(told.leader_epoch, log.end_offset)
+            self._cut_later(one, min(told.end_offset, own_end) if own_end != UNKNOWN else log.start_offset)
+            if own_epoch not in {told.leader_epoch, UNKNOWN}:
+                one.asked_epoch = own_epoch
+
+    def _cut_later(self, one: Followed, offset: int, *, anew: bool = False) -> None:
+        one.stage = Stage.CUT
+        again = one.asked_epoch
+        self._broker.worker.submit(lambda: self._cut_now(one, offset, anew, again))
+
+    def _cut_now(self, one: Followed, offset: int, anew: bool, asked_epoch: int) -> None:
+        """On the worker, as all that cuts logs."""
+        if self._followed.get(one.name) is not one:
+            return
+        log = one.partition.log
+        try:
+            if anew or offset < log.end_offset:
+                _log.info(
+                    "%s is cut from offset %d to %d to follow %s",
+                    one.name,
+                    log.end_offset,
+                    offset,
+                    self.peer.address,
+                )
+                self._broker.logs.truncate(one.name, offset, anew=anew)
+                self._broker.run(one.partition.truncated)
+        except StorageError as error:
+            with self._applying:
+                one.stage = Stage.ASK
+                self._put_off(one, str(error))
+            return
+        with self._applying:
+            # Asked again where the leader has another epoch than this log: an entry may span the cut.
+            one.stage = Stage.ASK if one.asked_epoch != asked_epoch else Stage.FETCH
+        self.wake()
+
+    def _offset_told(self, one: Followed, response: Any) -> None:
+        """First the leader's end, then, where this log does not reach beyond that, its start."""
+        with self._applying:
+            if self._followed.get(one.name) is not one:
+                return
+            log, leader_end = one.partition.log, one.leader_end
+            try:
+                offset = requests.told_offset(response)
+            except BrokerError as error:
+                self._put_off(one, str(error))
+                return
+            if leader_end is not None:
+                one.leader_end = None
+                self._cut_later(one, offset, anew=True)
+            elif offset >= log.end_offset:
+                one.leader_end = offset
+            else:
+                _log.warning(
+                    "%s ends at %d here and at %d on its leader, %s: what is behind that goes (that one was "
+                    "elected though it was not in sync)",
+                    one.name,
+                    log.end_offset,
+                    offset,
+                    self.peer.address,
+                )
+                self._cut_later(one, offset, anew=offset < log.start_offset)
+
+    # --- what comes -----------------------------------------------------------------------------------------
+
+    def _fetched(self, asked: Mapping[TopicPartition, Followed], response: Any) -> None:
+        with self._applying:
+            came: list[tuple[Followed, FetchPartitionResponse, ReplicatedSet | None]] = []
+            for topic in response.topics:
+                for part in topic.partitions:
+                    one = asked.get(TopicPartition(topic.name, part.index))
+                    if one is not None and self._followed.get(one.name) is one:
+                        copied = self._copied(one, part)
+                        if part.error_code == ErrorCode.NONE and one.stage is Stage.FETCH:
+                            came.append((one, part, copied))
+            to_flush: list[Followed] = []
+            self._broker.run(lambda: to_flush.extend(self._append(came)))
+            for one in to_flush:
+                self._flush(one)
+
+    def _copied(self, one: Followed, part: FetchPartitionResponse) -> ReplicatedSet | None:
+        """What may be appended; what cannot be is put off."""
+        code = part.error_code
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            one.stage = Stage.LOST
+        elif code != ErrorCode.NONE:
+            self._put_off(one, ErrorCode.of(code).name)
+        else:
+            try:
+                found = replicated(buffer_of(part.records), one.partition.log.end_offset)
+            except BrokerError as error:
+                self._put_off(one, f"what its leader gives is damaged: {error.detail}")
+                return None
+            one.failures, one.complaint = 0, ""
+            return found
+        return None
+
+    def _append(
+        self, came: list[tuple[Followed, FetchPartitionResponse, ReplicatedSet | None]]
+    ) -> list[Followed]:
+        """In a step: write what came; which logs have to be flushed."""
+        to_flush = []
+        for one, part, copied in came:
+            try:
+                if copied is not None:
+                    if one.partition.replicate(copied, one.leader_epoch, now_ms=self._broker.clock.now_ms()):
+                        to_flush.append(one)
+                    # Those that had something come last the next time: a response has its largest size.
+                    self._followed[one.name] = self._followed.pop(one.name)
+                one.partition.check_follower(one.leader_epoch)
+                one.partition.learn_high_watermark(part.high_watermark)
+                self._follow_start(one, part.log_start_offset)
+            except (BrokerError, StorageError) as error:
+                self._put_off(one, str(error))
+        return to_flush
+
+    def _follow_start(self, one: Followed, start_offset: int) -> None:
+        """What the leader deleted at a user's wish is deleted here (DeleteRecords)."""
+        log = one.partition.log
+        wanted = min(start_offset, one.partition.high_watermark)
+        if log.start_offset < wanted:
+            self._broker.worker.submit(lambda: self._broker.logs.advance_start(one.name, wanted))
+
+    def _flush(self, one: Followed) -> None:
+        try:
+            end_offset = one.partition.log.flush()
+        except StorageError as error:
+            self._put_off(one, str(error))
+            return
+        self._broker.run(lambda: _told_flushed(one.partition, end_offset))
+
+    def _put_off(self, one: Followed, reason: str) -> None:
+        # Soon at first: the leader may hear a moment later than its followers that it leads.
+        pause_ms = min(self._config.fetch_backoff_ms, _FIRST_PAUSE_MS << min(one.failures, 10))
+        one.not_before_ms = self.clock.monotonic_ms() + pause_ms
+        one.failures += 1
+        if one.complaint != reason:
+            one.complaint = reason
+            _log.warning(
+                "%s is not copied from %s, it is tried again: %s", one.name, self.peer.address, reason
+            )
+
+
+def _told_flushed(partition: Partition, end_offset: int) -> None:
+    partition.flushed(end_offset)
+
+
+class Fetchers:
+    """All fetchers of a broker. ``spawn`` lets one run on a thread; None where somebody else steps them."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        connector: Connector,
+        spawn: Callable[[Conversation, str], None] | None,
+    ) -> None:
+        self._broker = broker
+        self._connector = connector
+        self._spawn = spawn
+        self._fetchers: dict[tuple[BrokerAddress, int], ReplicaFetcher] = {}
+        self._by_partition: dict[TopicPartition, ReplicaFetcher] = {}
+
+    def follow(self, partition: Partition, leader: BrokerAddress, leader_epoch: int) -> None:
+        """Copy a partition from ``leader`` from now on, and from nobody else."""
+        self.leave(partition.topic_partition)
+        share = hash(partition.topic_partition.partition) % self._broker.config.replication.fetchers
+        key = leader, share
+        fetcher = self._fetchers.get(key)
+        if fetcher is None:
+            fetcher = ReplicaFetcher(self._broker, leader, self._connector)
+            self._fetchers[key] = fetcher
+            if self._spawn is not None:
+                self._spawn(fetcher, f"fetcher-{leader.broker_id}-{share}")
+        fetcher.add(partition, leader_epoch)
+        self._by_partition[partition.topic_partition] = fetcher
+
+    def leave(self, topic_partition: TopicPartition) -> None:
+        """Copy a partition no longer. Once this has returned nothing more is written to it."""
+        fetcher = self._by_partition.pop(topic_partition, None)
+        if fetcher is not None:
+            fetcher.remove(topic_partition)
+
+    def sweep(self) -> None:
+        """End the fetchers that have nothing to copy any more."""
+        for key, fetcher in list(self._fetchers.items()):
+            if not len(fetcher):
+                fetcher.stop()
+                del self._fetchers[key]
+
+    def step(self) -> bool:
+        """One step of each; whether any had something to do."""
+        return any(tuple(fetcher.step() for fetcher in list(self._fetchers.values())))
+
+    def stop(self) -> None:
+        """Copy nothing any more."""
+        for topic_partition in list(self._by_partition):
+            self.leave(topic_partition)
+        self.sweep()

@@ -1,0 +1,265 @@
+"""The replicas on this broker: what the controller, wherever it is, has it lead, follow and give up.
+
+Everything here but ``take_epoch`` runs as jobs of the worker, in order. What fails for one partition is
+logged, kept, and tried again by ``retry``; it never keeps others from their leaders. (``ReplicaManager`` of
+0.10.1.)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from minikafka.base.errors import ErrorCode, MinikafkaError, StorageError
+from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.controller.election import LEADER_DURING_DELETE
+from minikafka.log.log import Log
+from minikafka.partition.leadership import Leadership
+from minikafka.partition.partition import Partition
+from minikafka.server.broker import Broker
+from minikafka.server.context import RequestContext
+from minikafka.server.coordinator import Coordinator
+from minikafka.server.replica_fetcher import Fetchers
+
+_log = logging.getLogger(__name__)
+
+_LONGEST_PAUSE_MS = 30_000
+
+Leaderships = Mapping[TopicPartition, Leadership]
+Brokers = Mapping[int, BrokerAddress]
+
+
+class Replicas:
+    """Leads, follows and drops. See the module for who may call what."""
+
+    def __init__(
+        self, broker: Broker, coordinator: Coordinator, fetchers: Fetchers, *, serving: Callable[[], None]
+    ) -> None:
+        """``serving`` is called when this broker knows the cluster."""
+        self._broker = broker
+        self._coordinator = coordinator
+        self._fetchers = fetchers
+        self._serving = serving
+        self._controller_epoch = 0
+        self._not_opened: dict[TopicPartition, tuple[Leadership, Brokers]] = {}
+        self._open_at_ms = 0
+        self._open_pause_ms = 0
+        """Between tries to open: recovery may read gigabytes."""
+        self.new: set[TopicPartition] = set()
+        """Partitions that were made just now: they cannot lie in a directory that is left out."""
+        self._not_deleted: dict[TopicPartition, Callable[[], None]] = {}
+        """What could not be deleted, and what is to be done once it is."""
+
+    def take_epoch(self, controller_epoch: int) -> bool:
+        """In a step: whether a message of the controller of this epoch counts; an older one's does not."""
+        if controller_epoch < self._controller_epoch:
+            return False
+        self._controller_epoch = controller_epoch
+        return True
+
+    def obey(
+        self,
+        controller_epoch: int,
+        context: RequestContext,
+        respond: Callable[[], Any],
+        refuse: Callable[[], Any],
+    ) -> None:
+        """Answer a request of a controller by ``respond``, a job; by ``refuse`` when it is one no longer."""
+
+        def job() -> None:
+            current: list[bool] = []
+            self._broker.run(lambda: current.append(self.take_epoch(controller_epoch)))
+            context.answer(respond if current[0] else refuse)
+
+        self._broker.worker.submit(job)
+
+    def is_left_over(self, topic: str) -> bool:
+        """Whether some of a topic could not be deleted yet."""
+        return any(topic_partition.topic == topic for topic_partition in self._not_deleted)
+
+    def retry(self) -> None:
+        """Submit again what could not be opened or deleted. For one thread, the housekeeper's."""
+        now_ms = self._broker.clock.monotonic_ms()
+        if not self._not_opened:
+            self._open_pause_ms = 0
+        elif now_ms >= self._open_at_ms:
+            self._open_pause_ms = min(max(1_000, 2 * self._open_pause_ms), _LONGEST_PAUSE_MS)
+            self._open_at_ms = now_ms + self._open_pause_ms
+            self._broker.worker.submit(self._open_again)
+        if self._not_deleted:
+            self._broker.worker.submit(self._delete_again)
+
+    def _delete_again(self) -> None:
+        self._delete(dict(self._not_deleted))
+
+    def _open_again(self) -> None:
+        leaders: dict[int, BrokerAddress] = {}
+        for _, known in self._not_opened.values():
+            leaders |= known
+        self.become({key: leadership for key, (leadership, _) in self._not_opened.items()}, leaders)
+
+    # --- leading and following ------------------------------------------------------------------------------
+
+    def become(self, leaderships: Leaderships, leaders: Brokers) -> dict[TopicPartition, ErrorCode]:
+        """Lead or follow each partition; ``leaders`` says where the others' leaders are.
+
+        What became of each. An older leader epoch than the known one changes nothing.
+        """
+        broker = self._broker
+        codes = dict.fromkeys(leaderships, ErrorCode.NONE)
+        opened: dict[TopicPartition, Log] = {}
+        for topic in {key.topic for key in leaderships}:
+            overrides = broker.registrar.topic_config(topic)
+            broker.logs.set_overrides(topic, overrides)
+            for topic_partition, leadership in leaderships.items():
+                if topic_partition.topic != topic or self._is_known(topic_partition, leadership):
+                    continue
+                if broker.broker_id not in leadership.replicas:
+                    codes[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    continue
+                self._fetchers.leave(topic_partition)
+                log = self._open(topic_partition, leadership, leaders, overrides)
+                if log is None:
+                    codes[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+                else:
+                    opened[topic_partition] = log
+        self._flush_names(opened, leaderships, leaders)
+        broker.run(lambda: self._take_over(opened, leaderships))
+        for topic_partition in opened:
+            leader = leaders.get(leaderships[topic_partition].leader)
+            if leader is not None and leader.broker_id != broker.broker_id:
+                epoch = leaderships[topic_partition].leader_epoch
+                self._fetchers.follow(broker.partitions[topic_partition], leader, epoch)
+        self._fetchers.sweep()
+        return codes
+
+    def _is_known(self, topic_partition: TopicPartition, leadership: Leadership) -> bool:
+        partition = self._broker.partitions.get(topic_partition)
+        known = None if partition is None else partition.leadership
+        return known is not None and known.leader_epoch >= leadership.leader_epoch
+
+    def _take_over(self, opened: Mapping[TopicPartition, Log], leaderships: Leaderships) -> None:
+        """In a step: the partitions have their leaders."""
+        broker = self._broker
+        now_ms = broker.clock.monotonic_ms()
+        for topic_partition, log in opened.items():
+            partition = broker.partitions.get(topic_partition)
+            if partition is None:
+                watermark = broker.logs.watermarks.of(topic_partition)
+                partition = Partition(topic_partition, log, broker.broker_id, high_watermark=watermark)
+                broker.partitions[topic_partition] = partition
+            partition.become(leaderships[topic_partition], now_ms)
+            self._coordinator.leadership_changed(topic_partition)
+            broker.touch(topic_partition)
+        for topic in {key.topic for key in opened}:
+            broker.touch(("topic", topic))
+
+    def _flush_names(
+        self, opened: dict[TopicPartition, Log], leaderships: Leaderships, leaders: Brokers
+    ) -> None:
+        """One flush for all partitions that were made: of a thousand each would cost as much."""
+        made = [key for key in opened if key not in self._broker.partitions]
+        try:
+            if made:
+                self._broker.logs.flush_names()
+        except (MinikafkaError, FileNotFoundError) as error:
+            _log.error("%d partitions have no leader, it is tried again: %s", len(made), error)
+            for topic_partition in made:
+                self._broker.logs.give_up(topic_partition)
+                self._not_opened[topic_partition] = leaderships[topic_partition], leaders
+                del opened[topic_partition]
+
+    def _open(
+        self,
+        topic_partition: TopicPartition,
+        leadership: Leadership,
+        leaders: Brokers,
+        overrides: Mapping[str, str],
+    ) -> Log | None:
+        logs, served = self._broker.logs, topic_partition in self._broker.partitions
+        try:
+            new = topic_partition in self.new
+            log = logs.create(topic_partition, overrides, new=new, flush_name=False)
+            if not served and log.needs_flush():
+                # What recovery found may not be durable, and is about to be readable.
+                try:
+                    log.flush()
+                except StorageError:
+                    logs.give_up(topic_partition)
+                    raise
+            if leadership.leader == self._broker.broker_id:
+                log.epochs.begin(leadership.leader_epoch, log.end_offset)
+        except (MinikafkaError, FileNotFoundError) as error:
+            if topic_partition not in self._not_opened:
+                _log.error("%s has no leader, it is tried again: %s", topic_partition, error)
+            self._not_opened[topic_partition] = leadership, leaders
+            return None
+        self._not_opened.pop(topic_partition, None)
+        self.new.discard(topic_partition)
+        return log
+
+    # --- what clients are told ------------------------------------------------------------------------------
+
+    def update_metadata(self, brokers: Brokers, leaderships: Leaderships) -> None:
+        """Take over who lives and who leads."""
+        broker = self._broker
+        gone = [key for key, leadership in leaderships.items() if leadership.leader == LEADER_DURING_DELETE]
+
+        def step() -> None:
+            broker.image = broker.image.updated(brokers, leaderships)
+            self._coordinator.partitions_deleted(gone)
+            broker.touch("image")
+            for topic in {key.topic for key in leaderships}:
+                broker.touch(("topic", topic))
+            broker.after(self._serving)
+
+        broker.run(step)
+
+    # --- giving up ------------------------------------------------------------------------------------------
+
+    def stop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Copy these no longer; their logs stay."""
+        for topic_partition in partitions:
+            self._fetchers.leave(topic_partition)
+
+    def drop(
+        self, partitions: Iterable[TopicPartition], deleted: Callable[[TopicPartition], None]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Serve these no longer and delete their logs; ``deleted`` is told of each, now or later.
+
+        KAFKA_STORAGE_ERROR for those that will be later.
+        """
+        broker, partitions = self._broker, tuple(partitions)
+
+        def step() -> None:
+            for topic_partition in partitions:
+                broker.partitions.pop(topic_partition, None)
+                broker.touch(topic_partition)
+                self._coordinator.leadership_changed(topic_partition)
+
+        self.stop(partitions)
+        broker.run(step)
+
+        def tell(topic_partition: TopicPartition) -> Callable[[], None]:
+            return lambda: deleted(topic_partition)
+
+        return self._delete({topic_partition: tell(topic_partition) for topic_partition in partitions})
+
+    def _delete(
+        self, partitions: Mapping[TopicPartition, Callable[[], None]]
+    ) -> dict[TopicPartition, ErrorCode]:
+        codes = dict.fromkeys(partitions, ErrorCode.NONE)
+        for topic_partition, deleted in partitions.items():
+            self._not_opened.pop(topic_partition, None)
+            try:
+                self._broker.logs.delete(topic_partition)
+            except StorageError as error:
+                if topic_partition not in self._not_deleted:
+                    _log.error("%s is not deleted, it is tried again: %s", topic_partition, error)
+                self._not_deleted[topic_partition] = deleted
+                codes[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+                continue
+            self._not_deleted.pop(topic_partition, None)
+            deleted()
+        return codes
