@@ -1,13 +1,15 @@
 """Which brokers hold the replicas of new partitions, of a new topic or of one that grows.
 
-Method of ``AdminUtils.assignReplicasToBrokersRackUnaware``: the first replicas go round the brokers from a
-random start; the other replicas of a partition follow at a distance that grows by one at each round of the
-partitions over the brokers, so that the load of a broker that dies spreads over all others.
+Methods of ``AdminUtils`` (0.10.1; text 003 names both). Without racks the first replicas go round the brokers
+from a random start; the other replicas of a partition follow at a distance that grows by one at each round of
+the partitions over the brokers, so that the load of a broker that dies spreads over all others. Where all
+brokers have racks, the brokers stand in a row that takes one of each rack in turn, and a partition gets a
+second replica in a rack only when it has one in every rack.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from minikafka.base.errors import BrokerError, ErrorCode
 
@@ -23,12 +25,14 @@ def assign_replicas(
     start_index: int,
     start_shift: int,
     first_partition: int = 0,
+    racks: Mapping[int, str | None] | None = None,
 ) -> dict[int, tuple[int, ...]]:
     """Spread ``partitions`` x ``replication_factor`` replicas over ``broker_ids``.
 
     ``start_index`` and ``start_shift`` are the two random numbers of the method, given by the caller. The
-    partitions are numbered from ``first_partition`` on, for a topic that gets more of them.
-    Raises BrokerError INVALID_PARTITIONS and INVALID_REPLICATION_FACTOR.
+    partitions are numbered from ``first_partition`` on, for a topic that gets more of them. ``racks``: the
+    rack of each broker that has one. Raises BrokerError INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, and
+    INVALID_REPLICA_ASSIGNMENT where some brokers have racks and others none.
     """
     if partitions < 1:
         raise BrokerError(ErrorCode.INVALID_PARTITIONS, f"a topic has at least 1 partition, not {partitions}")
@@ -37,24 +41,62 @@ def assign_replicas(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"the replication factor is at least 1, not {replication_factor}",
         )
-    brokers = sorted(broker_ids)
-    if replication_factor > len(brokers):
+    if replication_factor > len(broker_ids):
         raise BrokerError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {replication_factor} is more than the live brokers, {len(brokers)}",
+            f"replication factor {replication_factor} is more than the live brokers, {len(broker_ids)}",
         )
+    rack_of = _racks(broker_ids, racks or {})
+    row = rack_alternated(rack_of)
+    rack_count = len(set(rack_of.values()))
     assignment: dict[int, tuple[int, ...]] = {}
     shift = start_shift
     for partition in range(first_partition, first_partition + partitions):
-        if partition > 0 and partition % len(brokers) == 0:
+        if partition > 0 and partition % len(row) == 0:
             shift += 1
-        first = (partition + start_index) % len(brokers)
-        replicas = [first]
-        for follower in range(replication_factor - 1):
-            distance = 1 + (shift + follower) % (len(brokers) - 1)
-            replicas.append((first + distance) % len(brokers))
-        assignment[partition] = tuple(brokers[replica] for replica in replicas)
+        first = (partition + start_index) % len(row)
+        # One rack for all is none: then every broker at its distance is taken.
+        followers = _followers(row, first, shift * rack_count)
+        replicas = [row[first]]
+        while len(replicas) < replication_factor:
+            broker_id = next(followers)
+            used = {rack_of[replica] for replica in replicas}
+            if broker_id not in replicas and (rack_of[broker_id] not in used or len(used) == rack_count):
+                replicas.append(broker_id)
+        assignment[partition] = tuple(replicas)
     return assignment
+
+
+def rack_alternated(rack_of: Mapping[int, str]) -> list[int]:
+    """The brokers in a row: the first of each rack, then the second of each rack that has one, and so on."""
+    places = []
+    for rack in sorted(set(rack_of.values())):
+        members = sorted(broker_id for broker_id, own in rack_of.items() if own == rack)
+        places += [(place, rack, broker_id) for place, broker_id in enumerate(members)]
+    return [broker_id for _, _, broker_id in sorted(places)]
+
+
+def _racks(broker_ids: Sequence[int], racks: Mapping[int, str | None]) -> dict[int, str]:
+    """The rack of each broker, one and the same if nobody has any."""
+    without = sorted(broker_id for broker_id in broker_ids if racks.get(broker_id) is None)
+    if len(without) == len(broker_ids):
+        return dict.fromkeys(broker_ids, "")
+    if without:
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"brokers {without} have no broker.rack and others do: give all of them one, or assign replicas "
+            "by hand",
+        )
+    return {broker_id: str(racks[broker_id]) for broker_id in broker_ids}
+
+
+def _followers(row: Sequence[int], first: int, shift: int) -> Iterator[int]:
+    """The other brokers, again and again, from the one at a distance of ``shift`` + 1 on."""
+    place = 0
+    while True:
+        distance = 1 + (shift + place) % (len(row) - 1)
+        yield row[(first + distance) % len(row)]
+        place += 1
 
 
 def check_assignment(assignment: Assignment, live_broker_ids: Sequence[int]) -> None:

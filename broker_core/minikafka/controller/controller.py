@@ -21,7 +21,7 @@ Text 003 ("Topic management", "The controller"); ``KafkaController`` and ``Topic
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.controller import events
@@ -40,6 +40,18 @@ from minikafka.controller.preferred import PreferredElections
 from minikafka.controller.reassignment import Reassignments
 from minikafka.controller.states import PartitionStatus, ReplicaStatus
 from minikafka.partition.leadership import Leadership
+
+
+@dataclass(slots=True)
+class _Writing:
+    """A state that is being written, and not answered yet."""
+
+    leadership: Leadership
+    doubted: Collection[int]
+    """Brokers that were away before it was decided."""
+    again: bool
+    since: dict[int, None] = field(default_factory=dict)
+    """Brokers that were away since."""
 
 
 class Controller:
@@ -61,10 +73,7 @@ class Controller:
         self._reassignments = Reassignments(self._context)
         self._elections = PreferredElections(self._context)
         self._out = Outbox(self._context)
-        self._writing: dict[TopicPartition, Leadership] = {}
-        """States that are being written, and not answered yet."""
-        self._doubts: dict[TopicPartition, dict[int, None]] = {}
-        """Brokers that were away, if only for a moment, since such a write was decided."""
+        self._writing: dict[TopicPartition, _Writing] = {}
         self._seen: dict[str, Assignment] = {}
         """Assignments as they were last told: one that is the same object has not changed."""
 
@@ -268,7 +277,6 @@ class Controller:
             self._out.publish(context.farewell(partitions))
         for topic_partition in partitions:
             self._writing.pop(topic_partition, None)
-            self._doubts.pop(topic_partition, None)
             if topic_partition in self._reassignments:
                 self._reassignments.give_up(topic_partition, f"topic {topic} is gone", self._out)
             self._elections.conclude(topic_partition, self._out)
@@ -353,7 +361,7 @@ class Controller:
         ``doubted``: brokers that were away. ``again``: in a new epoch even if nothing else changes.
         """
         if topic_partition in self._writing:
-            self._doubts.setdefault(topic_partition, {}).update(dict.fromkeys(doubted))
+            self._writing[topic_partition].since.update(dict.fromkeys(doubted))
             return False
         context, out = self._context, self._out
         known = context.leaderships.get(topic_partition)
@@ -386,7 +394,7 @@ class Controller:
                     f"{leadership.leader} leads, and what it does not have is lost",
                     warning=True,
                 )
-        self._writing[topic_partition] = leadership
+        self._writing[topic_partition] = _Writing(leadership, doubted, again)
         out.write(topic_partition, leadership, known)
         return False
 
@@ -395,22 +403,28 @@ class Controller:
     ) -> None:
         context = self._context
         for topic_partition, held in leaderships.items():
-            ours = self._writing.pop(topic_partition, None)
-            doubted = self._doubts.pop(topic_partition, ())
+            writing = self._writing.pop(topic_partition, None)
             if not context.knows(topic_partition) or self._deletions.is_under_way(topic_partition.topic):
                 continue
             known = context.leaderships.get(topic_partition)
-            if held != ours:
-                if ours is None and known is not None and held.version < known.version:
+            done = writing is not None and held == writing.leadership
+            if not done:
+                if writing is None and known is not None and held.version < known.version:
                     continue
                 if not self._is_of_this_term(topic_partition, held):
                     continue
-            self._adopt(topic_partition, held, ours)
-            if self._settle(topic_partition, doubted):
+            self._adopt(topic_partition, held, ours=done)
+            if writing is None:
+                settled = self._settle(topic_partition)
+            elif done:
+                settled = self._settle(topic_partition, writing.since)
+            else:
+                doubted = {*writing.doubted, *writing.since}
+                settled = self._settle(topic_partition, doubted, again=writing.again)
+            if settled:
                 self._announce(topic_partition, NO_LEADER if known is None else known.leader)
         for topic_partition in sorted(gone):
             self._writing.pop(topic_partition, None)
-            self._doubts.pop(topic_partition, None)
             if context.knows(topic_partition):
                 if topic_partition in self._reassignments:
                     reason = f"the state of {topic_partition} is gone, or cannot be read"
@@ -426,9 +440,12 @@ class Controller:
             if known is not None and held.version <= known.version:
                 continue
             if self._is_of_this_term(topic_partition, held):
-                self._adopt(topic_partition, held, None)
+                self._adopt(topic_partition, held, ours=False)
                 self._out.publish({topic_partition: context.leaderships[topic_partition]})
-                self._settle(topic_partition)
+                settled = self._settle(topic_partition)
+                if settled and (known is None or known.leader_epoch != held.leader_epoch):
+                    # Written by an earlier controller, which could not announce it any more.
+                    self._announce(topic_partition, NO_LEADER if known is None else known.leader)
 
     def _is_of_this_term(self, topic_partition: TopicPartition, held: Leadership) -> bool:
         if held.controller_epoch > self.epoch:
@@ -440,13 +457,13 @@ class Controller:
             return False
         return True
 
-    def _adopt(self, topic_partition: TopicPartition, held: Leadership, ours: Leadership | None) -> None:
+    def _adopt(self, topic_partition: TopicPartition, held: Leadership, *, ours: bool) -> None:
         """Know what a partition's znode holds: what we wrote, or what somebody else did.
 
         The znode does not hold the replicas: if the value is not ours, brokers know those of the last one.
         """
         context = self._context
-        if held != ours:
+        if not ours:
             known = context.leaderships.get(topic_partition)
             replicas = context.replicas_of(topic_partition) if known is None else known.replicas
             held = replace(held, replicas=replicas)

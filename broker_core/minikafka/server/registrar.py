@@ -417,7 +417,10 @@ class Registrar:
             self._listener.post(events.BrokersChanged(*self._read_brokers()))
 
     def _see_deletions(self) -> None:
-        self._listener.post(events.DeletionRequested(self._marked() - self._unreadable))
+        marked = self._marked()
+        if not marked <= self._assignments.keys() | self._unreadable:
+            self._see_topics()  # One that was made just now: its deletion must not come first.
+        self._listener.post(events.DeletionRequested(marked - self._unreadable))
         if self._elected_in == self._store.session_id:
             self._delete_unreadable()
 
