@@ -234,7 +234,6 @@ def _other_than(nothing: Any) -> Callable[[Any], bool]:
 _NOT_DONE_YET: dict[str, Callable[[Any], bool]] = {
     "follower.replication.throttled.replicas": _other_than(""),
     "leader.replication.throttled.replicas": _other_than(""),
-    "unclean.leader.election.enable": _other_than(False),
 }
 """Topic property -> whether its parsed value asks for anything."""
 
@@ -280,6 +279,8 @@ class LogConfig:
     """Of what is stored at most: 0 for ``message.format.version`` 0.8 and 0.9, 1 for 0.10. Those two are of
     all that is stored."""
     min_insync_replicas: int = 1
+    unclean_election: bool = False
+    """Whether a replica that is not in sync may lead when no other lives."""
     producer_expiration_ms: int = _PRODUCER_EXPIRATION_MS
     """``transactional.id.expiration.ms``, of the broker: who is silent for so long is forgotten."""
     # What follows from these and is wanted for every batch.
@@ -419,6 +420,7 @@ _STORED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "segment.index.bytes": ("index_max_bytes", int),
     "segment.jitter.ms": ("segment_jitter_ms", int),
     "segment.ms": ("segment_ms", int),
+    "unclean.leader.election.enable": ("unclean_election", bool),
 }
 """Topic property -> (field of LogConfig, what to make of the parsed value)."""
 

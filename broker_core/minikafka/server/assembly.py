@@ -101,7 +101,13 @@ class RunningBroker:
         self._stops.callback(logs.close)
         store = ports.connect_store()
         self._stops.callback(store.close)
-        registrar = Registrar(store, ports.clock, ports.worker, random_bytes=ports.random_bytes)
+        registrar = Registrar(
+            store,
+            ports.clock,
+            ports.worker,
+            random_bytes=ports.random_bytes,
+            may_be_unclean=lambda overrides: config.log.with_known_overrides(overrides)[0].unclean_election,
+        )
         self._stops.callback(ports.worker.stop)
         self._stops.callback(ports.loader.stop)
         logs.open_all(registrar.topic_configs())

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from minikafka.base.errors import ErrorCode, MinikafkaError
+from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
 from minikafka.server import controller_messages as messages
@@ -114,6 +114,12 @@ class ControlPath:
         for topic in sorted(self._unreadable_going):
             self.delete_unreadable(topic)
 
+    def rebalance(self) -> None:
+        """Have the preferred replicas lead, where too many do not. For one thread, the housekeeper's."""
+        percent = self._broker.config.control.imbalance_percent
+        if self._broker.controller.active:
+            self._broker.worker.submit(lambda: self.post(events.RebalanceDue(percent)))
+
     def retry(self) -> None:
         """Submit again what could not be done. For one thread, the housekeeper's."""
         if not self._broker.registrar.ticket_kept:
@@ -154,10 +160,16 @@ class ControlPath:
             case events.DropDeletionRequest(topic, reason):
                 _log.warning("the request to delete topic %s is dropped: %s", topic, reason)
                 registrar.drop_deletion_request(topic)
+            case events.WriteAssignment(topic, assignment):
+                registrar.assign(topic, assignment)
+            case events.DropReassignments(partitions, reason):
+                _log.info("reassignment of %s: %s", ", ".join(map(str, partitions)), reason)
+                registrar.requests.drop_reassignments(partitions)
+            case events.DropElections(reason):
+                _log.info("the request for preferred elections is taken away: %s", reason)
+                registrar.requests.drop_elections()
             case events.Note(text, warning):
                 _log.log(logging.WARNING if warning else logging.INFO, "%s", text)
-            case _:
-                raise MinikafkaError(f"{effect} is not done by this version")
 
     def _send(self, effect: _Sent, epoch: int, brokers: Brokers) -> None:
         own = self._broker.broker_id

@@ -79,6 +79,10 @@ class Housekeeper:
             duty(self.write_watermarks, config.replication.checkpoint_interval_ms),
             duty(in_sync.drop_laggards, max(1, config.replication.lag_time_max_ms // 2)),
             duty(in_sync.tell, TELL_LOOK_MS),
+            *(
+                [duty(control.rebalance, config.control.rebalance_interval_ms)]
+                * config.control.rebalance_leaders
+            ),
         )
         self._clean_at_ms = now_ms + config.cleaner.backoff_ms
         self._wake = threading.Condition()

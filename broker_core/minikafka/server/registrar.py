@@ -36,6 +36,7 @@ from minikafka.registry.paths import (
     TopicAssignment,
 )
 from minikafka.registry.store import SessionState, SessionTicket, Stat, Store
+from minikafka.server.admin_requests import AdminRequests
 from minikafka.server.config_changes import ConfigChanges, tell_changes
 from minikafka.server.partition_states import PartitionStates
 from minikafka.server.worker import Job, Worker
@@ -87,8 +88,16 @@ class Registrar:
     """One broker's view of ZooKeeper and its place in it."""
 
     def __init__(
-        self, store: Store, clock: Clock, worker: Worker, *, random_bytes: Callable[[int], bytes]
+        self,
+        store: Store,
+        clock: Clock,
+        worker: Worker,
+        *,
+        random_bytes: Callable[[int], bytes],
+        may_be_unclean: Callable[[Mapping[str, str]], bool] = lambda overrides: False,
     ) -> None:
+        """``may_be_unclean``: whether a topic with these settings may be led by a replica out of sync."""
+        self._may_be_unclean = may_be_unclean
         self._store = store
         self._clock = clock
         self._worker = worker
@@ -101,6 +110,9 @@ class Registrar:
         """What was last said about a znode that cannot be understood."""
         self.states = PartitionStates(store, lambda path, what: self._complain(path, what + _ADVICE))
         """Who leads each partition."""
+        self.requests = AdminRequests(store)
+        """What operators ask the controller for."""
+        self._unclean: frozenset[str] = frozenset()
         self._expired = False
         self._elected_in: int | None = None
         self._registered_in: int | None = None
@@ -154,7 +166,12 @@ class Registrar:
         self._keep_ticket = keep_ticket
         self._register()
         self._store.on_session(self._session_changed)
-        self._store.watch_data(paths.CONTROLLER, partial(self._submit, self._see_controller))
+        for path, see in (
+            (paths.CONTROLLER, self._see_controller),
+            (paths.PREFERRED_ELECTION, self._see_elections),
+            (paths.REASSIGN_PARTITIONS, self._see_reassignments),
+        ):
+            self._store.watch_data(path, partial(self._submit, see))
         for path, see in (
             (paths.BROKER_IDS, self._see_brokers),
             (paths.BROKER_TOPICS, self._see_topics),
@@ -405,15 +422,37 @@ class Registrar:
             assignments=dict(self._assignments),
             leaderships=self.states.read(replicas),
             deletions=self._marked() - self._unreadable,
+            unclean=self._read_unclean(),
+            reassignments=self.requests.reassignments(),
+            elections=self.requests.elections(),
         )
+
+    def _read_unclean(self) -> frozenset[str]:
+        """The topics where a replica out of sync may lead."""
+        config_paths = {paths.topic_config_path(topic): topic for topic in self._assignments}
+        found = self._store.read_all(config_paths)
+        unclean = set()
+        for path, topic in config_paths.items():
+            overrides: Mapping[str, str] = {}
+            if path in found:
+                with contextlib.suppress(CoordinationError):
+                    overrides = EntityConfig.from_json(found[path][0], path).config
+            if self._may_be_unclean(overrides):
+                unclean.add(topic)
+        self._unclean = frozenset(unclean)
+        return self._unclean
 
     # --- what the watches saw -------------------------------------------------------------------------------
 
     # The watches' own news may be older than what the controller knows by then, so each job reads again.
 
+    @property
+    def _in_office(self) -> bool:
+        return self._elected_in == self._store.session_id
+
     def _see_brokers(self) -> None:
         # A controller whose session expired would take itself for dead; Elected says it all anew.
-        if self._elected_in == self._store.session_id:
+        if self._in_office:
             self._listener.post(events.BrokersChanged(*self._read_brokers()))
 
     def _see_deletions(self) -> None:
@@ -421,7 +460,7 @@ class Registrar:
         if not marked <= self._assignments.keys() | self._unreadable:
             self._see_topics()  # One that was made just now: its deletion must not come first.
         self._listener.post(events.DeletionRequested(marked - self._unreadable))
-        if self._elected_in == self._store.session_id:
+        if self._in_office:
             self._delete_unreadable()
 
     def _marked(self) -> frozenset[str]:
@@ -438,8 +477,26 @@ class Registrar:
         self._read_assignments(names)
         self._listener.post(events.TopicsChanged(dict(self._assignments)))
 
+    def _see_elections(self) -> None:
+        if self._in_office:
+            asked = self.requests.elections()
+            if asked:
+                self._listener.post(events.ElectionRequested(asked))
+
+    def _see_reassignments(self) -> None:
+        if self._in_office:
+            asked = self.requests.reassignments()
+            if asked:
+                self._listener.post(events.ReassignmentRequested(asked))
+
+    def assign(self, topic: str, assignment: Assignment) -> None:
+        """Give a topic's partitions these replicas."""
+        wanted = self.requests.write_assignment(topic, assignment)
+        if wanted is not None:
+            self._assignments[topic] = wanted
+
     def _see_isr_changes(self) -> None:
-        if self._elected_in == self._store.session_id:
+        if self._in_office:
             self.states.take_changes(self._post_isr_changes)
 
     def _post_isr_changes(self, partitions: frozenset[TopicPartition]) -> None:
@@ -455,6 +512,10 @@ class Registrar:
         self._config_changes.follow(
             {paths.TOPICS: listener.topic_config_changed, paths.CLIENTS: listener.client_config_changed}
         )
+        if self._in_office:
+            known = self._unclean
+            if self._read_unclean() != known:
+                listener.post(events.UncleanChanged(self._unclean))
 
     def _read_brokers(self) -> tuple[dict[int, BrokerAddress], dict[int, int]]:
         """The live brokers, and the sessions that registered them."""

@@ -167,7 +167,6 @@ def test_overrides_without_a_fault_give_no_problems() -> None:
     [
         ("follower.replication.throttled.replicas", "*"),
         ("leader.replication.throttled.replicas", "0:101"),
-        ("unclean.leader.election.enable", "true"),
     ],
 )
 def test_a_property_that_asks_in_vain_is_named(name: str, value: str) -> None:
@@ -178,26 +177,25 @@ def test_values_that_ask_for_nothing_are_not_named() -> None:
     nothing = {
         "follower.replication.throttled.replicas": "",
         "leader.replication.throttled.replicas": "",
-        "unclean.leader.election.enable": "false",
     }
     assert without_effect(nothing) == []
     acted_on = {
         name: str(TOPIC_PROPERTIES[name].default) for name in TOPIC_PROPERTIES.keys() - nothing.keys()
     }
-    assert len(acted_on) == 21
+    assert len(acted_on) == 22
     assert without_effect(acted_on) == []
 
 
 def test_names_come_in_order_and_what_is_not_allowed_is_passed_over() -> None:
     overrides = {
-        "unclean.leader.election.enable": "true",
+        "leader.replication.throttled.replicas": "*",
         "compression.type": "bzip2",
         "remote.storage.enable": "true",
         "follower.replication.throttled.replicas": "*",
     }
     assert without_effect(overrides) == [
         "follower.replication.throttled.replicas",
-        "unclean.leader.election.enable",
+        "leader.replication.throttled.replicas",
     ]
 
 

@@ -1,0 +1,104 @@
+"""What operators ask the controller for by znodes: preferred elections and reassignments.
+
+A request that makes no sense is logged and removed, as the tools take one that is there for one under way.
+
+For the jobs of the worker: every method can be run twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from minikafka.base.errors import BadVersion, CoordinationError, NoNode
+from minikafka.base.ids import TopicPartition
+from minikafka.controller.assignment import Assignment
+from minikafka.registry import paths
+from minikafka.registry.admin_paths import PreferredElection, Reassignments
+from minikafka.registry.paths import TopicAssignment
+from minikafka.registry.store import Store
+
+_log = logging.getLogger(__name__)
+
+Value = TypeVar("Value")
+
+
+class AdminRequests:
+    """``/admin/preferred_replica_election`` and ``/admin/reassign_partitions``."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def elections(self) -> frozenset[TopicPartition]:
+        """The partitions that are to be led by their preferred replica."""
+        found = self._read(paths.PREFERRED_ELECTION, PreferredElection.from_json)
+        return frozenset() if found is None else found.partitions
+
+    def reassignments(self) -> Mapping[TopicPartition, tuple[int, ...]]:
+        """The partitions that are to have other replicas."""
+        found = self._read(paths.REASSIGN_PARTITIONS, Reassignments.from_json)
+        return {} if found is None else found.partitions
+
+    def drop_elections(self) -> None:
+        """The elections were held: take the request away."""
+        with contextlib.suppress(NoNode):
+            self._store.delete(paths.PREFERRED_ELECTION)
+
+    def drop_reassignments(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are done: take them out of the request, and the request away with the last."""
+        done = set(partitions)
+        while True:
+            try:
+                data, stat = self._store.read(paths.REASSIGN_PARTITIONS)
+                left = _left(data, done)
+                if left:
+                    data = Reassignments(left).to_json()
+                    self._store.write(paths.REASSIGN_PARTITIONS, data, stat.version)
+                else:
+                    self._store.delete(paths.REASSIGN_PARTITIONS, stat.version)
+            except BadVersion:
+                continue
+            except NoNode:
+                pass
+            return
+
+    def write_assignment(self, topic: str, assignment: Assignment) -> Assignment | None:
+        """Give a topic's partitions these replicas; what it has then, with partitions that came meanwhile.
+        None: the topic is gone.
+        """
+        path = paths.topic_path(topic)
+        while True:
+            try:
+                data, stat = self._store.read(path)
+                held = TopicAssignment.from_json(data, path).partitions
+                wanted = {**held, **assignment}
+                if wanted != held:
+                    self._store.write(path, TopicAssignment(wanted).to_json(), stat.version)
+            except BadVersion:
+                continue
+            except NoNode:
+                return None
+            return wanted
+
+    def _read(self, path: str, parse: Callable[[bytes, str], Value]) -> Value | None:
+        try:
+            data, stat = self._store.read(path)
+        except NoNode:
+            return None
+        try:
+            return parse(data, path)
+        except CoordinationError as error:
+            _log.error("%s is removed: %s", path, error)
+            with contextlib.suppress(NoNode, BadVersion):
+                self._store.delete(path, stat.version)
+            return None
+
+
+def _left(data: bytes, done: set[TopicPartition]) -> dict[TopicPartition, tuple[int, ...]]:
+    try:
+        asked = Reassignments.from_json(data).partitions
+    except CoordinationError:
+        return {}
+    return {key: replicas for key, replicas in asked.items() if key not in done}
