@@ -50,7 +50,7 @@ class _Writing:
     doubted: Collection[int]
     """Brokers that were away before it was decided."""
     again: bool
-    since: dict[int, None] = field(default_factory=dict)
+    since: set[int] = field(default_factory=set)
     """Brokers that were away since."""
 
 
@@ -74,6 +74,8 @@ class Controller:
         self._elections = PreferredElections(self._context)
         self._out = Outbox(self._context)
         self._writing: dict[TopicPartition, _Writing] = {}
+        self._unwritten: dict[TopicPartition, set[int]] = {}
+        """Brokers that were away, where that could not be written: the state is gone or cannot be read."""
         self._seen: dict[str, Assignment] = {}
         """Assignments as they were last told: one that is the same object has not changed."""
 
@@ -277,6 +279,7 @@ class Controller:
             self._out.publish(context.farewell(partitions))
         for topic_partition in partitions:
             self._writing.pop(topic_partition, None)
+            self._unwritten.pop(topic_partition, None)
             if topic_partition in self._reassignments:
                 self._reassignments.give_up(topic_partition, f"topic {topic} is gone", self._out)
             self._elections.conclude(topic_partition, self._out)
@@ -361,8 +364,10 @@ class Controller:
         ``doubted``: brokers that were away. ``again``: in a new epoch even if nothing else changes.
         """
         if topic_partition in self._writing:
-            self._writing[topic_partition].since.update(dict.fromkeys(doubted))
+            self._writing[topic_partition].since.update(doubted)
             return False
+        if topic_partition in self._unwritten:
+            doubted = {*doubted, *self._unwritten.pop(topic_partition)}
         context, out = self._context, self._out
         known = context.leaderships.get(topic_partition)
         electorate = context.electorate(doubted)
@@ -424,8 +429,10 @@ class Controller:
             if settled:
                 self._announce(topic_partition, NO_LEADER if known is None else known.leader)
         for topic_partition in sorted(gone):
-            self._writing.pop(topic_partition, None)
+            lost = self._writing.pop(topic_partition, None)
             if context.knows(topic_partition):
+                if lost is not None:
+                    self._unwritten[topic_partition] = {*lost.doubted, *lost.since}
                 if topic_partition in self._reassignments:
                     reason = f"the state of {topic_partition} is gone, or cannot be read"
                     self._reassignments.give_up(topic_partition, reason, self._out)

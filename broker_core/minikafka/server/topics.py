@@ -170,6 +170,7 @@ def check_creation(
             replication_factor,
             start_index=random.randrange(1 << 16),
             start_shift=random.randrange(1 << 16),
+            racks={broker_id: address.rack for broker_id, address in broker.image.brokers.items()},
         )
     _check_size(name, len(assignment), len(TopicAssignment(assignment).to_json()))
     overrides = {key: value for key, value in config.items() if value is not None}
@@ -265,6 +266,7 @@ def check_more_partitions(
             start_index=start,
             start_shift=start,
             first_partition=len(known),
+            racks={broker_id: address.rack for broker_id, address in broker.image.brokers.items()},
         )
     else:
         added = dict(enumerate(assignments, start=len(known)))

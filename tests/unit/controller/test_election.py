@@ -1,0 +1,130 @@
+"""The four selectors of the release, which text 003 describes."""
+
+from minikafka.controller.election import Electorate, next_leadership, preferred_leadership
+from minikafka.partition.leadership import Leadership
+from tests.unit.controller.cluster import state
+
+KNOWN = state(1, (1, 2), (1, 2, 3), leader_epoch=7, version=4, controller_epoch=2)
+
+
+def following(
+    known: Leadership = KNOWN,
+    replicas: tuple[int, ...] | None = None,
+    *,
+    live: tuple[int, ...] = (1, 2, 3),
+    unsure: tuple[int, ...] = (),
+    unclean: bool = False,
+    again: bool = False,
+) -> tuple[int, tuple[int, ...]] | None:
+    """Leader and replicas in sync that follow; None when nothing changes."""
+    made = next_leadership(
+        known, replicas or known.replicas, Electorate(live, unsure), 5, unclean=unclean, again=again
+    )
+    return None if made is None else (made.leader, made.isr)
+
+
+def test_what_is_right_stays_as_it_is() -> None:
+    assert following() is None
+
+
+def test_each_value_is_of_the_next_epoch_and_version_and_of_this_controller() -> None:
+    made = next_leadership(KNOWN, KNOWN.replicas, Electorate((2, 3)), 5)
+    assert made == Leadership(2, 8, (2,), (1, 2, 3), controller_epoch=5, version=5)
+
+
+# --- offline: the leader died -------------------------------------------------------------------------------
+
+
+def test_the_first_assigned_replica_that_is_in_sync_and_alive_leads() -> None:
+    known = state(1, (3, 2, 1), (1, 2, 3))
+    assert following(known, live=(2, 3)) == (2, (3, 2))
+
+
+def test_a_follower_that_died_is_in_sync_no_more() -> None:
+    assert following(live=(1, 3)) == (1, (1,))
+
+
+def test_the_last_replica_in_sync_stays_so_when_it_dies_and_nobody_leads() -> None:
+    assert following(state(2, (2,), (1, 2, 3)), live=(1, 3)) == (-1, (2,))
+
+
+def test_replicas_in_sync_that_die_together_stay_so_together() -> None:
+    assert following(live=(3,)) == (-1, (1, 2))
+
+
+def test_a_partition_without_leader_is_not_written_again_and_again() -> None:
+    assert following(state(-1, (2,), (1, 2, 3)), live=(1, 3)) is None
+
+
+def test_whoever_of_them_comes_back_first_leads() -> None:
+    assert following(state(-1, (1, 2), (1, 2, 3)), live=(2, 3)) == (2, (2,))
+
+
+def test_where_it_is_allowed_the_first_live_replica_leads_alone() -> None:
+    assert following(state(1, (1,), (1, 2, 3)), live=(2, 3), unclean=True) == (2, (2,))
+
+
+def test_no_replica_out_of_sync_leads_while_one_in_sync_lives() -> None:
+    assert following(state(1, (1, 3), (1, 2, 3)), live=(2, 3), unclean=True) == (3, (3,))
+
+
+def test_where_no_replica_lives_an_unclean_election_finds_nobody() -> None:
+    assert following(state(1, (1,), (1, 2)), live=(3,), unclean=True) == (-1, (1,))
+
+
+# --- reassigned: other replicas -----------------------------------------------------------------------------
+
+
+def test_a_new_replica_leads_and_only_new_ones_are_in_sync() -> None:
+    assert following(state(1, (1, 2, 3, 4), (3, 4, 1, 2)), (3, 4), live=(1, 2, 3, 4)) == (3, (3, 4))
+
+
+def test_a_leader_that_is_among_the_new_replicas_stays() -> None:
+    assert following(state(2, (1, 2, 3), (3, 2, 1)), (3, 2)) == (2, (2, 3))
+
+
+# --- controlled shutdown ------------------------------------------------------------------------------------
+
+
+def test_a_broker_that_stops_leads_no_more_and_is_in_sync_no_more() -> None:
+    assert following(unsure=(1,)) == (2, (2,))
+
+
+def test_a_follower_that_stops_is_in_sync_no_more() -> None:
+    assert following(unsure=(2,)) == (1, (1,))
+
+
+def test_a_broker_that_stops_leads_on_where_nobody_else_is_in_sync() -> None:
+    assert following(state(1, (1,), (1, 2)), unsure=(1,)) is None
+
+
+def test_a_broker_that_stops_leads_rather_than_nobody() -> None:
+    assert following(live=(2, 3), unsure=(2,)) == (2, (2,))
+
+
+def test_the_same_leader_can_be_given_a_new_epoch() -> None:
+    assert following(again=True) == (1, (1, 2))
+
+
+# --- preferred ----------------------------------------------------------------------------------------------
+
+
+def preferred(
+    known: Leadership, live: tuple[int, ...] = (1, 2, 3), unsure: tuple[int, ...] = ()
+) -> tuple[int, tuple[int, ...]] | None:
+    made = preferred_leadership(known, known.replicas, Electorate(live, unsure), 5)
+    return None if made is None else (made.leader, made.isr)
+
+
+def test_the_preferred_replica_leads_with_the_same_replicas_in_sync() -> None:
+    assert preferred(state(2, (2, 1), (1, 2))) == (1, (2, 1))
+
+
+def test_a_preferred_replica_that_leads_needs_no_election() -> None:
+    assert preferred(KNOWN) is None
+
+
+def test_a_preferred_replica_that_is_dead_or_stopping_or_out_of_sync_does_not_lead() -> None:
+    assert preferred(state(2, (2, 1), (1, 2)), live=(2,)) is None
+    assert preferred(state(2, (2, 1), (1, 2)), unsure=(1,)) is None
+    assert preferred(state(2, (2,), (1, 2))) is None

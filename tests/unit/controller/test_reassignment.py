@@ -1,0 +1,195 @@
+"""Partitions on their way to other replicas."""
+
+import pytest
+
+from minikafka.base.ids import TopicPartition
+from minikafka.controller import events
+from minikafka.controller.states import ReplicaStatus
+from tests.unit.controller.cluster import T0, T1, Cluster, state
+
+GROWN = state(1, (1, 2), (3, 4, 1, 2), leader_epoch=1, version=1)
+IN_SYNC = state(1, (1, 2, 3, 4), leader_epoch=1, version=2)
+
+
+def reassign(cluster: Cluster, key: TopicPartition, *replicas: int) -> None:
+    cluster.tell(events.ReassignmentRequested({key: replicas}))
+
+
+def under_way() -> Cluster:
+    """From 1 and 2 to 3 and 4, which are not in sync yet."""
+    cluster = Cluster((1, 2, 3, 4), {T0: state(1, (1, 2)), T1: state(1, (1,))})
+    reassign(cluster, T0, 3, 4)
+    return cluster
+
+
+def test_first_the_partition_is_assigned_to_old_and_new_replicas_in_a_new_epoch() -> None:
+    cluster = under_way()
+    assert cluster.effects[0] == events.WriteAssignment("t", {0: (3, 4, 1, 2), 1: (1,)})
+    assert cluster.written() == [GROWN]
+    assert cluster.led() == dict.fromkeys((1, 2, 3, 4), GROWN)
+    assert cluster.controller.replica_status(T0, 3) is ReplicaStatus.NEW
+    assert cluster.of(events.DropReassignments) == []
+
+
+def test_nothing_more_happens_before_all_new_replicas_are_in_sync() -> None:
+    cluster = under_way()
+    cluster.tell(events.IsrChanged({T0: state(1, (1, 2, 3), leader_epoch=1, version=2)}))
+    assert cluster.written() == []
+    assert cluster.stopped(delete=True) == {}
+
+
+def test_then_a_new_replica_leads_and_only_the_new_ones_are_in_sync() -> None:
+    cluster = under_way()
+    cluster.tell(events.IsrChanged({T0: IN_SYNC}))
+    now = state(3, (3, 4), leader_epoch=2, version=3)
+    assert cluster.written() == [now]
+    assert cluster.led() == {3: now, 4: now}
+
+
+def test_then_the_old_ones_are_deleted_the_assignment_written_and_the_request_removed() -> None:
+    cluster = under_way()
+    cluster.tell(events.IsrChanged({T0: IN_SYNC}))
+    assert cluster.effects[-4:] == [
+        events.SendStopReplica(1, (T0,), delete=True),
+        events.SendStopReplica(2, (T0,), delete=True),
+        events.WriteAssignment("t", {0: (3, 4), 1: (1,)}),
+        events.DropReassignments((T0,), "done"),
+    ]
+    assert cluster.controller.replica_status(T0, 1) is ReplicaStatus.NON_EXISTENT
+    assert cluster.controller.replica_status(T0, 3) is ReplicaStatus.ONLINE
+
+
+def test_a_leader_that_is_among_the_new_replicas_stays() -> None:
+    cluster = Cluster((1, 2, 3), {T0: state(1, (1, 2))})
+    reassign(cluster, T0, 3, 1)
+    cluster.tell(events.IsrChanged({T0: state(1, (1, 2, 3), leader_epoch=1, version=2)}))
+    assert cluster.known() == state(1, (1, 3), (3, 1), leader_epoch=2, version=3)
+    assert cluster.stopped(delete=True) == {2: (T0,)}
+
+
+def test_replicas_can_be_added() -> None:
+    cluster = Cluster((1, 2), {T0: state(1, (1,))})
+    reassign(cluster, T0, 1, 2)
+    assert cluster.known() == state(1, (1,), (1, 2), leader_epoch=1, version=1)
+    assert cluster.of(events.DropReassignments) == []
+    cluster.tell(events.IsrChanged({T0: state(1, (1, 2), leader_epoch=1, version=2)}))
+    assert cluster.of(events.DropReassignments) == [events.DropReassignments((T0,), "done")]
+    assert cluster.stopped(delete=True) == {}
+
+
+def test_replicas_that_are_in_sync_can_be_taken_away_at_once() -> None:
+    cluster = Cluster((1, 2), {T0: state(1, (1, 2))})
+    reassign(cluster, T0, 2)
+    assert cluster.known() == state(2, (2,), leader_epoch=1, version=1)
+    assert cluster.stopped(delete=True) == {1: (T0,)}
+
+
+def test_another_order_makes_another_preferred_leader() -> None:
+    cluster = Cluster((1, 2), {T0: state(1, (1, 2))})
+    reassign(cluster, T0, 2, 1)
+    assert cluster.known() == state(1, (1, 2), (2, 1), leader_epoch=1, version=1)
+    assert cluster.controller.assignment_of("t") == {0: (2, 1)}
+
+
+@pytest.mark.parametrize(
+    ("key", "replicas", "reason"),
+    [
+        (TopicPartition("ghost", 0), (1,), "there is no partition ghost-0"),
+        (TopicPartition("t", 7), (1,), "there is no partition t-7"),
+        (T0, (1, 2), "t-0 is assigned to [1, 2] already"),
+        (T0, (1, 8), "t-0 cannot move to brokers that are not alive: [8]"),
+        (T0, (1, 1), "t-0 cannot have the replicas [1, 1]: one or more, each once"),
+        (T0, (), "t-0 cannot have the replicas []: one or more, each once"),
+        (T1, (1,), "t-1 has never had a leader"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_reason(
+    key: TopicPartition, replicas: tuple[int, ...], reason: str
+) -> None:
+    cluster = Cluster((1, 2), {T0: state(1, (1, 2))})
+    cluster.create("t", {0: (1, 2), 1: (7,)})
+    reassign(cluster, key, *replicas)
+    assert cluster.effects == [events.DropReassignments((key,), reason)]
+
+
+def test_a_partition_that_is_under_way_keeps_its_first_target() -> None:
+    cluster = under_way()
+    cluster.tell(events.ReassignmentRequested({T0: (2,)}))
+    assert cluster.effects == []
+
+
+def test_a_new_replica_that_dies_is_waited_for() -> None:
+    cluster = under_way()
+    cluster.tell(events.IsrChanged({T0: state(1, (1, 2, 3), leader_epoch=1, version=2)}))
+    cluster.lose(4)
+    cluster.start(4)
+    assert 4 in cluster.led()
+    cluster.tell(events.IsrChanged({T0: state(1, (1, 2, 3, 4), leader_epoch=1, version=3)}))
+    assert cluster.of(events.DropReassignments) == [events.DropReassignments((T0,), "done")]
+
+
+def test_a_new_replica_that_dies_before_the_last_write_is_waited_for_with_the_old_ones() -> None:
+    cluster = under_way()
+    cluster.answers = False
+    cluster.tell(events.IsrChanged({T0: IN_SYNC}))
+    (last,) = cluster.written()
+    cluster.lose(4)
+    cluster.tell(events.LeadershipsWritten({T0: last}))
+    assert cluster.written() == [state(3, (3,), (3, 4, 1, 2), leader_epoch=3, version=4)]
+    assert cluster.stopped(delete=True) == {}
+
+
+def test_a_leader_that_puts_a_new_replica_out_just_then_wins() -> None:
+    cluster = under_way()
+    cluster.answers = False
+    cluster.tell(events.IsrChanged({T0: IN_SYNC}))
+    cluster.tell(events.LeadershipsWritten({T0: state(1, (1, 2, 3), leader_epoch=1, version=3)}))
+    assert cluster.written() == []
+    assert cluster.controller.assignment_of("t") == {0: (3, 4, 1, 2), 1: (1,)}
+
+
+# --- a new controller ---------------------------------------------------------------------------------------
+
+
+def resumed(replicas: tuple[int, ...], isr: tuple[int, ...], live: tuple[int, ...] = (1, 2, 3, 4)) -> Cluster:
+    """A controller that finds the partition so, and the request to move it to 3 and 4."""
+    return Cluster(live, {T0: state(isr[0], isr, replicas)}, reassignments={T0: (3, 4)})
+
+
+def test_it_begins_what_was_only_asked_for() -> None:
+    assert resumed((1, 2), (1, 2)).known().replicas == (3, 4, 1, 2)
+
+
+def test_it_tells_all_replicas_again_as_nobody_knows_who_had_been_told() -> None:
+    cluster = resumed((3, 4, 1, 2), (1, 2))
+    assert cluster.known() == GROWN
+    assert set(cluster.led()) == {1, 2, 3, 4}
+
+
+def test_it_ends_what_had_come_into_sync_meanwhile() -> None:
+    cluster = resumed((3, 4, 1, 2), (1, 2, 3, 4))
+    assert cluster.known().replicas == (3, 4)
+    assert cluster.stopped(delete=True) == {1: (T0,), 2: (T0,)}
+
+
+def test_it_stops_the_old_replicas_where_only_the_new_ones_are_in_sync() -> None:
+    assert resumed((3, 4, 1, 2), (3, 4)).stopped(delete=True) == {1: (T0,), 2: (T0,)}
+
+
+def test_it_removes_a_request_whose_assignment_is_written() -> None:
+    cluster = resumed((3, 4), (3, 4))
+    assert [effect.partitions for effect in cluster.of(events.DropReassignments)] == [(T0,)]
+
+
+def test_it_waits_for_a_new_replica_that_is_dead() -> None:
+    cluster = resumed((3, 4, 1, 2), (1, 2), live=(1, 2, 3))
+    assert cluster.of(events.DropReassignments) == []
+    cluster.start(4)
+    cluster.tell(events.IsrChanged({T0: state(1, (1, 2, 3, 4), leader_epoch=1, version=2)}))
+    assert cluster.known().replicas == (3, 4)
+
+
+def test_a_topic_that_vanishes_takes_its_reassignments_with_it() -> None:
+    cluster = under_way()
+    cluster.tell(events.TopicsChanged({}))
+    assert cluster.of(events.DropReassignments) == [events.DropReassignments((T0,), "topic t is gone")]
