@@ -44,7 +44,10 @@ class Reassignments:
         context = self._context
         if not context.knows(topic_partition):
             return f"there is no partition {topic_partition}"
-        if context.replicas_of(topic_partition) == replicas:
+        known = context.leaderships.get(topic_partition)
+        # Where replicas are only added, the assignment does not tell how far an earlier controller came.
+        half_done = resumed and known is not None and not set(replicas) <= set(known.isr)
+        if context.replicas_of(topic_partition) == replicas and not half_done:
             return f"{topic_partition} is assigned to {list(replicas)} already"
         if not replicas or len(set(replicas)) != len(replicas):
             return f"{topic_partition} cannot have the replicas {list(replicas)}: one or more, each once"

@@ -181,6 +181,14 @@ def test_it_removes_a_request_whose_assignment_is_written() -> None:
     assert [effect.partitions for effect in cluster.of(events.DropReassignments)] == [(T0,)]
 
 
+def test_it_tells_the_leader_of_added_replicas_that_an_earlier_controller_only_assigned() -> None:
+    cluster = resumed((3, 4), (3,))
+    assert cluster.known() == state(3, (3,), (3, 4), leader_epoch=1, version=1)
+    assert cluster.of(events.DropReassignments) == []
+    cluster.tell(events.IsrChanged({T0: state(3, (3, 4), leader_epoch=1, version=2)}))
+    assert cluster.of(events.DropReassignments) == [events.DropReassignments((T0,), "done")]
+
+
 def test_it_waits_for_a_new_replica_that_is_dead() -> None:
     cluster = resumed((3, 4, 1, 2), (1, 2), live=(1, 2, 3))
     assert cluster.of(events.DropReassignments) == []
