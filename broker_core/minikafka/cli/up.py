@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Annotated, Optional
@@ -41,14 +41,28 @@ def up(
             "--zookeeper", metavar="HOST:PORT/CHROOT", help="One that runs already.", show_default=False
         ),
     ] = None,
-    brokers: Annotated[int, typer.Option("--brokers", metavar="N", min=1, hidden=True)] = 1,
+    brokers: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(
+            "--brokers",
+            metavar="N",
+            min=1,
+            help="How many brokers, each a process of its own. Without it: as many as D has, one in a new D.",
+            show_default=False,
+        ),
+    ] = None,
     settings: Settings = None,
 ) -> int:
     """Start ZooKeeper and brokers; print one `ready` line; stop cleanly on Ctrl-C or SIGTERM."""
     config = key_values("--set", settings)
     check_usable(data_dir)
 
+    from minikafka.embedded import members
     from minikafka.server.config import BrokerConfig
+
+    count = members.how_many(data_dir.absolute(), brokers, "--brokers")
+    members.check_common(config, count, "--set")
+    ports = members.ports_of(port, count, "--port")
 
     # The broker finds the same, but says it in its log only.
     unknown = BrokerConfig.from_properties({"zookeeper.connect": "localhost:2181", **config}).unknown
@@ -56,7 +70,7 @@ def up(
         note(f"minikafka: these properties are not used by this version: {', '.join(unknown)}")
 
     from minikafka.cli.signals import ends_cleanly_when_stopped
-    from minikafka.embedded import local
+    from minikafka.embedded import local, lock
     from minikafka.embedded.cluster import Cluster
 
     served = local.running(str(data_dir))
@@ -65,13 +79,16 @@ def up(
             f"{served.data_dir} is served already, at {served.bootstrap_servers} by process {served.pid}: "
             f"use that one, or end it with `minikafka stop {data_dir}`"
         )
+    lock.await_free(str(data_dir / ".lock"))  # one that was killed may still be ending, on these ports
     if "listeners" not in config:  # they take the place of --host and --port
-        check_free(host, port)
+        check_free(host, ports)
+    for told in changes_in(data_dir, brokers, count):
+        note(f"minikafka: {told}")
     make(data_dir)
 
     ended: SimpleQueue[tuple[int, int]] = SimpleQueue()
     cluster = Cluster(
-        brokers,
+        count,
         data_dir,
         config,
         zookeeper,
@@ -88,15 +105,31 @@ def up(
         ):
             ready = True  # before anybody can read that it is
             print(cluster.ready_line, flush=True)
-            for complaint in odd_addresses(host, port, config):
+            for complaint in odd_addresses(host, ports, config):
                 note(f"minikafka: {complaint}")
-            watch(cluster, brokers, ended)
+            watch(cluster, ended)
     if stop.number is not None:
         return 0 if ready else 128 + stop.number
     return 1
 
 
-def check_free(host: str, port: int) -> None:
+def changes_in(data_dir: Path, brokers: int | None, count: int) -> Iterator[str]:
+    """What is not as it was said, or was: how many brokers a directory has had, and has now."""
+    from minikafka.embedded import members
+
+    found = members.found_in(data_dir)
+    if brokers is None and count > 1:
+        yield f"{data_dir} has {members.named(found)}: all of them are started"
+    new = [number for number in range(count) if number not in found]
+    if found and new:
+        they = "it gets" if len(new) == 1 else "they get"
+        yield (
+            f"{members.named(new)} of {data_dir} {'is' if len(new) == 1 else 'are'} new: {they} partitions "
+            "of new topics only, until `minikafka reassign` moves others there"
+        )
+
+
+def check_free(host: str, ports: Sequence[int]) -> None:
     """Raise ConfigError when nobody can listen there, or somebody does.
 
     Before ZooKeeper is started and files are made. A race is left to the broker, which says what it could
@@ -108,15 +141,18 @@ def check_free(host: str, port: int) -> None:
     given, host = host, host.strip("[]")
     if host and not any(can_bind(address, 0) for address in addresses_of(host)):
         raise ConfigError("--host", given, "is no address of this machine: name one, or 0.0.0.0 for all")
-    if port and not can_bind(host, port) and can_connect(host, port):
-        raise ConfigError(
-            "--port",
-            str(port),
-            f"another process listens on {host_port(host, port)}; name another, or --port 0 for a free one",
-        )
+    for port in ports:
+        if port and not can_bind(host, port) and can_connect(host, port):
+            needed = f" (the brokers need {ports[0]} to {ports[-1]})" if len(ports) > 1 else ""
+            raise ConfigError(
+                "--port",
+                str(ports[0]),
+                f"another process listens on {host_port(host, port)}{needed}; name another, or --port 0 for "
+                f"{'a free one' if len(ports) == 1 else 'free ones'}",
+            )
 
 
-def odd_addresses(host: str, port: int, config: Mapping[str, str]) -> Iterator[str]:
+def odd_addresses(host: str, ports: Sequence[int], config: Mapping[str, str]) -> Iterator[str]:
     """What the broker says of its advertised addresses in its log, for who looks at the terminal only.
 
     Of those with a port: one that was free is known to the log alone.
@@ -128,7 +164,7 @@ def odd_addresses(host: str, port: int, config: Mapping[str, str]) -> Iterator[s
 
     own = {
         "zookeeper.connect": "localhost:2181",
-        "listeners": f"PLAINTEXT://{host_port(host.strip('[]'), port)}",
+        "listeners": f"PLAINTEXT://{host_port(host.strip('[]'), ports[0])}",
     }
     for listener in BrokerConfig.from_properties({**own, **config}).listeners:
         if told := listener.advertised_port:
@@ -137,9 +173,10 @@ def odd_addresses(host: str, port: int, config: Mapping[str, str]) -> Iterator[s
                 yield complaint
 
 
-def watch(cluster: Cluster, brokers: int, ended: SimpleQueue[tuple[int, int]]) -> None:
+def watch(cluster: Cluster, ended: SimpleQueue[tuple[int, int]]) -> None:
     """Say which broker ends; return when the last one has. A ZooKeeper that ends is started again."""
-    while brokers:
+    left = cluster.count
+    while left:
         try:
             number, exit_code = ended.get(timeout=ZOOKEEPER_LOOK_S)
         except Empty:
@@ -149,7 +186,7 @@ def watch(cluster: Cluster, brokers: int, ended: SimpleQueue[tuple[int, int]]) -
             if cluster.revive_zookeeper():
                 note("minikafka: ZooKeeper had ended and was started again")
             continue
-        brokers -= 1
+        left -= 1
         how = f"was killed by signal {-exit_code}" if exit_code < 0 else f"ended with status {exit_code}"
-        rest = f"{brokers} left" if brokers else "it was the last one"
+        rest = f"{left} left" if left else "it was the last one"
         note(f"minikafka: broker {number} {how}, {rest}; its log is in {cluster.data_dir / 'logs'}")

@@ -2,12 +2,15 @@
 
     D/.lock                 held by us and by every process of the cluster
     D/zookeeper/            ZooKeeper's data
-    D/broker-0/             the log of broker 0: topic directories, checkpoints, meta.properties
-    D/broker-0.properties   written at every start
+    D/broker-N/             the log of broker N: topic directories, checkpoints, meta.properties
+    D/broker-N.properties   written at every start
     D/logs/                 output of every process, rotated
 
 The processes end with us, however we end. Because they hold the lock too, another cluster on the same
 directory waits until the last of them is gone; one that is in use stays an error.
+
+They are stopped one after the other, each when the one before has ended, and the controller last: what a
+broker led others lead then, and they are there to take it over.
 """
 
 from __future__ import annotations
@@ -21,9 +24,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from minikafka.base.errors import ConfigError
+from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.ids import host_port
-from minikafka.embedded import lock
+from minikafka.embedded import lock, members
 from minikafka.embedded.broker import BrokerProcess, Ready
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
@@ -39,46 +42,60 @@ REBALANCE_DELAY_MS = 100
 """Who tries something out waits for three seconds with the default. With none, of consumers that start
 together the first one would be alone, and hear of the others with its next heartbeat, three seconds later."""
 
+SHUTDOWN_BACKOFF_MS = 500
+"""Before a broker that stops asks again that others lead what it leads. With five seconds, the default, a
+partition whose other replicas have died would hold up the end of a cluster for a quarter of a minute."""
+CONTROLLER_PATIENCE_MS = 1_000
+"""To ask who is stopped last."""
+
 CLIENT_ID = "minikafka-embedded"
 
 
 class Cluster:
     """ZooKeeper and brokers for tests, notebooks and ``minikafka up``; a context manager.
 
-    brokers: how many. data_dir: None makes a temporary one, which goes at the end. config: broker
-    properties by Kafka's names, for all brokers. zookeeper: HOST:PORT/CHROOT of one that runs already; None
-    starts one. port: of broker 0, the others follow; 0 picks free ones. on_exit: called on another thread
-    with the broker's number and exit code whenever a broker ends.
+    brokers: how many; None: as many as data_dir has, 1 in a new one. data_dir: None makes a temporary one,
+    which goes at the end. config: broker properties by Kafka's names, for all brokers; broker_configs: what
+    single ones have of their own, by number, as ``{1: {"broker.rack": "b"}}``. zookeeper: HOST:PORT/CHROOT of
+    one that runs already; None starts one. port: of broker 0, the others follow; 0 picks free ones. on_exit:
+    called on another thread with the broker's number and exit code whenever a broker ends.
+
+    Raises ConfigError for fewer brokers than data_dir has, and for what not all can have in common.
     """
 
     def __init__(
         self,
-        brokers: int = 1,
+        brokers: int | None = None,
         data_dir: str | os.PathLike[str] | None = None,
         config: Mapping[str, str] | None = None,
         zookeeper: str | None = None,
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        broker_configs: Mapping[int, Mapping[str, str]] | None = None,
         on_exit: Callable[[int, int], None] | None = None,
     ) -> None:
-        if brokers < 1:
-            raise ConfigError("brokers", brokers, "a cluster has at least 1")
         if data_dir is not None and not os.fspath(data_dir).strip():
             raise ConfigError(
                 "data_dir",
                 data_dir,
                 "must name a directory; the current one is '.', None makes a temporary one",
             )
-        self._count = brokers
+        count = members.how_many(None if data_dir is None else Path(data_dir).absolute(), brokers)
+        members.check_common(config or (), count)
+        members.check_own(broker_configs or {}, count)
+        self._count = count
+        self._ports = members.ports_of(port, count)
         self._temporary = data_dir is None
         self.data_dir = Path(
             tempfile.mkdtemp(prefix="minikafka-") if data_dir is None else data_dir
         ).absolute()
-        self._config = {name: str(value) for name, value in (config or {}).items()}
+        self._configs = [
+            {name: str(value) for name, value in {**(config or {}), **own}.items()}
+            for own in ((broker_configs or {}).get(number, {}) for number in range(count))
+        ]
         self._given_zookeeper = zookeeper
         self._host = host.strip("[]")
-        self._ports = [port + number if port else 0 for number in range(brokers)]
         self._on_exit = on_exit
         self._lock: int | None = None
         self._zookeeper: EmbeddedZooKeeper | None = None
@@ -98,6 +115,11 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def count(self) -> int:
+        """How many brokers it has, alive or not."""
+        return self._count
 
     @property
     def bootstrap_servers(self) -> str:
@@ -161,12 +183,12 @@ class Cluster:
         """Stop the brokers cleanly, then ZooKeeper; remove a temporary directory. A second call does
         nothing.
         """
+        last = self._controller()
         if self._client is not None:
             self._client.close()
             self._client = None
-        brokers, self._brokers = self._brokers, {}
-        with ThreadPoolExecutor(max_workers=max(1, len(brokers))) as pool:
-            list(pool.map(BrokerProcess.stop, brokers.values()))
+        for number in sorted(self._brokers, key=lambda number: (number == last, -number)):
+            self._brokers.pop(number).stop()
         if self._zookeeper is not None:
             self._zookeeper.stop()
             self._zookeeper = None
@@ -222,6 +244,16 @@ class Cluster:
         if error is not None:
             raise error
 
+    def _controller(self) -> int | None:
+        """The number of the controller, if it matters which one that is and they tell."""
+        if len(self._ready) < 2 or len(self._brokers) < 2:
+            return None
+        try:
+            client = self._connected()
+            return client.controller(client.deadline(CONTROLLER_PATIENCE_MS))
+        except MinikafkaError:
+            return None
+
     def _connected(self) -> Client:
         from minikafka.clients.cluster import Cluster as Client
 
@@ -238,13 +270,14 @@ class Cluster:
         port = self._ports[number] or (self._ready[number].port if number in self._ready else 0)
         properties = {
             "listeners": f"PLAINTEXT://{host_port(self._host, port)}",
-            "log.dirs": str(self.data_dir / f"broker-{number}"),
+            "log.dirs": str(members.directory_of(self.data_dir, number)),
             "zookeeper.connect": self.zookeeper_connect,
             "zookeeper.connection.timeout.ms": str(
                 ZOOKEEPER_PATIENCE_MS if self._given_zookeeper is None else GIVEN_ZOOKEEPER_PATIENCE_MS
             ),
             "group.initial.rebalance.delay.ms": str(REBALANCE_DELAY_MS),
-            **self._config,
+            "controlled.shutdown.retry.backoff.ms": str(SHUTDOWN_BACKOFF_MS),
+            **self._configs[number],
         }
         on_exit = self._on_exit
         self._brokers[number] = BrokerProcess(

@@ -22,8 +22,8 @@ harm: locks go with their process, an address without the serving lock is void, 
 start of their process.
 
 The daemon looks for its owners four times a second, and stopping broker and ZooKeeper takes about a second.
-It also stops when its broker ends (the next ``ensure`` starts another) and when its data directory has been
-removed.
+It runs as many brokers as the directory has, and also stops when the last of them ends (the next ``ensure``
+starts others) and when its data directory has been removed.
 """
 
 from __future__ import annotations
@@ -375,6 +375,8 @@ class _Daemon:
     def __init__(self, data_dir: str) -> None:
         self._directory = _Directory(data_dir)
         self._wake = threading.Event()
+        self._living: set[int] = set()
+        """The brokers that have not ended."""
         self._reason = ""
         """Why it stops; "" while it does not."""
 
@@ -383,11 +385,8 @@ class _Daemon:
         signal.signal(signal.SIGTERM, self._on_signal)
         from minikafka.embedded.cluster import Cluster
 
-        cluster = Cluster(
-            1,
-            self._directory.data_dir,
-            on_exit=lambda number, exit_code: self._end(f"its broker ended with exit code {exit_code}"),
-        )
+        cluster = Cluster(data_dir=self._directory.data_dir, on_exit=self._on_exit)
+        self._living = set(range(cluster.count))
         with contextlib.closing(cluster):
             try:
                 cluster.start()
@@ -427,6 +426,14 @@ class _Daemon:
                     self._end("no session is left that uses it")
         except FileNotFoundError:
             self._end("its data directory was removed")
+
+    def _on_exit(self, number: int, exit_code: int) -> None:
+        # One thread for each broker: taking one away is a single step under the interpreter's lock.
+        self._living.discard(number)
+        if not self._living:
+            self._end(f"its broker ended with exit code {exit_code}")
+        elif not self._ending():
+            _log.warning("broker %d ended with exit code %d, the others go on", number, exit_code)
 
     def _on_signal(self, number: int, frame: object) -> None:
         # No event is set here: the thread that is interrupted may be the one that holds the event's lock.

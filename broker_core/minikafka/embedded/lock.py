@@ -41,3 +41,9 @@ def hold(path: str) -> int:
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
     return descriptor
+
+
+def await_free(path: str) -> None:
+    """Return when nobody holds the file ``path``, if there is one. Raises as ``hold``."""
+    if os.path.exists(path):
+        os.close(hold(path))

@@ -113,6 +113,8 @@ class Registrar:
         self.requests = AdminRequests(store)
         """What operators ask the controller for."""
         self._unclean: frozenset[str] = frozenset()
+        self.connected = True
+        """Whether ZooKeeper answers."""
         self._expired = False
         self._elected_in: int | None = None
         self._registered_in: int | None = None
@@ -343,6 +345,7 @@ class Registrar:
 
     def _session_changed(self, state: SessionState) -> None:
         _log.info("ZooKeeper session: %s", state.value)
+        self.connected = state is SessionState.CONNECTED
         if state is SessionState.EXPIRED:
             self._expired = True
         elif state is SessionState.CONNECTED:

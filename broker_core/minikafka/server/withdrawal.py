@@ -2,15 +2,17 @@
 
 The controller is asked over the network, also where it is this broker, and again up to
 ``controlled.shutdown.max.retries`` times; a broker that nobody answers stops all the same, and its partitions
-fail over as if it had died.
+fail over as if it had died. So it does at once when it has become the last one, or has no ZooKeeper, without
+which nobody comes to lead anything.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from minikafka.base.errors import ErrorCode, NetworkError, RemoteWireError
-from minikafka.net.port import Connector
+from minikafka.net.port import Connector, PendingResponse
 from minikafka.server.broker import Broker
 from minikafka.server.peer import Peer
 from minikafka.wire.apis.controlled_shutdown import CONTROLLED_SHUTDOWN, ControlledShutdownRequest
@@ -18,35 +20,58 @@ from minikafka.wire.apis.controlled_shutdown import CONTROLLED_SHUTDOWN, Control
 _log = logging.getLogger(__name__)
 
 _VERSION = 1
+_LOOK_MS = 50
+"""How often a look is taken whether there is still somebody to wait for."""
 
 
 def withdraw(broker: Broker, connector: Connector) -> None:
     """Have others lead; return when they do, or nothing more can be done. Alone there is nothing to do."""
     config, problem = broker.config, ""
     for attempt in range(config.control.shutdown_retries + 1):
-        image = broker.image
-        controller = image.brokers.get(image.controller_id)
-        if len(image.brokers) < 2:
+        if len(broker.image.brokers) < 2:
             return
-        problem = "there is no controller"
-        if controller is not None:
-            peer = Peer(controller, connector, f"broker-{broker.broker_id}-shutdown")
-            try:
-                peer.send(CONTROLLED_SHUTDOWN, _VERSION, ControlledShutdownRequest(broker.broker_id))
-                response = peer.answer(config.replication.controller_timeout_ms)
-            except (NetworkError, RemoteWireError) as error:
-                problem = str(error)
-            else:
-                left = response.remaining_partitions
-                if response.error_code == ErrorCode.NONE and not left:
-                    _log.info("others lead what this broker led")
-                    return
-                problem = f"{len(left)} partitions have no other replica in sync"
-                if response.error_code != ErrorCode.NONE:
-                    problem = ErrorCode.of(response.error_code).name
-            finally:
-                peer.close()
+        problem = _ask(broker, connector)
+        if not problem:
+            _log.info("others lead what this broker led")
+            return
+        if not broker.registrar.connected:
+            break
         if attempt < config.control.shutdown_retries:
             _log.warning("not all partitions are led by others, it is tried again: %s", problem)
-            connector.wait_any((), config.control.shutdown_backoff_ms)
+            _wait(broker, connector, (), config.control.shutdown_backoff_ms)
     _log.warning("this broker stops while it still leads: %s", problem)
+
+
+def _ask(broker: Broker, connector: Connector) -> str:
+    """Ask the controller once; what is wrong, "" for nothing."""
+    config, image = broker.config, broker.image
+    controller = image.brokers.get(image.controller_id)
+    if not broker.registrar.connected:
+        return "there is no connection to ZooKeeper"
+    if controller is None:
+        return "there is no controller"
+    peer = Peer(controller, connector, f"broker-{broker.broker_id}-shutdown")
+    try:
+        peer.send(CONTROLLED_SHUTDOWN, _VERSION, ControlledShutdownRequest(broker.broker_id))
+        assert peer.pending is not None
+        if not _wait(broker, connector, (peer.pending,), config.replication.controller_timeout_ms):
+            return f"{controller} does not answer"
+        response = peer.answer()
+    except (NetworkError, RemoteWireError) as error:
+        return str(error)
+    finally:
+        peer.close()
+    if response.error_code != ErrorCode.NONE:
+        return ErrorCode.of(response.error_code).name
+    left = len(response.remaining_partitions)
+    return f"{left} partitions have no other replica in sync" if left else ""
+
+
+def _wait(broker: Broker, connector: Connector, pending: Sequence[PendingResponse], timeout_ms: int) -> bool:
+    """Wait for an answer, or the time alone, for as long as there are others; whether it is there."""
+    for left_ms in range(timeout_ms, 0, -_LOOK_MS):
+        if connector.wait_any(pending, min(left_ms, _LOOK_MS)):
+            return True
+        if len(broker.image.brokers) < 2 or not broker.registrar.connected:
+            return False
+    return False

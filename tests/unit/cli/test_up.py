@@ -443,7 +443,6 @@ def test_a_second_one_on_the_same_directory_is_refused_and_told_who_has_it(tmp_p
     [
         (("--set", "num.partitions=none"), "num.partitions='none'"),
         (("--zookeeper", "127.0.0.1:1"), "127.0.0.1:1"),
-        (("--brokers", "2"), "one broker"),
     ],
 )
 def test_what_cannot_be_started_is_one_line_and_status_two(

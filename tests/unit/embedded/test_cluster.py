@@ -161,6 +161,22 @@ def test_zookeeper_that_dies_is_started_again_where_it_was(cluster: Cluster) -> 
     cluster.create_topic("t")
 
 
+def test_brokers_have_settings_of_their_own_and_each_is_a_process(directory: Path) -> None:
+    racks = {number: {"broker.rack": rack} for number, rack in enumerate("ab")}
+    with Cluster(2, directory, broker_configs=racks) as cluster:
+        cluster.create_topic("t", replicas=2)
+        with Client(cluster.bootstrap_servers) as client:
+            found = client.metadata(None).brokers
+        assert {number: address.rack for number, address in found.items()} == {0: "a", 1: "b"}
+        cluster.kill(1)
+        cluster.restart(1)
+        produce(cluster, "t", 10)
+        assert end_offset(cluster, "t") == 10
+    with pytest.raises(ConfigError, match="has brokers 0 and 1, and nobody would serve what broker 1 has"):
+        Cluster(1, directory)
+    assert Cluster(data_dir=directory).count == 2
+
+
 def test_a_cluster_without_a_broker_is_refused() -> None:
     with pytest.raises(ConfigError, match="brokers=0: a cluster has at least 1"):
         Cluster(0)

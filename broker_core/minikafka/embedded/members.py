@@ -1,0 +1,104 @@
+"""Which brokers a data directory has, and what they can be told together.
+
+Broker N keeps its logs in ``D/broker-N``, which is its own for good: a partition that ZooKeeper assigns to it
+is nowhere else, unless it has other replicas. So a cluster is started with all the brokers that it has, or
+with more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from minikafka.base.errors import ConfigError
+
+OF_ONE_BROKER = frozenset(
+    {
+        "broker.id",
+        "listeners",
+        "advertised.listeners",
+        "host.name",
+        "port",
+        "advertised.host.name",
+        "advertised.port",
+        "log.dir",
+        "log.dirs",
+    }
+)
+"""What no two brokers can have in common."""
+
+PORT_MAX = 65535
+
+
+def directory_of(data_dir: Path, number: int) -> Path:
+    """Where broker ``number`` keeps its logs."""
+    return data_dir / f"broker-{number}"
+
+
+def found_in(data_dir: Path) -> list[int]:
+    """The numbers of the brokers that have run in a directory, in ascending order."""
+    numbers = (path.parent.name.removeprefix("broker-") for path in data_dir.glob("broker-*/meta.properties"))
+    return sorted(int(number) for number in numbers if number.isascii() and number.isdecimal())
+
+
+def how_many(data_dir: Path | None, wanted: int | None, option: str = "brokers") -> int:
+    """How many brokers to start; ``wanted`` None: all that ``data_dir`` has, one where it has none.
+    ``data_dir`` None: a new one.
+
+    Raises ConfigError for less than it has.
+    """
+    if wanted is not None and wanted < 1:
+        raise ConfigError(option, wanted, "a cluster has at least 1")
+    if data_dir is None or not (found := found_in(data_dir)):
+        return wanted or 1
+    needed = found[-1] + 1
+    if wanted is None:
+        return needed
+    if wanted < needed:
+        left_out = [number for number in found if number >= wanted]
+        raise ConfigError(
+            option,
+            wanted,
+            f"{data_dir} has {named(found)}, and nobody would serve what {named(left_out)} "
+            f"{'has' if len(left_out) == 1 else 'have'}: give {needed}; or move the partitions away with "
+            f"`minikafka reassign`, stop, and remove "
+            f"{' and '.join(str(directory_of(data_dir, number)) for number in left_out)}",
+        )
+    return wanted
+
+
+def check_common(config: Iterable[str], count: int, option: str = "config") -> None:
+    """ConfigError for a property that only one broker can have, where there are more."""
+    for key in config:
+        if count > 1 and key in OF_ONE_BROKER:
+            raise ConfigError(
+                option,
+                key,
+                f"cannot be the same for {count} brokers: each listens on a port and has a directory of its "
+                "own (--host, --port, --data-dir); from Python, Cluster(broker_configs={0: {…}, 1: {…}}) "
+                "gives each its own",
+            )
+
+
+def check_own(configs: Mapping[int, object], count: int) -> None:
+    """ConfigError for the properties of a broker that there is not."""
+    for number in configs:
+        if number not in range(count):
+            raise ConfigError(
+                "broker_configs", number, f"no broker of this cluster, which has {named(range(count))}"
+            )
+
+
+def ports_of(port: int, count: int, option: str = "port") -> list[int]:
+    """One port for each broker, from ``port`` on; all 0, for free ones, where that is 0."""
+    if port and port + count - 1 > PORT_MAX:
+        raise ConfigError(option, port, f"{count} brokers need the ports up to {port + count - 1}")
+    return [port + number if port else 0 for number in range(count)]
+
+
+def named(numbers: Iterable[int]) -> str:
+    """``broker 2``; ``brokers 0, 1 and 2``."""
+    texts = [str(number) for number in numbers]
+    if len(texts) == 1:
+        return f"broker {texts[0]}"
+    return f"brokers {', '.join(texts[:-1])} and {texts[-1]}" if texts else "no broker"

@@ -1,0 +1,185 @@
+"""``minikafka up`` with several brokers."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from minikafka.cli.commands import run
+from minikafka.cli.up import changes_in
+from minikafka.embedded.process import wait_until
+from minikafka.net.probe import free_port
+
+pytestmark = pytest.mark.process
+
+COMMAND = [sys.executable, "-m", "minikafka.cli.main"]
+DEADLINE_S = 60
+STOP_S = 10
+"""What a stop may take on a busy machine: less than a single broker that waits for others to take over."""
+
+
+def start(directory: Path, *options: str) -> tuple[subprocess.Popen[str], list[str]]:
+    """The process, and the addresses that it serves."""
+    process = subprocess.Popen(
+        [
+            *COMMAND,
+            "up",
+            "--data-dir",
+            str(directory),
+            *(() if "--port" in options else ("--port", "0")),
+            *options,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line.startswith("ready "):
+        process.kill()
+        pytest.fail(process.communicate()[1])
+    return process, line.split()[1].split(",")
+
+
+def stop(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Ask it to stop, see that it takes no time, and give what it said."""
+    began_s = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, time.monotonic() - began_s < STOP_S) == (0, True)
+    return said
+
+
+def broker(process: subprocess.Popen[str], number: int) -> psutil.Process:
+    children = psutil.Process(process.pid).children(recursive=True)
+    file = f"broker-{number}.properties"
+    return next(
+        one
+        for one in children
+        if one.cmdline()[1:3] == ["-m", "minikafka.server"] and file in one.cmdline()[3]
+    )
+
+
+def rows(capfd: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, object]]:
+    capfd.readouterr()
+    status = run([*arguments, "--format", "json"])
+    out, err = capfd.readouterr()
+    assert status == 0, err
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_brokers_die_one_by_one_and_the_others_go_on_until_none_is_left(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    process, addresses = start(tmp_path / "d", "--brokers", "3")
+    try:
+        assert len(set(addresses)) == 3
+        to = ("--bootstrap", ",".join(addresses))
+        assert run(["topic", "create", "t", "--replicas", "3", *to]) == 0
+        assert run(["group", "reset", "g", "--to-latest", "--topic", "t", "--execute", *to]) == 0
+        (offsets, *_) = rows(capfd, "topic", "describe", "__consumer_offsets", *to)
+        assert sorted(offsets["replicas"]) == [0, 1, 2]  # type: ignore[call-overload]
+        (found,) = rows(capfd, "topic", "describe", "t", *to)
+        leader = int(str(found["leader"]))
+        broker(process, leader).kill()
+        assert wait_until(
+            lambda: rows(capfd, "topic", "describe", "t", *to)[0]["leader"] not in {leader, None}, DEADLINE_S
+        )
+        assert process.poll() is None
+        for number in {0, 1, 2} - {leader}:
+            broker(process, number).kill()
+        out, err = process.communicate(timeout=DEADLINE_S)
+    finally:
+        process.kill()
+        process.communicate()
+    assert (process.returncode, out) == (1, "")
+    told = err.splitlines()
+    assert told[0].startswith(f"minikafka: broker {leader} was killed by signal 9, 2 left; its log is in ")
+    assert [line.partition("; ")[0].partition(", ")[2] for line in told] == [
+        "2 left",
+        "1 left",
+        "it was the last one",
+    ]
+
+
+def test_it_stops_at_once_and_is_started_again_with_all_that_it_has_or_more(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "d"
+    process, addresses = start(directory, "--brokers", "2")
+    assert (
+        run(["topic", "create", "t", "--partitions", "4", "--replicas", "2", "--bootstrap", addresses[0]])
+        == 0
+    )
+    assert stop(process) == ("", "")
+    assert all((directory / f"broker-{number}" / ".kafka_cleanshutdown").exists() for number in range(2))
+    capfd.readouterr()
+    assert run(["up", "--data-dir", str(directory), "--port", "0", "--brokers", "1"]) == 2
+    assert "has brokers 0 and 1, and nobody would serve what broker 1 has: give 2" in capfd.readouterr().err
+    process, addresses = start(directory)
+    try:
+        assert len(addresses) == 2
+        found = rows(capfd, "topic", "describe", "t", "--bootstrap", addresses[1])
+        assert all(one["leader"] in {0, 1} for one in found)
+    finally:
+        out, err = stop(process)
+    assert (out, err) == ("", f"minikafka: {directory} has brokers 0 and 1: all of them are started\n")
+
+
+def test_what_is_killed_is_served_at_once_by_the_next_on_the_same_ports(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ports = next(port for port in iter(free_port, None) if all(_is_free(port + after) for after in (1, 2)))
+    options = ("--brokers", "3", "--port", str(ports))
+    process, addresses = start(tmp_path / "d", *options)
+    assert addresses == [f"127.0.0.1:{ports + number}" for number in range(3)]
+    assert run(["topic", "create", "t", "--replicas", "3", "--bootstrap", addresses[0]]) == 0
+    process.kill()
+    again, its_addresses = start(tmp_path / "d", *options)
+    try:
+        assert its_addresses == addresses
+        assert rows(capfd, "topic", "describe", "t", "--bootstrap", addresses[0])[0]["leader"] is not None
+    finally:
+        stop(again)
+        process.communicate()
+
+
+def test_all_ports_are_looked_at_before_anything_is_made(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1] - 1
+        options = ("--brokers", "2", "--port", str(port))
+        assert run(["up", "--data-dir", str(tmp_path / "d"), *options]) == 2
+    err = capfd.readouterr().err
+    assert f"another process listens on 127.0.0.1:{port + 1} (the brokers need {port} to {port + 1})" in err
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize("setting", ["listeners=PLAINTEXT://:0", "log.dirs=/nowhere"])
+def test_what_only_one_broker_can_have_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], setting: str
+) -> None:
+    assert run(["up", "--data-dir", str(tmp_path / "d"), "--brokers", "2", "--set", setting]) == 2
+    assert "cannot be the same for 2 brokers" in capfd.readouterr().err
+
+
+def test_new_brokers_are_told_of(tmp_path: Path) -> None:
+    (tmp_path / "broker-0").mkdir()
+    (tmp_path / "broker-0" / "meta.properties").touch()
+    assert list(changes_in(tmp_path, 1, 1)) == []
+    (told,) = changes_in(tmp_path, 3, 3)
+    assert told.startswith(f"brokers 1 and 2 of {tmp_path} are new: they get partitions of new topics only")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0 and port < 65536

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from minikafka.base.errors import ConfigError
+from minikafka.embedded import members
+
+
+def directory(tmp_path: Path, *numbers: int) -> Path:
+    for number in numbers:
+        (tmp_path / f"broker-{number}").mkdir()
+        (tmp_path / f"broker-{number}" / "meta.properties").touch()
+    return tmp_path
+
+
+def test_a_new_directory_gets_one_broker_or_as_many_as_are_wanted(tmp_path: Path) -> None:
+    assert [members.how_many(tmp_path, wanted) for wanted in (None, 1, 3)] == [1, 1, 3]
+    assert members.how_many(None, None) == 1
+
+
+def test_a_directory_is_served_by_all_that_it_has_or_by_more(tmp_path: Path) -> None:
+    found = directory(tmp_path, 0, 2)
+    (found / "broker-9").mkdir()  # made for a broker that never came up
+    assert [members.how_many(found, wanted) for wanted in (None, 3, 5)] == [3, 3, 5]
+
+
+def test_fewer_than_it_has_are_refused_with_what_would_be_missing(tmp_path: Path) -> None:
+    found = directory(tmp_path, 0, 1, 2)
+    with pytest.raises(ConfigError) as refused:
+        members.how_many(found, 1, "--brokers")
+    text = str(refused.value)
+    assert text.startswith("--brokers=1: ")
+    assert "has brokers 0, 1 and 2, and nobody would serve what brokers 1 and 2 have: give 3; " in text
+    assert text.endswith(f"remove {found / 'broker-1'} and {found / 'broker-2'}")
+
+
+@pytest.mark.parametrize("key", ["listeners", "log.dirs", "broker.id"])
+def test_what_only_one_broker_can_have_is_refused_for_several(key: str) -> None:
+    members.check_common([key, "num.partitions"], 1)
+    with pytest.raises(ConfigError, match=f"--set='{key}': cannot be the same for 3 brokers"):
+        members.check_common(["num.partitions", key], 3, "--set")
+
+
+def test_each_broker_has_the_next_port_or_a_free_one() -> None:
+    assert members.ports_of(9092, 3) == [9092, 9093, 9094]
+    assert members.ports_of(0, 2) == [0, 0]
+    with pytest.raises(ConfigError, match="3 brokers need the ports up to 65536"):
+        members.ports_of(65534, 3)
+
+
+def test_a_broker_that_there_is_not_has_no_properties_of_its_own() -> None:
+    members.check_own({1: {}}, 2)
+    with pytest.raises(
+        ConfigError, match="broker_configs=2: no broker of this cluster, which has brokers 0 and 1"
+    ):
+        members.check_own({2: {}}, 2)
