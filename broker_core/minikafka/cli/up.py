@@ -56,35 +56,11 @@ def up(
     """Start ZooKeeper and brokers; print one `ready` line; stop cleanly on Ctrl-C or SIGTERM."""
     config = key_values("--set", settings)
     check_usable(data_dir)
-
-    from minikafka.embedded import members
-    from minikafka.server.config import BrokerConfig
-
-    count = members.how_many(data_dir.absolute(), brokers, "--brokers")
-    members.check_common(config, count, "--set")
-    ports = members.ports_of(port, count, "--port")
-
-    # The broker finds the same, but says it in its log only.
-    unknown = BrokerConfig.from_properties({"zookeeper.connect": "localhost:2181", **config}).unknown
-    if unknown:
-        note(f"minikafka: these properties are not used by this version: {', '.join(unknown)}")
+    count, ports = prepare(data_dir, host, port, brokers, config)
 
     from minikafka.cli.signals import ends_cleanly_when_stopped
-    from minikafka.embedded import local, lock
+    from minikafka.embedded import local
     from minikafka.embedded.cluster import Cluster
-
-    served = local.running(str(data_dir))
-    if served is not None:
-        raise DirectoryLocked(
-            f"{served.data_dir} is served already, at {served.bootstrap_servers} by process {served.pid}: "
-            f"use that one, or end it with `minikafka stop {data_dir}`"
-        )
-    lock.await_free(str(data_dir / ".lock"))  # one that was killed may still be ending, on these ports
-    if "listeners" not in config:  # they take the place of --host and --port
-        check_free(host, ports)
-    for told in changes_in(data_dir, brokers, count):
-        note(f"minikafka: {told}")
-    make(data_dir)
 
     ended: SimpleQueue[tuple[int, int]] = SimpleQueue()
     cluster = Cluster(
@@ -111,6 +87,36 @@ def up(
     if stop.number is not None:
         return 0 if ready else 128 + stop.number
     return 1
+
+
+def prepare(
+    data_dir: Path, host: str, port: int, brokers: int | None, config: Mapping[str, str]
+) -> tuple[int, Sequence[int]]:
+    """How many brokers to start, and on which ports; all that can be known before is said, or refused."""
+    from minikafka.embedded import local, lock, members
+    from minikafka.server.config import BrokerConfig
+
+    count = members.how_many(data_dir.absolute(), brokers, "--brokers")
+    members.check_common(config, count, "--set")
+    ports = members.ports_of(port, count, "--port")
+
+    # The broker finds the same, but says it in its log only.
+    unknown = BrokerConfig.from_properties({"zookeeper.connect": "localhost:2181", **config}).unknown
+    if unknown:
+        note(f"minikafka: these properties are not used by this version: {', '.join(unknown)}")
+    served = local.running(str(data_dir))
+    if served is not None:
+        raise DirectoryLocked(
+            f"{served.data_dir} is served already, at {served.bootstrap_servers} by process {served.pid}: "
+            f"use that one, or end it with `minikafka stop {data_dir}`"
+        )
+    lock.await_free(str(data_dir / ".lock"))  # one that was killed may still be ending, on these ports
+    if "listeners" not in config:  # they take the place of --host and --port
+        check_free(host, ports)
+    for told in changes_in(data_dir, brokers, count):
+        note(f"minikafka: {told}")
+    make(data_dir)
+    return count, ports
 
 
 def changes_in(data_dir: Path, brokers: int | None, count: int) -> Iterator[str]:
