@@ -20,12 +20,14 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from minikafka.base.errors import StorageError
 from minikafka.base.files import Files, read_file, replace_file
 from minikafka.log.checkpoint import VERSION, counted_lines
 from minikafka.log.layout import EPOCHS_FILE
+from minikafka.records.replicated import ReplicatedSet
 
 UNKNOWN = -1
 
@@ -79,19 +81,42 @@ class LeaderEpochs:
                 kept = tuple(entry for entry in self._entries if entry[1] < first_offset)
                 self._replace((*kept, (epoch, first_offset)))
 
-    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+    def copy(self, copied: ReplicatedSet, told: Sequence[tuple[int, int]]) -> None:
+        """These messages are about to be written as the leader has them.
+
+        ``told``, rising: where epochs begin in the leader's log, as far as it tells. Where it tells nothing,
+        batches say which epoch they are of; messages of older formats do not, and then nobody can say any
+        more where an epoch before them ended.
+        """
+        told_epoch, told_from = told[0] if told else (1 << 31, copied.next_offset)
+        if copied.unnumbered_from < told_from:
+            self.cut_end(0)
+        else:
+            for epoch, first_offset in copied.epochs:
+                if epoch < told_epoch:
+                    self.begin(epoch, first_offset)
+        for epoch, first_offset in told:
+            if first_offset < copied.next_offset:
+                self.begin(epoch, first_offset)
+
+    def end_offset_for(
+        self, epoch: int, log_end_offset: int, log_start_offset: int = 1 << 63
+    ) -> tuple[int, int]:
         """(epoch, offset): the largest known epoch not above ``epoch``, and where the next one begins.
 
         That is the log end offset for the newest one; (-1, -1) when ``epoch`` is newer than all, or nothing
-        is known. (OffsetForLeaderEpoch.)
+        is known: also when it is older than all, and the log has messages from before them.
+        (OffsetForLeaderEpoch.)
         """
-        if epoch < 0 or not self._entries or epoch > self.latest:
+        entries = self._entries
+        if epoch < 0 or not entries or epoch > entries[-1][0]:
             return UNKNOWN, UNKNOWN
-        if epoch == self.latest:
+        if epoch == entries[-1][0]:
             return epoch, log_end_offset
-        later = next(number for number, entry in enumerate(self._entries) if entry[0] > epoch)
-        known = self._entries[later - 1][0] if later else epoch
-        return known, self._entries[later][1]
+        later = next(number for number, entry in enumerate(entries) if entry[0] > epoch)
+        if later:
+            return entries[later - 1][0], entries[later][1]
+        return (epoch, entries[0][1]) if log_start_offset >= entries[0][1] else (UNKNOWN, UNKNOWN)
 
     def epoch_of(self, offset: int) -> int:
         """The epoch under which ``offset`` was written, or will be; -1 when it is not known."""

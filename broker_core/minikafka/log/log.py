@@ -203,20 +203,21 @@ class Log:
             self.producers.adopt(writers)
         return assigned
 
-    def append_copy(self, copied: ReplicatedSet, *, now_ms: int = 0) -> None:
+    def append_copy(
+        self, copied: ReplicatedSet, *, epochs: Sequence[tuple[int, int]] = (), now_ms: int = 0
+    ) -> None:
         """Write what the leader of the partition has, as it is, with its offsets, epochs and producers.
 
-        StorageError when it does not begin at or behind the log's end, or the disk fails: then some of it
-        may be there, whole entries.
+        ``epochs``: see ``LeaderEpochs.copy``. StorageError when it does not begin at or behind the log's end,
+        or the disk fails: then some of it may be there, whole entries.
         """
         with self._mutex:
             self._check_appendable()
-            if copied.offsets[0] < self._end_offset:
+            if copied.first_offset < self._end_offset:
                 raise StorageError(
-                    f"{self.directory} ends at offset {self._end_offset}, and was given {copied.offsets[0]}"
+                    f"{self.directory} ends at offset {self._end_offset}, and was given {copied.first_offset}"
                 )
-            for epoch, first_offset in copied.epochs:
-                self.epochs.begin(epoch, max(first_offset, self._end_offset))
+            self.epochs.copy(copied, epochs)
             for part in copied.split(self.config.segment_bytes):
                 newest = part.max_timestamp_ms, part.max_timestamp_at
                 marks = part.marks(self.config.index_interval_bytes)
@@ -291,6 +292,10 @@ class Log:
             raise
 
     # Taking away.
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """``LeaderEpochs.end_offset_for`` as this log is."""
+        return self.epochs.end_offset_for(epoch, self._end_offset, self._start_offset)
 
     def forget_producers(self, now_ms: int) -> int:
         """Forget those that have written nothing for ``transactional.id.expiration.ms``; how many."""
@@ -435,12 +440,10 @@ class Log:
 
     def _truncate(self, offset: int, anew: bool) -> None:
         segments = self._segments
-        keep = [] if anew else [segment for segment in segments if segment.base_offset <= offset]
-        gone = segments[len(keep) :]
-        if not keep:
-            keep = [opening.create_segment(self._files, self.directory, self.layout, offset)]
-            gone = tuple(segment for segment in gone if segment.path != keep[0].path)
-        newest = keep[-1]
+        anew = anew or offset < segments[0].base_offset
+        keep = [segment for segment in segments if segment.base_offset <= offset]
+        keep = [segments[0]] if anew else keep
+        gone, newest = segments[len(keep) :], keep[-1]
         # In this order: a flush that takes the new recovery point has no target above ``offset``.
         self._end_offset = offset
         self._durable = Highest(min(self._durable.value, offset))
@@ -449,12 +452,17 @@ class Log:
         opening.remove_segments(self._files, gone)
         self.producers.drop_above(-1 if anew else offset)
         self._files.sync_dir(self.directory)
-        entry = newest.locate(offset)
-        if entry is not None:
-            newest.cut(entry.position)
+        if anew:
+            newest.cut(0)
+            newest = opening.rename_empty(self._files, self.directory, self.layout, newest, offset)
+            self._segments = (newest,)
+            self._start_offset = self._start_by_names = offset
+        else:
+            entry = newest.locate(offset)
+            if entry is not None:
+                newest.cut(entry.position)
         self._end_offset = newest.next_offset()
-        self._start_offset = offset if anew else min(self._start_offset, self._end_offset)
-        self._start_by_names = offset if anew else min(self._start_by_names, keep[0].base_offset)
+        self._start_offset = min(self._start_offset, self._end_offset)
         self.epochs.cut_end(0 if anew else self._end_offset)
         self.producers.rebuild(self._segments, self._end_offset, self._end_offset)
 

@@ -104,6 +104,17 @@ def remove_segments(files: Files, segments: Iterable[Segment]) -> None:
         segment.remove_indexes()
 
 
+def rename_empty(files: Files, directory: str, layout: Layout, segment: Segment, base_offset: int) -> Segment:
+    """The empty segment in the place of ``segment``, which has been emptied, with another base offset.
+
+    Renamed, as two of them could be taken for a log with a hole. Flushed. Raises StorageError.
+    """
+    segment.remove_indexes()
+    segment.move(os.path.join(directory, layout.segment_name(base_offset)))
+    files.sync_dir(directory)
+    return create_segment(files, directory, layout, base_offset)
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """What is known of a partition before it is opened."""

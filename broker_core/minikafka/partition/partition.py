@@ -18,6 +18,7 @@ Texts: "Writes", "Reads" and "Guarantees" of the Log section; AR, ISR, HW and LE
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from minikafka.base.errors import BrokerError, ErrorCode
@@ -215,10 +216,14 @@ class Partition:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"broker {replica} has no replica of {self.topic_partition}: {leadership.replicas}",
             )
+        if offset > self.log.end_offset:
+            progress.lost()
+            return _NOTHING_CHANGED
         before = progress.end_offset
         progress.fetched(offset, self.log.end_offset, now_ms)
         if replica not in leadership.isr:
-            return Followed(moved=False, wanted=self._with(replica, leadership))
+            # It counts already while it is about to be written that it is in sync.
+            return Followed(moved=self._advance(), wanted=self._with(replica, leadership))
         if offset == before:
             return _NOTHING_CHANGED
         return Followed(moved=self._advance(), wanted=None)
@@ -287,15 +292,27 @@ class Partition:
 
     # --- as a follower --------------------------------------------------------------------------------------
 
-    def replicate(self, copied: ReplicatedSet, leader_epoch: int, *, now_ms: int = 0) -> bool:
+    def replicate(
+        self,
+        copied: ReplicatedSet,
+        leader_epoch: int,
+        *,
+        epochs: Sequence[tuple[int, int]] = (),
+        now_ms: int = 0,
+    ) -> bool:
         """Write what the leader of ``leader_epoch`` gave, with the offsets that it has there.
 
-        Returns whether it must be flushed before the leader is told that it is here. Raises StorageError,
-        and BrokerError as ``check_follower``.
+        ``epochs``: see ``Log.append_copy``. Returns whether it must be flushed before the leader is told that
+        it is here. Raises StorageError, and BrokerError as ``check_follower``.
         """
         self.check_follower(leader_epoch)
-        self.log.append_copy(copied, now_ms=now_ms)
-        return self.log.needs_flush()
+        log = self.log
+        if copied.first_offset < log.end_offset == log.start_offset:
+            # The leader's log starts within a batch (DeleteRecords): this one has to begin with the batch.
+            log.begin_anew(copied.first_offset)
+            self.truncated()
+        log.append_copy(copied, epochs=epochs, now_ms=now_ms)
+        return log.needs_flush()
 
     def check_follower(self, leader_epoch: int) -> Leadership:
         """What this broker follows by. NOT_LEADER_FOR_PARTITION when it has another leader by now."""

@@ -38,6 +38,10 @@ class Progress:
         self._leader_end = leader_end
         self._fetched_ms = now_ms
 
+    def lost(self) -> None:
+        """It asks for what its leader does not have: its log is another one, and nothing of it counts."""
+        self.end_offset = UNKNOWN_END
+
     def lags(self, now_ms: int, most_ms: int) -> bool:
         """Whether it has not been caught up for more than ``most_ms``: it is slow, or stands still."""
         return now_ms - self.caught_up_ms > most_ms

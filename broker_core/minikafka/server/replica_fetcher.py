@@ -4,9 +4,10 @@ There is a ``ReplicaFetcher`` for each leading broker (``num.replica.fetchers`` 
 of the partitions), with one connection and one request under way. A partition that comes to be followed goes
 through these stages:
 
-    ASK       the leader is asked where the newest leader epoch that this log knows ends there
-              (OffsetForLeaderEpoch; KIP-101, KIP-279); where none is known, or the leader has no such API
-              (0.10.1), the high watermark stands for the answer
+    ASK       the leader is asked where its epochs end (OffsetForLeaderEpoch; KIP-101, KIP-279): from the one
+              before its own down to one that this log knows, too. So this log learns where all of them begin,
+              also of messages that do not tell their epoch (formats 0 and 1). Where none is found, or the
+              leader has no such API (0.10.1), the high watermark stands for the answer
     CUT       the log is cut where it differs from the leader's, by the control path's worker
     FETCH     fetches from the log's end; what comes is appended as it is
     LOST      the leader does not have the log's end: ListOffsets tells where it begins and ends, and the log
@@ -23,7 +24,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -63,8 +64,13 @@ class Followed:
 
     partition: Partition
     leader_epoch: int
-    stage: Stage
+    stage: Stage = Stage.ASK
     asked_epoch: int = UNKNOWN
+    """The next one to be asked for: an epoch that the leader has begins where it ends."""
+    above: int = UNKNOWN
+    """That epoch."""
+    told: list[tuple[int, int]] = field(default_factory=list)
+    """Where epochs begin on the leader, falling."""
     not_before_ms: int = 0
     leader_end: int | None = None
     """Where the leader's log ends, in the stage LOST, once that was told."""
@@ -76,6 +82,32 @@ class Followed:
     @property
     def name(self) -> TopicPartition:
         return self.partition.topic_partition
+
+    def begin(self) -> None:
+        """Ask first of all for the epoch before the leader's; for the leader's where that is known here."""
+        entries = self.partition.log.epochs.entries
+        known = [entry for entry in entries if entry[0] >= self.leader_epoch]
+        self.stage, self.told = Stage.ASK, known
+        self.above, self.asked_epoch = self.leader_epoch, self.leader_epoch - 1 + bool(known)
+
+    def note_beginning(self, offset: int) -> bool:
+        """Where the epoch ``above`` begins; False where it is none: nothing was written under it."""
+        if self.asked_epoch == self.leader_epoch:
+            return True  # that is known here
+        if self.told and offset >= self.told[-1][1]:
+            return False
+        self.told.append((self.above, offset))
+        return True
+
+    def safe_end(self) -> int:
+        """Where to cut when nobody knows where the logs part: not behind the beginnings of the leader's
+        epochs that this log has nothing of.
+        """
+        watermark = self.partition.high_watermark
+        if not self.told:
+            return watermark
+        unknown = self.partition.log.epochs.latest == UNKNOWN
+        return min(watermark, self.told[0 if unknown else -1][1])
 
 
 class ReplicaFetcher(Conversation):
@@ -97,8 +129,8 @@ class ReplicaFetcher(Conversation):
     def add(self, partition: Partition, leader_epoch: int) -> None:
         """Follow a partition from now on."""
         with self._applying:
-            known = partition.log.epochs.latest
-            self._followed[partition.topic_partition] = Followed(partition, leader_epoch, Stage.ASK, known)
+            one = self._followed[partition.topic_partition] = Followed(partition, leader_epoch)
+            one.begin()
         self.wake()
 
     def remove(self, topic_partition: TopicPartition) -> None:
@@ -159,13 +191,20 @@ class ReplicaFetcher(Conversation):
 
     def _ask_epochs(self, asking: list[Followed]) -> bool:
         version = self.peer.version(OFFSET_FOR_LEADER_EPOCH)
-        knowing = [one for one in asking if one.asked_epoch != UNKNOWN and version > 0]
+        asked: dict[TopicPartition, Followed] = {}
         for one in asking:
-            if one not in knowing:
-                self._cut_later(one, one.partition.high_watermark)
-        if knowing:
-            asked = {one.name: one for one in knowing}
-            request = requests.epoch_ends([(one.name, one.leader_epoch, one.asked_epoch) for one in knowing])
+            if version == 0:
+                one.told = []
+                self._cut_later(one, one.safe_end())
+            elif one.asked_epoch == UNKNOWN:
+                one.note_beginning(0)  # of epoch 0, before which there was nothing
+                self._cut_later(one, one.safe_end())
+            else:
+                asked[one.name] = one
+        if asked:
+            request = requests.epoch_ends(
+                [(one.name, one.leader_epoch, one.asked_epoch) for one in asked.values()]
+            )
             self._send(
                 OFFSET_FOR_LEADER_EPOCH, version, request, lambda response: self._epochs_told(asked, response)
             )
@@ -180,28 +219,33 @@ class ReplicaFetcher(Conversation):
                         self._epoch_told(one, part)
 
     def _epoch_told(self, one: Followed, told: EpochPartitionResponse) -> None:
-        """What the leader's epoch up to the one asked for, and its end, mean for this log."""
+        """The leader's newest epoch up to the one asked for, and its end."""
         if told.error_code != ErrorCode.NONE:
             self._put_off(one, ErrorCode.of(told.error_code).name)
             return
         log = one.partition.log
-        if told.end_offset == UNKNOWN:
-            self._cut_later(one, one.partition.high_watermark)
-        elif told.leader_epoch in {one.asked_epoch, UNKNOWN}:
-            self._cut_later(one, min(told.end_offset, log.end_offset))
-        else:
-            # The leader never had that epoch: what is of later ones than it knows goes, and so on down.
-            own_epoch, own_end = log.epochs.end_offset_for(told.leader_epoch, log.end_offset)
-            self._cut_later(one, min(told.end_offset, own_end) if own_end != UNKNOWN else log.start_offset)
-            if own_epoch not in {told.leader_epoch, UNKNOWN}:
-                one.asked_epoch = own_epoch
+        known, epoch = log.epochs.latest, told.leader_epoch
+        if told.end_offset == UNKNOWN or not one.note_beginning(told.end_offset):
+            self._cut_later(one, one.safe_end())
+            return
+        one.above, one.asked_epoch = epoch, epoch - 1
+        if epoch > known:
+            return  # this log may have nothing of it: asked further
+        own_epoch, own_end = log.end_of_epoch(epoch)
+        if own_end == UNKNOWN:
+            self._cut_later(one, one.safe_end())
+            return
+        if own_epoch == epoch:
+            one.told += [entry for entry in log.epochs.entries if entry[0] == epoch and entry not in one.told]
+        # Where the leader never had what this log has newest, both sides' newest common epoch decides.
+        self._cut_later(one, min(told.end_offset, own_end), then_ask=own_epoch != epoch)
 
-    def _cut_later(self, one: Followed, offset: int, *, anew: bool = False) -> None:
+    def _cut_later(self, one: Followed, offset: int, *, anew: bool = False, then_ask: bool = False) -> None:
         one.stage = Stage.CUT
-        again = one.asked_epoch
-        self._broker.worker.submit(lambda: self._cut_now(one, offset, anew, again))
+        then = Stage.ASK if then_ask else Stage.FETCH
+        self._broker.worker.submit(lambda: self._cut_now(one, offset, anew, then))
 
-    def _cut_now(self, one: Followed, offset: int, anew: bool, asked_epoch: int) -> None:
+    def _cut_now(self, one: Followed, offset: int, anew: bool, then: Stage) -> None:
         """On the worker, as all that cuts logs."""
         if self._followed.get(one.name) is not one:
             return
@@ -219,12 +263,11 @@ class ReplicaFetcher(Conversation):
                 self._broker.run(one.partition.truncated)
         except StorageError as error:
             with self._applying:
-                one.stage = Stage.ASK
+                one.begin()
                 self._put_off(one, str(error))
             return
         with self._applying:
-            # Asked again where the leader has another epoch than this log: an entry may span the cut.
-            one.stage = Stage.ASK if one.asked_epoch != asked_epoch else Stage.FETCH
+            one.stage = then
         self.wake()
 
     def _offset_told(self, one: Followed, response: Any) -> None:
@@ -240,7 +283,10 @@ class ReplicaFetcher(Conversation):
                 return
             if leader_end is not None:
                 one.leader_end = None
-                self._cut_later(one, offset, anew=True)
+                if offset > log.end_offset:
+                    self._cut_later(one, offset, anew=True)
+                else:
+                    one.stage = Stage.FETCH  # it has grown over this log's end meanwhile
             elif offset >= log.end_offset:
                 one.leader_end = offset
             else:
@@ -296,7 +342,8 @@ class ReplicaFetcher(Conversation):
         for one, part, copied in came:
             try:
                 if copied is not None:
-                    if one.partition.replicate(copied, one.leader_epoch, now_ms=self._broker.clock.now_ms()):
+                    now_ms, told = self._broker.clock.now_ms(), one.told[::-1]
+                    if one.partition.replicate(copied, one.leader_epoch, epochs=told, now_ms=now_ms):
                         to_flush.append(one)
                     # Those that had something come last the next time: a response has its largest size.
                     self._followed[one.name] = self._followed.pop(one.name)

@@ -147,3 +147,10 @@ def test_truncation_and_deletion_take_the_epochs_with_them(files: MemoryFiles) -
     assert log.epochs.entries == ((0, 0), (1, 10), (2, 20))
     log.delete_old(lambda segments: 1, 25)
     assert log.epochs.entries == ((1, 15), (2, 20))
+
+
+@pytest.mark.parametrize(("start", "answer"), [(0, (-1, -1)), (4, (-1, -1)), (5, (0, 5)), (7, (0, 5))])
+def test_of_epochs_before_the_first_known_one_an_end_is_known_only_where_no_message_is_left(
+    files: MemoryFiles, start: int, answer: tuple[int, int]
+) -> None:
+    assert epochs_of(files, (1, 5), (3, 10)).end_offset_for(0, 99, start) == answer
