@@ -30,6 +30,7 @@ from minikafka.net.server import RequestHandler, Server
 from minikafka.records.compaction import OffsetMap
 from minikafka.registry.store import Store
 from minikafka.server.broker import Broker
+from minikafka.server.company import check_company
 from minikafka.server.config import BrokerConfig
 from minikafka.server.control import ControlPath
 from minikafka.server.controller_channel import Channels
@@ -154,6 +155,8 @@ class RunningBroker:
             registrar.end_predecessor(ports.files, directories[0])
 
         keep_ticket()
+        if not config.beside_0_10:
+            check_company(registrar.others(broker_id), ports.connector)
         registrar.start(self.address, control, keep_ticket)
         if config.control.controlled_shutdown:
             self._stops.callback(lambda: withdraw(self.broker, ports.connector))

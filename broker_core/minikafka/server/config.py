@@ -91,6 +91,8 @@ def _text(name: str, text: str) -> str:
 
 
 _LONG_MAX = 0x7FFFFFFFFFFFFFFF
+_PROTOCOL = "inter.broker.protocol.version"
+_FORMAT = "log.message.format.version"
 
 _KEYS: dict[str, tuple[Callable[[str, str], Any], str | None]] = {
     # name: (parser, default as text; None where there is none)
@@ -135,7 +137,7 @@ _KEYS: dict[str, tuple[Callable[[str, str], Any], str | None]] = {
     "log.cleaner.io.max.bytes.per.second": (_rate, "1.7976931348623157E308"),
     "log.cleaner.backoff.ms": (_integer(0), "15000"),
     "num.recovery.threads.per.data.dir": (_integer(1), None),
-    "inter.broker.protocol.version": (_text, "0.10.1"),
+    _PROTOCOL: (_text, "0.10.1"),
     "broker.rack": (_text, None),
     "num.replica.fetchers": (_integer(1), "1"),
     "replica.fetch.max.bytes": (_integer(0), "1048576"),
@@ -264,6 +266,8 @@ class BrokerConfig:
     cleaner: CleanerConfig
     groups: GroupSettings
     offsets: OffsetsConfig
+    beside_0_10: bool
+    """Brokers of 0.10.1 are in the cluster, or may come: nothing is said or stored that they do not know."""
     rack: str | None
     replication: ReplicationConfig
     control: ControlConfig
@@ -288,6 +292,9 @@ class BrokerConfig:
         if values["zookeeper.connect"] is None:
             raise ConfigError("zookeeper.connect", "", "must be given: HOST:PORT, or HOST:PORT/CHROOT")
         log_dirs = _directories(values["log.dirs"] or values["log.dir"])
+        beside_0_10 = known.get(_PROTOCOL, "").startswith("0.10.")
+        if beside_0_10:
+            log_properties = _formats_of_0_10(log_properties, known[_PROTOCOL])
         threads = values["num.recovery.threads.per.data.dir"]
         queued_bytes = values["queued.max.request.bytes"]
         session_ms = values["zookeeper.session.timeout.ms"]
@@ -334,6 +341,7 @@ class BrokerConfig:
             ),
             groups=_groups(values),
             offsets=_offsets(values),
+            beside_0_10=beside_0_10,
             rack=values["broker.rack"],
             replication=_replication(values),
             control=_control(values),
@@ -353,11 +361,11 @@ def property_defaults() -> Mapping[str, str | None]:
 
 
 def _groups(values: Mapping[str, Any]) -> GroupSettings:
-    version = values["inter.broker.protocol.version"]
+    version = values[_PROTOCOL]
     try:
         versions = Versions.written_for(version)
     except ValueError:
-        raise ConfigError("inter.broker.protocol.version", version, "a release like 0.10.1 or 2.1") from None
+        raise ConfigError(_PROTOCOL, version, "a release like 0.10.1 or 2.1") from None
     return GroupSettings(
         session_timeout_min_ms=values["group.min.session.timeout.ms"],
         session_timeout_max_ms=values["group.max.session.timeout.ms"],
@@ -378,6 +386,16 @@ def _offsets(values: Mapping[str, Any]) -> OffsetsConfig:
         commit_timeout_ms=values["offsets.commit.timeout.ms"],
         check_interval_ms=values["offsets.retention.check.interval.ms"],
     )
+
+
+def _formats_of_0_10(log_properties: Mapping[str, str], release: str) -> dict[str, str]:
+    """With the message format that this release can copy, where no other is given."""
+    given = {_FORMAT: release, **log_properties}
+    if not given[_FORMAT].startswith(("0.8.", "0.9.", "0.10.")):
+        raise ConfigError(
+            _FORMAT, given[_FORMAT], f"brokers of {_PROTOCOL}={release} cannot copy that: 0.10.1 at most"
+        )
+    return given
 
 
 def _replication(values: Mapping[str, Any]) -> ReplicationConfig:

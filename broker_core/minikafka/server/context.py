@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 from minikafka.base.errors import RemoteWireError
@@ -60,10 +60,13 @@ class RequestContext:
 
 
 def decode_request(
-    exchange: Exchange, frame: memoryview, served: Container[int]
+    exchange: Exchange,
+    frame: memoryview,
+    served: Container[int],
+    newest: Mapping[ApiKey, int] | None = None,
 ) -> tuple[RequestContext, Any]:
     """Header and body of a request for one of the APIs in ``served``; the body is None when the request was
-    answered here.
+    answered here. ``newest`` holds APIs down to these versions, and others out.
 
     Raises RemoteWireError for bytes that are no request, an unknown API or a version that we do not speak:
     Kafka ends such a connection. Only ApiVersions is answered, in version 0 with UNSUPPORTED_VERSION, so that
@@ -74,7 +77,13 @@ def decode_request(
         raise RemoteWireError(f"API key {header.api_key} (version {header.api_version}) is not served")
     api = APIS[ApiKey(header.api_key)]
     context = RequestContext(header, api, exchange)
-    if api is API_VERSIONS and not api.supports(header.api_version):
+    held_down = newest is not None and header.api_version > newest.get(api.key, -1)
+    if api is API_VERSIONS and (held_down or not api.supports(header.api_version)):
         exchange.respond([response_header(header.correlation_id), *refusal()])
         return context, None
+    if held_down:
+        raise RemoteWireError(
+            f"{api.name} {header.api_version} is not spoken beside a broker of 0.10.1 "
+            "(inter.broker.protocol.version)"
+        )
     return context, api.decode_request(header.api_version, body)

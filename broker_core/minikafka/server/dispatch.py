@@ -12,6 +12,7 @@ from minikafka.server.handlers import WORK, handlers
 from minikafka.server.listeners import Protocol
 from minikafka.server.replicas import Replicas
 from minikafka.server.throttle import metered
+from minikafka.wire.table import NEWEST_IN_0_10_1
 
 
 class Dispatcher:
@@ -22,6 +23,7 @@ class Dispatcher:
     ) -> None:
         self._broker = broker
         self._handlers = handlers(broker, coordinator, replicas, control)
+        self._newest = NEWEST_IN_0_10_1 if broker.config.beside_0_10 else None
         self._classic = ClassicProtocol(broker)
         self._classic_listeners = {
             listener.name for listener in broker.config.listeners if listener.protocol is Protocol.CLASSIC
@@ -33,7 +35,7 @@ class Dispatcher:
             self._classic.on_request(exchange, frame)
             exchange.park()
             return
-        context, request = decode_request(exchange, frame, self._handlers)
+        context, request = decode_request(exchange, frame, self._handlers, self._newest)
         if request is not None:  # else answered already: a version of ApiVersions that is not spoken here
             context = metered(self._broker, context, request, len(frame))
             self._handlers[context.api.key](context, request)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -157,6 +157,10 @@ class Registrar:
             self.ticket_kept = False
         else:
             self.ticket_kept = True
+
+    def others(self, own_id: int) -> list[BrokerAddress]:
+        """The other brokers that are registered."""
+        return [address for broker_id, address in self._read_brokers()[0].items() if broker_id != own_id]
 
     def start(self, address: BrokerAddress, listener: Listener, keep_ticket: Callable[[], None]) -> None:
         """Register ``address`` and follow the cluster from now on.
@@ -484,6 +488,7 @@ class Registrar:
         if self._in_office:
             asked = self.requests.elections()
             if asked:
+                self.refresh(asked)
                 self._listener.post(events.ElectionRequested(asked))
 
     def _see_reassignments(self) -> None:
@@ -500,9 +505,10 @@ class Registrar:
 
     def _see_isr_changes(self) -> None:
         if self._in_office:
-            self.states.take_changes(self._post_isr_changes)
+            self.states.take_changes(self.refresh)
 
-    def _post_isr_changes(self, partitions: frozenset[TopicPartition]) -> None:
+    def refresh(self, partitions: Iterable[TopicPartition]) -> None:
+        """Tell the controller what the states of these partitions are now."""
         replicas = {
             key: self._assignments[key.topic][key.partition]
             for key in sorted(partitions)

@@ -374,7 +374,7 @@ class ReplicaFetcher(Conversation):
         pause_ms = min(self._config.fetch_backoff_ms, _FIRST_PAUSE_MS << min(one.failures, 10))
         one.not_before_ms = self.clock.monotonic_ms() + pause_ms
         one.failures += 1
-        if one.complaint != reason:
+        if one.complaint != reason and pause_ms == self._config.fetch_backoff_ms:
             one.complaint = reason
             _log.warning(
                 "%s is not copied from %s, it is tried again: %s", one.name, self.peer.address, reason

@@ -74,3 +74,29 @@ APIS: dict[ApiKey, Api[Any, Any]] = {
         INCREMENTAL_ALTER_CONFIGS,
     )
 }
+
+NEWEST_IN_0_10_1: dict[ApiKey, int] = {
+    ApiKey.PRODUCE: 2,
+    ApiKey.FETCH: 3,
+    ApiKey.LIST_OFFSETS: 1,
+    ApiKey.METADATA: 2,
+    ApiKey.LEADER_AND_ISR: 0,
+    ApiKey.STOP_REPLICA: 0,
+    ApiKey.UPDATE_METADATA: 2,
+    ApiKey.CONTROLLED_SHUTDOWN: 1,
+    ApiKey.OFFSET_COMMIT: 2,
+    ApiKey.OFFSET_FETCH: 1,
+    ApiKey.FIND_COORDINATOR: 0,
+    ApiKey.JOIN_GROUP: 1,
+    ApiKey.HEARTBEAT: 0,
+    ApiKey.LEAVE_GROUP: 0,
+    ApiKey.SYNC_GROUP: 0,
+    ApiKey.DESCRIBE_GROUPS: 0,
+    ApiKey.LIST_GROUPS: 0,
+    ApiKey.API_VERSIONS: 0,
+    ApiKey.CREATE_TOPICS: 0,
+    ApiKey.DELETE_TOPICS: 0,
+}
+"""What a broker of 0.10.1 speaks: all that may be spoken in a cluster that has one, as a client that learned
+more from one broker would ask the next one for it.
+"""

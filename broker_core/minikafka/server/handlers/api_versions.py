@@ -1,4 +1,4 @@
-"""ApiVersions: what this broker speaks.
+"""ApiVersions: what this broker speaks; beside a broker of 0.10.1 no more than that one does.
 
 A version of the request that is not served is answered in ``minikafka.server.context``.
 """
@@ -6,19 +6,26 @@ A version of the request that is not served is answered in ``minikafka.server.co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import cache
 
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
-from minikafka.wire.apis.api_versions import ApiVersionsRequest, table_of
+from minikafka.wire.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse, table_of
 from minikafka.wire.keys import ApiKey
-from minikafka.wire.table import APIS
+from minikafka.wire.table import APIS, NEWEST_IN_0_10_1
 
 
 def listing(served: Iterable[ApiKey]) -> Callable[[Broker, RequestContext, ApiVersionsRequest], None]:
     """The handler that lists the APIs of ``served`` with their versions, by key."""
-    table = table_of(APIS[key] for key in served)
+    keys = tuple(served)
+
+    @cache
+    def table(beside_0_10: bool) -> ApiVersionsResponse:
+        newest = NEWEST_IN_0_10_1 if beside_0_10 else {key: APIS[key].max_version for key in keys}
+        return table_of(replace(APIS[key], max_version=newest[key]) for key in keys if key in newest)
 
     def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest) -> None:
-        context.reply(table)
+        context.reply(table(broker.config.beside_0_10))
 
     return handle

@@ -41,6 +41,12 @@ def handle(
     except BrokerError as error:
         context.reply(ControlledShutdownResponse(error.code, ()))
         return
-    control.post(events.ShutdownRequested(broker_id))
-    # Behind the writes that this led to.
-    broker.worker.submit(lambda: answer(_TRIES))
+
+    def shut_down() -> None:
+        # Leaders change ISRs and tell of it later: as it stands now, others may be in sync.
+        broker.registrar.refresh(broker.controller.partitions_left_on(broker_id))
+        control.post(events.ShutdownRequested(broker_id))
+        # Behind the writes that this led to.
+        broker.worker.submit(lambda: answer(_TRIES))
+
+    broker.worker.submit(shut_down)
