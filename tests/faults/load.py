@@ -1,0 +1,109 @@
+"""A client of librdkafka's that sends, consumes in a group and commits, and keeps what it was told."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from confluent_kafka import Consumer, Producer, TopicPartition
+
+PATIENCE_S = 30.0
+PATIENT_LOOPS = 20_000
+
+Place = tuple[int, int]
+"""Partition and offset."""
+
+
+class Load:
+    """One producer and one member of a group, and what the broker has told them."""
+
+    def __init__(self, servers: str, *, idempotent: bool = True, partitions: int = 3) -> None:
+        self._partitions = partitions
+        self.acknowledged: dict[Place, bytes] = {}
+        self.consumed: dict[Place, bytes] = {}
+        self.changed: list[str] = []
+        self.failed: list[Any] = []
+        self.committed: dict[int, int] = {}
+        self.sent = 0
+        self._group = {"bootstrap.servers": servers, "group.id": "g", "enable.auto.commit": False}
+        self._producer = Producer(
+            {
+                "bootstrap.servers": servers,
+                "enable.idempotence": idempotent,
+                "acks": "all",
+                "max.in.flight": 5 if idempotent else 1,  # more would not keep the order
+                "linger.ms": 2,
+                "reconnect.backoff.max.ms": 100,
+            }
+        )
+        self._consumer = Consumer(
+            self._group
+            | {
+                "auto.offset.reset": "earliest",
+                "heartbeat.interval.ms": 300,
+                "reconnect.backoff.max.ms": 100,
+                "on_commit": self._on_commit,
+            }
+        )
+        self._consumer.subscribe(["t"])
+
+    def run(self, count: int) -> None:
+        """Go on until so many messages more are acknowledged, and some more of the others' are consumed."""
+        acknowledged, consumed = len(self.acknowledged) + count, len(self.consumed) + count // 2
+        for _ in range(PATIENT_LOOPS):
+            if len(self.acknowledged) >= acknowledged and len(self.consumed) >= consumed:
+                return
+            for _ in range(20 if len(self._producer) < 1_000 else 0):
+                self._producer.produce(
+                    "t",
+                    b"%08d" % self.sent,
+                    partition=self.sent % self._partitions,
+                    on_delivery=self._on_delivery,
+                )
+                self.sent += 1
+            self._producer.poll(0.002)
+            self._consume(0.002)
+        raise AssertionError(f"{len(self.acknowledged)} acknowledged, {len(self.consumed)} consumed: no more")
+
+    def finish(self) -> None:
+        """Have everything acknowledged and consumed, and leave."""
+        assert self._producer.flush(PATIENCE_S) == 0
+        for _ in range(PATIENT_LOOPS):
+            if self.acknowledged.keys() <= self.consumed.keys():
+                break
+            self._consume(0.1)
+        self._consumer.close()
+
+    def committed_now(self) -> dict[int, int]:
+        """What the broker says has been committed."""
+        asking = Consumer(self._group)
+        asked = [TopicPartition("t", partition) for partition in range(self._partitions)]
+        told = {one.partition: one.offset for one in asking.committed(asked, PATIENCE_S)}
+        asking.close()
+        return told
+
+    def _consume(self, timeout_s: float) -> None:
+        messages = self._consumer.consume(500, timeout_s)
+        for message in messages:
+            if message.error() is None:
+                self._keep(self.consumed, message)
+        if messages:
+            self._consumer.commit(asynchronous=True)
+
+    def _keep(self, where: dict[Place, bytes], message: Any) -> None:
+        place = (message.partition(), message.offset())
+        if where.setdefault(place, message.value()) != message.value():
+            self.changed.append(f"{place} held {where[place]!r}, then {message.value()!r}")
+
+    def _on_delivery(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self.failed.append(error)
+        else:
+            self._keep(self.acknowledged, message)
+
+    def _on_commit(self, error: Any, partitions: list[TopicPartition]) -> None:
+        for one in partitions:
+            if error is None and one.error is None and one.offset > self.committed.get(one.partition, -1):
+                self.committed[one.partition] = one.offset

@@ -1,0 +1,136 @@
+"""One cluster of both kinds: two brokers of ours beside one of Apache Kafka 0.10.1.1, each of which is the
+controller, leads and follows, and is killed while producers wait for all replicas.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from minikafka.base.errors import MinikafkaError
+from minikafka.clients.admin import Admin, NewTopic
+from minikafka.clients.cluster import Cluster as Client
+from minikafka.embedded.broker import BrokerFailed, BrokerProcess
+from minikafka.embedded.process import wait_until
+from minikafka.embedded.zookeeper import EmbeddedZooKeeper
+from tests.faults.load import Load
+from tests.interop.kafka_broker import KafkaBroker
+from tests.interop.releases import KAFKA_0_10
+
+KAFKA = 0
+OURS = (1, 2)
+BESIDE_0_10 = {"inter.broker.protocol.version": "0.10.1"}
+PATIENCE_S = 60
+
+
+class MixedCluster:
+    """A ZooKeeper, broker 0 of Apache Kafka, and brokers 1 and 2 of ours."""
+
+    def __init__(self, directory: Path, zookeeper: str) -> None:
+        self.directory = directory
+        self.zookeeper = zookeeper
+        self.kafka = KafkaBroker(KAFKA_0_10, directory / "kafka", zookeeper)
+        self.addresses: dict[int, str] = {KAFKA: self.kafka.bootstrap}
+        self._ours: dict[int, BrokerProcess] = {}
+
+    @property
+    def bootstrap(self) -> str:
+        """All addresses."""
+        return ",".join(self.addresses.values())
+
+    def start(self, number: int, **settings: str) -> None:
+        """Start a broker, again on the port that it had."""
+        if number == KAFKA:
+            self.kafka.start()
+            return
+        port = self.addresses[number].rpartition(":")[2] if number in self.addresses else "0"
+        properties = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "log.dirs": str(self.directory / f"data-{number}"),
+            "zookeeper.connect": self.zookeeper,
+            **(settings or BESIDE_0_10),
+        }
+        process = BrokerProcess(number, str(self.directory), properties)
+        try:
+            self.addresses[number] = process.wait_ready().address
+        except BaseException:
+            process.kill()
+            raise
+        self._ours[number] = process
+
+    def kill(self, number: int) -> None:
+        """SIGKILL."""
+        if number == KAFKA:
+            self.kafka.kill()
+        else:
+            self._ours.pop(number).kill()
+
+    def close(self) -> None:
+        """End all."""
+        for number in (*self._ours, KAFKA):
+            self.kill(number)
+
+    def in_sync(self, topic: str) -> list[set[int]]:
+        """The ISR of each partition; nothing while nobody can tell."""
+        try:
+            with Client(self.bootstrap) as client:
+                described = Admin(client).describe_topics([topic])[topic]
+        except MinikafkaError:
+            return []
+        if isinstance(described, MinikafkaError):
+            return []
+        return [set(partition.in_sync) for partition in described.partitions]
+
+    def controller(self) -> int:
+        """Who decides."""
+        with Client(self.bootstrap) as client:
+            return Admin(client).describe_cluster().controller_id
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Iterator[MixedCluster]:
+    KAFKA_0_10.libs()
+    with (
+        EmbeddedZooKeeper(str(tmp_path / "zookeeper")) as zookeeper,
+        contextlib.closing(MixedCluster(tmp_path, f"{zookeeper.connect}/kafka")) as cluster,
+    ):
+        yield cluster
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("order", [(KAFKA, *OURS), (*OURS, KAFKA)], ids=["kafka first", "ours first"])
+def test_brokers_of_both_kinds_are_killed_and_nothing_acknowledged_or_committed_is_lost(
+    mixed: MixedCluster, order: tuple[int, ...]
+) -> None:
+    for number in order:
+        mixed.start(number)
+    with Client(mixed.bootstrap) as client:
+        Admin(client).create_topic(NewTopic("t", 6, 3))
+    controllers = set()
+    load = Load(mixed.bootstrap, idempotent=False, partitions=6)
+    for victim in (*order, *order):
+        load.run(300)
+        controllers.add(mixed.controller())
+        mixed.kill(victim)
+        load.run(300)
+        mixed.start(victim)
+        assert wait_until(lambda: mixed.in_sync("t") == [{0, 1, 2}] * 6, PATIENCE_S), mixed.in_sync("t")
+    promised, kept = dict(load.committed), load.committed_now()
+    load.finish()
+    assert {number for number in promised if kept[number] < promised[number]} == set()
+    assert load.changed == []
+    assert load.failed == []
+    assert load.acknowledged.items() <= load.consumed.items()
+    assert {min(controllers), max(controllers)} > {KAFKA}
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(120)
+def test_without_the_older_protocol_a_broker_refuses_the_company_of_an_older_one(mixed: MixedCluster) -> None:
+    mixed.start(KAFKA)
+    with pytest.raises(BrokerFailed, match=r"older release: give this broker inter.broker.protocol.version"):
+        mixed.start(1, **{"broker.rack": "a"})
