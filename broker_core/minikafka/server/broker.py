@@ -38,8 +38,8 @@ _log = logging.getLogger(__name__)
 class Ticket(Protocol):
     """A request that waits. ``satisfied`` runs under the core's lock, the others after it."""
 
-    def satisfied(self) -> bool:
-        """Whether there is enough to answer now."""
+    def satisfied(self, key: Hashable | None = None) -> bool:
+        """Whether there is enough to answer now; ``key`` is what something happened to, None: perhaps all."""
 
     def complete(self) -> None:
         """Answer with what there is."""
@@ -168,7 +168,7 @@ class Broker:
     def touch(self, key: Hashable) -> None:
         """From within a step: something happened to ``key``; complete the tickets that this satisfies."""
         for ticket in self.waiting.watching(key):
-            if ticket.satisfied():
+            if ticket.satisfied(key):
                 self.waiting.remove(ticket)
                 self.answer(ticket)
 

@@ -69,7 +69,7 @@ class _ProduceTicket:
         self._exchange = exchange
         self.complete = complete
 
-    def satisfied(self) -> bool:
+    def satisfied(self, key: Hashable | None = None) -> bool:
         return all(_led(self._broker, topic) for topic in self._topics)
 
     def abandon(self, reason: str) -> None:

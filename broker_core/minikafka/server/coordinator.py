@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -90,7 +90,7 @@ class _Write:
         self._done = done
         self.failure: ErrorCode | None = None
 
-    def satisfied(self) -> bool:
+    def satisfied(self, key: Hashable | None = None) -> bool:
         if self.failure is None:
             try:
                 return self._partition.committed(self._last, self._leader_epoch)
@@ -122,7 +122,7 @@ class _Timer:
         self.deadline_ms = deadline_ms
         self._ring = ring
 
-    def satisfied(self) -> bool:
+    def satisfied(self, key: Hashable | None = None) -> bool:
         return False
 
     def complete(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from minikafka.server.broker import Broker
@@ -18,7 +18,7 @@ class _Ticket:
         self._late = late
         self.response: Any = None
 
-    def satisfied(self) -> bool:
+    def satisfied(self, key: Hashable | None = None) -> bool:
         return self.response is not None
 
     def complete(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from minikafka.base.errors import (
@@ -109,7 +109,7 @@ class TopicTicket:
         broker.run(step)
         submit()
 
-    def satisfied(self) -> bool:
+    def satisfied(self, key: Hashable | None = None) -> bool:
         self._done.update(name for name in self._names if name not in self._done and self._is_done(name))
         return all(name in self._failed or name in self._done for name in self._names)
 

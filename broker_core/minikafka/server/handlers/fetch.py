@@ -90,11 +90,25 @@ class _FetchTicket:
         self._context = context
         self._request = request
         self._shares: _Shares = {}
+        self._size = 0
+        self._asked: dict[Hashable, FetchPartition] = {}
+        """What is asked of each partition, once the request waits."""
 
-    def satisfied(self) -> bool:
-        self._shares = _collect(self._broker, self._context.version, self._request)
-        failed = any(share.error_code is not ErrorCode.NONE for share in self._shares.values())
-        return failed or sum(share.size_bytes for share in self._shares.values()) >= self._request.min_bytes
+    def satisfied(self, key: Hashable | None = None) -> bool:
+        asked = self._asked.get(key) if self._context.version >= MAGIC_2_SINCE else None
+        if asked is None:
+            self._shares = _collect(self._broker, self._context.version, self._request)
+            self._size = sum(share.size_bytes for share in self._shares.values())
+            failed = any(share.error_code is not ErrorCode.NONE for share in self._shares.values())
+            return failed or self._size >= self._request.min_bytes
+        # A follower names a thousand partitions, and something happens to one.
+        topic_partition = TopicPartition(*key)  # type: ignore[misc]
+        others = self._size - self._shares[topic_partition].size_bytes
+        left = max(0, self._request.max_bytes - others)
+        share = _read(self._broker, self._request, topic_partition, asked, left, others == 0)
+        self._shares[topic_partition] = share
+        self._size = others + share.size_bytes
+        return share.error_code is not ErrorCode.NONE or self._size >= self._request.min_bytes
 
     def outdated(self) -> bool:
         """Whether there may be more than ``satisfied`` found, or less."""
@@ -113,6 +127,9 @@ class _FetchTicket:
         self._context.exchange.close(reason)
 
     def keys(self) -> list[Hashable]:
+        for topic in self._request.topics:
+            for part in topic.partitions:
+                self._asked[TopicPartition(topic.name, part.index)] = part
         return list(self._shares)
 
     def patience_ms(self) -> int:

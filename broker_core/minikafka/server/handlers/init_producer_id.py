@@ -9,6 +9,7 @@ A transactional id is refused with UNSUPPORTED_VERSION: there are no transaction
 from __future__ import annotations
 
 import logging
+from collections.abc import Hashable
 from functools import partial
 
 from minikafka.base.errors import CoordinationLost, ErrorCode, MinikafkaError, SessionExpired
@@ -37,7 +38,7 @@ class _Ticket:
         self._context = context
         self._producer_id: int | None = None
 
-    def satisfied(self) -> bool:
+    def satisfied(self, key: Hashable | None = None) -> bool:
         self._producer_id = self._broker.producer_ids.take()
         return self._producer_id is not None
 

@@ -9,7 +9,7 @@ is told LEADER_NOT_AVAILABLE and asks again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition, check_topic_name
@@ -38,7 +38,7 @@ class _StartTicket:
         self._context = context
         self._request = request
 
-    def satisfied(self) -> bool:
+    def satisfied(self, key: Hashable | None = None) -> bool:
         return bool(self._broker.image.brokers)
 
     def complete(self) -> None:

@@ -85,7 +85,7 @@ class _AckTicket:
         self._answers = answers
         self._waiting = dict(written)
 
-    def satisfied(self) -> bool:
+    def satisfied(self, key: Hashable | None = None) -> bool:
         for partition, done in list(self._waiting.items()):
             try:
                 if not partition.committed(done.assigned.last_offset, done.leader_epoch):
