@@ -276,6 +276,16 @@ class MemoryStore:
         self._answer(path)
         return stat
 
+    def write_all(self, nodes: Mapping[str, tuple[bytes, int]]) -> frozenset[str]:
+        """See ``Store.write_all``."""
+        refused = set()
+        for path, (data, version) in nodes.items():
+            try:
+                self.write(path, data, version)
+            except (BadVersion, NoNode):
+                refused.add(path)
+        return frozenset(refused)
+
     def delete(self, path: str, version: int = -1, *, recursive: bool = False) -> None:
         """See ``Store.delete``."""
         full = self._full(path)

@@ -142,6 +142,11 @@ class Store(Protocol):
     def write(self, path: str, data: bytes, version: int = -1) -> Stat:
         """Replace the data, only at ``version`` unless that is -1. Raises NoNode, BadVersion."""
 
+    def write_all(self, nodes: Mapping[str, tuple[bytes, int]]) -> frozenset[str]:
+        """Replace the data of znodes, each at its version, many under way at once; give those that are not
+        there or have another version.
+        """
+
     def delete(self, path: str, version: int = -1, *, recursive: bool = False) -> None:
         """Delete a znode, only at ``version`` unless that is -1; ``recursive`` deletes what is below it
         first.

@@ -250,6 +250,20 @@ class ZooKeeperStore:
         full = self._full(path)
         return _stat(self._ask("write", path, lambda: self._client.set_async(full, bytes(data), version)))
 
+    def write_all(self, nodes: Mapping[str, tuple[bytes, int]]) -> frozenset[str]:
+        """See ``Store.write_all``."""
+        for path, (data, _) in nodes.items():
+            check_data(path, data)
+        refused = set()
+        for paths in _batches(nodes):
+            sent = [self._send("write", path, self._client.set_async, *nodes[path]) for path in paths]
+            for path, answer in zip(paths, sent, strict=True):
+                try:
+                    answer()
+                except (BadVersion, NoNode):
+                    refused.add(path)
+        return frozenset(refused)
+
     def delete(self, path: str, version: int = -1, *, recursive: bool = False) -> None:
         """See ``Store.delete``."""
         full = self._full(path)

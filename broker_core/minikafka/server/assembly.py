@@ -139,15 +139,7 @@ class RunningBroker:
         self._stops.callback(server.stop)
         self._stops.callback(self.broker.stop_waiting)
         self._stops.callback(coordinator.stop)
-        advertised = {
-            listener.name: BrokerAddress(
-                broker_id,
-                listener.advertised_host,
-                listener.advertised_port or server.ports[listener.name],
-                config.rack,
-            )
-            for listener in config.listeners
-        }
+        advertised = self._advertised(config, broker_id, server)
         self.broker.advertised = advertised
         self.address = advertised[registered(config.listeners).name]
 
@@ -160,6 +152,18 @@ class RunningBroker:
         registrar.start(self.address, control, keep_ticket)
         if config.control.controlled_shutdown:
             self._stops.callback(lambda: withdraw(self.broker, ports.connector))
+
+    @staticmethod
+    def _advertised(config: BrokerConfig, broker_id: int, server: Server) -> dict[str, BrokerAddress]:
+        return {
+            listener.name: BrokerAddress(
+                broker_id,
+                listener.advertised_host,
+                listener.advertised_port or server.ports[listener.name],
+                config.rack,
+            )
+            for listener in config.listeners
+        }
 
     def step(self) -> bool:
         """One step of each conversation with another broker, where no threads do them; whether any had

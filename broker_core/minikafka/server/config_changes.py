@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import CoordinationError, CoordinationLost, NoNode, SessionExpired
 from minikafka.log.config import without_effect
 from minikafka.registry import paths
-from minikafka.registry.paths import ConfigChange
+from minikafka.registry.paths import ConfigChange, EntityConfig
 from minikafka.registry.store import Store
 
 _log = logging.getLogger(__name__)
@@ -78,6 +78,16 @@ class ConfigChanges:
         except CoordinationError as error:
             _log.warning("a notification of changed settings is passed over: %s", error)
         self._made_ms[name] = made_ms
+
+
+def read_topic_configs(store: Store, topics: Iterable[str]) -> dict[str, Mapping[str, str]]:
+    """The own settings of many topics, read at once; none for those that have none, or nonsense."""
+    by_path = {paths.topic_config_path(topic): topic for topic in topics}
+    settings: dict[str, Mapping[str, str]] = dict.fromkeys(by_path.values(), {})
+    for path, (data, _) in store.read_all(by_path).items():
+        with contextlib.suppress(CoordinationError):  # who gives them to logs says what is wrong
+            settings[by_path[path]] = EntityConfig.from_json(data, path).config
+    return settings
 
 
 def tell_changes(topic: str, old: Mapping[str, str], new: Mapping[str, str]) -> None:

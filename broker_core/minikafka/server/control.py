@@ -142,8 +142,12 @@ class ControlPath:
                 self._perform(effect, controller.epoch, controller.brokers)
 
     def _perform(self, effect: events.Effect, epoch: int, brokers: Brokers) -> None:
-        """``epoch`` and ``brokers`` are those at the time of the decision."""
+        """``epoch`` and ``brokers`` are those at the time of the decision. What was decided in a term of
+        office that has ended is not done any more.
+        """
         registrar = self._broker.registrar
+        if epoch != self._broker.controller.epoch or not registrar.in_office:
+            return
         match effect:
             case events.WriteLeaderships(leaderships, create):
                 written = registrar.write_leaderships(leaderships, create=create)
@@ -192,7 +196,7 @@ class ControlPath:
                 )
             case events.SendStopReplica(_, partitions, delete):
                 stopped = messages.stop_replica(own, epoch, partitions, delete=delete)
-                answered = partial(self._stopped, target) if delete else partial(self._told, target)
+                answered = partial(self._stopped, target, epoch) if delete else partial(self._told, target)
                 message = Message(STOP_REPLICA, messages.STOP_REPLICA_VERSION, stopped, answered)
         self._channels.send(target, message)
 
@@ -230,11 +234,13 @@ class ControlPath:
             code = ErrorCode.of(response.error_code).name
             _log.warning("broker %d does not take what this controller says: %s", broker_id, code)
 
-    def _stopped(self, broker_id: int, response: StopReplicaResponse) -> None:
+    def _stopped(self, broker_id: int, epoch: int, response: StopReplicaResponse) -> None:
         self._told(broker_id, response)
-        self._broker.worker.submit(lambda: self._deleted(broker_id, response))
+        self._broker.worker.submit(lambda: self._deleted(broker_id, epoch, response))
 
-    def _deleted(self, broker_id: int, response: StopReplicaResponse) -> None:
+    def _deleted(self, broker_id: int, epoch: int, response: StopReplicaResponse) -> None:
+        if epoch != self._broker.controller.epoch:
+            return  # of an earlier term: what it asked for may have been made anew
         for one in response.partitions:
             topic_partition = TopicPartition(one.topic, one.index)
             if one.error_code == ErrorCode.NONE:

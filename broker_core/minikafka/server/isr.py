@@ -39,7 +39,7 @@ class InSync:
 
     def _write(self, partition: Partition, wanted: Leadership) -> None:
         broker, name = self._broker, partition.topic_partition
-        stored = broker.registrar.states.write(name, wanted)
+        stored = broker.registrar.states.write({name: wanted}).get(name)
         known = partition.leadership
         if known is not None and stored is not None and stored.isr != known.isr:
             how = "shrinks" if len(stored.isr) < len(known.isr) else "grows"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from minikafka.base.errors import BadVersion, CoordinationError, NoNode
+from minikafka.base.errors import CoordinationError, NoNode
 from minikafka.base.ids import TopicPartition
 from minikafka.partition.leadership import Leadership
 from minikafka.registry import paths
@@ -63,18 +63,17 @@ class PartitionStates:
                 written[topic_partition] = held
         return written
 
-    def write(self, topic_partition: TopicPartition, leadership: Leadership) -> Leadership | None:
-        """Replace a state by the next one; what it holds then: another's, where that came first. None: gone,
-        or nonsense.
+    def write(self, leaderships: Mapping[TopicPartition, Leadership]) -> dict[TopicPartition, Leadership]:
+        """Replace states by the next ones, many at once; what they hold then: another's, where that came
+        first. Those that are gone, or nonsense, are left out.
         """
-        path, version = _path(topic_partition), leadership.version - 1
-        try:
-            self._store.write(path, _state_of(leadership).to_json(), version)
-        except BadVersion:
-            return self._read(topic_partition, leadership.replicas)
-        except NoNode:
-            return None
-        return leadership
+        nodes = {
+            _path(key): (_state_of(value).to_json(), value.version - 1) for key, value in leaderships.items()
+        }
+        refused = self._store.write_all(nodes)
+        others = {key: value.replicas for key, value in leaderships.items() if _path(key) in refused}
+        held = {key: value for key, value in leaderships.items() if key not in others}
+        return held | self.read(others)
 
     def tell_changes(self, partitions: Iterable[TopicPartition]) -> None:
         """Tell the controller that the ISRs of these were changed."""

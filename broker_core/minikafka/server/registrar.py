@@ -37,7 +37,7 @@ from minikafka.registry.paths import (
 )
 from minikafka.registry.store import SessionState, SessionTicket, Stat, Store
 from minikafka.server.admin_requests import AdminRequests
-from minikafka.server.config_changes import ConfigChanges, tell_changes
+from minikafka.server.config_changes import ConfigChanges, read_topic_configs, tell_changes
 from minikafka.server.partition_states import PartitionStates
 from minikafka.server.worker import Job, Worker
 
@@ -123,6 +123,10 @@ class Registrar:
         for path in paths.PERSISTENT_PATHS:
             self._make(path, b"")
         self.cluster_id = self._agree_on_cluster_id(random_bytes)
+
+    def has_topics(self) -> bool:
+        """Whether there are topics that can be read."""
+        return bool(set(self._store.children(paths.BROKER_TOPICS)) - self._unreadable)
 
     def generate_broker_id(self, reserved_max: int) -> int:
         """A broker id that nobody had: the next version of ``/brokers/seqid``, above the reserved ids."""
@@ -301,10 +305,7 @@ class Registrar:
 
         Where somebody else wrote first, theirs stays, and is returned.
         """
-        if create:
-            return self.states.create(leaderships)
-        written = {key: self.states.write(key, leadership) for key, leadership in leaderships.items()}
-        return {key: held for key, held in written.items() if held is not None}
+        return self.states.create(leaderships) if create else self.states.write(leaderships)
 
     def take_producer_ids(self) -> range:
         """The next block of ids for producers, of this broker alone.
@@ -436,17 +437,8 @@ class Registrar:
 
     def _read_unclean(self) -> frozenset[str]:
         """The topics where a replica out of sync may lead."""
-        config_paths = {paths.topic_config_path(topic): topic for topic in self._assignments}
-        found = self._store.read_all(config_paths)
-        unclean = set()
-        for path, topic in config_paths.items():
-            overrides: Mapping[str, str] = {}
-            if path in found:
-                with contextlib.suppress(CoordinationError):
-                    overrides = EntityConfig.from_json(found[path][0], path).config
-            if self._may_be_unclean(overrides):
-                unclean.add(topic)
-        self._unclean = frozenset(unclean)
+        settings = read_topic_configs(self._store, self._assignments)
+        self._unclean = frozenset(topic for topic, own in settings.items() if self._may_be_unclean(own))
         return self._unclean
 
     # --- what the watches saw -------------------------------------------------------------------------------
@@ -454,12 +446,13 @@ class Registrar:
     # The watches' own news may be older than what the controller knows by then, so each job reads again.
 
     @property
-    def _in_office(self) -> bool:
+    def in_office(self) -> bool:
+        """Whether this broker was elected in the present session."""
         return self._elected_in == self._store.session_id
 
     def _see_brokers(self) -> None:
         # A controller whose session expired would take itself for dead; Elected says it all anew.
-        if self._in_office:
+        if self.in_office:
             self._listener.post(events.BrokersChanged(*self._read_brokers()))
 
     def _see_deletions(self) -> None:
@@ -467,7 +460,7 @@ class Registrar:
         if not marked <= self._assignments.keys() | self._unreadable:
             self._see_topics()  # One that was made just now: its deletion must not come first.
         self._listener.post(events.DeletionRequested(marked - self._unreadable))
-        if self._in_office:
+        if self.in_office:
             self._delete_unreadable()
 
     def _marked(self) -> frozenset[str]:
@@ -485,14 +478,14 @@ class Registrar:
         self._listener.post(events.TopicsChanged(dict(self._assignments)))
 
     def _see_elections(self) -> None:
-        if self._in_office:
+        if self.in_office:
             asked = self.requests.elections()
             if asked:
                 self.refresh(asked)
                 self._listener.post(events.ElectionRequested(asked))
 
     def _see_reassignments(self) -> None:
-        if self._in_office:
+        if self.in_office:
             asked = self.requests.reassignments()
             if asked:
                 self._listener.post(events.ReassignmentRequested(asked))
@@ -504,7 +497,7 @@ class Registrar:
             self._assignments[topic] = wanted
 
     def _see_isr_changes(self) -> None:
-        if self._in_office:
+        if self.in_office:
             self.states.take_changes(self.refresh)
 
     def refresh(self, partitions: Iterable[TopicPartition]) -> None:
@@ -521,7 +514,7 @@ class Registrar:
         self._config_changes.follow(
             {paths.TOPICS: listener.topic_config_changed, paths.CLIENTS: listener.client_config_changed}
         )
-        if self._in_office:
+        if self.in_office:
             known = self._unclean
             if self._read_unclean() != known:
                 listener.post(events.UncleanChanged(self._unclean))

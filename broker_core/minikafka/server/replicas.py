@@ -25,6 +25,7 @@ from minikafka.server.replica_fetcher import Fetchers
 _log = logging.getLogger(__name__)
 
 _LONGEST_PAUSE_MS = 30_000
+_TOPICS_PATIENCE_MS = 5_000
 
 Leaderships = Mapping[TopicPartition, Leadership]
 Brokers = Mapping[int, BrokerAddress]
@@ -41,6 +42,8 @@ class Replicas:
         self._coordinator = coordinator
         self._fetchers = fetchers
         self._serving = serving
+        self._known_since_ms: int | None = None
+        """When this broker heard of the cluster, and not yet of topics that there are."""
         self._controller_epoch = 0
         self._not_opened: dict[TopicPartition, tuple[Leadership, Brokers]] = {}
         self._open_at_ms = 0
@@ -81,6 +84,8 @@ class Replicas:
     def retry(self) -> None:
         """Submit again what could not be opened or deleted. For one thread, the housekeeper's."""
         now_ms = self._broker.clock.monotonic_ms()
+        if self._known_since_ms is not None and now_ms - self._known_since_ms >= _TOPICS_PATIENCE_MS:
+            self._serving()  # topics without a leader are no reason to wait for ever
         if not self._not_opened:
             self._open_pause_ms = 0
         elif now_ms >= self._open_at_ms:
@@ -212,9 +217,13 @@ class Replicas:
             broker.touch("image")
             for topic in {key.topic for key in leaderships}:
                 broker.touch(("topic", topic))
-            broker.after(self._serving)
 
         broker.run(step)
+        # The controller first says who lives, then who leads, and then all that clients are to be told.
+        if leaderships or not broker.registrar.has_topics():
+            self._serving()
+        elif self._known_since_ms is None:
+            self._known_since_ms = broker.clock.monotonic_ms()
 
     # --- giving up ------------------------------------------------------------------------------------------
 

@@ -86,6 +86,19 @@ def test_parents_may_be_among_the_many(store: Store) -> None:
     assert store.read("/a/b")[0] == b"1"
 
 
+def test_many_znodes_are_written_at_once_each_at_its_version(store: Store) -> None:
+    store.create_all({"/t": b""} | {f"/t/{number}": b"old" for number in range(600)})
+    store.write("/t/3", b"another's")
+    nodes = {f"/t/{number}": (b"%d" % number, 0) for number in range(600)}
+    assert store.write_all({**nodes, "/t/none": (b"", 0)}) == {"/t/3", "/t/none"}
+    found = store.read_all(nodes)
+    assert found["/t/3"][0] == b"another's"
+    assert {path: data for path, (data, _) in found.items() if path != "/t/3"} == {
+        path: data for path, (data, _) in nodes.items() if path != "/t/3"
+    }
+    assert {stat.version for _, stat in found.values()} == {1}
+
+
 def test_reading_nothing_is_refused(store: Store) -> None:
     with pytest.raises(NoNode, match="/a"):
         store.read("/a")
