@@ -83,7 +83,7 @@ class ConfigChanges:
 def read_topic_configs(store: Store, topics: Iterable[str]) -> dict[str, Mapping[str, str]]:
     """The own settings of many topics, read at once; none for those that have none, or nonsense."""
     by_path = {paths.topic_config_path(topic): topic for topic in topics}
-    settings: dict[str, Mapping[str, str]] = dict.fromkeys(by_path.values(), {})
+    settings: dict[str, Mapping[str, str]] = {topic: {} for topic in by_path.values()}
     for path, (data, _) in store.read_all(by_path).items():
         with contextlib.suppress(CoordinationError):  # who gives them to logs says what is wrong
             settings[by_path[path]] = EntityConfig.from_json(data, path).config
