@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat
 
 app = typer.Typer(help="Look at the cluster as a whole.", no_args_is_help=True)
-
-
-@app.callback()
-def _cluster() -> None:
-    """Keeps ``describe`` a command of its own while it is the only one."""
 
 
 @app.command()
@@ -45,3 +42,32 @@ def describe(
     counts = (counted(number, what.removesuffix("s")) for what, number in totals.items())
     print(f"cluster {found.cluster_id} with {' and '.join(counts)}")
     print_rows(rows, ["broker", "host", "port", "rack", "controller", "leads", "replicas"], style)
+
+
+@app.command()
+def health(
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Go on, and tell it again whenever it changes, until stopped.")
+    ] = False,
+    bootstrap: Bootstrap = None,
+    data_dir: DataDir = None,
+    style: OutputFormat = Format.TABLE,
+) -> int:
+    """Whether all partitions are led and in sync, and what each broker has. Status 0: healthy. 1: not."""
+    from minikafka.cli import health as found
+    from minikafka.cli.connect import connected
+    from minikafka.cli.signals import ends_cleanly_when_stopped
+    from minikafka.clients.admin import Admin
+
+    with connected(bootstrap, data_dir) as cluster:
+        admin = Admin(cluster)
+        if not watch:
+            now = admin.health()
+            found.show(now, style)
+            return 0 if now.healthy else 1
+        healthy = False
+        with ends_cleanly_when_stopped():
+            for state in found.changes(admin):
+                healthy = state is not None and state.healthy
+                found.show_change(state, style)
+    return 0 if healthy else 1

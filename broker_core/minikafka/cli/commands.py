@@ -1,6 +1,7 @@
 """All commands: puts the nouns together and turns errors into one line and an exit status.
 
-Status 0: done. 1: it failed. 2: what was asked for cannot be (a bad option, value, name; a directory in use).
+Status 0: done (and healthy, where that was asked). 1: it failed. 2: what was asked for cannot be (a bad
+option, value, name; a directory in use). 3: still under way (`reassign verify`).
 Nothing heavier than typer is imported before a command runs.
 """
 
@@ -21,7 +22,21 @@ from minikafka.base.errors import (
     MinikafkaError,
     NetworkError,
 )
-from minikafka.cli import broker, cluster, config, consume, group, log, perf, produce, running, topic, up
+from minikafka.cli import (
+    broker,
+    cluster,
+    config,
+    consume,
+    elect,
+    group,
+    log,
+    perf,
+    produce,
+    reassign,
+    running,
+    topic,
+    up,
+)
 
 BAD_INPUT = frozenset(
     {
@@ -71,6 +86,8 @@ app.command("consume")(consume.consume)
 app.add_typer(group.app, name="group")
 app.add_typer(config.app, name="config")
 app.add_typer(cluster.app, name="cluster")
+app.command("elect")(elect.elect)
+app.add_typer(reassign.app, name="reassign")
 app.add_typer(log.app, name="log")
 app.add_typer(perf.app, name="perf")
 app.command("ps")(running.ps)

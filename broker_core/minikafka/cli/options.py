@@ -53,6 +53,15 @@ ZooKeeper = Annotated[
         show_default=False,
     ),
 ]
+Coordinated = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--zookeeper",
+        metavar="HOST:PORT/CHROOT",
+        help="Where the cluster is coordinated: the address that `up` printed. Or --data-dir.",
+        show_default=False,
+    ),
+]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 CodecName = Annotated[str, typer.Option("--codec", metavar="C", help="none, gzip, snappy, lz4 or zstd.")]
 OutputFormat = Annotated[Format, typer.Option("--format", help="A table, or JSON a line.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Optional
 
 import typer
@@ -13,14 +14,35 @@ from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, key_
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+MaybeName = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Argument(metavar="[NAME]", show_default=False, help="Without it: all topics."),
+]
 OWN_TOPIC = "holds the offsets of all groups, and belongs to the brokers; `group delete` deletes one group"
 
 
 @app.command()
 def create(
     name: Name,
-    partitions: Annotated[int, typer.Option("--partitions", help="How many partitions.", min=1)] = 1,
-    replicas: Annotated[int, typer.Option("--replicas", help="How many brokers hold each.", min=1)] = 1,
+    partitions: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--partitions", help="How many partitions; 1 without it.", min=1, show_default=False),
+    ] = None,
+    replicas: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(
+            "--replicas", help="How many brokers hold each; 1 without it.", min=1, show_default=False
+        ),
+    ] = None,
+    assignment: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--replica-assignment",
+            metavar="0:1,1:2",
+            help="In place of both: the brokers of each partition, the preferred leader first.",
+            show_default=False,
+        ),
+    ] = None,
     config: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Option(
@@ -33,17 +55,44 @@ def create(
 ) -> None:
     """Make a topic."""
     configs = key_values("--config", config)
+    given = {} if assignment is None else replica_assignment(assignment)
+    if given and (partitions or replicas):
+        raise ConfigError("--replica-assignment", assignment, "says it all: no --partitions, no --replicas")
 
     from minikafka.cli.connect import connected
     from minikafka.cli.output import counted, print_json
     from minikafka.clients.admin import Admin, NewTopic
 
+    count, factor = (len(given), len(given[0])) if given else (partitions or 1, replicas or 1)
     with connected(bootstrap, data_dir, writes=True) as cluster:
-        Admin(cluster).create_topic(NewTopic(name, partitions, replicas, configs=configs))
+        Admin(cluster).create_topic(NewTopic(name, count, factor, given, configs))
     if style is Format.JSON:
-        print_json({"topic": name, "partitions": partitions, "replicas": replicas, "config": configs})
+        print_json({"topic": name, "partitions": count, "replicas": factor, "config": configs})
     else:
-        print(f"created {name} with {counted(partitions, 'partition')}")
+        each = f", {factor} replicas each" if factor > 1 else ""
+        print(f"created {name} with {counted(count, 'partition')}{each}")
+
+
+def replica_assignment(text: str) -> dict[int, tuple[int, ...]]:
+    """Partition -> brokers of ``0:1,1:2``, as 0.10.1's tool takes it. Raises ConfigError."""
+    option = "--replica-assignment"
+    try:
+        found = {
+            number: tuple(int(one) for one in part.split(":")) for number, part in enumerate(text.split(","))
+        }
+    except ValueError:
+        allowed = "broker ids: a colon between those of one partition, a comma between partitions"
+        raise ConfigError(option, text, allowed) from None
+    for number, replicas in found.items():
+        if len(set(replicas)) < len(replicas):
+            raise ConfigError(option, text, f"partition {number} names a broker twice: {list(replicas)}")
+        if len(replicas) != len(found[0]):
+            raise ConfigError(
+                option,
+                text,
+                f"partition {number} has {len(replicas)} replicas, partition 0 has {len(found[0])}",
+            )
+    return found
 
 
 @app.command("list")
@@ -63,32 +112,44 @@ def list_(bootstrap: Bootstrap = None, data_dir: DataDir = None, style: OutputFo
 
 @app.command()
 def describe(
-    name: Name, bootstrap: Bootstrap = None, data_dir: DataDir = None, style: OutputFormat = Format.TABLE
+    name: MaybeName = None,
+    with_overrides: Annotated[
+        bool,
+        typer.Option("--topics-with-overrides", help="Topics with settings of their own, and those only."),
+    ] = False,
+    under_replicated: Annotated[
+        bool, typer.Option("--under-replicated-partitions", help="Partitions with a replica out of sync.")
+    ] = False,
+    unavailable: Annotated[
+        bool, typer.Option("--unavailable-partitions", help="Partitions whose leader is not there.")
+    ] = False,
+    bootstrap: Bootstrap = None,
+    data_dir: DataDir = None,
+    style: OutputFormat = Format.TABLE,
 ) -> None:
-    """Leader, replicas and offsets of each partition of a topic."""
+    """Leader, replicas (the preferred leader first), those in sync, and offsets of each partition."""
+    if with_overrides + under_replicated + unavailable > 1:
+        option = "--unavailable-partitions" if unavailable else "--under-replicated-partitions"
+        raise ConfigError(option, "given", "give one of the three at a time")
+
+    from minikafka.cli import describing
     from minikafka.cli.connect import connected, existing_topic
     from minikafka.cli.output import print_rows
-    from minikafka.clients.admin import EARLIEST, LATEST, Admin
+    from minikafka.clients.admin import Admin
 
     with connected(bootstrap, data_dir) as cluster:
         admin = Admin(cluster)
-        topic = existing_topic(admin, name)
-        led = [one.topic_partition for one in topic.partitions if one.leader_id >= 0]
-        first = admin.offsets(dict.fromkeys(led, EARLIEST))
-        end = admin.offsets(dict.fromkeys(led, LATEST))
-    rows = [
-        {
-            "topic": name,
-            "partition": one.topic_partition.partition,
-            "leader": one.leader_id if one.leader_id >= 0 else None,
-            "replicas": list(one.replicas),
-            "in_sync": list(one.in_sync),
-            "start_offset": first.get(one.topic_partition),
-            "end_offset": end.get(one.topic_partition),
-        }
-        for one in topic.partitions
-    ]
-    print_rows(rows, ["partition", "leader", "replicas", "in_sync", "start_offset", "end_offset"], style)
+        known = admin.describe_cluster()
+        if name is not None:
+            known = replace(known, topics={name: existing_topic(admin, name)})
+        if with_overrides:
+            rows, columns = describing.overrides(admin, known), describing.OVERRIDE_COLUMNS
+        elif under_replicated or unavailable:
+            rows, columns = describing.wanting(known, unavailable=unavailable), describing.WANTING_COLUMNS
+        else:
+            rows, columns = describing.partitions(admin, known), describing.PARTITION_COLUMNS
+            columns = columns[1:] if name is not None else columns
+    print_rows(rows, columns, style)
 
 
 @app.command()

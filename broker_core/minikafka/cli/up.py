@@ -96,6 +96,12 @@ def prepare(
     from minikafka.embedded import local, lock, members
     from minikafka.server.config import BrokerConfig
 
+    served = local.running(str(data_dir))
+    if served is not None:
+        raise DirectoryLocked(
+            f"{served.data_dir} is served already, at {served.bootstrap_servers} by process {served.pid}: "
+            f"use that one, or end it with `minikafka stop {data_dir}`"
+        )
     count = members.how_many(data_dir.absolute(), brokers, "--brokers")
     members.check_common(config, count, "--set")
     ports = members.ports_of(port, count, "--port")
@@ -104,12 +110,6 @@ def prepare(
     unknown = BrokerConfig.from_properties({"zookeeper.connect": "localhost:2181", **config}).unknown
     if unknown:
         note(f"minikafka: these properties are not used by this version: {', '.join(unknown)}")
-    served = local.running(str(data_dir))
-    if served is not None:
-        raise DirectoryLocked(
-            f"{served.data_dir} is served already, at {served.bootstrap_servers} by process {served.pid}: "
-            f"use that one, or end it with `minikafka stop {data_dir}`"
-        )
     lock.await_free(str(data_dir / ".lock"))  # one that was killed may still be ending, on these ports
     if "listeners" not in config:  # they take the place of --host and --port
         check_free(host, ports)

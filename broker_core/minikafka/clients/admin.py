@@ -10,6 +10,7 @@ from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, Networ
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.configs import Setting, change_configs, describe_configs
+from minikafka.clients.health import ClusterHealth, health_of
 from minikafka.clients.isolation import IsolationLevel
 from minikafka.clients.metadata import ClusterMetadata, TopicMetadata
 from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
@@ -163,6 +164,10 @@ class Admin:
     def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterMetadata:
         """Brokers, controller, cluster id, and all topics."""
         return self._cluster.metadata(None, timeout_ms=timeout_ms)
+
+    def health(self, *, timeout_ms: int | None = None) -> ClusterHealth:
+        """Which brokers live, what each leads and follows, and which partitions want for something."""
+        return health_of(self.describe_cluster(timeout_ms=timeout_ms))
 
     def offsets(
         self,

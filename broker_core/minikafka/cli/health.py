@@ -1,0 +1,136 @@
+"""``minikafka cluster health``: what is wrong with a cluster, if anything, once or whenever that changes."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from minikafka.base.errors import NetworkError
+from minikafka.base.ids import host_port
+from minikafka.cli.options import Format
+from minikafka.cli.output import counted, print_json, table_lines, utc_text
+
+if TYPE_CHECKING:
+    from minikafka.clients.admin import Admin
+    from minikafka.clients.health import ClusterHealth
+    from minikafka.clients.metadata import PartitionMetadata
+
+LOOK_S = 0.5
+"""Between two looks of ``--watch``."""
+ASK_TIMEOUT_MS = 2_000
+SHOWN_MAX = 20
+"""Most partitions of a kind in a table; JSON has all."""
+COLUMNS = ["broker", "alive", "address", "controller", "leads", "follows", "preferred", "out_of_sync"]
+PARTITION_COLUMNS = ["topic", "partition", "leader", "replicas", "in_sync"]
+
+
+def show(health: ClusterHealth, style: Format) -> None:
+    """Print it."""
+    if style is Format.JSON:
+        print_json(as_json(health))
+    else:
+        print("\n".join(lines(health)))
+
+
+def show_change(health: ClusterHealth | None, style: Format) -> None:
+    """Print a state of ``changes``, with the time."""
+    now = utc_text(time.time_ns() // 1_000_000)
+    if style is Format.JSON:
+        known = {"healthy": False} if health is None else as_json(health)
+        print_json({"time": now, **known})
+    elif health is None:
+        print(f"{now}  no broker answers")
+    else:
+        print(f"{now}  " + "\n".join(lines(health)))
+    sys.stdout.flush()
+
+
+def changes(admin: Admin) -> Iterator[ClusterHealth | None]:
+    """The health now and whenever it is another one; None while nobody answers. Without end."""
+    last: object = ()
+    while True:
+        found: ClusterHealth | None = None
+        with contextlib.suppress(NetworkError):
+            found = admin.health(timeout_ms=ASK_TIMEOUT_MS)
+        if found != last:
+            yield found
+            last = found
+        time.sleep(LOOK_S)
+
+
+def sentence(health: ClusterHealth) -> str:
+    """All in one line."""
+    dead = [broker.broker_id for broker in health.brokers if broker.address is None]
+    wrong = [
+        "no controller" * (health.controller_id is None),
+        f"{counted(len(health.leaderless), 'partition')} without a leader" * bool(health.leaderless),
+        f"{counted(len(health.under_replicated), 'partition')} under-replicated"
+        * bool(health.under_replicated),
+        f"dead: {', '.join(map(str, dead))}" * bool(dead),
+    ]
+    what = "healthy" if health.healthy else "not healthy"
+    told = [counted(len(health.live), "broker"), counted(health.partitions, "partition")]
+    return f"cluster {health.cluster_id} is {what}: {', '.join([*told, *filter(None, wrong)])}"
+
+
+def lines(health: ClusterHealth) -> Iterator[str]:
+    """The sentence, the brokers, and the partitions that want for something."""
+    yield sentence(health)
+    yield from table_lines(broker_rows(health), COLUMNS)
+    for what, partitions in (
+        ("without a leader", health.leaderless),
+        ("under-replicated", health.under_replicated),
+    ):
+        if partitions:
+            yield f"{what}:"
+            yield from table_lines(partition_rows(partitions[:SHOWN_MAX]), PARTITION_COLUMNS)
+            if len(partitions) > SHOWN_MAX:
+                yield f"and {len(partitions) - SHOWN_MAX} more"
+
+
+def as_json(health: ClusterHealth) -> dict[str, object]:
+    """One object."""
+    return {
+        "cluster": health.cluster_id,
+        "healthy": health.healthy,
+        "controller": health.controller_id,
+        "topics": health.topics,
+        "partitions": health.partitions,
+        "brokers": broker_rows(health),
+        "under_replicated": partition_rows(health.under_replicated),
+        "leaderless": partition_rows(health.leaderless),
+    }
+
+
+def broker_rows(health: ClusterHealth) -> list[dict[str, object]]:
+    """A row for each broker, also for dead ones that have replicas."""
+    return [
+        {
+            "broker": one.broker_id,
+            "alive": one.address is not None,
+            "address": None if one.address is None else host_port(one.address.host, one.address.port),
+            "controller": one.broker_id == health.controller_id,
+            "leads": one.leads,
+            "follows": one.follows,
+            "preferred": one.preferred,
+            "out_of_sync": one.out_of_sync,
+        }
+        for one in health.brokers
+    ]
+
+
+def partition_rows(partitions: Sequence[PartitionMetadata]) -> list[dict[str, object]]:
+    """A row for each partition."""
+    return [
+        {
+            "topic": one.topic_partition.topic,
+            "partition": one.topic_partition.partition,
+            "leader": one.leader_id if one.leader_id >= 0 else None,
+            "replicas": list(one.replicas),
+            "in_sync": list(one.in_sync),
+        }
+        for one in partitions
+    ]

@@ -1,0 +1,199 @@
+"""``minikafka reassign``: partitions move to other brokers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from minikafka.base.errors import ConfigError
+from minikafka.cli.elect import read
+from minikafka.cli.options import Coordinated, DataDir, Format, OutputFormat
+from minikafka.cli.output import counted, note, print_rows
+from minikafka.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from minikafka.clients.placement import Replicas
+    from minikafka.clients.reassignments import Move, Verdict
+    from minikafka.registry.store import Store
+
+app = typer.Typer(
+    help="Move partitions to other brokers: generate, execute, verify. Copying is not throttled.",
+    no_args_is_help=True,
+)
+
+UNDER_WAY = 3
+"""The status of ``verify`` while nothing has failed and something is not done."""
+LOOK_S = 0.2
+MOVE_COLUMNS = ["topic", "partition", "before", "after", "adds", "removes"]
+VERDICT_COLUMNS = ["topic", "partition", "replicas", "in_sync", "status"]
+
+PlanFile = Annotated[
+    Path,
+    typer.Option(
+        "--file",
+        metavar="J",
+        help='{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}',
+        show_default=False,
+    ),
+]
+
+
+@app.command()
+def generate(
+    brokers: Annotated[
+        str, typer.Option("--brokers", metavar="1,2", help="Who shall have them.", show_default=False)
+    ],
+    topics: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Argument(metavar="[TOPIC]...", show_default=False),
+    ] = None,
+    file: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--file", metavar="J", help='{"topics": [{"topic": "t"}]}', show_default=False),
+    ] = None,
+    replicas: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(
+            "--replicas", metavar="N", min=1, help="Of each partition; as now without it.", show_default=False
+        ),
+    ] = None,
+    zookeeper: Coordinated = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Spread topics over brokers: prints the JSON that `execute` takes, and changes nothing."""
+    from minikafka.cli.connect import coordinated
+    from minikafka.clients import reassignments
+
+    if bool(topics) == bool(file):
+        raise ConfigError("--file", str(file or ""), "give topics, or --file J")
+    broker_ids = ids(brokers)
+    names = topics or reassignments.read_topics_file(read(file or Path()), "--file")
+    with coordinated(zookeeper, None, data_dir) as store:
+        moves = reassignments.propose(store, names, broker_ids, replicas=replicas)
+    print(reassignments.to_json({move.topic_partition: move.after for move in moves}))
+    changed = [move for move in moves if move.before != move.after]
+    note(f"minikafka: {_changes(changed, len(moves))}; save it and give it to `reassign execute --file`")
+
+
+@app.command()
+def execute(
+    file: PlanFile,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Until all is done.")] = True,
+    zookeeper: Coordinated = None,
+    data_dir: DataDir = None,
+    style: OutputFormat = Format.TABLE,
+) -> int:
+    """Give partitions other replicas. Status 1 where one could not have them."""
+    from minikafka.cli.connect import coordinated
+    from minikafka.clients import reassignments
+
+    wanted = reassignments.read_file(read(file), "--file")
+    with coordinated(zookeeper, None, data_dir) as store:
+        moves = reassignments.plan(store, wanted)
+        if dry_run or not moves:
+            print_rows(_move_rows(moves), MOVE_COLUMNS, style)
+            note(f"minikafka: {_changes(moves, len(wanted))}{'; nothing was changed' * dry_run}")
+            return 0
+        reassignments.request(store, moves)
+        before = reassignments.to_json({move.topic_partition: move.before for move in moves})
+        note(f"minikafka: {_changes(moves, len(wanted))}; the way back: {before}")
+        if not wait:
+            print_rows(_move_rows(moves), MOVE_COLUMNS, style)
+            return 0
+        targets = {move.topic_partition: move.after for move in moves}
+        try:
+            verdicts = follow(store, targets)
+        except KeyboardInterrupt:
+            note("minikafka: it goes on; `reassign verify` tells how far it is")
+            raise
+    print_rows(_verdict_rows(verdicts), VERDICT_COLUMNS, style)
+    return status_of(verdicts)
+
+
+@app.command()
+def verify(
+    file: PlanFile,
+    zookeeper: Coordinated = None,
+    data_dir: DataDir = None,
+    style: OutputFormat = Format.TABLE,
+) -> int:
+    """How far a reassignment is. Status 0: all is done. 1: something has failed. 3: it is under way."""
+    from minikafka.cli.connect import coordinated
+    from minikafka.clients import reassignments
+
+    wanted = reassignments.read_file(read(file), "--file")
+    with coordinated(zookeeper, None, data_dir) as store:
+        verdicts = reassignments.verify(store, wanted)
+    print_rows(_verdict_rows(verdicts), VERDICT_COLUMNS, style)
+    return status_of(verdicts)
+
+
+def ids(text: str) -> list[int]:
+    """The broker ids of ``1,2``. Raises ConfigError."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() for part in parts):
+        raise ConfigError("--brokers", text, "the ids of brokers, with commas between: 1,2")
+    return [int(part) for part in parts]
+
+
+def follow(store: Store, wanted: Replicas) -> list[Verdict]:
+    """Wait until nothing is under way any more, and show how far it is."""
+    from minikafka.clients import reassignments
+
+    with Progress("moving partitions", len(wanted), lines=True) as progress:
+        while left := len(reassignments.under_way(store).keys() & wanted.keys()):
+            progress.advance(len(wanted) - left - progress.done)
+            time.sleep(LOOK_S)
+        progress.advance(len(wanted) - progress.done)
+    return reassignments.verify(store, wanted)
+
+
+def status_of(verdicts: Iterable[Verdict]) -> int:
+    """What scripts go by."""
+    from minikafka.clients.reassignments import Status
+
+    found = {verdict.status for verdict in verdicts}
+    if Status.FAILED in found:
+        return 1
+    return UNDER_WAY if Status.UNDER_WAY in found else 0
+
+
+def _changes(moves: Sequence[Move], total: int) -> str:
+    copies = sum(len(move.adds) for move in moves)
+    return (
+        f"{len(moves)} of {counted(total, 'partition')} {'changes' if len(moves) == 1 else 'change'}, "
+        f"{counted(copies, 'replica')} to copy"
+    )
+
+
+def _move_rows(moves: Iterable[Move]) -> list[dict[str, object]]:
+    return [
+        {
+            "topic": move.topic_partition.topic,
+            "partition": move.topic_partition.partition,
+            "before": list(move.before),
+            "after": list(move.after),
+            "adds": list(move.adds),
+            "removes": list(move.removes),
+        }
+        for move in moves
+    ]
+
+
+def _verdict_rows(verdicts: Iterable[Verdict]) -> list[dict[str, object]]:
+    return [
+        {
+            "topic": one.topic_partition.topic,
+            "partition": one.topic_partition.partition,
+            "replicas": list(one.replicas),
+            "in_sync": list(one.in_sync),
+            "wanted": list(one.wanted),
+            "status": one.status.value,
+        }
+        for one in verdicts
+    ]

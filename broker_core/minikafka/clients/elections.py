@@ -1,0 +1,112 @@
+"""Preferred elections: partitions are led by the first of their replicas again, asked for in ZooKeeper.
+
+``kafka-preferred-replica-election`` of 0.10.1 (text 003, "Preferred replica election"): the request is the
+znode ``/admin/preferred_replica_election``, which the controller takes away when it has seen to it. One znode
+holds some 25,000 partitions; more are refused, not split, so that a request is made as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from minikafka.base.errors import ConfigError, CoordinationError, NodeExists
+from minikafka.base.ids import TopicPartition
+from minikafka.clients import placement
+from minikafka.registry import paths
+from minikafka.registry.admin_paths import PreferredElection
+from minikafka.registry.store import Store
+
+OPTION = "partitions"
+WHAT = "a preferred election"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One partition: who leads it, and who should."""
+
+    topic_partition: TopicPartition
+    leader: int | None
+    preferred: int
+    in_sync: tuple[int, ...]
+
+    @property
+    def done(self) -> bool:
+        """Whether the preferred replica leads."""
+        return self.leader == self.preferred
+
+    @property
+    def possible(self) -> bool:
+        """Whether the preferred replica is in sync, so that it could lead."""
+        return self.preferred in self.in_sync
+
+
+def read_file(data: bytes, option: str = OPTION) -> frozenset[TopicPartition]:
+    """The partitions of a JSON file, in the form of the text and of the release: ``{"partitions": [{"topic":
+    "t", "partition": 0}]}``, also under ``partition``. Raises ConfigError under the name ``option``.
+    """
+    try:
+        return PreferredElection.from_json(data, "the file").partitions
+    except CoordinationError as error:
+        raise ConfigError(option, _start(data), f"nothing was changed: {error}") from None
+
+
+def candidates(store: Store, partitions: Iterable[TopicPartition] | None = None) -> list[Candidate]:
+    """Who leads these partitions (None: all) and who should. ConfigError for one that there is not."""
+    wanted = None if partitions is None else set(partitions)
+    known = placement.assigned(store, None if wanted is None else {one.topic for one in wanted})
+    if wanted is None:
+        wanted = set(known)
+    else:
+        placement.check_known(store, OPTION, wanted, known)
+    found = placement.states(store, wanted)
+    return [
+        Candidate(
+            one,
+            found[one].leader if one in found and found[one].leader >= 0 else None,
+            known[one][0],
+            found[one].isr if one in found else (),
+        )
+        for one in sorted(wanted)
+        if known[one]
+    ]
+
+
+def partitions_of(store: Store, topics: Collection[str]) -> frozenset[TopicPartition]:
+    """All partitions of topics. ConfigError for a topic that there is not."""
+    known = placement.assigned(store, topics)
+    missing = set(topics) - {one.topic for one in known}
+    placement.check_known(store, "topic", [TopicPartition(name, 0) for name in missing], known)
+    return frozenset(known)
+
+
+def request(store: Store, partitions: Collection[TopicPartition]) -> None:
+    """Ask the controller for the election; it begins at once, and ``await_end`` waits for its end.
+
+    Raises ConfigError (unknown partitions, too many for a znode, none) or CoordinationError (one is under way
+    already, there is no controller) before anything is changed.
+    """
+    if not partitions:
+        raise ConfigError(OPTION, "", "there is none to elect a leader for")
+    topics = {one.topic for one in partitions}
+    placement.check_known(store, OPTION, partitions, placement.assigned(store, topics))
+    try:
+        data = PreferredElection(frozenset(partitions)).to_json()
+    except CoordinationError as error:
+        raise ConfigError(OPTION, len(partitions), str(error)) from None
+    placement.check_not_under_way(store, paths.PREFERRED_ELECTION, WHAT)
+    placement.check_controller(store)
+    try:
+        store.create(paths.PREFERRED_ELECTION, data, make_parents=True)
+    except NodeExists:  # meanwhile
+        placement.check_not_under_way(store, paths.PREFERRED_ELECTION, WHAT)
+        raise
+
+
+def await_end(store: Store, timeout_s: float) -> bool:
+    """Wait until the controller has seen to the request; False when it has not within ``timeout_s``."""
+    return placement.await_gone(store, paths.PREFERRED_ELECTION, timeout_s)
+
+
+def _start(data: bytes) -> str:
+    return data[:100].decode("utf-8", "replace")

@@ -1,0 +1,89 @@
+"""How a cluster is: which brokers live, what each leads and follows, which partitions want for something."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from minikafka.base.ids import BrokerAddress
+from minikafka.clients.metadata import ClusterMetadata, PartitionMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerHealth:
+    """One broker, and its replicas."""
+
+    broker_id: int
+    address: BrokerAddress | None
+    """None for one that has replicas and does not live."""
+    leads: int
+    follows: int
+    """Partitions of which it has a replica and that it does not lead."""
+    preferred: int
+    """Partitions that it should lead, being the first of their replicas."""
+    out_of_sync: int
+    """Its replicas that are not in sync."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterHealth:
+    """The cluster as one broker told it."""
+
+    cluster_id: str | None
+    controller_id: int | None
+    brokers: tuple[BrokerHealth, ...]
+    """By their ids."""
+    topics: int
+    partitions: int
+    under_replicated: tuple[PartitionMetadata, ...]
+    """Those with a replica that is not in sync."""
+    leaderless: tuple[PartitionMetadata, ...]
+    """Those that nobody can write to or read."""
+
+    @property
+    def live(self) -> tuple[int, ...]:
+        """The brokers that live."""
+        return tuple(broker.broker_id for broker in self.brokers if broker.address is not None)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether there is a controller, and every partition has a leader and all its replicas in sync."""
+        return self.controller_id is not None and not self.under_replicated and not self.leaderless
+
+
+def health_of(cluster: ClusterMetadata) -> ClusterHealth:
+    """The health of a cluster whose metadata are those of all topics."""
+    partitions = [one for _, topic in sorted(cluster.topics.items()) for one in topic.partitions]
+    leads = Counter(one.leader_id for one in partitions)
+    preferred = Counter(one.replicas[0] for one in partitions if one.replicas)
+    has = Counter(replica for one in partitions for replica in one.replicas)
+    in_sync = Counter(replica for one in partitions for replica in set(one.in_sync) & set(one.replicas))
+    return ClusterHealth(
+        cluster.cluster_id,
+        cluster.controller_id,
+        tuple(
+            BrokerHealth(
+                number,
+                cluster.brokers.get(number),
+                leads[number],
+                has[number] - leads[number],
+                preferred[number],
+                has[number] - in_sync[number],
+            )
+            for number in sorted({*cluster.brokers, *has})
+        ),
+        len(cluster.topics),
+        len(partitions),
+        tuple(one for one in partitions if is_under_replicated(one)),
+        tuple(one for one in partitions if is_leaderless(one, cluster)),
+    )
+
+
+def is_under_replicated(partition: PartitionMetadata) -> bool:
+    """Whether a replica is not in sync, as 0.10.1's tool counts them."""
+    return len(partition.in_sync) < len(partition.replicas)
+
+
+def is_leaderless(partition: PartitionMetadata, cluster: ClusterMetadata) -> bool:
+    """Whether nobody leads it, or a broker that does not live."""
+    return partition.leader_id not in cluster.brokers

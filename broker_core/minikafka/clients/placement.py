@@ -1,0 +1,130 @@
+"""Which broker has what, as ZooKeeper knows it, for the requests that operators write there.
+
+Brokers before Kafka 2.4 take preferred elections and reassignments by znodes only. Who asks does so through
+a ``registry.store.Store``, such as ``registry.zookeeper.ZooKeeperStore``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import time
+from collections.abc import Collection, Iterable, Mapping
+
+from minikafka.base.errors import ConfigError, CoordinationError, NoNode
+from minikafka.base.ids import TopicPartition
+from minikafka.registry import paths
+from minikafka.registry.paths import BrokerRegistration, PartitionState, TopicAssignment
+from minikafka.registry.store import Store
+
+Replicas = Mapping[TopicPartition, tuple[int, ...]]
+"""Partition -> its brokers, the preferred leader first."""
+
+_LOOK_S = 0.1
+
+
+def live_brokers(store: Store) -> dict[int, BrokerRegistration]:
+    """The brokers that live, by their ids."""
+    wanted = [f"{paths.BROKER_IDS}/{name}" for name in _children(store, paths.BROKER_IDS)]
+    found = (
+        BrokerRegistration.from_json(data, path) for path, (data, _) in sorted(store.read_all(wanted).items())
+    )
+    return {one.broker_id: one for one in found}
+
+
+def assigned(store: Store, topics: Iterable[str] | None = None) -> dict[TopicPartition, tuple[int, ...]]:
+    """The replicas of the partitions of ``topics`` that there are; None: of all topics.
+
+    Raises CoordinationError where a znode holds nonsense.
+    """
+    names = _children(store, paths.BROKER_TOPICS) if topics is None else sorted(set(topics))
+    by_path = {paths.topic_path(name): name for name in names}
+    return {
+        TopicPartition(by_path[path], partition): replicas
+        for path, (data, _) in store.read_all(by_path).items()
+        for partition, replicas in TopicAssignment.from_json(data, path).partitions.items()
+    }
+
+
+def states(store: Store, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionState]:
+    """Leader and replicas in sync of those partitions that have had a leader."""
+    by_path = {paths.partition_state_path(*one): one for one in partitions}
+    return {
+        by_path[path]: PartitionState.from_json(data, path)
+        for path, (data, _) in store.read_all(by_path).items()
+    }
+
+
+def check_known(store: Store, option: str, partitions: Collection[TopicPartition], known: Replicas) -> None:
+    """ConfigError, as ``option``, for partitions that there are not, or that are marked for deletion."""
+    unknown = sorted(set(partitions) - set(known))
+    if unknown:
+        first = unknown[0]
+        numbers = [one.partition for one in known if one.topic == first.topic]
+        if numbers:
+            why = f"topic {first.topic!r} has partitions {min(numbers)} to {max(numbers)}"
+        else:
+            near = difflib.get_close_matches(first.topic, _children(store, paths.BROKER_TOPICS))
+            hint = f"; there is {' and '.join(map(repr, near))}" if near else ""
+            why = f"there is no topic {first.topic!r}{hint}"
+        raise ConfigError(option, listed(unknown), f"{why}; nothing was changed")
+    going = sorted({one.topic for one in partitions} & set(_children(store, paths.DELETE_TOPICS)))
+    if going:
+        raise ConfigError(option, ", ".join(going), "marked for deletion; nothing was changed")
+
+
+def check_controller(store: Store) -> None:
+    """CoordinationError where no controller would act on a request."""
+    if store.exists(paths.CONTROLLER) is None:
+        raise CoordinationError(
+            "no broker is the controller at the moment, and nobody would see to the request: nothing was "
+            "changed; start a broker, or try again"
+        )
+
+
+def check_not_under_way(store: Store, path: str, what: str) -> None:
+    """CoordinationError where a request of this kind is there already."""
+    stat = store.exists(path)
+    if stat is not None:
+        since = time.strftime("%H:%M:%S", time.gmtime(stat.created_ms / 1000))
+        raise CoordinationError(
+            f"{what} is under way already, since {since} UTC ({path}): nothing was changed; wait for its end"
+        )
+
+
+def await_gone(store: Store, path: str, timeout_s: float) -> bool:
+    """Wait until a request is taken away; False when it is still there after ``timeout_s``."""
+    left_s = timeout_s
+    while store.exists(path) is not None:
+        if left_s <= 0:
+            return False
+        time.sleep(_LOOK_S)
+        left_s -= _LOOK_S
+    return True
+
+
+def objects_in(data: bytes, option: str, name: str) -> list[dict[str, object]]:
+    """The objects of the list ``name`` of a JSON file that a user gave. ConfigError under ``option``."""
+    try:
+        fields = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(option, data[:100].decode("utf-8", "replace"), f"no JSON: {error}") from None
+    rows = fields.get(name) if isinstance(fields, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        text = data[:100].decode("utf-8", "replace")
+        raise ConfigError(option, text, f'an object with a list "{name}" of objects is wanted')
+    return rows
+
+
+def listed(partitions: Collection[TopicPartition], most: int = 5) -> str:
+    """The first few, and how many more there are."""
+    names = ", ".join(str(one) for one in sorted(partitions)[:most])
+    more = len(partitions) - most
+    return f"{names} and {more} more" if more > 0 else names
+
+
+def _children(store: Store, path: str) -> list[str]:
+    try:
+        return store.children(path)
+    except NoNode:
+        return []

@@ -1,0 +1,223 @@
+"""Reassignment: partitions get other replicas, asked for in ZooKeeper.
+
+``kafka-reassign-partitions`` of 0.10.1 (text 003, "Partition reassignment"), in its three steps: ``propose``
+(generate), ``request`` (execute), ``verify``. The request is the znode ``/admin/reassign_partitions``, from
+which the controller takes each partition when all its new replicas are in sync and the old ones are gone. One
+znode holds some 15,000 partitions of three replicas; more are refused. Copying is not throttled.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from minikafka.base.errors import BrokerError, ConfigError, CoordinationError, NodeExists, NoNode
+from minikafka.base.ids import TopicPartition
+from minikafka.clients import placement
+from minikafka.clients.placement import Replicas
+from minikafka.controller.assignment import assign_replicas
+from minikafka.registry import paths
+from minikafka.registry.admin_paths import Reassignments
+from minikafka.registry.store import Store
+
+OPTION = "partitions"
+WHAT = "a reassignment"
+
+
+class Status(Enum):
+    """How far a partition is."""
+
+    DONE = "done"
+    UNDER_WAY = "under way"
+    FAILED = "failed"
+    """It is not asked for any more, and its replicas are others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What becomes of one partition."""
+
+    topic_partition: TopicPartition
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    @property
+    def adds(self) -> tuple[int, ...]:
+        """The brokers that have to copy it."""
+        return tuple(one for one in self.after if one not in self.before)
+
+    @property
+    def removes(self) -> tuple[int, ...]:
+        """The brokers that delete it."""
+        return tuple(one for one in self.before if one not in self.after)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How far a partition is, and its replicas now."""
+
+    topic_partition: TopicPartition
+    wanted: tuple[int, ...]
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    status: Status
+
+
+def read_file(data: bytes, option: str = OPTION) -> dict[TopicPartition, tuple[int, ...]]:
+    """The partitions of a JSON file: ``{"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}``.
+
+    Raises ConfigError under the name ``option``, also for what is named twice.
+    """
+    try:
+        found = dict(Reassignments.from_json(data, "the file").partitions)
+    except CoordinationError as error:
+        raise ConfigError(option, _start(data), f"nothing was changed: {error}") from None
+    if not found:
+        raise ConfigError(option, _start(data), "it names no partition")
+    return found
+
+
+def read_topics_file(data: bytes, option: str = OPTION) -> list[str]:
+    """The topics of a JSON file: ``{"topics": [{"topic": "t"}]}``. ConfigError under the name ``option``."""
+    topics = [row.get("topic") for row in placement.objects_in(data, option, "topics")]
+    names = [name for name in topics if isinstance(name, str) and name]
+    if len(names) < len(topics) or not names or len(set(names)) < len(names):
+        raise ConfigError(option, _start(data), "each object names a topic, and each another one")
+    return names
+
+
+def to_json(replicas: Replicas) -> str:
+    """The file of an assignment, which ``read_file`` reads."""
+    rows = [
+        {"topic": topic, "partition": partition, "replicas": list(replicas[topic, partition])}  # type: ignore[index]
+        for topic, partition in sorted(replicas)
+    ]
+    return json.dumps({"version": 1, "partitions": rows}, separators=(",", ":"), ensure_ascii=False)
+
+
+def propose(
+    store: Store,
+    topics: Collection[str],
+    broker_ids: Sequence[int],
+    *,
+    replicas: int | None = None,
+    chance: random.Random | None = None,
+) -> list[Move]:
+    """Spread the partitions of topics over brokers as those of new topics are; nothing is changed.
+
+    broker_ids: those that shall have them, and no others. replicas: of each partition; None: as many as its
+    topic has. chance: for the random start of the method. Raises ConfigError.
+    """
+    known = placement.assigned(store, topics)
+    missing = set(topics) - {one.topic for one in known}
+    placement.check_known(store, "topics", [TopicPartition(name, 0) for name in missing], known)
+    live = placement.live_brokers(store)
+    _check_brokers(broker_ids, live)
+    chance = chance or random.Random()
+    moves = []
+    for topic in sorted(set(topics)):
+        own = sorted(one for one in known if one.topic == topic)
+        try:
+            assignment = assign_replicas(
+                broker_ids,
+                len(own),
+                replicas or len(known[own[0]]),
+                start_index=chance.randrange(len(broker_ids)),
+                start_shift=chance.randrange(len(broker_ids)),
+                racks={number: live[number].rack for number in broker_ids},
+            )
+        except BrokerError as error:
+            raise ConfigError("brokers", list(broker_ids), f"topic {topic!r}: {error.detail}") from None
+        moves += [Move(one, known[one], assignment[place]) for place, one in enumerate(own)]
+    return moves
+
+
+def plan(store: Store, wanted: Replicas) -> list[Move]:
+    """What a reassignment would change; partitions that have these replicas already are left out.
+
+    Raises ConfigError for partitions, brokers or lists that cannot be; nothing is changed.
+    """
+    known = placement.assigned(store, {one.topic for one in wanted})
+    placement.check_known(store, OPTION, list(wanted), known)
+    live = placement.live_brokers(store)
+    for one, replicas in sorted(wanted.items()):
+        if not replicas or len(set(replicas)) < len(replicas):
+            raise ConfigError(str(one), list(replicas), "one or more brokers, each once; nothing was changed")
+        _check_brokers(replicas, live)
+    return [
+        Move(one, known[one], replicas) for one, replicas in sorted(wanted.items()) if known[one] != replicas
+    ]
+
+
+def request(store: Store, moves: Collection[Move]) -> None:
+    """Ask the controller for what ``plan`` gave; it begins at once, and ``verify`` tells how far it is.
+
+    Raises ConfigError (too many for a znode) or CoordinationError (one is under way already, there is no
+    controller) before anything is changed.
+    """
+    try:
+        data = Reassignments({move.topic_partition: move.after for move in moves}).to_json()
+    except CoordinationError as error:
+        raise ConfigError(OPTION, len(moves), str(error)) from None
+    check_not_under_way(store)
+    placement.check_controller(store)
+    try:
+        store.create(paths.REASSIGN_PARTITIONS, data, make_parents=True)
+    except NodeExists:  # meanwhile
+        check_not_under_way(store)
+        raise
+
+
+def check_not_under_way(store: Store) -> None:
+    """CoordinationError where a reassignment is under way."""
+    placement.check_not_under_way(store, paths.REASSIGN_PARTITIONS, WHAT)
+
+
+def under_way(store: Store) -> Mapping[TopicPartition, tuple[int, ...]]:
+    """What is asked for and not done."""
+    try:
+        data, _ = store.read(paths.REASSIGN_PARTITIONS)
+    except NoNode:
+        return {}
+    return Reassignments.from_json(data).partitions
+
+
+def verify(store: Store, wanted: Replicas) -> list[Verdict]:
+    """How far each partition is. ConfigError for one that there is not."""
+    asked = under_way(store)  # first: what leaves it later has its assignment by then
+    known = placement.assigned(store, {one.topic for one in wanted})
+    placement.check_known(store, OPTION, list(wanted), known)
+    found = placement.states(store, wanted)
+    return [
+        Verdict(
+            one,
+            replicas,
+            known[one],
+            found[one].isr if one in found else (),
+            _status(replicas, known[one], asked.get(one)),
+        )
+        for one, replicas in sorted(wanted.items())
+    ]
+
+
+def _status(wanted: tuple[int, ...], now: tuple[int, ...], asked: tuple[int, ...] | None) -> Status:
+    if asked is not None:
+        return Status.UNDER_WAY if asked == wanted else Status.FAILED
+    return Status.DONE if now == wanted else Status.FAILED
+
+
+def _check_brokers(broker_ids: Sequence[int], live: Collection[int]) -> None:
+    if not broker_ids or len(set(broker_ids)) < len(broker_ids):
+        raise ConfigError("brokers", list(broker_ids), "one or more brokers, each once; nothing was changed")
+    unknown = sorted(set(broker_ids) - set(live))
+    if unknown:
+        raise ConfigError(
+            "brokers", unknown, f"the brokers that live are {sorted(live)}; nothing was changed"
+        )
+
+
+def _start(data: bytes) -> str:
+    return data[:100].decode("utf-8", "replace")

@@ -1,0 +1,146 @@
+"""``cluster health`` and the choices of ``topic describe``."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from minikafka.base.errors import ConfigError, NetworkError
+from minikafka.cli import health
+from minikafka.cli.commands import run
+from minikafka.cli.options import Format
+from minikafka.cli.topic import replica_assignment
+from minikafka.clients.admin import Admin
+from minikafka.clients.health import ClusterHealth, health_of
+from minikafka.clients.metadata import ClusterMetadata
+from tests.unit.clients.support import BrokersInMemory
+from tests.unit.clients.test_health import metadata
+
+WELL = metadata((0, (0, 1), (0, 1)), (1, (1, 2), (2, 1)))
+ILL = metadata((0, (0, 1), (0,)), (-1, (2, 1), (2,)), brokers=2)
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> list[ClusterMetadata]:
+    """What the brokers tell of the cluster, in the place of the first."""
+    told = [WELL]
+
+    @contextlib.contextmanager
+    def connected(*_: object, **__: object) -> Iterator[object]:
+        yield BrokersInMemory(1, {"t": 1}).client()
+
+    monkeypatch.setattr("minikafka.cli.connect.connected", connected)
+    monkeypatch.setattr(Admin, "describe_cluster", lambda admin, timeout_ms=None: told[0])
+    return told
+
+
+def test_a_healthy_cluster_is_status_zero(
+    known: list[ClusterMetadata], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["cluster", "health"]) == 0
+    assert capfd.readouterr().out.splitlines() == [
+        "cluster c is healthy: 3 brokers, 2 partitions",
+        "BROKER  ALIVE  ADDRESS  CONTROLLER  LEADS  FOLLOWS  PREFERRED  OUT OF SYNC",
+        "     0  yes    h:9000   yes             1        0          1            0",
+        "     1  yes    h:9001   no              1        1          1            0",
+        "     2  yes    h:9002   no              0        1          0            0",
+    ]
+
+
+def test_what_is_wrong_is_named_and_is_status_one(
+    known: list[ClusterMetadata], capfd: pytest.CaptureFixture[str]
+) -> None:
+    known[0] = ILL
+    assert run(["cluster", "health"]) == 1
+    out = capfd.readouterr().out
+    assert out.splitlines()[0] == (
+        "cluster c is not healthy: 2 brokers, 2 partitions, 1 partition without a leader, 2 partitions "
+        "under-replicated, dead: 2"
+    )
+    assert out.splitlines()[-3:] == [
+        "TOPIC  PARTITION  LEADER  REPLICAS  IN SYNC",
+        "t              0  0       0,1       0",
+        "t              1  -       2,1       2",
+    ]
+    assert run(["cluster", "health", "--format", "json"]) == 1
+    found = json.loads(capfd.readouterr().out)
+    assert (found["healthy"], found["controller"]) == (False, 0)
+    assert found["leaderless"] == [
+        {"topic": "t", "partition": 1, "leader": None, "replicas": [2, 1], "in_sync": [2]}
+    ]
+
+
+def test_a_table_of_many_partitions_has_an_end() -> None:
+    many = metadata(*[(0, (0, 1), (0,))] * 50)
+    *_, last = health.lines(health_of(many))
+    assert last == "and 30 more"
+
+
+def test_watching_tells_each_change_once(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    states: Iterator[ClusterMetadata | None] = iter([WELL, WELL, None, None, ILL, WELL])
+
+    class Watched:
+        def health(self, timeout_ms: int) -> ClusterHealth:
+            state = next(states)
+            if state is None:
+                raise NetworkError("nobody")
+            return health_of(state)
+
+    seen = list(itertools.islice(health.changes(Watched()), 4))  # type: ignore[arg-type]
+    assert [None if one is None else one.healthy for one in seen] == [True, None, False, True]
+    for one in seen:
+        health.show_change(one, Format.JSON)
+    told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [one["healthy"] for one in told] == [True, False, False, True]
+    health.show_change(None, Format.TABLE)
+    assert capfd.readouterr().out.endswith("Z  no broker answers\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "partitions"), [("--under-replicated-partitions", [0, 1]), ("--unavailable-partitions", [1])]
+)
+def test_partitions_that_want_for_something_are_described_alone(
+    known: list[ClusterMetadata], capfd: pytest.CaptureFixture[str], option: str, partitions: list[int]
+) -> None:
+    assert run(["topic", "describe", option, "--format", "json"]) == 0
+    assert capfd.readouterr().out == ""
+    known[0] = ILL
+    assert run(["topic", "describe", option, "--format", "json"]) == 0
+    found = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [row["partition"] for row in found] == partitions
+
+
+def test_one_choice_of_partitions_at_a_time(capfd: pytest.CaptureFixture[str]) -> None:
+    both = ["--under-replicated-partitions", "--topics-with-overrides"]
+    assert run(["topic", "describe", *both]) == 2
+    assert "give one of the three at a time" in capfd.readouterr().err
+
+
+def test_an_assignment_has_a_colon_between_brokers_and_a_comma_between_partitions() -> None:
+    assert replica_assignment("0:1,1:2, 2:0") == {0: (0, 1), 1: (1, 2), 2: (2, 0)}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("0:1,2:2", "partition 1 names a broker twice"),
+        ("0:1,2", "partition 1 has 1 replicas, partition 0 has 2"),
+        ("0:x", "a colon between those of one partition"),
+        ("", "a colon between those of one partition"),
+    ],
+)
+def test_an_assignment_that_cannot_be_is_refused(text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        replica_assignment(text)
+
+
+def test_an_assignment_says_how_many_partitions_and_replicas(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["topic", "create", "t", "--replica-assignment", "0:1", "--replicas", "2"]) == 2
+    assert "says it all: no --partitions, no --replicas" in capfd.readouterr().err

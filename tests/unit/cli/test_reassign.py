@@ -1,0 +1,207 @@
+"""``elect`` and ``reassign`` on a ZooKeeper in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from minikafka.cli import reassign
+from minikafka.cli.commands import run
+from minikafka.registry import paths
+from minikafka.registry.admin_paths import PreferredElection, Reassignments
+from minikafka.registry.memory import MemoryStore
+from minikafka.registry.store import Store
+from tests.unit.clients.zookeeper_with_topics import assign, cluster, set_state
+
+PLAN = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[2,1]}]}'
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
+    """Topic t has two partitions on brokers 0 and 1; there is a broker 2."""
+    store = cluster({"t": {0: (0, 1), 1: (1, 0)}})
+
+    @contextlib.contextmanager
+    def coordinated(*_: object) -> Iterator[Store]:
+        yield store
+
+    monkeypatch.setattr("minikafka.cli.connect.coordinated", coordinated)
+    return store
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> str:
+    path = tmp_path / "plan.json"
+    path.write_text(PLAN)
+    return str(path)
+
+
+def rows(capfd: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+
+def controller(
+    monkeypatch: pytest.MonkeyPatch, store: MemoryStore, *, moves: bool = True, elects: bool = True
+) -> None:
+    """Whenever somebody waits, what was asked for is done, and taken away in any case."""
+
+    def act(seconds: float) -> None:
+        if store.exists(paths.REASSIGN_PARTITIONS):
+            wanted = Reassignments.from_json(store.read(paths.REASSIGN_PARTITIONS)[0]).partitions
+            store.delete(paths.REASSIGN_PARTITIONS)
+            for (topic, partition), replicas in wanted.items():
+                if moves:
+                    assign(store, topic, {0: (0, 1), 1: (1, 0), partition: replicas})
+                    set_state(store, topic, partition, replicas[0], replicas)
+        if store.exists(paths.PREFERRED_ELECTION):
+            asked = PreferredElection.from_json(store.read(paths.PREFERRED_ELECTION)[0]).partitions
+            store.delete(paths.PREFERRED_ELECTION)
+            for topic, partition in asked:
+                if elects:
+                    set_state(store, topic, partition, partition, (0, 1))
+
+    monkeypatch.setattr("time.sleep", act)
+
+
+def test_a_dry_election_shows_who_leads_and_who_should(
+    store: MemoryStore, capfd: pytest.CaptureFixture[str]
+) -> None:
+    set_state(store, "t", 0, 1, (1, 0))
+    set_state(store, "t", 1, 0, (0,))
+    assert run(["elect", "--all", "--dry-run"]) == 0
+    out, err = capfd.readouterr()
+    assert out.splitlines() == [
+        "TOPIC  PARTITION  LEADER  PREFERRED  IN SYNC  DONE",
+        "t              0       1          0  1,0      no",
+        "t              1       0          1  0        no",
+    ]
+    assert err == (
+        "minikafka: 1 of 2 partitions would get another leader, of 1 the preferred replica is not in sync; "
+        "nothing was changed\n"
+    )
+    assert store.exists(paths.PREFERRED_ELECTION) is None
+
+
+@pytest.mark.parametrize(("elects", "status"), [(True, 0), (False, 1)])
+def test_an_election_tells_by_its_status_whether_all_are_led_as_they_should_be(
+    store: MemoryStore,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    elects: bool,
+    status: int,
+) -> None:
+    set_state(store, "t", 1, 0, (1, 0))
+    controller(monkeypatch, store, elects=elects)
+    assert run(["elect", "t", "--format", "json"]) == status
+    assert [(row["partition"], row["done"]) for row in rows(capfd)] == [(1, elects)]
+
+
+def test_an_election_that_nothing_wants_asks_nobody(
+    store: MemoryStore, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["elect", "--all"]) == 0
+    assert "the preferred replica leads every partition already" in capfd.readouterr().err
+    assert store.exists(paths.PREFERRED_ELECTION) is None
+
+
+def test_an_election_that_does_not_end_goes_on(store: MemoryStore, capfd: pytest.CaptureFixture[str]) -> None:
+    set_state(store, "t", 1, 0, (1, 0))
+    assert run(["elect", "--all", "--timeout", "0"]) == 1
+    assert "not ended after 0 s, it goes on" in capfd.readouterr().err
+    assert run(["elect", "--all"]) == 1
+    assert "is under way already" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["t", "--all"]])
+def test_an_election_is_for_one_choice_of_partitions(
+    store: MemoryStore, capfd: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert run(["elect", *arguments]) == 2
+    assert "give one of: topics, --file J, --all" in capfd.readouterr().err
+
+
+def test_a_proposal_is_a_file_for_execute(
+    store: MemoryStore, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run(["reassign", "generate", "t", "--brokers", "1, 2"]) == 0
+    out, err = capfd.readouterr()
+    assert "give it to `reassign execute --file`" in err
+    (tmp_path / "proposed.json").write_text(out)
+    assert run(["reassign", "execute", "--file", str(tmp_path / "proposed.json"), "--dry-run"]) == 0
+    assert all(row in out for row in ('"partition":0', '"partition":1'))
+    assert store.exists(paths.REASSIGN_PARTITIONS) is None
+
+
+def test_a_dry_run_shows_what_would_be_copied_and_deleted(
+    store: MemoryStore, capfd: pytest.CaptureFixture[str], plan: str
+) -> None:
+    assert run(["reassign", "execute", "--file", plan, "--dry-run"]) == 0
+    out, err = capfd.readouterr()
+    assert out.splitlines() == [
+        "TOPIC  PARTITION  BEFORE  AFTER  ADDS  REMOVES",
+        "t              0  0,1     2,1    2     0",
+    ]
+    assert err == "minikafka: 1 of 1 partition changes, 1 replica to copy; nothing was changed\n"
+    assert store.exists(paths.REASSIGN_PARTITIONS) is None
+
+
+@pytest.mark.parametrize(("moves", "status", "word"), [(True, 0, "done"), (False, 1, "failed")])
+def test_executing_waits_for_the_end_and_tells_the_way_back(
+    store: MemoryStore,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    plan: str,
+    moves: bool,
+    status: int,
+    word: str,
+) -> None:
+    controller(monkeypatch, store, moves=moves)
+    assert run(["reassign", "execute", "--file", plan]) == status
+    out, err = capfd.readouterr()
+    assert out.splitlines()[1].endswith(word)
+    way_back = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[0,1]}]}'
+    assert f"the way back: {way_back}\n" in err
+
+
+def test_verifying_has_a_status_for_done_failed_and_under_way(
+    store: MemoryStore, capfd: pytest.CaptureFixture[str], plan: str
+) -> None:
+    verify = ["reassign", "verify", "--file", plan, "--format", "json"]
+    assert run(verify) == 1
+    assert run(["reassign", "execute", "--file", plan, "--no-wait"]) == 0
+    assert run(verify) == reassign.UNDER_WAY
+    store.delete(paths.REASSIGN_PARTITIONS)
+    assign(store, "t", {0: (2, 1), 1: (1, 0)})
+    capfd.readouterr()
+    assert run(verify) == 0
+    assert [(row["status"], row["replicas"]) for row in rows(capfd)] == [("done", [2, 1])]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "does not hold JSON"),
+        (PLAN.replace('"t"', '"tt"'), "there is no topic 'tt'; there is 't'; nothing was changed"),
+        (PLAN.replace("[2,1]", "[7,1]"), "the brokers that live are [0, 1, 2]; nothing was changed"),
+        (PLAN.replace("[2,1]", "[2,2]"), "cannot have the replicas [2, 2]"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_one_line_and_status_two(
+    store: MemoryStore, capfd: pytest.CaptureFixture[str], plan: str, text: str, words: str
+) -> None:
+    Path(plan).write_text(text)
+    assert run(["reassign", "execute", "--file", plan]) == 2
+    err = capfd.readouterr().err
+    assert words in err
+    assert err.count("\n") == 1
+    assert store.exists(paths.REASSIGN_PARTITIONS) is None
+
+
+@pytest.mark.parametrize("brokers", ["", "a", "1;2", "1,"])
+def test_brokers_are_named_by_their_ids(capfd: pytest.CaptureFixture[str], brokers: str) -> None:
+    assert run(["reassign", "generate", "t", "--brokers", brokers]) == 2
+    assert "the ids of brokers, with commas between: 1,2" in capfd.readouterr().err

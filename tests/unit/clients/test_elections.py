@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import ConfigError, CoordinationError
+from minikafka.base.ids import TopicPartition
+from minikafka.clients import elections
+from minikafka.registry import paths
+from minikafka.registry.admin_paths import PreferredElection
+from tests.unit.clients.zookeeper_with_topics import cluster, set_state
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+TOPICS = {"t": {0: (0, 1), 1: (1, 2)}, "u": {0: (2,)}}
+
+
+def test_all_partitions_are_shown_with_who_leads_and_who_should() -> None:
+    store = cluster(TOPICS)
+    set_state(store, "t", 1, 2, (2,))
+    set_state(store, "u", 0, -1, (2,))
+    found = {
+        one.topic_partition: (one.leader, one.preferred, one.done) for one in elections.candidates(store)
+    }
+    assert found == {T0: (0, 0, True), T1: (2, 1, False), U0: (None, 2, False)}
+
+
+def test_the_request_stands_where_the_controller_looks() -> None:
+    store = cluster(TOPICS)
+    elections.request(store, [T1, U0])
+    data, _ = store.read(paths.PREFERRED_ELECTION)
+    assert PreferredElection.from_json(data).partitions == {T1, U0}
+
+
+def test_its_end_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = cluster(TOPICS)
+    assert elections.await_end(store, 0)
+    elections.request(store, [T0])
+    assert not elections.await_end(store, 0)
+    looked: list[int] = []
+
+    def sleep(seconds: float) -> None:
+        looked.append(1)
+        if len(looked) == 3:
+            store.delete(paths.PREFERRED_ELECTION)
+
+    monkeypatch.setattr("time.sleep", sleep)
+    assert elections.await_end(store, 60)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "words"),
+    [
+        ([TopicPartition("t", 7)], "partitions='t-7': topic 't' has partitions 0 to 1; nothing was changed"),
+        ([TopicPartition("tt", 0), T0], "partitions='tt-0': there is no topic 'tt'; there is 't'; nothing"),
+        ([], "there is none to elect a leader for"),
+    ],
+)
+def test_what_there_is_not_is_refused(partitions: list[TopicPartition], words: str) -> None:
+    store = cluster(TOPICS)
+    with pytest.raises(ConfigError, match=words):
+        elections.request(store, partitions)
+    assert store.exists(paths.PREFERRED_ELECTION) is None
+
+
+def test_a_topic_that_is_marked_for_deletion_is_refused() -> None:
+    store = cluster(TOPICS)
+    store.create(f"{paths.DELETE_TOPICS}/t")
+    with pytest.raises(ConfigError, match="'t': marked for deletion"):
+        elections.request(store, [T0])
+
+
+def test_a_second_request_is_refused_while_the_first_is_under_way() -> None:
+    store = cluster(TOPICS)
+    elections.request(store, [T0])
+    with pytest.raises(CoordinationError, match="a preferred election is under way already, since 22:13:20"):
+        elections.request(store, [T1])
+
+
+def test_without_a_controller_nothing_is_asked_for() -> None:
+    store = cluster(TOPICS)
+    store.delete(paths.CONTROLLER)
+    with pytest.raises(CoordinationError, match="no broker is the controller"):
+        elections.request(store, [T0])
+    assert store.exists(paths.PREFERRED_ELECTION) is None
+
+
+def test_twenty_thousand_partitions_are_one_request_and_more_than_a_znode_takes_are_refused() -> None:
+    store = cluster({})
+    name = "a-topic"
+    numbers = 30_000
+    known = dict.fromkeys(range(numbers), (0,))
+    store.create(paths.topic_path(name), paths.TopicAssignment(known).to_json())
+    partitions = [TopicPartition(name, number) for number in range(numbers)]
+    with pytest.raises(ConfigError, match=r"cannot take 30000 partitions at once: they are \d+ bytes"):
+        elections.request(store, partitions)
+    assert store.exists(paths.PREFERRED_ELECTION) is None
+    elections.request(store, partitions[:20_000])
+    assert len(PreferredElection.from_json(store.read(paths.PREFERRED_ELECTION)[0]).partitions) == 20_000
+
+
+def test_a_topic_stands_for_all_its_partitions() -> None:
+    store = cluster(TOPICS)
+    assert elections.partitions_of(store, ["t"]) == {T0, T1}
+    with pytest.raises(ConfigError, match="topic='v-0': there is no topic 'v'"):
+        elections.partitions_of(store, ["t", "v"])
+
+
+@pytest.mark.parametrize("key", ["partitions", "partition"])
+def test_the_file_has_the_form_of_the_release_or_of_the_text(key: str) -> None:
+    data = b'{"%s": [{"topic": "t", "partition": 0}, {"topic": "u", "partition": 0}]}' % key.encode()
+    assert elections.read_file(data) == {T0, U0}
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"{", "does not hold JSON"),
+        (b"[]", "a JSON object is wanted"),
+        (b'{"partitions": [{"topic": "t"}]}', "made of objects that have a topic and a partition"),
+        (b'{"partitions": [{"topic": "t", "partition": 0}, {"topic": "t", "partition": 0}]}', "named twice"),
+    ],
+)
+def test_a_file_of_another_form_is_refused(data: bytes, words: str) -> None:
+    with pytest.raises(ConfigError, match=f"--file=.*{words}"):
+        elections.read_file(data, "--file")

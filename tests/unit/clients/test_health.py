@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from minikafka.base.errors import ErrorCode
+from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.clients.health import health_of
+from minikafka.clients.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
+
+
+def metadata(
+    *partitions: tuple[int, tuple[int, ...], tuple[int, ...]], brokers: int = 3, controller: int | None = 0
+) -> ClusterMetadata:
+    """Partitions of one topic: leader, replicas, those in sync."""
+    found = tuple(
+        PartitionMetadata(TopicPartition("t", number), leader, replicas, in_sync)
+        for number, (leader, replicas, in_sync) in enumerate(partitions)
+    )
+    return ClusterMetadata(
+        {number: BrokerAddress(number, "h", 9000 + number) for number in range(brokers)},
+        {"t": TopicMetadata("t", ErrorCode.NONE, False, found)},
+        controller,
+        "c",
+    )
+
+
+def test_a_cluster_is_healthy_when_all_is_led_and_in_sync() -> None:
+    health = health_of(metadata((0, (0, 1), (0, 1)), (2, (1, 2), (2, 1))))
+    assert health.healthy
+    assert (health.live, health.topics, health.partitions) == ((0, 1, 2), 1, 2)
+    # Leads, follows, is preferred for, out of sync.
+    assert [(one.leads, one.follows, one.preferred, one.out_of_sync) for one in health.brokers] == [
+        (1, 0, 1, 0),
+        (0, 2, 1, 0),
+        (1, 0, 0, 0),
+    ]
+
+
+def test_a_dead_broker_is_known_by_its_replicas() -> None:
+    health = health_of(metadata((0, (2, 0), (0,)), (-1, (2,), (2,)), brokers=2))
+    assert not health.healthy
+    assert health.live == (0, 1)
+    dead = health.brokers[2]
+    assert (dead.broker_id, dead.address, dead.preferred, dead.out_of_sync) == (2, None, 2, 1)
+    assert [one.topic_partition.partition for one in health.under_replicated] == [0]
+    assert [one.topic_partition.partition for one in health.leaderless] == [1]
+
+
+def test_a_leader_that_does_not_live_is_none() -> None:
+    assert not health_of(metadata((2, (2,), (2,)), brokers=2)).healthy
+
+
+def test_a_cluster_without_a_controller_is_not_healthy() -> None:
+    assert not health_of(metadata((0, (0,), (0,)), controller=None)).healthy
+    assert health_of(ClusterMetadata(controller_id=1)).healthy

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from minikafka.base.errors import ConfigError, CoordinationError
+from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.clients import reassignments
+from minikafka.clients.reassignments import Move, Status
+from minikafka.registry import paths
+from minikafka.registry.admin_paths import Reassignments
+from minikafka.registry.paths import BrokerRegistration
+from tests.unit.clients.zookeeper_with_topics import assign, cluster
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+TOPICS = {"t": {0: (0, 1), 1: (1, 0)}}
+
+
+def test_a_proposal_spreads_topics_over_the_named_brokers_and_changes_nothing() -> None:
+    store = cluster({"t": dict.fromkeys(range(6), (0, 1)), "u": {0: (0,)}})
+    moves = reassignments.propose(store, ["t", "u"], [1, 2], chance=random.Random(1))
+    assert [move.topic_partition for move in moves][-1] == TopicPartition("u", 0)
+    assert all(set(move.after) == {1, 2} for move in moves[:-1])
+    assert {move.after[0] for move in moves[:-1]} == {1, 2}
+    assert len(moves[-1].after) == 1
+    assert store.exists(paths.REASSIGN_PARTITIONS) is None
+
+
+def test_a_proposal_may_give_a_topic_more_replicas() -> None:
+    (move, _) = reassignments.propose(cluster(TOPICS), ["t"], [0, 1, 2], replicas=3)
+    assert sorted(move.after) == [0, 1, 2]
+    assert (move.adds, move.removes) == ((2,), ())
+
+
+def test_a_proposal_keeps_replicas_in_different_racks() -> None:
+    store = cluster({"t": dict.fromkeys(range(4), (0,))}, brokers=0)
+    for number, rack in enumerate("aabb"):
+        address = BrokerAddress(number, "h", 9000, rack)
+        store.create(paths.broker_path(number), BrokerRegistration.of(address, 1).to_json())
+    for move in reassignments.propose(store, ["t"], [0, 1, 2, 3], replicas=2):
+        assert len({number // 2 for number in move.after}) == 2
+
+
+@pytest.mark.parametrize(
+    ("topics", "brokers", "words"),
+    [
+        (["tt"], [0], "there is no topic 'tt'; there is 't'"),
+        (["t"], [0, 9], r"brokers=\[9\]: the brokers that live are \[0, 1, 2\]"),
+        (["t"], [0, 0], "one or more brokers, each once"),
+        (["t"], [0], "topic 't': replication factor 2 is more than the live brokers, 1"),
+    ],
+)
+def test_a_proposal_that_cannot_be_is_refused(topics: list[str], brokers: list[int], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        reassignments.propose(cluster(TOPICS), topics, brokers)
+
+
+def test_a_plan_has_what_changes_and_leaves_out_what_is_so_already() -> None:
+    moves = reassignments.plan(cluster(TOPICS), {T0: (2, 1), T1: (1, 0)})
+    assert moves == [Move(T0, (0, 1), (2, 1))]
+    assert (moves[0].adds, moves[0].removes) == ((2,), (0,))
+    # The order of the replicas says who is to lead.
+    assert reassignments.plan(cluster(TOPICS), {T1: (0, 1)}) == [Move(T1, (1, 0), (0, 1))]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ({TopicPartition("t", 2): (0,)}, "partitions='t-2': topic 't' has partitions 0 to 1; nothing was"),
+        ({TopicPartition("x", 0): (0,)}, "there is no topic 'x'; nothing was changed"),
+        ({T0: (0, 7)}, r"brokers=\[7\]: the brokers that live are \[0, 1, 2\]; nothing was changed"),
+        ({T0: (2, 2)}, r"t-0=\[2, 2\]: one or more brokers, each once; nothing was changed"),
+        ({T0: ()}, "each once; nothing was changed"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused(wanted: dict[TopicPartition, tuple[int, ...]], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        reassignments.plan(cluster(TOPICS), wanted)
+
+
+def test_the_request_stands_where_the_controller_looks_and_there_is_one_at_a_time() -> None:
+    store = cluster(TOPICS)
+    moves = reassignments.plan(store, {T0: (2, 1)})
+    reassignments.request(store, moves)
+    assert Reassignments.from_json(store.read(paths.REASSIGN_PARTITIONS)[0]).partitions == {T0: (2, 1)}
+    with pytest.raises(CoordinationError, match="a reassignment is under way already"):
+        reassignments.request(store, moves)
+
+
+def test_more_than_one_znode_takes_is_refused_with_the_size_before_anything_is_written() -> None:
+    store = cluster(TOPICS)
+    moves = [Move(TopicPartition("t", number), (0,), (0, 1, 2)) for number in range(20_000)]
+    with pytest.raises(ConfigError, match=r"cannot take 20000 partitions at once: they are \d+ bytes"):
+        reassignments.request(store, moves)
+    assert store.exists(paths.REASSIGN_PARTITIONS) is None
+
+
+def test_without_a_controller_nothing_is_asked_for() -> None:
+    store = cluster(TOPICS)
+    store.delete(paths.CONTROLLER)
+    with pytest.raises(CoordinationError, match="no broker is the controller"):
+        reassignments.request(store, [Move(T0, (0,), (1,))])
+    assert store.exists(paths.REASSIGN_PARTITIONS) is None
+
+
+def test_verifying_tells_what_is_done_under_way_and_failed() -> None:
+    store = cluster(TOPICS)
+    wanted = {T0: (2, 1), T1: (1, 2)}
+
+    def verdicts() -> list[Status]:
+        return [one.status for one in reassignments.verify(store, wanted)]
+
+    assert verdicts() == [Status.FAILED, Status.FAILED]
+    reassignments.request(store, reassignments.plan(store, wanted))
+    assert verdicts() == [Status.UNDER_WAY, Status.UNDER_WAY]
+    assign(store, "t", {0: (2, 1), 1: (1, 0)})
+    store.write(paths.REASSIGN_PARTITIONS, Reassignments({T1: (1, 2)}).to_json())
+    assert verdicts() == [Status.DONE, Status.UNDER_WAY]
+    store.delete(paths.REASSIGN_PARTITIONS)
+    assert verdicts() == [Status.DONE, Status.FAILED]
+
+
+def test_the_file_of_a_proposal_is_what_is_read() -> None:
+    wanted = {T0: (2, 1), T1: (1, 2)}
+    assert reassignments.read_file(reassignments.to_json(wanted).encode()) == wanted
+    assert reassignments.read_topics_file(b'{"topics": [{"topic": "t"}, {"topic": "u"}]}') == ["t", "u"]
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"{", "does not hold JSON"),
+        (b'{"partitions": []}', "names no partition"),
+        (b'{"partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', "cannot have the replicas"),
+        (b'{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}', "cannot have the replicas"),
+        (b'{"partitions": [{"topic": "t", "partition": 0, "replicas": ["1"]}]}', "a list of broker ids"),
+    ],
+)
+def test_a_file_of_another_form_is_refused(data: bytes, words: str) -> None:
+    with pytest.raises(ConfigError, match=f"--file=.*{words}"):
+        reassignments.read_file(data, "--file")
+
+
+@pytest.mark.parametrize(
+    "data", [b"{", b'{"topics": ["t"]}', b'{"topics": [{"topic": 1}]}', b'{"topics": []}']
+)
+def test_a_list_of_topics_of_another_form_is_refused(data: bytes) -> None:
+    with pytest.raises(ConfigError, match="--file="):
+        reassignments.read_topics_file(data, "--file")
