@@ -40,7 +40,7 @@ from minikafka.server.peer import Conversation, Peer
 from minikafka.wire.apis.fetch import FETCH, FetchPartitionResponse
 from minikafka.wire.apis.list_offsets import EARLIEST, LATEST, LIST_OFFSETS
 from minikafka.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH, EpochPartitionResponse
-from minikafka.wire.parts import buffer_of
+from minikafka.wire.parts import buffer_of, total_size
 
 _log = logging.getLogger(__name__)
 
@@ -308,7 +308,7 @@ class ReplicaFetcher(Conversation):
             for topic in response.topics:
                 for part in topic.partitions:
                     one = asked.get(TopicPartition(topic.name, part.index))
-                    if one is not None and self._followed.get(one.name) is one:
+                    if one is not None and self._followed.get(one.name) is one and _is_news(one, part):
                         copied = self._copied(one, part)
                         if part.error_code == ErrorCode.NONE and one.stage is Stage.FETCH:
                             came.append((one, part, copied))
@@ -326,7 +326,8 @@ class ReplicaFetcher(Conversation):
             self._put_off(one, ErrorCode.of(code).name)
         else:
             try:
-                found = replicated(buffer_of(part.records), one.partition.log.end_offset)
+                records = buffer_of(part.records)
+                found = replicated(records, one.partition.log.end_offset) if len(records) else None
             except BrokerError as error:
                 self._put_off(one, f"what its leader gives is damaged: {error.detail}")
                 return None
@@ -379,6 +380,18 @@ class ReplicaFetcher(Conversation):
             _log.warning(
                 "%s is not copied from %s, it is tried again: %s", one.name, self.peer.address, reason
             )
+
+
+def _is_news(one: Followed, part: FetchPartitionResponse) -> bool:
+    """Whether an answer says anything that this broker does not know: of many partitions few do."""
+    partition = one.partition
+    return (
+        part.error_code != ErrorCode.NONE
+        or total_size([part.records or b""]) > 0
+        or part.high_watermark != partition.high_watermark
+        or part.log_start_offset > partition.log.start_offset
+        or one.failures > 0
+    )
 
 
 def _told_flushed(partition: Partition, end_offset: int) -> None:

@@ -252,14 +252,19 @@ def _read(
         # Before the read, which has all that lies below them.
         last_stable_offset, high_watermark = partition.last_stable_offset, partition.high_watermark
         bound = _bound(request, partition)
-        read = partition.read(
-            part.fetch_offset,
-            min(left, part.partition_max_bytes),
-            at_least_one=whole_message,
-            committed_only=request.isolation_level == READ_COMMITTED,
-            leader_epoch=part.current_leader_epoch,
-            for_replica=request.replica_id >= 0,
-        )
+        if part.fetch_offset == bound:
+            # Most of what a follower asks for, and who waits at the end: there is nothing to look up.
+            partition.check_leader(part.current_leader_epoch)
+            read = LogRead(None, bound)
+        else:
+            read = partition.read(
+                part.fetch_offset,
+                min(left, part.partition_max_bytes),
+                at_least_one=whole_message,
+                committed_only=request.isolation_level == READ_COMMITTED,
+                leader_epoch=part.current_leader_epoch,
+                for_replica=request.replica_id >= 0,
+            )
     except BrokerError as error:
         return _Share(error.code)
     except StorageError as error:
