@@ -123,6 +123,12 @@ class Client:
             self.connection.close()
         self.port, self.connection = port, None
 
+    def move_to(self, host: str) -> None:
+        """Talk to another machine from now on."""
+        if self.connection is not None:
+            self.connection.close()
+        self.host, self.connection = host, None
+
     def call(self, request: Request) -> Any:
         """Send one request and return the decoded response (None where there is none)."""
         self.begin(request)
@@ -192,6 +198,8 @@ class Machine:
         self.host = f"machine-{number}"
         self.files = MemoryFiles(clock=world.clock)
         self.running: RunningBroker | None = None
+        self.held = False
+        """Nothing goes on here of itself; requests are served."""
         self._world = world
         self._worker = InlineWorker()
         self._loader = InlineWorker()
@@ -270,6 +278,8 @@ class Machine:
 
     def work(self) -> int:
         """Run the jobs of the broker's workers; how many are done."""
+        if self.held:
+            return 0
         loaded = 0 if self._world.loading_is_held else self._loader.run_until_idle()
         talked = self.running is not None and self.running.step()
         return self._worker.run_until_idle() + loaded + talked
@@ -307,7 +317,7 @@ class Simulation(Client):
         while self._deliver_news() + sum(machine.work() for machine in machines):
             self.network.run()
         for machine in machines:
-            if machine.running is not None:
+            if machine.running is not None and not machine.held:
                 machine.running.housekeeper.tick()
 
     def _deliver_news(self) -> int:

@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.scenarios import admin_commands, classic_commands, group_commands  # noqa: F401 - add words
+from tests.scenarios import (  # noqa: F401 - add words
+    admin_commands,
+    classic_commands,
+    cluster_commands,
+    group_commands,
+)
 from tests.scenarios.commands import VOCABULARY
 from tests.scenarios.script import REWRITE, Duration, ScriptError, Vocabulary, check, run
 from tests.scenarios.world import World

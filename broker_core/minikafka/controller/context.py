@@ -44,6 +44,19 @@ class Context:
         self._replicas: dict[TopicPartition, dict[int, ReplicaStatus]] = {}
         self._on_broker: dict[int, dict[TopicPartition, None]] = {}
 
+    def restarted(self, brokers: Mapping[int, BrokerAddress], sessions: Mapping[int, int]) -> list[int]:
+        """Those of ``brokers`` that live, and are known, but at another address or in another session."""
+        return [
+            broker_id
+            for broker_id, address in brokers.items()
+            if broker_id in self.brokers
+            and (
+                self.brokers[broker_id] != address
+                or self.sessions.get(broker_id, sessions.get(broker_id))
+                != sessions.get(broker_id, self.sessions.get(broker_id))
+            )
+        ]
+
     # --- partitions and their replicas ----------------------------------------------------------------------
 
     def add(self, topic: str, assignment: Assignment) -> list[TopicPartition]:

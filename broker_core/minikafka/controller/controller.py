@@ -122,6 +122,22 @@ class Controller:
             and context.leaderships[topic_partition].leader == broker_id
         )
 
+    def joined_unseen(
+        self, brokers: Mapping[int, BrokerAddress], sessions: Mapping[int, int]
+    ) -> tuple[TopicPartition, ...]:
+        """What to look at before BrokersChanged tells of these: partitions where a broker that failed may
+        have come in sync unseen, as leaders tell that later.
+        """
+        context = self._context
+        failed = [one for one in context.brokers if one not in brokers]
+        return tuple(
+            topic_partition
+            for broker_id in failed + context.restarted(brokers, sessions)
+            for topic_partition in context.partitions_on(broker_id)
+            if topic_partition in context.leaderships
+            and broker_id not in context.leaderships[topic_partition].isr
+        )
+
     # --- events ---------------------------------------------------------------------------------------------
 
     def step(self, event: Event) -> list[Effect]:
@@ -199,15 +215,9 @@ class Controller:
     # --- brokers --------------------------------------------------------------------------------------------
 
     def _brokers_changed(self, brokers: Mapping[int, BrokerAddress], sessions: Mapping[int, int]) -> None:
-        context = self._context
-        before, had = context.brokers, context.sessions
+        context, before = self._context, self._context.brokers
+        restarted = context.restarted(brokers, sessions)
         context.brokers, context.sessions = dict(brokers), dict(sessions)
-        restarted = [
-            broker_id
-            for broker_id, address in brokers.items()
-            if broker_id in before
-            and (before[broker_id] != address or _differ(had.get(broker_id), sessions.get(broker_id)))
-        ]
         failed = [broker_id for broker_id in before if broker_id not in brokers] + restarted
         started = [broker_id for broker_id in brokers if broker_id not in before] + restarted
         if not failed and not started:
@@ -507,7 +517,3 @@ class Controller:
             for replica in known.replicas:
                 if replica in broker_ids and replica in self._context.brokers:
                     self._out.tell(replica, topic_partition, known)
-
-
-def _differ(session_before: int | None, session: int | None) -> bool:
-    return session_before is not None and session is not None and session_before != session

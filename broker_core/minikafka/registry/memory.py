@@ -45,6 +45,7 @@ class _Znode:
     version: int = 0
     created_children: int = 0
     """Ever created below it: the next sequential child's number."""
+    deleted_children: int = 0
     children: set[str] = field(default_factory=set)
 
     def stat(self) -> Stat:
@@ -167,7 +168,9 @@ class MemoryZooKeeper:
         if node.children:
             raise NotEmpty(f"{path} has children: {', '.join(sorted(node.children)[:5])}")
         del self._znodes[path]
-        self._znodes[parent_of(path)].children.discard(path.rpartition("/")[2])
+        parent = self._znodes[parent_of(path)]
+        parent.children.discard(path.rpartition("/")[2])
+        parent.deleted_children += 1
         self._changed(path)
 
     @staticmethod
@@ -309,11 +312,16 @@ class MemoryStore:
 
         def read() -> tuple[object, ...]:
             try:
-                return (self.children(path),)
+                node = self._server._node(self._full(path))
             except NoNode:
-                return (None,)
+                return None, None
+            # The numbers tell of a child that went and came back in between.
+            return sorted(node.children), (node.created_children, node.deleted_children)
 
-        return self._watch(path, read, callback)
+        def call(names: list[str] | None, version: object) -> None:
+            callback(names)
+
+        return self._watch(path, read, call)
 
     def watch_data(self, path: str, callback: DataCallback) -> _MemoryWatch:
         """See ``Store.watch_data``."""

@@ -161,7 +161,10 @@ class Store(Protocol):
         """Names (not paths) of the children, sorted. Raises NoNode."""
 
     def watch_children(self, path: str, callback: ChildrenCallback) -> Watch:
-        """Call ``callback`` with the children, soon and after every change. The znode need not exist."""
+        """Call ``callback`` with the children, soon and after every change. The znode need not exist.
+
+        One call may stand for several changes, also for a child that went and came back.
+        """
 
     def watch_data(self, path: str, callback: DataCallback) -> Watch:
         """Call ``callback`` with data and stat, soon and after every change. The znode need not exist."""

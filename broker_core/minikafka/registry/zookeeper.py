@@ -290,12 +290,19 @@ class ZooKeeperStore:
         full = self._full(path)
 
         def read(fired: Callable[[object], None]) -> tuple[object, ...]:
-            names = self._ask(
-                "watch", path, lambda: self._client.get_children_async(full, watch=fired), patient=False
+            names, stat = self._ask(
+                "watch",
+                path,
+                lambda: self._client.get_children_async(full, watch=fired, include_data=True),
+                patient=False,
             )
-            return (sorted(names),)
+            # The version tells of a child that went and came back in between.
+            return sorted(names), (stat.czxid, stat.cversion)
 
-        return self._watch(_Watch(self, path, full, read, callback, (None,)))
+        def call(names: list[str] | None, version: object) -> None:
+            callback(names)
+
+        return self._watch(_Watch(self, path, full, read, call, (None, None)))
 
     def watch_data(self, path: str, callback: DataCallback) -> _Watch:
         """See ``Store.watch_data``."""

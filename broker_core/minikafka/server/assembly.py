@@ -125,7 +125,13 @@ class RunningBroker:
         self.broker.quotas.replace(registrar.client_configs())
         coordinator = Coordinator(self.broker, ports.loader, ports.random_bytes)
         self._fetchers = Fetchers(self.broker, ports.connector, ports.spawn)
-        self._channels = Channels(broker_id, ports.connector, ports.clock, ports.spawn)
+        self._channels = Channels(
+            broker_id,
+            ports.connector,
+            ports.clock,
+            config.replication.controller_timeout_ms,
+            ports.spawn,
+        )
         self._stops.callback(self._fetchers.stop)
         self._stops.callback(self._channels.close)
         replicas = Replicas(self.broker, coordinator, self._fetchers, serving=self.serving.set)

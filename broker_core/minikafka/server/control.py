@@ -50,6 +50,10 @@ class ControlPath:
         """Tell the controller what happened, and carry out what it decides."""
         broker = self._broker
         effects: list[events.Effect] = []
+        if isinstance(event, events.BrokersChanged):
+            unseen = broker.controller.joined_unseen(event.brokers, event.sessions)
+            if unseen:
+                broker.registrar.refresh(unseen)
         if isinstance(event, events.Elected | events.BrokersChanged):
             self._sessions = event.sessions
         broker.run(lambda: effects.extend(broker.controller.step(event)))

@@ -38,8 +38,10 @@ class Message:
 class ControllerChannel(Conversation):
     """What the controller has to say to one broker."""
 
-    def __init__(self, own_id: int, address: BrokerAddress, connector: Connector, clock: Clock) -> None:
-        super().__init__(Peer(address, connector, f"broker-{own_id}-controller"), clock)
+    def __init__(
+        self, own_id: int, address: BrokerAddress, connector: Connector, clock: Clock, timeout_ms: int
+    ) -> None:
+        super().__init__(Peer(address, connector, f"broker-{own_id}-controller"), clock, timeout_ms)
         self._messages: deque[Message] = deque()
 
     def send(self, message: Message) -> None:
@@ -73,9 +75,11 @@ class Channels:
         own_id: int,
         connector: Connector,
         clock: Clock,
+        timeout_ms: int,
         spawn: Callable[[Conversation, str], None] | None,
     ) -> None:
         self._own_id = own_id
+        self._timeout_ms = timeout_ms
         self._connector = connector
         self._clock = clock
         self._spawn = spawn
@@ -89,7 +93,9 @@ class Channels:
                 del self._channels[broker_id]
         for broker_id, address in brokers.items():
             if broker_id != self._own_id and broker_id not in self._channels:
-                channel = ControllerChannel(self._own_id, address, self._connector, self._clock)
+                channel = ControllerChannel(
+                    self._own_id, address, self._connector, self._clock, self._timeout_ms
+                )
                 self._channels[broker_id] = address, sessions.get(broker_id, 0), channel
                 if self._spawn is not None:
                     self._spawn(channel, f"controller-to-{broker_id}")

@@ -103,9 +103,12 @@ class Peer:
 class Conversation(ABC):
     """What this broker has to say to another one, request by request."""
 
-    def __init__(self, peer: Peer, clock: Clock) -> None:
+    def __init__(self, peer: Peer, clock: Clock, timeout_ms: int) -> None:
+        """An answer that has not come ``timeout_ms`` after the request never will: the connection ends."""
         self.peer = peer
         self.clock = clock
+        self._timeout_ms = timeout_ms
+        self._asked_ms = 0
         self._not_before_ms = 0
         self._complaint = ""
         self._stopping = False
@@ -130,7 +133,8 @@ class Conversation(ABC):
     def step(self) -> bool:
         """Send what there is to say, or take an answer; whether there was anything to do."""
         if self.peer.pending is None:
-            if self.clock.monotonic_ms() < self._not_before_ms:
+            self._asked_ms = self.clock.monotonic_ms()
+            if self._asked_ms < self._not_before_ms:
                 return False
             try:
                 return self.ask()
@@ -138,7 +142,10 @@ class Conversation(ABC):
                 self._fail(str(error))
                 return True
         if not self.peer.answered():
-            return False
+            if self.clock.monotonic_ms() < self._asked_ms + self._timeout_ms:
+                return False
+            self._fail(f"no answer within {self._timeout_ms} ms")
+            return True
         try:
             response = self.peer.answer()
         except (NetworkError, RemoteWireError) as error:

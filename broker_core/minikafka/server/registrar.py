@@ -423,6 +423,7 @@ class Registrar:
             for partition, replicas in assignment.items()
         }
         brokers, sessions = self._read_brokers()
+        self._unclean = self._unclean_among(self._assignments)
         return events.Elected(
             epoch=epoch,
             brokers=brokers,
@@ -430,16 +431,15 @@ class Registrar:
             assignments=dict(self._assignments),
             leaderships=self.states.read(replicas),
             deletions=self._marked() - self._unreadable,
-            unclean=self._read_unclean(),
+            unclean=self._unclean,
             reassignments=self.requests.reassignments(),
             elections=self.requests.elections(),
         )
 
-    def _read_unclean(self) -> frozenset[str]:
-        """The topics where a replica out of sync may lead."""
-        settings = read_topic_configs(self._store, self._assignments)
-        self._unclean = frozenset(topic for topic, own in settings.items() if self._may_be_unclean(own))
-        return self._unclean
+    def _unclean_among(self, topics: Iterable[str]) -> frozenset[str]:
+        """Those where a replica out of sync may lead."""
+        settings = read_topic_configs(self._store, topics)
+        return frozenset(topic for topic, own in settings.items() if self._may_be_unclean(own))
 
     # --- what the watches saw -------------------------------------------------------------------------------
 
@@ -474,7 +474,10 @@ class Registrar:
         names = self._store.children(paths.BROKER_TOPICS)
         for vanished in self._assignments.keys() - set(names):
             del self._assignments[vanished]
+        new = set(names) - self._assignments.keys()
         self._read_assignments(names)
+        if self.in_office:
+            self._unclean_are((self._unclean - new) | self._unclean_among(sorted(new)))
         self._listener.post(events.TopicsChanged(dict(self._assignments)))
 
     def _see_elections(self) -> None:
@@ -515,9 +518,12 @@ class Registrar:
             {paths.TOPICS: listener.topic_config_changed, paths.CLIENTS: listener.client_config_changed}
         )
         if self.in_office:
-            known = self._unclean
-            if self._read_unclean() != known:
-                listener.post(events.UncleanChanged(self._unclean))
+            self._unclean_are(self._unclean_among(self._assignments))
+
+    def _unclean_are(self, topics: frozenset[str]) -> None:
+        known, self._unclean = self._unclean, topics
+        if topics != known:
+            self._listener.post(events.UncleanChanged(topics))
 
     def _read_brokers(self) -> tuple[dict[int, BrokerAddress], dict[int, int]]:
         """The live brokers, and the sessions that registered them."""

@@ -115,9 +115,9 @@ class ReplicaFetcher(Conversation):
 
     def __init__(self, broker: Broker, source: BrokerAddress, connector: Connector) -> None:
         name = f"broker-{broker.broker_id}-fetcher-{source.broker_id}"
-        super().__init__(Peer(source, connector, name), broker.clock)
-        self._broker = broker
         self._config = broker.config.replication
+        super().__init__(Peer(source, connector, name), broker.clock, self._config.socket_timeout_ms)
+        self._broker = broker
         self._applying = threading.Lock()
         """Held while an answer is applied, and by whoever changes what is followed."""
         self._followed: dict[TopicPartition, Followed] = {}
@@ -360,7 +360,12 @@ class ReplicaFetcher(Conversation):
         log = one.partition.log
         wanted = min(start_offset, one.partition.high_watermark)
         if log.start_offset < wanted:
-            self._broker.worker.submit(lambda: self._broker.logs.advance_start(one.name, wanted))
+            self._broker.worker.submit(lambda: self._start_now(one, wanted))
+
+    def _start_now(self, one: Followed, offset: int) -> None:
+        """On the worker. The log may have been deleted, or cut, since."""
+        if self._followed.get(one.name) is one and offset <= one.partition.log.end_offset:
+            self._broker.logs.advance_start(one.name, offset)
 
     def _flush(self, one: Followed) -> None:
         try:

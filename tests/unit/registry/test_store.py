@@ -392,6 +392,21 @@ def test_a_children_watch_follows_every_change(world: World) -> None:
     assert world.settles(lambda: seen[-1] == ["b"])
 
 
+def test_a_children_watch_tells_of_a_child_that_went_and_came_back_before_it_could_look(world: World) -> None:
+    store, other = world.connect(), world.connect()
+    store.create("/a/b", make_parents=True)
+    seen: Seen = []
+
+    def look(names: list[str] | None) -> None:
+        if not seen:
+            other.delete("/a/b")
+            other.create("/a/b")
+        seen.append(names)
+
+    store.watch_children("/a", look)
+    assert world.settles(lambda: seen == [["b"], ["b"]])
+
+
 def test_a_children_watch_can_wait_for_its_znode(world: World) -> None:
     store, other = world.connect(), world.connect()
     seen: Seen = []

@@ -1,0 +1,171 @@
+"""What scenario scripts can say about several brokers: see ``commands``.
+
+A machine is what a broker runs on, and its number the broker's id. Clients talk to machine 0 until they
+``use-machine``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minikafka.base.errors import ErrorCode
+from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.net.memory import Fault
+from minikafka.partition.leadership import Leadership
+from minikafka.registry.paths import PartitionState, partition_state_path
+from minikafka.server import controller_messages as messages
+from minikafka.wire.apis.controlled_shutdown import ControlledShutdownRequest
+from minikafka.wire.apis.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from minikafka.wire.keys import ApiKey
+from tests.scenarios.commands import VOCABULARY
+from tests.scenarios.script import Numbers, ScriptError
+from tests.scenarios.simulation import PORT, Request
+from tests.scenarios.world import Asked, Lines, World
+
+CONTROLLER = 0
+"""In whose name ``leader-and-isr`` and its like speak."""
+
+
+@VOCABULARY.command
+def use_machine(world: World, machine: int) -> None:
+    """The client talks to the broker there from now on."""
+    world.move_to(world.machine_of(machine).host)
+
+
+@VOCABULARY.command
+def hold(world: World, machine: int) -> None:
+    """Nothing goes on there of itself, as if every thread but those that serve requests stood still."""
+    world.machine_of(machine).held = True
+
+
+@VOCABULARY.command
+def release(world: World, machine: int) -> None:
+    """It goes on."""
+    world.machine_of(machine).held = False
+
+
+@VOCABULARY.command
+def network(world: World, fault: str, machine: int, times: int = 1) -> None:
+    """What happens to the next frames of that machine's broker: ``refuse``, ``drop-request``,
+    ``drop-response``, ``cut-request``, ``cut-response``; ``heal`` ends that.
+    """
+    host = world.machine_of(machine).host
+    if fault == "heal":
+        world.network.heal(host, PORT)
+        return
+    try:
+        kind = Fault[fault.upper().replace("-", "_")]
+    except KeyError:
+        raise ScriptError(f"network: {fault!r} is no fault") from None
+    world.network.inject(host, PORT, kind, times)
+
+
+@VOCABULARY.command
+def place(world: World, topic: str, *replicas: Numbers, **settings: str) -> Asked:
+    """Create a topic; each of ``replicas`` is a partition, on those machines."""
+    configs = tuple(CreatableTopicConfig(*setting) for setting in settings.items())
+    assignment = tuple(CreatableReplicaAssignment(index, one) for index, one in enumerate(replicas))
+    body = CreateTopicsRequest((CreatableTopic(topic, -1, -1, assignment, configs),), 5000)
+    return Asked(
+        Request(ApiKey.CREATE_TOPICS, 0, body),
+        lambda answer: [ErrorCode.of(one.error_code).name for one in answer.topics if one.error_code],
+    )
+
+
+@VOCABULARY.command
+def replicas(world: World, topic: str, *, partition: int = 0) -> Lines:
+    """What each running broker has of a partition."""
+    key = TopicPartition(topic, partition)
+    for number, machine in sorted(world.machines.items()):
+        if machine.running is None:
+            continue
+        found = machine.running.broker.partitions.get(key)
+        if found is None or found.leadership is None:
+            log = machine.running.broker.logs.get(key)
+            yield f"{number} has nothing" if log is None else f"{number} has a log that nobody asks for"
+            continue
+        known = found.leadership
+        role = "leads" if found.is_leader else f"follows {known.leader}" if known.leader >= 0 else "waits"
+        in_sync = f", in sync {','.join(map(str, known.isr))}" if found.is_leader else ""
+        offsets = f"{found.log.start_offset} to {found.log.end_offset}, committed {found.high_watermark}"
+        yield f"{number} {role} in epoch {known.leader_epoch}: {offsets}{in_sync}"
+
+
+@VOCABULARY.command
+def state(world: World, topic: str, *, partition: int = 0) -> Lines:
+    """What ZooKeeper has of a partition."""
+    observer, path = world.zookeeper.connect(), partition_state_path(topic, partition)
+    try:
+        data, stat = observer.read(path)
+    finally:
+        observer.close()
+    found = PartitionState.from_json(data, path)
+    in_sync = ",".join(map(str, found.isr))
+    return [f"leader {found.leader} epoch {found.leader_epoch} in sync {in_sync} version {stat.version}"]
+
+
+# --- in the name of a controller ----------------------------------------------------------------------------
+
+
+def _errors(answer: Any) -> Lines:
+    codes = [answer.error_code, *(one.error_code for one in getattr(answer, "partitions", ()))]
+    return [ErrorCode.of(code).name for code in codes if code]
+
+
+@VOCABULARY.command
+def leader_and_isr(
+    world: World,
+    topic: str,
+    *,
+    leader: int,
+    epoch: int,
+    in_sync: Numbers,
+    replicas: Numbers,
+    version: int = 0,
+    controller_epoch: int = 1,
+    partition: int = 0,
+) -> Asked:
+    """Tell the broker who leads a partition, and where each machine is."""
+    known = Leadership(leader, epoch, in_sync, replicas, controller_epoch, version)
+    brokers = {
+        number: BrokerAddress(number, machine.host, PORT) for number, machine in world.machines.items()
+    }
+    body = messages.leader_and_isr(
+        CONTROLLER, controller_epoch, {TopicPartition(topic, partition): known}, brokers
+    )
+    return Asked(Request(ApiKey.LEADER_AND_ISR, messages.LEADER_AND_ISR_VERSION, body), _errors)
+
+
+@VOCABULARY.command
+def stop_replica(
+    world: World, topic: str, *, delete: bool = False, controller_epoch: int = 1, partition: int = 0
+) -> Asked:
+    """Tell the broker to copy a partition no longer, or to delete it."""
+    body = messages.stop_replica(
+        CONTROLLER, controller_epoch, [TopicPartition(topic, partition)], delete=delete
+    )
+    return Asked(Request(ApiKey.STOP_REPLICA, messages.STOP_REPLICA_VERSION, body), _errors)
+
+
+@VOCABULARY.command
+def update_metadata(world: World, *, controller_epoch: int = 1) -> Asked:
+    """Tell the broker that nobody lives."""
+    body = messages.update_metadata(CONTROLLER, controller_epoch, {}, {})
+    return Asked(Request(ApiKey.UPDATE_METADATA, messages.UPDATE_METADATA_VERSION, body), _errors)
+
+
+@VOCABULARY.command
+def controlled_shutdown(world: World, machine: int) -> Asked:
+    """Ask the broker to have others lead what a machine's broker leads."""
+
+    def show(answer: Any) -> Lines:
+        yield from _errors(answer)
+        yield from (f"{left.topic}-{left.index} stays" for left in answer.remaining_partitions)
+
+    body = ControlledShutdownRequest(machine)
+    return Asked(Request(ApiKey.CONTROLLED_SHUTDOWN, 1, body), show)
