@@ -46,7 +46,7 @@ class PartitionStates:
 
         Where somebody else made one first, it stays, and is returned.
         """
-        topics = {topic_partition.topic for topic_partition in leaderships}
+        topics = dict.fromkeys(topic_partition.topic for topic_partition in leaderships)
         here = {topic for topic in topics if self._store.exists(paths.topic_path(topic)) is not None}
         wanted = {key: value for key, value in leaderships.items() if key.topic in here}
         states = {_path(key): _state_of(value).to_json() for key, value in wanted.items()}

@@ -114,7 +114,7 @@ class Replicas:
         broker = self._broker
         codes = dict.fromkeys(leaderships, ErrorCode.NONE)
         opened: dict[TopicPartition, Log] = {}
-        for topic in {key.topic for key in leaderships}:
+        for topic in _topics(leaderships):
             overrides = broker.registrar.topic_config(topic)
             broker.logs.set_overrides(topic, overrides)
             for topic_partition, leadership in leaderships.items():
@@ -157,7 +157,7 @@ class Replicas:
             partition.become(leaderships[topic_partition], now_ms)
             self._coordinator.leadership_changed(topic_partition)
             broker.touch(topic_partition)
-        for topic in {key.topic for key in opened}:
+        for topic in _topics(opened):
             broker.touch(("topic", topic))
 
     def _flush_names(
@@ -215,7 +215,7 @@ class Replicas:
             broker.image = broker.image.updated(brokers, leaderships)
             self._coordinator.partitions_deleted(gone)
             broker.touch("image")
-            for topic in {key.topic for key in leaderships}:
+            for topic in _topics(leaderships):
                 broker.touch(("topic", topic))
 
         broker.run(step)
@@ -272,3 +272,8 @@ class Replicas:
             self._not_deleted.pop(topic_partition, None)
             deleted()
         return codes
+
+
+def _topics(partitions: Iterable[TopicPartition]) -> Iterable[str]:
+    """Their topics, in order: a run that is repeated goes the same way."""
+    return dict.fromkeys(topic_partition.topic for topic_partition in partitions)
