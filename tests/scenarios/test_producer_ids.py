@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.server import registrar
+from minikafka.server import counters
 from minikafka.wire.apis.init_producer_id import InitProducerIdRequest
 from minikafka.wire.keys import ApiKey
 from tests.scenarios.simulation import Client, Request, Simulation
@@ -21,7 +21,7 @@ def begun(world: Simulation, count: int) -> list[Client]:
 
 
 def test_more_requests_than_a_block_has_ids_get_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registrar, "PRODUCER_IDS_AT_ONCE", 2)
+    monkeypatch.setattr(counters, "PRODUCER_IDS_AT_ONCE", 2)
     world = Simulation()
     world.machine.start()
     world.zookeeper.suspend(world.machine.store)

@@ -207,7 +207,7 @@ class Controller:
             if not self._deletions.is_under_way(topic_partition.topic):
                 # Nobody knows whom the earlier controller had told of the new replicas.
                 again = topic_partition in self._reassignments and topic_partition in context.leaderships
-                if self._settle(topic_partition, again=again):
+                if self._settle(topic_partition, event.doubted.get(topic_partition, ()), again=again):
                     self._tell(topic_partition, context.brokers)
         out.greet(broker_id for broker_id in context.brokers if broker_id != self._broker_id)
         out.tell_all(context.brokers)

@@ -42,6 +42,8 @@ class _Znode:
     ephemeral_owner: int
     created_ms: int
     modified_ms: int
+    created_at: int
+    modified_at: int
     version: int = 0
     created_children: int = 0
     """Ever created below it: the next sequential child's number."""
@@ -49,7 +51,14 @@ class _Znode:
     children: set[str] = field(default_factory=set)
 
     def stat(self) -> Stat:
-        return Stat(self.version, self.ephemeral_owner, self.created_ms, self.modified_ms)
+        return Stat(
+            self.version,
+            self.ephemeral_owner,
+            self.created_ms,
+            self.modified_ms,
+            self.created_at,
+            self.modified_at,
+        )
 
 
 class MemoryZooKeeper:
@@ -57,10 +66,12 @@ class MemoryZooKeeper:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or ManualClock()
-        self._znodes: dict[str, _Znode] = {"/": _Znode(b"", 0, 0, 0)}
+        self._znodes: dict[str, _Znode] = {"/": _Znode(b"", 0, 0, 0, 0, 0)}
         self._stores: list[MemoryStore] = []
         self._sessions: dict[int, bytes] = {}
         self._last_session_id = 0x1000
+        self._changes = 0
+        """How many there were so far."""
         self._queue: deque[Callable[[], None]] = deque()
 
     def connect(self, chroot: str = "") -> MemoryStore:
@@ -140,7 +151,8 @@ class MemoryZooKeeper:
         if path in self._znodes:
             raise NodeExists(f"{path} exists already")
         now_ms = self._clock.now_ms()
-        self._znodes[path] = _Znode(data, owner, now_ms, now_ms)
+        self._changes += 1
+        self._znodes[path] = _Znode(data, owner, now_ms, now_ms, self._changes, self._changes)
         parent.children.add(path.rpartition("/")[2])
         parent.created_children += 1
         self._changed(path)
@@ -159,6 +171,8 @@ class MemoryZooKeeper:
         node.data = data
         node.version += 1
         node.modified_ms = self._clock.now_ms()
+        self._changes += 1
+        node.modified_at = self._changes
         self._changed(path)
         return node.stat()
 

@@ -55,6 +55,10 @@ class Stat:
     """Id of the session that it lives with; 0 for a persistent znode."""
     created_ms: int
     modified_ms: int
+    created_at: int = 0
+    """Of ZooKeeper's changes, the one that made it (``czxid``): what happened later has a larger number."""
+    modified_at: int = 0
+    """The one that wrote it last (``mzxid``)."""
 
 
 @dataclass(frozen=True, slots=True)

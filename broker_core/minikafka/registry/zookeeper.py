@@ -539,7 +539,9 @@ def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _stat(theirs: Any) -> Stat:
-    return Stat(theirs.version, theirs.ephemeralOwner, theirs.ctime, theirs.mtime)
+    return Stat(
+        theirs.version, theirs.ephemeralOwner, theirs.ctime, theirs.mtime, theirs.czxid, theirs.mzxid
+    )
 
 
 def _state(answer: Any) -> tuple[bytes, Stat]:

@@ -32,14 +32,26 @@ class PartitionStates:
 
     def read(self, replicas: Mapping[TopicPartition, tuple[int, ...]]) -> dict[TopicPartition, Leadership]:
         """The states of those of these partitions that have one, many read at once."""
+        return self.read_with_doubts(replicas, {})[0]
+
+    def read_with_doubts(
+        self, replicas: Mapping[TopicPartition, tuple[int, ...]], registered: Mapping[int, int]
+    ) -> tuple[dict[TopicPartition, Leadership], dict[TopicPartition, tuple[int, ...]]]:
+        """``read``, and of each partition the in-sync replicas on brokers that registered after its state was
+        written: they were away since, and no controller has seen that. ``registered``: broker id -> the
+        change of ZooKeeper that registered it.
+        """
         states = self._store.read_all(_path(key) for key in replicas)
-        leaderships = {}
+        leaderships, doubts = {}, {}
         for topic_partition, own in replicas.items():
             state = states.get(_path(topic_partition))
             known = None if state is None else self._leadership_in(topic_partition, own, *state)
-            if known is not None:
+            if state is not None and known is not None:
                 leaderships[topic_partition] = known
-        return leaderships
+                away = tuple(one for one in known.isr if registered.get(one, 0) > state[1].modified_at)
+                if away:
+                    doubts[topic_partition] = away
+        return leaderships, doubts
 
     def create(self, leaderships: Mapping[TopicPartition, Leadership]) -> dict[TopicPartition, Leadership]:
         """Make the states of new partitions; what they hold then, without those whose topic is gone.

@@ -29,16 +29,16 @@ from minikafka.registry.entity_configs import write_config
 from minikafka.registry.paths import (
     BrokerRegistration,
     ClusterId,
-    ControllerEpoch,
     ControllerRegistration,
     EntityConfig,
-    ProducerIdBlock,
     TopicAssignment,
 )
 from minikafka.registry.store import SessionState, SessionTicket, Stat, Store
+from minikafka.server import counters
 from minikafka.server.admin_requests import AdminRequests
 from minikafka.server.config_changes import ConfigChanges, read_topic_configs, tell_changes
 from minikafka.server.partition_states import PartitionStates
+from minikafka.server.topic_watches import TopicWatches
 from minikafka.server.worker import Job, Worker
 
 _log = logging.getLogger(__name__)
@@ -47,8 +47,6 @@ Value = TypeVar("Value")
 
 _ADVICE = "; delete the topic, or mend this and restart the broker"
 
-PRODUCER_IDS_AT_ONCE = 1000
-"""As Kafka's brokers do."""
 SESSION_FILE = "zookeeper-session"
 """In the first data directory:
 the ticket of the session, which lets a restarted broker end its killed predecessor's.
@@ -112,12 +110,14 @@ class Registrar:
         """Who leads each partition."""
         self.requests = AdminRequests(store)
         """What operators ask the controller for."""
+        self._grown = TopicWatches(store, lambda topic: self._worker.submit(partial(self._see_topic, topic)))
         self._unclean: frozenset[str] = frozenset()
         self.connected = True
         """Whether ZooKeeper answers."""
         self._expired = False
         self._elected_in: int | None = None
         self._registered_in: int | None = None
+        self._registered_at: dict[int, int] = {}
         self.ticket_kept = True
         """Whether the directory has this session's ticket."""
         for path in paths.PERSISTENT_PATHS:
@@ -313,18 +313,7 @@ class Registrar:
         Run again after a lost connection it may pass over a block. CoordinationError when there are none
         left, or the znode holds nonsense.
         """
-        while True:
-            self._make(paths.PRODUCER_IDS, b"")
-            data, stat = self._store.read(paths.PRODUCER_IDS)
-            # A 0.11 broker makes it without data at its start.
-            first = ProducerIdBlock.from_json(data).last + 1 if data else 0
-            last = first + PRODUCER_IDS_AT_ONCE - 1
-            if last >= 1 << 63:
-                raise CoordinationError(f"{paths.PRODUCER_IDS} has no ids left: {data!r}")
-            block = ProducerIdBlock(self._address.broker_id, first, last)
-            with contextlib.suppress(BadVersion):
-                self._store.write(paths.PRODUCER_IDS, block.to_json(), stat.version)
-                return range(first, last + 1)
+        return counters.next_producer_ids(self._store, self._address.broker_id)
 
     # --- registration and election --------------------------------------------------------------------------
 
@@ -387,32 +376,19 @@ class Registrar:
             data, stat = self._store.read(paths.CONTROLLER)
         self._listener.controller_changed(ControllerRegistration.from_json(data).broker_id)
         if stat.ephemeral_owner != self._store.session_id:
+            self._grown.keep(())
             self._listener.post(events.Resigned())
         elif self._elected_in != stat.ephemeral_owner:
             # Made just now, or by an earlier run of this job whose answer was lost.
             self._take_office(stat.ephemeral_owner)
 
     def _take_office(self, session_id: int) -> None:
-        epoch = self._next_controller_epoch()
+        epoch = counters.next_controller_epoch(self._store)
         _log.info("broker %d is the controller, epoch %d", self._address.broker_id, epoch)
         self._listener.post(self._snapshot(epoch))
         self._elected_in = session_id
+        self._grown.keep(self._assignments)
         self._delete_unreadable()
-
-    def _next_controller_epoch(self) -> int:
-        while True:
-            try:
-                data, stat = self._store.read(paths.CONTROLLER_EPOCH)
-            except NoNode:
-                if self._make(paths.CONTROLLER_EPOCH, ControllerEpoch(1).to_json()):
-                    return 1
-                continue
-            epoch = ControllerEpoch.from_json(data).epoch + 1
-            try:
-                self._store.write(paths.CONTROLLER_EPOCH, ControllerEpoch(epoch).to_json(), stat.version)
-            except BadVersion:
-                continue
-            return epoch
 
     def _snapshot(self, epoch: int) -> events.Elected:
         self._assignments.clear()
@@ -424,12 +400,14 @@ class Registrar:
         }
         brokers, sessions = self._read_brokers()
         self._unclean = self._unclean_among(self._assignments)
+        leaderships, doubted = self.states.read_with_doubts(replicas, self._registered_at)
         return events.Elected(
             epoch=epoch,
             brokers=brokers,
             sessions=sessions,
             assignments=dict(self._assignments),
-            leaderships=self.states.read(replicas),
+            leaderships=leaderships,
+            doubted=doubted,
             deletions=self._marked() - self._unreadable,
             unclean=self._unclean,
             reassignments=self.requests.reassignments(),
@@ -478,7 +456,15 @@ class Registrar:
         self._read_assignments(names)
         if self.in_office:
             self._unclean_are((self._unclean - new) | self._unclean_among(sorted(new)))
+        self._grown.keep(self._assignments if self.in_office else ())
         self._listener.post(events.TopicsChanged(dict(self._assignments)))
+
+    def _see_topic(self, topic: str) -> None:
+        """Somebody wrote a topic's assignment, perhaps with more partitions."""
+        held = self._read(paths.topic_path(topic), TopicAssignment.from_json, _ADVICE)
+        if self.in_office and held is not None and held.partitions != self._assignments.get(topic):
+            self._assignments.pop(topic, None)
+            self._see_topics()
 
     def _see_elections(self) -> None:
         if self.in_office:
@@ -529,12 +515,14 @@ class Registrar:
         """The live brokers, and the sessions that registered them."""
         brokers: dict[int, BrokerAddress] = {}
         sessions: dict[int, int] = {}
+        self._registered_at.clear()
         for name in self._store.children(paths.BROKER_IDS):
             path = f"{paths.BROKER_IDS}/{name}"
             found = self._read_with_stat(path, BrokerRegistration.from_json)
             if found is not None and found[0].address is not None:
                 brokers[found[0].broker_id] = found[0].address
                 sessions[found[0].broker_id] = found[1].ephemeral_owner
+                self._registered_at[found[0].broker_id] = found[1].created_at
         return brokers, sessions
 
     def _read_assignments(self, topics: list[str]) -> None:

@@ -114,8 +114,9 @@ class Replicas:
         broker = self._broker
         codes = dict.fromkeys(leaderships, ErrorCode.NONE)
         opened: dict[TopicPartition, Log] = {}
-        for topic in _topics(leaderships):
-            overrides = broker.registrar.topic_config(topic)
+        # All before anything is changed: without ZooKeeper the controller asks again.
+        configs = {topic: broker.registrar.topic_config(topic) for topic in _topics(leaderships)}
+        for topic, overrides in configs.items():
             broker.logs.set_overrides(topic, overrides)
             for topic_partition, leadership in leaderships.items():
                 if topic_partition.topic != topic or self._is_known(topic_partition, leadership):

@@ -1,0 +1,48 @@
+"""Numbers that ZooKeeper counts for all brokers. Each function can be run twice."""
+
+from __future__ import annotations
+
+import contextlib
+
+from minikafka.base.errors import BadVersion, CoordinationError, NodeExists, NoNode
+from minikafka.registry import paths
+from minikafka.registry.paths import ControllerEpoch, ProducerIdBlock
+from minikafka.registry.store import Store
+
+PRODUCER_IDS_AT_ONCE = 1000
+"""As Kafka's brokers do."""
+
+
+def next_controller_epoch(store: Store) -> int:
+    """A controller epoch that nobody had."""
+    while True:
+        try:
+            data, stat = store.read(paths.CONTROLLER_EPOCH)
+        except NoNode:
+            with contextlib.suppress(NodeExists):
+                store.create(paths.CONTROLLER_EPOCH, ControllerEpoch(1).to_json(), make_parents=True)
+                return 1
+            continue
+        epoch = ControllerEpoch.from_json(data).epoch + 1
+        with contextlib.suppress(BadVersion):
+            store.write(paths.CONTROLLER_EPOCH, ControllerEpoch(epoch).to_json(), stat.version)
+            return epoch
+
+
+def next_producer_ids(store: Store, broker_id: int) -> range:
+    """A block of producer ids for this broker alone. CoordinationError when there are none left, or the znode
+    holds nonsense.
+    """
+    while True:
+        with contextlib.suppress(NodeExists):
+            store.create(paths.PRODUCER_IDS, b"", make_parents=True)
+        data, stat = store.read(paths.PRODUCER_IDS)
+        # A 0.11 broker makes it without data at its start.
+        first = ProducerIdBlock.from_json(data).last + 1 if data else 0
+        last = first + PRODUCER_IDS_AT_ONCE - 1
+        if last >= 1 << 63:
+            raise CoordinationError(f"{paths.PRODUCER_IDS} has no ids left: {data!r}")
+        block = ProducerIdBlock(broker_id, first, last)
+        with contextlib.suppress(BadVersion):
+            store.write(paths.PRODUCER_IDS, block.to_json(), stat.version)
+            return range(first, last + 1)
