@@ -233,6 +233,36 @@ def test_a_topic_that_exists_is_not_created_again_and_keeps_its_settings() -> No
     assert world.registrar.topic_config("t") == {"retention.ms": "1"}
 
 
+def test_partitions_that_a_tool_writes_beside_those_that_are_there_are_told() -> None:
+    world = World().start()
+    world.registrar.create_topic("t", {0: (1,)}, {})
+    world.settle()
+    world.store.write("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1],"1":[1]}}')
+    world.settle()
+    changed = world.last(events.TopicsChanged)
+    assert isinstance(changed, events.TopicsChanged)
+    assert changed.assignments == {"t": {0: (1,), 1: (1,)}}
+
+
+def test_a_new_controller_doubts_who_registered_after_a_state_was_written() -> None:
+    world = World()
+    path = "/brokers/topics/t/partitions/0/state"
+    state = {"controller_epoch": 1, "leader": 1, "version": 1, "leader_epoch": 4, "isr": [1]}
+    world.store.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}')
+    world.store.create(path, json.dumps(state).encode(), make_parents=True)
+    elected = world.start().last(events.Elected)
+    assert isinstance(elected, events.Elected)
+    assert elected.doubted == {T0: (1,)}
+
+
+def test_nobody_is_doubted_who_was_there_when_the_state_was_written() -> None:
+    world = World().start()
+    registered = {1: world.store.read("/brokers/ids/1")[1].created_at}
+    world.registrar.create_topic("t", {0: (1,)}, {})
+    world.registrar.write_leaderships({T0: LED}, create=True)
+    assert world.registrar.states.read_with_doubts({T0: (1,)}, registered) == ({T0: LED}, {})
+
+
 def test_a_state_that_somebody_else_wrote_first_stays_and_is_returned() -> None:
     world = World().start()
     world.registrar.create_topic("t", {0: (1,)}, {})

@@ -1,0 +1,238 @@
+"""What a cluster promises, and who looks whether it holds.
+
+While it runs
+    In each leader epoch of a partition one broker leads, at most, and its high watermark never goes back.
+    What a consumer has read at an offset is what every consumer reads there.
+At the end, when faults have stopped
+    Every partition has a leader, all its replicas in sync and with the same bytes; topics that were to be
+    deleted are gone, and no request of an operator is left.
+    What was acknowledged with acks=all lies at its offset; of idempotent producers once, in their order.
+    What a consumer has read lies where it was read. Committed offsets are the last ones, or later.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from minikafka.base.ids import TopicPartition
+from minikafka.records.message_set import iterate
+from minikafka.registry import paths
+from minikafka.registry.paths import PartitionState, TopicAssignment
+from minikafka.wire.parts import buffer_of
+from tests.faults.cluster_machines import Machine, World
+
+
+class Broken(BaseException):
+    """A promise that was not kept. Not an Exception, which the product would take for its own."""
+
+
+@dataclass
+class Kept:
+    """What the clients of one partition know."""
+
+    sent: dict[bytes, str] = field(default_factory=dict)
+    """Value -> who sent it."""
+    acknowledged: dict[int, bytes] = field(default_factory=dict)
+    """With acks=all, by offset."""
+    in_order: dict[str, list[bytes]] = field(default_factory=dict)
+    """What idempotent producers sent, and was acknowledged, in their order."""
+    once: set[bytes] = field(default_factory=set)
+    """What must not be there twice."""
+    read: dict[int, bytes] = field(default_factory=dict)
+
+
+class Oracle:
+    """Knows what was promised. ``Broken`` says what was not kept."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.partitions: dict[TopicPartition, Kept] = {}
+        self.deleted: set[str] = set()
+        """Topics that somebody has asked to delete: nothing is promised of them any more."""
+        self.committed: dict[tuple[str, TopicPartition], int] = {}
+        self.counts: Counter[str] = Counter()
+        self._leaders: dict[tuple[TopicPartition, int], int] = {}
+        self._watermarks: dict[tuple[TopicPartition, int], int] = {}
+
+    def kept(self, partition: TopicPartition) -> Kept:
+        return self.partitions.setdefault(partition, Kept())
+
+    # --- what clients tell ----------------------------------------------------------------------------------
+
+    def sending(self, who: str, partition: TopicPartition, values: Iterable[bytes], *, once: bool) -> None:
+        kept = self.kept(partition)
+        for value in values:
+            kept.sent[value] = who
+            if once:
+                kept.once.add(value)
+
+    def acknowledged(self, who: str, partition: TopicPartition, offset: int, values: list[bytes]) -> None:
+        """With acks=all; ``offset`` -1 where the answer did not tell."""
+        kept = self.kept(partition)
+        self.counts["messages acknowledged by all"] += len(values)
+        if values[0] in kept.once:
+            kept.in_order.setdefault(who, []).extend(values)
+        if partition.topic in self.deleted or offset < 0:
+            return
+        for at, value in enumerate(values, start=offset):
+            other = kept.acknowledged.setdefault(at, value)
+            if other != value:
+                raise Broken(f"{partition}: offset {at} was acknowledged for {other!r} and for {value!r}")
+            self._compare(partition, at, value, "acknowledged")
+
+    def read(self, partition: TopicPartition, offset: int, value: bytes) -> None:
+        """A consumer has got this."""
+        kept = self.kept(partition)
+        self.counts["messages read"] += 1
+        if partition.topic in self.deleted:
+            return
+        if value not in kept.sent:
+            raise Broken(f"{partition}: {value!r} was read at offset {offset}, and nobody sent it")
+        kept.read.setdefault(offset, value)
+        self._compare(partition, offset, value, "read")
+
+    def _compare(self, partition: TopicPartition, offset: int, value: bytes, how: str) -> None:
+        kept = self.partitions[partition]
+        for where, other_how in ((kept.acknowledged, "acknowledged"), (kept.read, "read")):
+            other = where.get(offset, value)
+            if other != value:
+                raise Broken(
+                    f"{partition}: offset {offset} was {other_how} with {other!r}, and {how} with {value!r}"
+                )
+
+    # --- while it runs --------------------------------------------------------------------------------------
+
+    def look(self, machine: Machine) -> None:
+        """At what a broker leads now."""
+        if machine.running is None:
+            return
+        for name, partition in machine.running.broker.partitions.items():
+            leadership = partition.leadership
+            if leadership is None or leadership.leader != machine.number or name.topic in self.deleted:
+                continue
+            key = name, leadership.leader_epoch
+            leader = self._leaders.setdefault(key, machine.number)
+            if leader != machine.number:
+                raise Broken(f"{name}: brokers {leader} and {machine.number} both lead in epoch {key[1]}")
+            before, now = self._watermarks.get(key, 0), partition.high_watermark
+            if now < before:
+                raise Broken(f"{name}: the high watermark of epoch {key[1]} goes back from {before} to {now}")
+            self._watermarks[key] = now
+
+    # --- when it should be whole ----------------------------------------------------------------------------
+
+    def whole(self) -> str:
+        """What is still missing; empty when all is as it should be."""
+        world, zookeeper = self.world, self.world.zookeeper
+        znodes = zookeeper._znodes
+        for machine in world.machines.values():
+            if machine.running is None:
+                return f"{machine.host} does not run"
+            if machine.session is None or not machine.session.connected:
+                return f"{machine.host} has no ZooKeeper"
+        topics = znodes[paths.BROKER_TOPICS].children if paths.BROKER_TOPICS in znodes else set()
+        for path in (paths.PREFERRED_ELECTION, paths.REASSIGN_PARTITIONS):
+            if path in znodes:
+                return f"{path} is still there"
+        for topic in sorted(self.deleted):
+            if topic in topics or f"{paths.DELETE_TOPICS}/{topic}" in znodes:
+                return f"topic {topic} is not deleted"
+            for machine in world.machines.values():
+                assert machine.running is not None
+                if machine.running.broker.logs.partitions_of(topic):
+                    return f"{machine.host} still has logs of {topic}"
+        for topic in sorted(topics):
+            path = paths.topic_path(topic)
+            for number, replicas in TopicAssignment.from_json(znodes[path].data, path).partitions.items():
+                missing = self._missing(TopicPartition(topic, number), replicas)
+                if missing:
+                    return missing
+        return ""
+
+    def _missing(self, name: TopicPartition, replicas: tuple[int, ...]) -> str:
+        znode = self.world.zookeeper._znodes.get(paths.partition_state_path(*name))
+        if znode is None:
+            return f"{name} has no state"
+        state = PartitionState.from_json(znode.data, "")
+        if state.leader not in replicas:
+            return f"{name} is led by {state.leader}, its replicas are {replicas}"
+        if set(state.isr) != set(replicas):
+            return f"{name}: {state.isr} of {replicas} are in sync"
+        leading = self.world.machines[state.leader].running
+        assert leading is not None
+        ends = set()
+        for machine in self.world.machines.values():
+            assert machine.running is not None
+            partition = machine.running.broker.partitions.get(name)
+            if machine.number not in replicas:
+                continue  # a log may be left there: who was away when it was to go is not told again
+            if partition is None or partition.leadership is None:
+                return f"{machine.host} does not know {name}"
+            known = partition.leadership
+            if (known.leader, known.leader_epoch) != (state.leader, state.leader_epoch):
+                return f"{machine.host} follows {known.leader}, epoch {known.leader_epoch}, for {name}"
+            if partition.log.failure is not None:
+                return f"{machine.host} cannot write {name}: {partition.log.failure}"
+            ends.add(partition.log.end_offset)
+            ends.add(partition.high_watermark)
+            told = machine.running.broker.image.leadership(name)
+            if told is None or told.leader != state.leader:
+                return f"{machine.host} tells clients another leader of {name}"
+        return f"{name} ends at {sorted(ends)}" if len(ends) > 1 else ""
+
+    def _replicas(self, name: TopicPartition) -> tuple[int, ...]:
+        path = paths.topic_path(name.topic)
+        return TopicAssignment.from_json(self.world.zookeeper._znodes[path].data, path).partitions[
+            name.partition
+        ]
+
+    # --- at the end -----------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """All promises, once the cluster is whole."""
+        topics = self.world.zookeeper._znodes[paths.BROKER_TOPICS].children
+        for name, kept in self.partitions.items():
+            if name.topic not in self.deleted and name.topic in topics:
+                self._check_partition(name, kept)
+
+    def _check_partition(self, name: TopicPartition, kept: Kept) -> None:
+        copies = {}
+        for machine in self.world.machines.values():
+            assert machine.running is not None
+            partition = machine.running.broker.partitions.get(name)
+            if partition is not None and machine.number in self._replicas(name):
+                copies[machine.number] = b"".join(
+                    bytes(buffer_of(segment.file.read_at(0, segment.size)))
+                    for segment in partition.log.segments
+                )
+        (first, content), *others = copies.items()
+        for number, other in others:
+            if other != content:
+                raise Broken(f"{name}: brokers {first} and {number} have different bytes")
+        there: dict[int, bytes] = {}
+        times: Counter[bytes] = Counter()
+        for record in iterate(content):
+            value = record.value or b""
+            there[record.offset] = value
+            times[value] += 1
+        for offset, value in kept.acknowledged.items():
+            if there.get(offset) != value:
+                raise Broken(
+                    f"{name}: {value!r} was acknowledged at offset {offset}, where {there.get(offset)!r} is"
+                )
+        for offset, value in kept.read.items():
+            if there.get(offset) != value:
+                raise Broken(f"{name}: {value!r} was read at offset {offset}, where {there.get(offset)!r} is")
+        for value in kept.once:
+            if times[value] > 1:
+                raise Broken(f"{name}: {value!r} of an idempotent producer is there {times[value]} times")
+        offsets = {value: offset for offset, value in there.items()}
+        for who, values in kept.in_order.items():
+            lost = [value for value in values if value not in offsets]
+            if lost:
+                raise Broken(f"{name}: of {who}, {lost} were acknowledged and are lost")
+            if [offsets[value] for value in values] != sorted(offsets[value] for value in values):
+                raise Broken(f"{name}: of {who}, {values} are not in their order")
+        self.counts["messages at the end"] += len(there)

@@ -1,0 +1,440 @@
+"""A whole cluster in one process, driven by one seed: what ``test_cluster_simulation`` runs.
+
+The brokers are the product's own, with all that they are made of, over disks, a network, ZooKeeper and clocks
+in memory (``cluster_machines``, ``cluster_events``); clients of several kinds use it (``cluster_clients``)
+while faults come and go; an oracle knows what was promised (``cluster_oracle``). Each seed takes some of
+the faults only, so that some runs have little else than the one that matters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable
+
+from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
+from tests.faults.cluster_clients import Client, Committer, Consumer, Operator, Producer
+from tests.faults.cluster_events import Died
+from tests.faults.cluster_machines import ZOOKEEPER, Machine, World
+from tests.faults.cluster_oracle import Broken, Oracle
+
+PROPERTIES = {
+    "log.segment.bytes": "100000",
+    "log.index.size.max.bytes": "4096",
+    "log.retention.ms": "-1",
+    "log.cleaner.enable": "false",
+    "replica.lag.time.max.ms": "600",
+    "replica.fetch.backoff.ms": "100",
+    "replica.socket.timeout.ms": "900",
+    "controller.socket.timeout.ms": "900",
+    "replica.high.watermark.checkpoint.interval.ms": "500",
+    "log.flush.offset.checkpoint.interval.ms": "700",
+    "controlled.shutdown.retry.backoff.ms": "100",
+    "controlled.shutdown.max.retries": "2",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "3",
+    "leader.imbalance.check.interval.seconds": "4",
+    "auto.create.topics.enable": "false",
+}
+LOAD_MS = 3_000
+COMES_BACK_MS = 60_000
+"""Within this simulated time all is whole again once faults have stopped."""
+
+
+class Simulation:
+    """The run of one seed. ``run`` raises AssertionError when a promise is broken."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        dice = random.Random(seed)
+        self.brokers = dice.choice([3, 3, 4, 5])
+        self.durable = dice.random() < 0.6
+        """Whether every message is flushed before it is acknowledged: power cuts are faults then."""
+        properties = dict(PROPERTIES)
+        if self.durable:
+            properties["log.flush.interval.messages"] = "1"
+        self.world = World(seed, self.brokers, properties)
+        self.events = self.world.events
+        self.dice = self.world.dice
+        self.oracle = Oracle(self.world)
+        self.world.look = self.oracle.look
+        self.clients: list[Client] = []
+        self.problems: list[str] = []
+        kinds = [one for one in FAULTS if self.durable or one not in ONLY_DURABLE]
+        self.faults = dice.sample(kinds, dice.randint(0, min(6, len(kinds))))
+        self.healing: list[Callable[[], None]] = []
+        """What ends the faults that last."""
+        self.recovered_ms = 0
+
+    # --- the run --------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Load and faults for some seconds; then all must be whole again, and what was promised there."""
+        try:
+            self._begin()
+            self.events.run(lambda: False, self.events.now_ms + LOAD_MS)
+            self._stop_faults()
+            self._wait_until_whole()
+            self.oracle.check()
+            self._check_groups()
+        except (Exception, Broken) as problem:
+            told = "\n".join(list(self.events.told)[-60:])
+            faults = ", ".join(one.__name__ for one in self.faults) or "none"
+            raise AssertionError(
+                f"seed {self.seed}: {problem or problem!r}\n{self.brokers} brokers, faults: {faults}\n{told}"
+            ) from problem
+
+    @property
+    def trace(self) -> str:
+        """A hash of all that happened."""
+        return hashlib.blake2b(repr(self.events.trace).encode(), digest_size=12).hexdigest()
+
+    def _begin(self) -> None:
+        world, dice = self.world, self.dice
+        for machine in world.machines.values():
+            machine.disk.ends = self._ended_by_disk(machine)
+            self.events.at(dice.randrange(300), lambda one=machine: self._start(one))  # type: ignore[misc]
+        operator = Operator(world, self.oracle, dice.choice([0, 2, 5]))
+        operator.create(OFFSETS_TOPIC, {0: operator.some_replicas(3)}, cleanup_policy="compact")
+        operator.create(
+            "safe", {0: operator.some_replicas(3), 1: operator.some_replicas(3)}, min_insync_replicas="2"
+        )
+        operator.create("other", {0: operator.some_replicas(2)}, min_insync_replicas="1")
+        self.clients = [
+            operator,
+            Producer(world, self.oracle, "plain", acks=-1),
+            Producer(world, self.oracle, "numbered", acks=-1, idempotent=True),
+            Producer(world, self.oracle, "quick", acks=1),
+            Consumer(world, self.oracle, "reader-0"),
+            Consumer(world, self.oracle, "reader-1"),
+            Committer(world, self.oracle, "group", TopicPartition("safe", 0)),
+        ]
+        if self.faults:
+            self.events.at(450, self._strike)
+
+    def _stop_faults(self) -> None:
+        self.events.tell("faults", "stop")
+        self.faults = []
+        for heal in self.healing:
+            heal()
+        self.healing = []
+        for client in self.clients:
+            client.stopping = True
+
+    def _wait_until_whole(self) -> None:
+        began_ms, missing = self.events.now_ms, "not looked yet"
+        while missing or not all(client.done for client in self.clients):
+            if self.events.now_ms - began_ms > COMES_BACK_MS:
+                left = missing or [client.host for client in self.clients if not client.done]
+                raise Broken(f"not whole {COMES_BACK_MS} ms after the faults: {left}")
+            self.events.run(lambda: False, self.events.now_ms + 200)
+            for machine in self.world.machines.values():
+                self._look_after(machine)
+            missing = self.oracle.whole()
+        self.recovered_ms = self.events.now_ms - began_ms
+
+    def _look_after(self, machine: Machine) -> None:
+        """What an operator would do."""
+        if not machine.up:
+            self._start(machine)
+        elif machine.running is not None and not machine.stopping:
+            failed = [log for log in machine.running.broker.logs.logs().values() if log.failure is not None]
+            if failed:
+                self.events.tell(machine.host, f"is restarted: {failed[0].failure}")
+                machine.kill()
+
+    def _check_groups(self) -> None:
+        committers = [client for client in self.clients if isinstance(client, Committer)]
+        for client in committers:
+            client.check()
+        done = self.events.run(
+            lambda: all(client.done for client in committers), self.events.now_ms + COMES_BACK_MS
+        )
+        if not done:
+            raise Broken("committed offsets cannot be read")
+
+    # --- faults ---------------------------------------------------------------------------------------------
+
+    def _strike(self) -> None:
+        if not self.faults:
+            return
+        fault = self.dice.choice(self.faults)
+        if fault(self):
+            self.events.happened[words(fault)] += 1
+        self.events.at(self.dice.choice([50, 150, 300, 700]), self._strike)
+
+    def _some_machine(self) -> Machine | None:
+        """One that runs, if enough do."""
+        running = [
+            one for one in self.world.machines.values() if one.running is not None and not one.stopping
+        ]
+        return self.dice.choice(running) if running else None
+
+    def _later(self, low_ms: int, high_ms: int, heal: Callable[[], None]) -> None:
+        """End a fault after some time, or when all faults end."""
+        done = [False]
+
+        def once() -> None:
+            if not done[0]:
+                done[0] = True
+                if again in self.healing:
+                    self.healing.remove(again)
+                heal()
+
+        again = once
+        self.healing.append(again)
+        self.events.at(self.dice.randrange(low_ms, high_ms), once)
+
+    def _start(self, machine: Machine) -> None:
+        if not machine.up:
+            self.events.tell(machine.host, "starts")
+            machine.start()
+
+    def _restart_later(self, machine: Machine) -> None:
+        def start() -> None:
+            if not machine.up:
+                self._start(machine)
+                if not machine.up:
+                    self._restart_later(machine)
+
+        self.events.at(self.dice.choice([5, 50, 300, 1200, 2000]), start)
+
+    def _ended_by_disk(self, machine: Machine) -> Callable[[], None]:
+        def ends() -> None:
+            partly = self.dice.random() < 0.7
+            if self.durable and self.dice.random() < 0.6:
+                self.events.tell(machine.host, "power cut in the middle of a change")
+                machine.power_cut(partly=partly)
+            else:
+                self.events.tell(machine.host, "killed in the middle of a change")
+                machine.kill()
+            self._restart_later(machine)
+            raise Died
+
+        return ends
+
+    def kill(self) -> bool:
+        """A broker is killed."""
+        machine = self._some_machine()
+        if machine is None:
+            return False
+        self.events.tell(machine.host, "killed")
+        machine.kill()
+        self._restart_later(machine)
+        return True
+
+    def power_cut(self) -> bool:
+        """A machine loses its power."""
+        machine = self._some_machine()
+        if machine is None:
+            return False
+        self.events.tell(machine.host, "power cut")
+        machine.power_cut(partly=self.dice.random() < 0.7)
+        self._restart_later(machine)
+        return True
+
+    def power_cut_everywhere(self) -> bool:
+        """All machines lose their power."""
+        for machine in self.world.machines.values():
+            if machine.up:
+                self.events.tell(machine.host, "power cut, with all others")
+                machine.power_cut(partly=self.dice.random() < 0.7)
+                self._restart_later(machine)
+        return True
+
+    def end_in_the_middle(self) -> bool:
+        """A broker ends in the middle of a change of its disk."""
+        machine = self._some_machine()
+        if machine is None:
+            return False
+        machine.disk.changes_left = self.dice.randrange(1, 40)
+        return True
+
+    def stop(self) -> bool:
+        """A broker is stopped and started again."""
+        machine = self._some_machine()
+        if machine is None or self.events.depth:
+            return False
+        self.events.tell(machine.host, "stops")
+        machine.stop()
+        self.events.tell(machine.host, "has stopped")
+        self._restart_later(machine)
+        return True
+
+    def pause(self) -> bool:
+        """A broker is paused."""
+        machine = self._some_machine()
+        if machine is None or machine.paused:
+            return False
+        self.events.tell(machine.host, "is paused")
+        machine.pause()
+        life = machine.life
+
+        def go_on() -> None:
+            if machine.life == life:
+                self.events.tell(machine.host, "goes on")
+                machine.go_on()
+
+        self._later(50, 2500, go_on)
+        return True
+
+    def expire(self) -> bool:
+        """A session with ZooKeeper expires."""
+        machine = self._some_machine()
+        if machine is None or machine.session is None or not machine.session.connected:
+            return False
+        self.events.tell(machine.host, "its ZooKeeper session expires")
+        self.world.zookeeper.expire(machine.session)
+        return True
+
+    def lose_zookeeper(self) -> bool:
+        """ZooKeeper cannot be reached from a machine."""
+        machine = self._some_machine()
+        if machine is None:
+            return False
+        self.events.tell(machine.host, "is cut off from ZooKeeper")
+        self._block([(machine.host, ZOOKEEPER)], 50, 2000)
+        return True
+
+    def partition(self) -> bool:
+        """Two machines cannot reach each other."""
+        one, other = self.dice.sample(sorted(machine.host for machine in self.world.machines.values()), 2)
+        ways = self.dice.choice([[(one, other), (other, one)], [(one, other)]])
+        self.events.tell("network", f"nothing passes {' and '.join(f'{a} -> {b}' for a, b in ways)}")
+        self._block(ways, 50, 2500)
+        return True
+
+    def isolate(self) -> bool:
+        """A machine cannot reach any other one."""
+        machine = self.dice.choice(list(self.world.machines.values()))
+        others = [one.host for one in self.world.machines.values() if one is not machine]
+        ways = [(machine.host, other) for other in others] + [(other, machine.host) for other in others]
+        with_zookeeper = self.dice.random() < 0.5
+        if with_zookeeper:
+            ways.append((machine.host, ZOOKEEPER))
+        self.events.tell(machine.host, f"cannot reach other brokers{' nor ZooKeeper' * with_zookeeper}")
+        self._block(ways, 50, 2500)
+        return True
+
+    def _block(self, ways: list[tuple[str, str]], low_ms: int, high_ms: int) -> None:
+        network, machines = self.world.network, {one.host: one for one in self.world.machines.values()}
+        for way in ways:
+            network.block(*way)
+            if way[1] == ZOOKEEPER:
+                machines[way[0]].lose_zookeeper()
+
+        def heal() -> None:
+            self.events.tell("network", f"free again: {' and '.join(f'{a} -> {b}' for a, b in ways[:2])}")
+            for way in ways:
+                network.unblock(*way)
+                if way[1] == ZOOKEEPER:
+                    machines[way[0]].find_zookeeper()
+
+        self._later(low_ms, high_ms, heal)
+
+    def clog(self) -> bool:
+        """Nothing moves anywhere for a time."""
+        hosts = [machine.host for machine in self.world.machines.values()]
+        self._block([(one, other) for one in hosts for other in hosts if one != other], 20, 400)
+        return True
+
+    def lose_connections(self) -> bool:
+        """Connections break."""
+        connections = list(self.world.network.connections)
+        if not connections:
+            return False
+        for connection in self.dice.sample(connections, min(3, len(connections))):
+            connection.break_off()
+        return True
+
+    def slow_network(self) -> bool:
+        """The network is slow, some connections more than others."""
+        network = self.world.network
+        network.delays_ms = (0, 1, 5, 20, 80)
+
+        def heal() -> None:
+            network.delays_ms = (0, 1, 1, 2)
+
+        self._later(200, 1500, heal)
+        return True
+
+    def slow_news(self) -> bool:
+        """A broker hears late of what happens in ZooKeeper."""
+        machine = self.dice.choice(list(self.world.machines.values()))
+        machine.news_delays_ms = [0, 20, 200, 800]
+
+        def heal() -> None:
+            machine.news_delays_ms = [0, 1, 2]
+
+        self._later(500, 3000, heal)
+        return True
+
+    def slow_control(self) -> bool:
+        """A broker's control path is slow."""
+        machine = self.dice.choice(list(self.world.machines.values()))
+        machine.job_delays_ms, machine.call_delays_ms = [0, 1, 20, 100], [0, 0, 2, 30]
+
+        def heal() -> None:
+            machine.job_delays_ms, machine.call_delays_ms = [0, 0, 1], [0, 0, 0, 0, 1]
+
+        self._later(500, 3000, heal)
+        return True
+
+    def jump(self) -> bool:
+        """A wall clock jumps."""
+        machine = self.dice.choice(list(self.world.machines.values()))
+        machine.clock.wall_ms += self.dice.choice([-3_600_000, -5_000, 700, 60_000, 7_200_000])
+        return True
+
+    def fill_disk(self) -> bool:
+        """A disk is full for a time."""
+        machine = self.dice.choice(list(self.world.machines.values()))
+        machine.disk.capacity_bytes = machine.disk.used_bytes() + self.dice.randrange(200)
+        self.events.tell(machine.host, "its disk is full")
+
+        def heal() -> None:
+            machine.disk.capacity_bytes = None
+
+        self._later(100, 2000, heal)
+        return True
+
+    def break_disk(self) -> bool:
+        """A disk fails once."""
+        machine = self.dice.choice(list(self.world.machines.values()))
+        fail = self.dice.choice(
+            [machine.disk.fail_next_write, machine.disk.fail_next_sync, machine.disk.fail_next_truncate]
+        )
+        fail(match=self.dice.choice(["safe", "other", "data"]))
+        self.events.tell(machine.host, "its disk fails once")
+        return True
+
+
+Fault = Callable[[Simulation], bool]
+
+
+def words(fault: Fault) -> str:
+    """What a fault is called."""
+    return (fault.__doc__ or "").rstrip(".")
+
+
+FAULTS: tuple[Fault, ...] = (
+    Simulation.kill,
+    Simulation.power_cut,
+    Simulation.power_cut_everywhere,
+    Simulation.end_in_the_middle,
+    Simulation.stop,
+    Simulation.pause,
+    Simulation.expire,
+    Simulation.lose_zookeeper,
+    Simulation.partition,
+    Simulation.isolate,
+    Simulation.clog,
+    Simulation.lose_connections,
+    Simulation.slow_network,
+    Simulation.slow_news,
+    Simulation.slow_control,
+    Simulation.jump,
+    Simulation.fill_disk,
+    Simulation.break_disk,
+)
+ONLY_DURABLE = frozenset({Simulation.power_cut, Simulation.power_cut_everywhere})

@@ -1,0 +1,64 @@
+"""Hundreds of short histories of a cluster, with faults that come and go.
+
+What must hold is in ``cluster_oracle``, what can happen in ``cluster_simulation``. In two of five seeds no
+message is flushed before it is acknowledged; then no machine loses its power, and everything is to hold all
+the same. `MINIKAFKA_SEEDS` asks for more seeds (``scripts/soak``); ``-rP`` shows what happened how often.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from tests.faults.cluster_simulation import FAULTS, Simulation, words
+from tests.seeds import seeds
+
+SEEDS = seeds(60)
+PIECES = 4
+"""The seeds are shared out, so that several processes can try them."""
+
+
+@pytest.fixture(autouse=True)
+def _quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """What the product tells of each fault is not to be read."""
+    caplog.set_level(logging.CRITICAL + 1, logger="minikafka")
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("piece", range(PIECES))
+def test_a_cluster_keeps_what_it_promised(piece: int) -> None:
+    happened: Counter[str] = Counter()
+    slowest_ms = 0
+    for seed in SEEDS[piece::PIECES]:
+        simulation = Simulation(seed)
+        simulation.run()
+        happened += simulation.events.happened + simulation.oracle.counts
+        slowest_ms = max(slowest_ms, simulation.recovered_ms)
+    for what, count in sorted(happened.items()):
+        sys.stdout.write(f"{count:8} {what}\n")
+    sys.stdout.write(f"{slowest_ms:8} ms until all was whole again, at most\n")
+    if len(SEEDS) >= 1000:
+        assert not {words(fault) for fault in FAULTS} - happened.keys()
+
+
+def test_a_seed_gives_the_same_history_each_time() -> None:
+    program = (
+        "import logging; logging.disable(); from tests.faults.cluster_simulation import Simulation as S; "
+        "one = S(3); one.run(); print(one.trace)"
+    )
+    traces = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(traces) == 1
