@@ -539,9 +539,7 @@ def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _stat(theirs: Any) -> Stat:
-    return Stat(
-        theirs.version, theirs.ephemeralOwner, theirs.ctime, theirs.mtime, theirs.czxid, theirs.mzxid
-    )
+    return Stat(theirs.version, theirs.ephemeralOwner, theirs.ctime, theirs.mtime, theirs.czxid, theirs.mzxid)
 
 
 def _state(answer: Any) -> tuple[bytes, Stat]:
