@@ -430,17 +430,6 @@ def test_a_children_watch_outlives_its_znode(world: World) -> None:
     assert world.settles(lambda: seen[-1] == ["c"])
 
 
-def test_a_child_that_went_and_came_again_is_a_change(world: World) -> None:
-    store, other = world.connect(), world.connect()
-    store.create("/a/b", make_parents=True)
-    seen: Seen = []
-    store.watch_children("/a", seen.append)
-    assert world.settles(lambda: seen == [["b"]])
-    other.delete("/a/b")
-    other.create("/a/b")
-    assert world.settles(lambda: len(seen) > 1 and seen[-1] == ["b"])
-
-
 def test_data_does_not_wake_a_children_watch(world: World) -> None:
     store, other = world.connect(), world.connect()
     store.create("/a")
