@@ -30,6 +30,9 @@ class Waiting(Generic[Ticket]):
     def __len__(self) -> int:
         return len(self._keys)
 
+    def __contains__(self, ticket: Ticket) -> bool:
+        return ticket in self._keys
+
     def add(self, ticket: Ticket, keys: Iterable[Hashable], deadline_ms: int) -> None:
         """File ``ticket`` until one of ``keys`` completes it or ``deadline_ms`` (monotonic) has come."""
         self._keys[ticket] = tuple(keys)

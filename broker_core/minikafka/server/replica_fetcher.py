@@ -122,6 +122,7 @@ class ReplicaFetcher(Conversation):
         """Held while an answer is applied, and by whoever changes what is followed."""
         self._followed: dict[TopicPartition, Followed] = {}
         self._handler: Callable[[Any], None] = lambda response: None
+        self._session = requests.FetchSession()
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -145,6 +146,7 @@ class ReplicaFetcher(Conversation):
             return False
         if not self.peer.negotiated:
             self.peer.negotiate()
+            self._session.begin_anew()
             self._handler = lambda response: None
             return True
         with self._applying:
@@ -179,7 +181,8 @@ class ReplicaFetcher(Conversation):
         version = self.peer.version(FETCH)
         asked = {one.name: one for one in fetching}
         wanted = [(one.name, one.leader_epoch, one.partition.log) for one in fetching]
-        request = requests.fetch(self._broker.broker_id, wanted, self._config)
+        parts = requests.fetch_parts(wanted, self._config)
+        request = self._session.request(self._broker.broker_id, parts, self._config)
         self._send(FETCH, version, request, lambda response: self._fetched(asked, response))
         return True
 
@@ -303,6 +306,8 @@ class ReplicaFetcher(Conversation):
     # --- what comes -----------------------------------------------------------------------------------------
 
     def _fetched(self, asked: Mapping[TopicPartition, Followed], response: Any) -> None:
+        if not self._session.answered(response):
+            return
         with self._applying:
             came: list[tuple[Followed, FetchPartitionResponse, ReplicatedSet | None]] = []
             for topic in response.topics:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
@@ -10,12 +10,14 @@ from minikafka.log.epochs import UNKNOWN
 from minikafka.log.log import Log
 from minikafka.server.config import ReplicationConfig
 from minikafka.wire.apis.fetch import (
-    FINAL_EPOCH,
+    NEW_SESSION_EPOCH,
     NO_SESSION,
     READ_UNCOMMITTED,
     FetchPartition,
     FetchRequest,
+    FetchResponse,
     FetchTopic,
+    ForgottenTopic,
 )
 from minikafka.wire.apis.list_offsets import (
     ListOffsetsPartition,
@@ -29,27 +31,75 @@ from minikafka.wire.apis.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
 )
 
+_LAST_EPOCH = 0x7FFFFFFF
 
-def fetch(
-    replica_id: int, wanted: Iterable[tuple[TopicPartition, int, Log]], config: ReplicationConfig
-) -> FetchRequest:
-    """From the ends of these logs on, in their order; each from the leader of an epoch and no other."""
-    topics: dict[str, list[FetchPartition]] = {}
-    for (topic, partition), leader_epoch, log in wanted:
-        part = FetchPartition(
-            partition, leader_epoch, log.end_offset, log.start_offset, config.fetch_max_bytes
+
+class FetchSession:
+    """What a leader was told of over one connection: a partition is named again only when that changes."""
+
+    def __init__(self) -> None:
+        self._id = NO_SESSION
+        self._epoch = NEW_SESSION_EPOCH
+        self._named: dict[TopicPartition, FetchPartition] = {}
+
+    def request(
+        self, replica_id: int, parts: dict[TopicPartition, FetchPartition], config: ReplicationConfig
+    ) -> FetchRequest:
+        """Ask for these, and nothing else. To be followed by ``answered``, or ``begin_anew``."""
+        changed, gone = parts, []
+        if self._epoch != NEW_SESSION_EPOCH:
+            named = self._named
+            changed = {key: part for key, part in parts.items() if named.get(key) != part}
+            gone = [key for key in named if key not in parts]
+        self._named = parts
+        forgotten: dict[str, list[int]] = {}
+        for topic, partition in gone:
+            forgotten.setdefault(topic, []).append(partition)
+        return FetchRequest(
+            replica_id=replica_id,
+            max_wait_ms=config.fetch_wait_max_ms,
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=config.fetch_response_max_bytes,
+            isolation_level=READ_UNCOMMITTED,
+            session_id=self._id,
+            session_epoch=self._epoch,
+            topics=_topics(changed),
+            forgotten_topics=tuple(ForgottenTopic(topic, tuple(gone)) for topic, gone in forgotten.items()),
         )
+
+    def answered(self, response: FetchResponse) -> bool:
+        """Whether the session goes on; else the answer says nothing, and the next request begins another."""
+        if response.error_code != ErrorCode.NONE:
+            self.begin_anew()
+            return False
+        if response.session_id == NO_SESSION:
+            self.begin_anew()  # declined: each request names all
+        else:
+            self._id = response.session_id
+            self._epoch = self._epoch % _LAST_EPOCH + 1
+        return True
+
+    def begin_anew(self) -> None:
+        """Over another connection."""
+        self._id, self._epoch, self._named = NO_SESSION, NEW_SESSION_EPOCH, {}
+
+
+def fetch_parts(
+    wanted: Iterable[tuple[TopicPartition, int, Log]], config: ReplicationConfig
+) -> dict[TopicPartition, FetchPartition]:
+    """From the ends of these logs on, in their order; each from the leader of an epoch and no other."""
+    most = config.fetch_max_bytes
+    return {
+        name: FetchPartition(name.partition, leader_epoch, log.end_offset, log.start_offset, most)
+        for name, leader_epoch, log in wanted
+    }
+
+
+def _topics(parts: Mapping[TopicPartition, FetchPartition]) -> tuple[FetchTopic, ...]:
+    topics: dict[str, list[FetchPartition]] = {}
+    for (topic, _), part in parts.items():
         topics.setdefault(topic, []).append(part)
-    return FetchRequest(
-        replica_id=replica_id,
-        max_wait_ms=config.fetch_wait_max_ms,
-        min_bytes=config.fetch_min_bytes,
-        max_bytes=config.fetch_response_max_bytes,
-        isolation_level=READ_UNCOMMITTED,
-        session_id=NO_SESSION,
-        session_epoch=FINAL_EPOCH,
-        topics=tuple(FetchTopic(topic, tuple(parts)) for topic, parts in topics.items()),
-    )
+    return tuple(FetchTopic(topic, tuple(found)) for topic, found in topics.items())
 
 
 def epoch_ends(wanted: Iterable[tuple[TopicPartition, int, int]]) -> OffsetForLeaderEpochRequest:

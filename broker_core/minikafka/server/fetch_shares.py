@@ -1,0 +1,145 @@
+"""What a partition gives to one fetch, and how that stands in the response."""
+
+from __future__ import annotations
+
+import logging
+import struct
+
+from minikafka.base.errors import BrokerError, ErrorCode, StorageError
+from minikafka.base.files import FileSlice
+from minikafka.base.ids import TopicPartition
+from minikafka.base.values import fast_value
+from minikafka.log.reading import LogRead
+from minikafka.log.transactions import aborted_transactions
+from minikafka.partition.partition import Partition
+from minikafka.records.conversion import down_convert
+from minikafka.server.broker import Broker
+from minikafka.wire.apis.fetch import (
+    READ_COMMITTED,
+    AbortedTransaction,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+)
+from minikafka.wire.parts import Part
+
+_log = logging.getLogger(__name__)
+
+NO_OFFSET = -1
+MAGIC_1_SINCE = 2
+"""The version whose consumers know messages of magic 1."""
+MAGIC_2_SINCE = 4
+"""The version whose consumers know batches of magic 2."""
+ZSTD_SINCE = 10
+"""The version whose consumers know zstd."""
+FILLING = struct.pack(">qi", -1, 0x7FFFFFFF)
+"""The beginning of a message, in place of entries of which older formats have nothing (marks of
+transactions): an empty answer would say that the log ends here. Kafka from 2.0 on does the same."""
+
+
+@fast_value
+class Share:
+    """What one partition gives."""
+
+    error_code: ErrorCode
+    high_watermark: int = NO_OFFSET
+    last_stable_offset: int = NO_OFFSET
+    log_start_offset: int = NO_OFFSET
+    read: LogRead | None = None
+    partition: Partition | None = None
+    bound: int = NO_OFFSET
+    """What could be read ended there."""
+
+    @property
+    def size_bytes(self) -> int:
+        return self.read.size_bytes if self.read is not None else 0
+
+
+Shares = dict[TopicPartition, Share]
+
+
+def bound_of(request: FetchRequest, partition: Partition) -> int:
+    """Up to where whoever asks may read."""
+    return partition.log.end_offset if request.replica_id >= 0 else partition.high_watermark
+
+
+def read_share(
+    broker: Broker,
+    request: FetchRequest,
+    topic_partition: TopicPartition,
+    part: FetchPartition,
+    left: int,
+    whole_message: bool,
+) -> Share:
+    try:
+        partition = broker.partition(topic_partition)
+        # Before the read, which has all that lies below them.
+        last_stable_offset, high_watermark = partition.last_stable_offset, partition.high_watermark
+        bound = bound_of(request, partition)
+        if part.fetch_offset == bound:
+            # Most of what a follower asks for, and who waits at the end: there is nothing to look up.
+            partition.check_leader(part.current_leader_epoch)
+            read = LogRead(None, bound)
+        else:
+            read = partition.read(
+                part.fetch_offset,
+                min(left, part.partition_max_bytes),
+                at_least_one=whole_message,
+                committed_only=request.isolation_level == READ_COMMITTED,
+                leader_epoch=part.current_leader_epoch,
+                for_replica=request.replica_id >= 0,
+            )
+    except BrokerError as error:
+        return Share(error.code)
+    except StorageError as error:
+        _log.error("fetch from %s at %d failed: %s", topic_partition, part.fetch_offset, error)
+        return Share(ErrorCode.KAFKA_STORAGE_ERROR)
+    start_offset = partition.log.start_offset
+    return Share(ErrorCode.NONE, high_watermark, last_stable_offset, start_offset, read, partition, bound)
+
+
+def _records(version: int, read: LogRead, records: FileSlice, max_bytes: int) -> Part:
+    """``max_bytes`` is what may be read to be converted down."""
+    if version >= MAGIC_2_SINCE:
+        if version < ZSTD_SINCE and read.has_zstd():
+            raise BrokerError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                f"batches are compressed with zstd, which Fetch {version} does not know",
+            )
+        return records
+    if version >= MAGIC_1_SINCE and read.is_classic():
+        return records
+    part = records.part(0, min(records.length, max_bytes))
+    return down_convert(part.read(), int(version >= MAGIC_1_SINCE)) or FILLING
+
+
+def part_of(
+    version: int, topic: str, index: int, share: Share, convert_max_bytes: int, *, committed_only: bool
+) -> FetchPartitionResponse:
+    code = share.error_code
+    sent: Part = b""
+    aborted: tuple[AbortedTransaction, ...] | None = () if committed_only else None
+    if share.read is not None and share.read.slice is not None:
+        try:
+            sent = _records(version, share.read, share.read.slice, convert_max_bytes)
+            if committed_only and share.partition is not None:
+                found = aborted_transactions(share.partition.log, share.read, share.high_watermark)
+                aborted = tuple(AbortedTransaction(*one) for one in found)
+        except BrokerError as error:
+            sent = b""
+            level = logging.ERROR if error.code is ErrorCode.CORRUPT_MESSAGE else logging.INFO
+            _log.log(level, "%s-%d cannot be given in Fetch %d: %s", topic, index, version, error)
+            code = error.code
+        except StorageError as error:
+            sent = b""
+            _log.error("%s-%d cannot be read: %s", topic, index, error)
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+    return FetchPartitionResponse(
+        index=index,
+        error_code=code,
+        high_watermark=share.high_watermark,
+        last_stable_offset=share.last_stable_offset,
+        log_start_offset=share.log_start_offset,
+        aborted_transactions=aborted,
+        records=sent,
+    )

@@ -1,0 +1,208 @@
+"""A follower's fetch sessions: what it is answered that names a partition once. The test is the follower."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import ErrorCode
+from minikafka.base.ids import TopicPartition
+from minikafka.records.message_set import Record, build_message_set, iterate
+from minikafka.wire.apis.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
+from minikafka.wire.apis.fetch import (
+    FINAL_EPOCH,
+    NEW_SESSION_EPOCH,
+    NO_SESSION,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+)
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.parts import buffer_of
+from tests.scenarios.simulation import Client, Request, Simulation, produce
+
+FOLLOWER = 1
+PARTITIONS = 3
+VERSION = 10
+
+
+class Follower:
+    """Speaks to the leader, machine 0, as broker 1 would."""
+
+    def __init__(self, world: Simulation) -> None:
+        self.client = Client(world.network, "machine-0")
+        self.session_id, self.epoch = NO_SESSION, NEW_SESSION_EPOCH
+
+    def ask(
+        self,
+        offsets: dict[int, int],
+        *,
+        forget: tuple[int, ...] = (),
+        replica_id: int = FOLLOWER,
+        max_bytes: int = 1 << 20,
+        wait_ms: int = 0,
+    ) -> dict[int, FetchPartitionResponse]:
+        """Ask for partitions from offsets on; what is answered of which."""
+        response = self.call(offsets, forget, replica_id, max_bytes, wait_ms)
+        assert response.error_code == ErrorCode.NONE
+        self.session_id = response.session_id
+        self.epoch += 1
+        return {part.index: part for topic in response.topics for part in topic.partitions}
+
+    def call(
+        self,
+        offsets: dict[int, int],
+        forget: tuple[int, ...] = (),
+        replica_id: int = FOLLOWER,
+        max_bytes: int = 1 << 20,
+        wait_ms: int = 0,
+    ) -> FetchResponse:
+        """The answer as it is."""
+        parts = tuple(FetchPartition(index, -1, offset, 0, 1 << 20) for index, offset in offsets.items())
+        body = FetchRequest(
+            replica_id,
+            wait_ms,
+            1,
+            max_bytes,
+            0,
+            self.session_id,
+            self.epoch,
+            (FetchTopic("t", parts),) if parts else (),
+            (ForgottenTopic("t", forget),) if forget else (),
+        )
+        answer: FetchResponse = self.client.call(Request(ApiKey.FETCH, VERSION, body))
+        return answer
+
+
+def values(part: FetchPartitionResponse) -> list[bytes | None]:
+    return [record.value for record in iterate(buffer_of(part.records))]
+
+
+def write(client: Client, value: bytes) -> None:
+    """Not waiting for the follower."""
+    client.call(produce("t", build_message_set([Record(None, value, 0)]), acks=1))
+
+
+@pytest.fixture
+def world() -> Simulation:
+    """Broker 0 leads all partitions; broker 1, which has replicas of them, is dead, and not missed yet."""
+    made = Simulation()
+    made.machine.start()
+    made.machine_of(FOLLOWER).start()
+    replicas = tuple(CreatableReplicaAssignment(number, (0, FOLLOWER)) for number in range(PARTITIONS))
+    topic = CreatableTopic("t", -1, -1, replicas, ())
+    made.call(Request(ApiKey.CREATE_TOPICS, 0, CreateTopicsRequest((topic,), 5000)))
+    made.machine_of(FOLLOWER).kill()
+    made.settle()
+    return made
+
+
+def test_a_partition_that_was_named_once_is_answered_when_it_has_news(world: Simulation) -> None:
+    follower = Follower(world)
+    assert sorted(follower.ask({0: 0, 1: 0, 2: 0})) == [0, 1, 2]
+    assert follower.ask({}) == {}
+    write(world, b"a")
+    assert values(follower.ask({})[0]) == [b"a"]
+
+
+def test_what_the_follower_did_not_take_is_given_again(world: Simulation) -> None:
+    follower = Follower(world)
+    write(world, b"a")
+    follower.ask({0: 0, 1: 0, 2: 0})
+    assert values(follower.ask({})[0]) == [b"a"]
+    behind = follower.ask({0: 1})
+    assert 0 not in behind or values(behind[0]) == []
+
+
+def test_a_follower_that_waits_is_answered_when_something_is_written(world: Simulation) -> None:
+    follower = Follower(world)
+    follower.ask({0: 0, 1: 0, 2: 0})
+    began_ms = world.clock.monotonic_ms()
+    other = world.another_client()
+    follower.client.begin(
+        Request(ApiKey.FETCH, VERSION, FetchRequest(FOLLOWER, 500, 1, 1 << 20, 0, follower.session_id, 1, ()))
+    )
+    assert not follower.client.answered()
+    write(other, b"a")
+    answer = follower.client.finish()
+    assert [part.index for topic in answer.topics for part in topic.partitions] == [0]
+    assert world.clock.monotonic_ms() - began_ms < 500
+
+
+def test_a_forgotten_partition_is_not_answered_any_more(world: Simulation) -> None:
+    follower = Follower(world)
+    follower.ask({0: 0, 1: 0, 2: 0})
+    follower.ask({}, forget=(0,))
+    write(world, b"a")
+    assert follower.ask({}) == {}
+
+
+def test_what_a_full_response_had_no_room_for_comes_with_the_next(world: Simulation) -> None:
+    follower = Follower(world)
+    write(world, b"a" * 1000)
+    first = follower.ask({0: 0, 1: 0, 2: 0}, max_bytes=100)
+    assert values(first[0]) == [b"a" * 1000]
+    assert 0 in follower.ask({})
+
+
+def test_the_first_answer_tells_of_every_partition_also_of_errors(world: Simulation) -> None:
+    answer = Follower(world).ask({0: 0, 7: 0})
+    assert (answer[0].error_code, answer[7].error_code) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def test_a_follower_is_told_when_the_partition_has_another_leader(world: Simulation) -> None:
+    follower = Follower(world)
+    follower.ask({0: 0, 1: 0, 2: 0})
+    world.call(Request(ApiKey.DELETE_TOPICS, 0, DeleteTopicsRequest(("t",), 0)))
+    world.settle()
+    assert {part.error_code for part in follower.ask({}).values()} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_a_session_that_is_not_there_or_out_of_step_is_refused(world: Simulation) -> None:
+    follower = Follower(world)
+    follower.ask({0: 0})
+    follower.epoch += 1
+    assert follower.call({}).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    follower.session_id += 1
+    assert follower.call({}).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_consumer_gets_no_session(world: Simulation) -> None:
+    follower = Follower(world)
+    follower.ask({0: 0}, replica_id=-1)
+    assert follower.session_id == NO_SESSION
+
+
+def test_a_follower_without_a_session_names_all_and_is_answered_about_all(world: Simulation) -> None:
+    follower = Follower(world)
+    follower.epoch = FINAL_EPOCH
+    for _ in range(2):
+        answer = follower.call({0: 0, 1: 0, 2: 0})
+        assert [part.index for topic in answer.topics for part in topic.partitions] == [0, 1, 2]
+        assert answer.session_id == NO_SESSION
+
+
+def test_a_follower_that_has_nothing_to_name_stays_in_sync(world: Simulation) -> None:
+    follower = Follower(world)
+    follower.ask({0: 0, 1: 0, 2: 0})
+    for _ in range(60):
+        follower.ask({}, wait_ms=500)
+        world.settle()
+    running = world.machine.running
+    assert running is not None
+    leadership = running.broker.partitions[TopicPartition("t", 0)].leadership
+    assert leadership is not None
+    assert FOLLOWER in leadership.isr
+    world.clock.advance(20_000)
+    world.settle()
+    world.settle()
+    leadership = running.broker.partitions[TopicPartition("t", 0)].leadership
+    assert leadership is not None
+    assert FOLLOWER not in leadership.isr
