@@ -10,7 +10,7 @@ import pytest
 from minikafka.base.errors import ErrorCode, StorageError
 from minikafka.log.reading import LogRead
 from minikafka.partition.partition import Partition
-from minikafka.server.handlers import fetch as fetch_handler
+from minikafka.server import fetch_shares
 from minikafka.server.worker import Job
 from tests.scenarios.simulation import Simulation, fetch, metadata
 from tests.seeds import seeds
@@ -53,7 +53,7 @@ def test_an_answer_that_cannot_be_made_takes_no_other_with_it(monkeypatch: pytes
     def broken(data: bytes, max_magic: int) -> bytes:
         raise ValueError("a defect")
 
-    monkeypatch.setattr(fetch_handler, "down_convert", broken)
+    monkeypatch.setattr(fetch_shares, "down_convert", broken)
     poisoned.begin(fetch("t", version=1, wait_ms=30_000))
     healthy.begin(fetch("t", version=2, wait_ms=30_000))
     assert world.produce("t", b"x").error_code == ErrorCode.NONE
@@ -73,7 +73,7 @@ def test_what_cannot_be_read_to_be_converted_is_that_partitions_error(
     def unreadable(data: bytes, max_magic: int) -> bytes:
         raise StorageError("unreadable")
 
-    monkeypatch.setattr(fetch_handler, "down_convert", unreadable)
+    monkeypatch.setattr(fetch_shares, "down_convert", unreadable)
     assert world.fetch("t", version=1).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 

@@ -11,7 +11,7 @@ from minikafka.base.errors import ErrorCode
 from minikafka.records.batch import build_batch, set_producer
 from minikafka.records.conversion import down_convert
 from minikafka.records.message_set import Record, StoredRecord, iterate
-from minikafka.server.handlers import fetch as fetch_handler
+from minikafka.server import fetch_shares
 from minikafka.wire.apis.fetch import READ_COMMITTED
 from minikafka.wire.apis.list_offsets import (
     LATEST,
@@ -88,7 +88,7 @@ def test_of_what_has_to_be_converted_no_more_is_read_at_once_than_a_request_may_
         read.append(len(data))
         return down_convert(data, magic)
 
-    monkeypatch.setattr(fetch_handler, "down_convert", converted)
+    monkeypatch.setattr(fetch_shares, "down_convert", converted)
     world.fetch("t", version=version, max_bytes=0x7FFFFFFF)
     assert 0 < read[0] <= limit
 
