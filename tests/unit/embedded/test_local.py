@@ -237,6 +237,15 @@ def test_the_address_of_a_dead_daemon_is_void_though_another_is_starting(data_di
         assert running(data_dir) is None
 
 
+def test_it_goes_on_until_the_last_of_its_brokers_has_ended(data_dir: str) -> None:
+    daemon = local._Daemon(data_dir)
+    daemon._living = {0, 1}
+    daemon._on_exit(1, -9)
+    assert daemon._reason == ""
+    daemon._on_exit(0, -9)
+    assert daemon._reason == "its broker ended with exit code -9"
+
+
 def test_who_joins_just_before_it_withdraws_keeps_it(
     data_dir: str, session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
