@@ -42,7 +42,7 @@ REBALANCE_DELAY_MS = 100
 """Who tries something out waits for three seconds with the default. With none, of consumers that start
 together the first one would be alone, and hear of the others with its next heartbeat, three seconds later."""
 
-SHUTDOWN_BACKOFF_MS = 500
+SHUTDOWN_BACKOFF_MS = 200
 """Before a broker that stops asks again that others lead what it leads. With five seconds, the default, a
 partition whose other replicas have died would hold up the end of a cluster for a quarter of a minute."""
 CONTROLLER_PATIENCE_MS = 1_000
@@ -187,6 +187,10 @@ class Cluster:
         if self._client is not None:
             self._client.close()
             self._client = None
+        # Those that do not serve yet have nothing that others could take over.
+        starting = [self._brokers.pop(number) for number in self._brokers.keys() - self._ready.keys()]
+        with ThreadPoolExecutor(max_workers=max(1, len(starting))) as pool:
+            list(pool.map(BrokerProcess.stop, starting))
         for number in sorted(self._brokers, key=lambda number: (number == last, -number)):
             self._brokers.pop(number).stop()
         if self._zookeeper is not None:

@@ -2,8 +2,8 @@
 
 The controller is asked over the network, also where it is this broker, and again up to
 ``controlled.shutdown.max.retries`` times; a broker that nobody answers stops all the same, and its partitions
-fail over as if it had died. So it does at once when it has become the last one, or has no ZooKeeper, without
-which nobody comes to lead anything.
+fail over as if it had died. So it does at once when nobody can come to lead anything: when it has become the
+last one, when no other replica of what it leads lives, and without ZooKeeper.
 """
 
 from __future__ import annotations
@@ -12,10 +12,15 @@ import logging
 from collections.abc import Sequence
 
 from minikafka.base.errors import ErrorCode, NetworkError, RemoteWireError
+from minikafka.base.ids import TopicPartition
 from minikafka.net.port import Connector, PendingResponse
 from minikafka.server.broker import Broker
 from minikafka.server.peer import Peer
-from minikafka.wire.apis.controlled_shutdown import CONTROLLED_SHUTDOWN, ControlledShutdownRequest
+from minikafka.wire.apis.controlled_shutdown import (
+    CONTROLLED_SHUTDOWN,
+    ControlledShutdownRequest,
+    RemainingPartition,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -30,11 +35,11 @@ def withdraw(broker: Broker, connector: Connector) -> None:
     for attempt in range(config.control.shutdown_retries + 1):
         if len(broker.image.brokers) < 2:
             return
-        problem = _ask(broker, connector)
+        problem, left = _ask(broker, connector)
         if not problem:
             _log.info("others lead what this broker led")
             return
-        if not broker.registrar.connected:
+        if not _may_come(broker, left):
             break
         if attempt < config.control.shutdown_retries:
             _log.warning("not all partitions are led by others, it is tried again: %s", problem)
@@ -42,29 +47,38 @@ def withdraw(broker: Broker, connector: Connector) -> None:
     _log.warning("this broker stops while it still leads: %s", problem)
 
 
-def _ask(broker: Broker, connector: Connector) -> str:
-    """Ask the controller once; what is wrong, "" for nothing."""
+def _ask(broker: Broker, connector: Connector) -> tuple[str, Sequence[RemainingPartition]]:
+    """Ask the controller once; what is wrong, "" for nothing, and which partitions it says are left."""
     config, image = broker.config, broker.image
     controller = image.brokers.get(image.controller_id)
     if not broker.registrar.connected:
-        return "there is no connection to ZooKeeper"
+        return "there is no connection to ZooKeeper", ()
     if controller is None:
-        return "there is no controller"
+        return "there is no controller", ()
     peer = Peer(controller, connector, f"broker-{broker.broker_id}-shutdown")
     try:
         peer.send(CONTROLLED_SHUTDOWN, _VERSION, ControlledShutdownRequest(broker.broker_id))
         assert peer.pending is not None
         if not _wait(broker, connector, (peer.pending,), config.replication.controller_timeout_ms):
-            return f"{controller} does not answer"
+            return f"{controller} does not answer", ()
         response = peer.answer()
     except (NetworkError, RemoteWireError) as error:
-        return str(error)
+        return str(error), ()
     finally:
         peer.close()
     if response.error_code != ErrorCode.NONE:
-        return ErrorCode.of(response.error_code).name
-    left = len(response.remaining_partitions)
-    return f"{left} partitions have no other replica in sync" if left else ""
+        return ErrorCode.of(response.error_code).name, ()
+    left = response.remaining_partitions
+    return f"{len(left)} partitions have no other replica in sync" if left else "", left
+
+
+def _may_come(broker: Broker, left: Sequence[RemainingPartition]) -> bool:
+    """Whether somebody may come to lead what is left: a live replica may come into sync."""
+    if not broker.registrar.connected:
+        return False
+    known = [broker.image.leadership(TopicPartition(one.topic, one.index)) for one in left]
+    others = broker.image.brokers.keys() - {broker.broker_id}
+    return not left or any(one is None or not others.isdisjoint(one.replicas) for one in known)
 
 
 def _wait(broker: Broker, connector: Connector, pending: Sequence[PendingResponse], timeout_ms: int) -> bool:

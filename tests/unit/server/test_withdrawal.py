@@ -5,8 +5,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from minikafka.base.errors import ErrorCode, NetworkError
-from minikafka.base.ids import BrokerAddress
+from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.net.port import Connector, PendingResponse
+from minikafka.partition.leadership import Leadership
 from minikafka.server.broker import Broker
 from minikafka.server.image import ClusterImage
 from minikafka.server.withdrawal import withdraw
@@ -64,7 +65,7 @@ class World:
 
     def leave(self, *broker_ids: int) -> None:
         left = {number: BROKERS[number] for number in BROKERS if number not in broker_ids}
-        self.broker.image = ClusterImage("c", self.broker.image.controller_id, left)
+        self.broker.image = self.broker.image.updated(left, {})
 
 
 class _Pending:
@@ -98,6 +99,23 @@ def test_the_tries_have_an_end() -> None:
     world = World(LEFT, LEFT, LEFT, LEFT)
     world.withdraw()
     assert (len(world.asked), world.waited_ms) == (4, 3 * BACKOFF_MS)
+
+
+def test_what_has_no_other_replica_alive_is_not_waited_for() -> None:
+    world = World(LEFT, DONE)
+    alone = Leadership(leader=1, leader_epoch=0, isr=(1,), replicas=(1, 2), controller_epoch=1)
+    world.broker.image = world.broker.image.updated(BROKERS, {TopicPartition("t", 0): alone})
+    world.leave(2)
+    world.withdraw()
+    assert (len(world.asked), world.waited_ms) == (1, 0)
+
+
+def test_a_live_replica_may_come_into_sync() -> None:
+    world = World(LEFT, DONE)
+    shrunk = Leadership(leader=1, leader_epoch=0, isr=(1,), replicas=(1, 2), controller_epoch=1)
+    world.broker.image = world.broker.image.updated(BROKERS, {TopicPartition("t", 0): shrunk})
+    world.withdraw()
+    assert (len(world.asked), world.waited_ms) == (2, BACKOFF_MS)
 
 
 def test_the_last_broker_asks_nobody() -> None:
