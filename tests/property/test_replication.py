@@ -1,0 +1,225 @@
+"""Three replicas of a partition, ZooKeeper and a controller, in any order of events.
+
+Fetches and their answers, ISR writes and their answers, and what the controller says come late, or never.
+What must hold after each: what any leader ever said to be committed is in the log of every replica that
+ZooKeeper has in sync, the same there and in the same place; so whoever of them leads next has it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from minikafka.base.errors import BrokerError
+from minikafka.log.epochs import UNKNOWN
+from minikafka.partition.leadership import Leadership
+from minikafka.partition.partition import Partition
+from minikafka.records.replicated import ReplicatedSet
+from tests.seeds import seeds
+from tests.unit.partition.replicas import ALL, T, leadership, messages, replica, taken, values
+
+LAG_MS = 100
+STEPS = 300
+
+
+class Replication:
+    """What happens is decided by ``seed``."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.now_ms = 0
+        self.made = 0
+        self.zookeeper = leadership(1)
+        self.replicas = {one: replica(one) for one in ALL}
+        self.told: dict[int, Leadership] = dict.fromkeys(ALL, self.zookeeper)
+        """What the controller has said last, to be heard."""
+        self.agrees: set[int] = set()
+        """Followers that have cut their logs for their present leader."""
+        self.coming: dict[int, tuple[int, ReplicatedSet | None, int]] = {}
+        """Answers to fetches: leader epoch, messages, high watermark."""
+        self.wanted: dict[int, Leadership] = {}
+        """ISRs that leaders want written."""
+        self.written: dict[int, tuple[Leadership, Leadership | None]] = {}
+        """What became of it, to be heard."""
+        self.committed: list[bytes | None] = []
+
+    def leader_of(self, follower: int) -> Partition | None:
+        """The one that a follower follows, if that leads in the same epoch."""
+        known = self.replicas[follower].leadership
+        if known is None or known.leader in {follower, -1}:
+            return None
+        leader = self.replicas[known.leader]
+        same = leader.leadership is not None and leader.leadership.leader_epoch == known.leader_epoch
+        return leader if same and leader.is_leader else None
+
+    # --- the leader -----------------------------------------------------------------------------------------
+
+    def produce(self, broker: int) -> None:
+        partition = self.replicas[broker]
+        if partition.is_leader:
+            self.made += 1
+            count = self.chance.randint(1, 3)
+            partition.append(messages(*(b"%d.%d by %d" % (self.made, one, broker) for one in range(count))))
+
+    def look_for_laggards(self, broker: int) -> None:
+        self.want(broker, self.replicas[broker].without_laggards(self.now_ms, LAG_MS))
+
+    def let_time_pass(self, broker: int) -> None:
+        self.now_ms += self.chance.randint(1, LAG_MS)
+
+    # --- followers ------------------------------------------------------------------------------------------
+
+    def fetch(self, follower: int) -> None:
+        partition, leader = self.replicas[follower], self.leader_of(follower)
+        if leader is None or leader.leadership is None:
+            return
+        if follower not in self.agrees:
+            self.cut(partition, leader)
+            self.agrees.add(follower)
+        offset = partition.log.end_offset
+        self.want(leader.leadership.leader, leader.followed(follower, offset, self.now_ms).wanted)
+        more = offset < leader.log.end_offset
+        found = taken(leader, offset) if more else None
+        self.coming[follower] = leader.leadership.leader_epoch, found, leader.high_watermark
+
+    def cut(self, partition: Partition, leader: Partition) -> None:
+        """Where the logs part, by their epochs."""
+        log, known = partition.log, leader.leadership
+        assert known is not None
+        asked = log.epochs.latest
+        while asked != UNKNOWN:
+            epoch, end = leader.log.end_of_epoch(asked)
+            if end == UNKNOWN:
+                assert asked > known.leader_epoch
+                break
+            own_epoch, own_end = log.end_of_epoch(epoch)
+            log.truncate_to(min(end, own_end))
+            partition.truncated()
+            if own_epoch == epoch:
+                break
+            asked = own_epoch
+
+    def receive(self, follower: int) -> None:
+        """Late answers of other leaders are refused."""
+        epoch, found, high_watermark = self.coming.pop(follower, (UNKNOWN, None, 0))
+        partition = self.replicas[follower]
+        try:
+            partition.check_follower(epoch)
+        except BrokerError:
+            return
+        if found is not None and found.first_offset == partition.log.end_offset:
+            partition.replicate(found, epoch)
+        partition.learn_high_watermark(high_watermark)
+
+    # --- ZooKeeper ------------------------------------------------------------------------------------------
+
+    def want(self, broker: int, wanted: Leadership | None) -> None:
+        if wanted is not None:
+            self.wanted[broker] = wanted
+
+    def write_isr(self, broker: int) -> None:
+        broker = next(iter(self.wanted), broker)
+        wanted = self.wanted.pop(broker, None)
+        if wanted is not None:
+            if self.zookeeper.version == wanted.version - 1:
+                self.zookeeper = wanted
+            self.written[broker] = wanted, self.zookeeper
+
+    def nobody_knows_what_became_of_a_write(self, broker: int) -> None:
+        broker = next(iter(self.wanted), broker)
+        wanted = self.wanted.pop(broker, None)
+        if wanted is not None:
+            self.written[broker] = wanted, None
+
+    def hear_of_the_write(self, broker: int) -> None:
+        broker = next(iter(self.written), broker)
+        if broker in self.written:
+            self.replicas[broker].isr_written(*self.written.pop(broker))
+
+    # --- the controller -------------------------------------------------------------------------------------
+
+    def elect(self, leader: int, in_sync: tuple[int, ...]) -> None:
+        state = self.zookeeper
+        self.zookeeper = replace(
+            state, leader=leader, leader_epoch=state.leader_epoch + 1, isr=in_sync, version=state.version + 1
+        )
+        self.told = dict.fromkeys(ALL, self.zookeeper)
+
+    def another_leads(self, broker: int) -> None:
+        if broker in self.zookeeper.isr:
+            kept = {broker, *self.chance.choices(ALL, k=3)}
+            self.elect(broker, tuple(one for one in self.zookeeper.isr if one in kept))
+
+    def hear_of_the_leader(self, broker: int) -> None:
+        known, partition = self.told.pop(broker, None), self.replicas[broker]
+        if known is None:
+            return
+        if known.leader == broker:
+            partition.log.epochs.begin(known.leader_epoch, partition.log.end_offset)
+        if partition.become(known, self.now_ms):
+            self.agrees.discard(broker)
+            self.coming.pop(broker, None)
+
+    def restart(self, broker: int) -> None:
+        """What was written down of the high watermark is older; others lead, where others are in sync."""
+        old = self.replicas[broker]
+        written_down = self.chance.randint(0, old.high_watermark)
+        self.replicas[broker] = Partition(T, old.log, broker, high_watermark=written_down)
+        self.agrees.discard(broker)
+        for waiting in (self.coming, self.wanted, self.written):
+            waiting.pop(broker, None)  # type: ignore[attr-defined]
+        in_sync = tuple(one for one in self.zookeeper.isr if one != broker) or (broker,)
+        leader = self.zookeeper.leader if self.zookeeper.leader in in_sync else in_sync[0]
+        self.elect(leader, in_sync)
+
+    # --- what must hold -------------------------------------------------------------------------------------
+
+    def check_replicas_in_sync(self) -> None:
+        """What is committed is on every replica that ZooKeeper has in sync."""
+        for partition in self.replicas.values():
+            assert partition.log.start_offset <= partition.high_watermark <= partition.log.end_offset
+            if partition.is_leader:
+                seen = values(partition, partition.high_watermark)
+                both = min(len(seen), len(self.committed))
+                assert seen[:both] == self.committed[:both]
+                self.committed = max(seen, self.committed, key=len)
+        for broker in self.zookeeper.isr:
+            assert values(self.replicas[broker])[: len(self.committed)] == self.committed
+
+    def check_followers(self) -> None:
+        """None takes for committed what is not."""
+        for partition in self.replicas.values():
+            known = partition.leadership
+            if known is not None and not partition.is_leader:
+                seen = values(partition, partition.high_watermark)
+                assert seen == self.committed[: len(seen)]
+
+    # --- all of it ------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Many things happen, and after each what must hold is looked at."""
+        events: dict[Callable[[int], None], int] = {
+            self.produce: 15,
+            self.fetch: 25,
+            self.receive: 25,
+            self.let_time_pass: 12,
+            self.look_for_laggards: 12,
+            self.write_isr: 10,
+            self.nobody_knows_what_became_of_a_write: 1,
+            self.hear_of_the_write: 8,
+            self.another_leads: 3,
+            self.hear_of_the_leader: 12,
+            self.restart: 1,
+        }
+        for event in self.chance.choices(list(events), list(events.values()), k=STEPS):
+            event(self.chance.choice(ALL))
+            self.check_replicas_in_sync()
+            self.check_followers()
+
+
+@pytest.mark.parametrize("seed", seeds(25))
+def test_what_is_committed_is_never_lost(seed: int) -> None:
+    Replication(seed).run()
