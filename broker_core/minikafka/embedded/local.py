@@ -126,8 +126,9 @@ class _Directory:
             yield descriptor is not None
 
     def opening(self) -> str:
-        """How far the broker is with its logs, as it last said; "" when it does not."""
-        return opening_state(os.path.join(self.data_dir, "logs", "broker-0.log")) or ""
+        """How far the brokers are with their logs, as they last said; "" when they do not."""
+        logs = sorted(Path(self.data_dir, "logs").glob("broker-*.log"))
+        return " ".join(filter(None, (opening_state(str(log)) for log in logs)))
 
     def serving(self) -> bool:
         """Whether a daemon lives."""

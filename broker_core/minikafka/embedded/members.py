@@ -7,6 +7,7 @@ with more.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -37,6 +38,8 @@ def directory_of(data_dir: Path, number: int) -> Path:
 
 def found_in(data_dir: Path) -> list[int]:
     """The numbers of the brokers that have run in a directory, in ascending order."""
+    if not os.path.isdir(data_dir):
+        return []
     numbers = (path.parent.name.removeprefix("broker-") for path in data_dir.glob("broker-*/meta.properties"))
     return sorted(int(number) for number in numbers if number.isascii() and number.isdecimal())
 

@@ -27,6 +27,8 @@ NOUNS = [
     "group",
     "config",
     "cluster",
+    "elect",
+    "reassign",
     "log",
     "perf",
     "ps",
@@ -159,7 +161,9 @@ def test_help_lists_the_nouns_of_this_release_and_no_others(capfd: pytest.Captur
     assert sorted(listed) == sorted(NOUNS)
 
 
-@pytest.mark.parametrize("arguments", [[], ["topic"], ["group"], ["config"], ["cluster"], ["log"], ["perf"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["topic"], ["group"], ["config"], ["cluster"], ["reassign"], ["log"], ["perf"]]
+)
 def test_no_command_shows_the_help_as_it_is_meant_to_be_read(
     arguments: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -58,14 +58,14 @@ def stop(process: subprocess.Popen[str]) -> tuple[str, str]:
     return said
 
 
-def broker(process: subprocess.Popen[str], number: int) -> psutil.Process:
-    children = psutil.Process(process.pid).children(recursive=True)
-    file = f"broker-{number}.properties"
-    return next(
-        one
-        for one in children
-        if one.cmdline()[1:3] == ["-m", "minikafka.server"] and file in one.cmdline()[3]
-    )
+def brokers(process: subprocess.Popen[str]) -> dict[int, psutil.Process]:
+    """The brokers' processes, by number. To be asked while all of them live."""
+    found = {}
+    for one in psutil.Process(process.pid).children(recursive=True):
+        command = one.cmdline()
+        if command[1:3] == ["-m", "minikafka.server"]:
+            found[int(Path(command[3]).stem.removeprefix("broker-"))] = one
+    return found
 
 
 def rows(capfd: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, object]]:
@@ -82,6 +82,7 @@ def test_brokers_die_one_by_one_and_the_others_go_on_until_none_is_left(
     process, addresses = start(tmp_path / "d", "--brokers", "3")
     try:
         assert len(set(addresses)) == 3
+        living = brokers(process)
         to = ("--bootstrap", ",".join(addresses))
         assert run(["topic", "create", "t", "--replicas", "3", *to]) == 0
         assert run(["group", "reset", "g", "--to-latest", "--topic", "t", "--execute", *to]) == 0
@@ -89,13 +90,13 @@ def test_brokers_die_one_by_one_and_the_others_go_on_until_none_is_left(
         assert sorted(offsets["replicas"]) == [0, 1, 2]  # type: ignore[call-overload]
         (found,) = rows(capfd, "topic", "describe", "t", *to)
         leader = int(str(found["leader"]))
-        broker(process, leader).kill()
+        living.pop(leader).kill()
         assert wait_until(
             lambda: rows(capfd, "topic", "describe", "t", *to)[0]["leader"] not in {leader, None}, DEADLINE_S
         )
         assert process.poll() is None
-        for number in {0, 1, 2} - {leader}:
-            broker(process, number).kill()
+        for broker in living.values():
+            broker.kill()
         out, err = process.communicate(timeout=DEADLINE_S)
     finally:
         process.kill()
