@@ -49,7 +49,7 @@ class PartitionStates:
             if state is not None and known is not None:
                 leaderships[topic_partition] = known
                 away = tuple(one for one in known.isr if registered.get(one, 0) > state[1].modified_at)
-                if away:
+                if away and len(own) > 1:  # nobody can differ from a replica that is the only one
                     doubts[topic_partition] = away
         return leaderships, doubts
 

@@ -244,15 +244,20 @@ def test_partitions_that_a_tool_writes_beside_those_that_are_there_are_told() ->
     assert changed.assignments == {"t": {0: (1,), 1: (1,)}}
 
 
-def test_a_new_controller_doubts_who_registered_after_a_state_was_written() -> None:
+@pytest.mark.parametrize(("replicas", "doubted"), [([1, 2], {T0: (1,)}), ([1], {})])
+def test_a_new_controller_doubts_who_registered_after_a_state_was_written_where_there_are_others(
+    replicas: list[int], doubted: dict[TopicPartition, tuple[int, ...]]
+) -> None:
     world = World()
     path = "/brokers/topics/t/partitions/0/state"
     state = {"controller_epoch": 1, "leader": 1, "version": 1, "leader_epoch": 4, "isr": [1]}
-    world.store.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}')
+    world.store.create(
+        "/brokers/topics/t", json.dumps({"version": 1, "partitions": {"0": replicas}}).encode()
+    )
     world.store.create(path, json.dumps(state).encode(), make_parents=True)
     elected = world.start().last(events.Elected)
     assert isinstance(elected, events.Elected)
-    assert elected.doubted == {T0: (1,)}
+    assert elected.doubted == doubted
 
 
 def test_nobody_is_doubted_who_was_there_when_the_state_was_written() -> None:

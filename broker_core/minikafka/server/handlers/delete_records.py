@@ -71,4 +71,5 @@ def _delete_before(broker: Broker, topic_partition: TopicPartition, offset: int)
     if not 0 <= wanted <= high_watermark:
         raise OffsetOutOfRange(offset, log.start_offset, high_watermark)
     broker.logs.advance_start(topic_partition, wanted)
+    broker.run(lambda: broker.touch(topic_partition))  # followers are told
     return log.start_offset
