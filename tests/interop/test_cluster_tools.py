@@ -1,0 +1,92 @@
+"""Apache Kafka 0.10.1.1's own tools administer a cluster of three of our brokers, through ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from minikafka.clients.admin import Admin
+from minikafka.clients.cluster import Cluster as Client
+from minikafka.embedded.cluster import Cluster
+from minikafka.embedded.process import wait_until
+from tests.interop.releases import KAFKA_0_10, Printed
+
+PATIENCE_S = 30
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    KAFKA_0_10.libs()
+    with Cluster(brokers=3) as made:
+        yield made
+
+
+def run(cluster: Cluster, command: str, *options: str) -> Printed:
+    """One of the tools."""
+    return KAFKA_0_10.run(f"kafka.admin.{command}", "--zookeeper", cluster.zookeeper_connect, *options)
+
+
+def partitions(cluster: Cluster, topic: str) -> list[tuple[int, set[int]]]:
+    """Leader and replicas in sync of each partition; nothing as long as the topic is not known."""
+    with Client(cluster.bootstrap_servers) as client:
+        described = Admin(client).describe_topics([topic])[topic]
+    if isinstance(described, Exception):
+        return []
+    return [(partition.leader_id, set(partition.in_sync)) for partition in described.partitions]
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(180)
+def test_topics_are_made_described_grown_and_deleted(cluster: Cluster) -> None:
+    new = ("--topic", "made", "--partitions", "2", "--replication-factor", "3")
+    assert 'Created topic "made".' in run(cluster, "TopicCommand", "--create", *new).out
+    assert wait_until(lambda: [isr for _, isr in partitions(cluster, "made")] == [{0, 1, 2}] * 2, PATIENCE_S)
+    run(cluster, "TopicCommand", "--alter", "--topic", "made", "--partitions", "4")
+    assert wait_until(lambda: len(partitions(cluster, "made")) == 4, PATIENCE_S)
+    described = run(cluster, "TopicCommand", "--describe", "--topic", "made").out
+    assert "PartitionCount:4\tReplicationFactor:3" in described
+    assert "Leader: -1" not in described
+    assert run(cluster, "TopicCommand", "--describe", "--under-replicated-partitions").out == ""
+    assert run(cluster, "TopicCommand", "--describe", "--unavailable-partitions").out == ""
+    run(cluster, "TopicCommand", "--delete", "--topic", "made")
+    assert wait_until(lambda: "made" not in run(cluster, "TopicCommand", "--list").out, PATIENCE_S)
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(180)
+def test_a_partition_is_reassigned_and_then_led_by_its_preferred_replica(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    run(cluster, "TopicCommand", "--create", "--topic", "moved", "--replica-assignment", "0:1")
+    assert wait_until(lambda: partitions(cluster, "moved") == [(0, {0, 1})], PATIENCE_S)
+    plan, wanted = tmp_path / "plan.json", {"topic": "moved", "partition": 0, "replicas": [2, 0]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [wanted]}))
+    arguments = ("--reassignment-json-file", str(plan))
+    begun = run(cluster, "ReassignPartitionsCommand", "--execute", *arguments).out
+    assert "Successfully started reassignment" in begun
+
+    def done() -> bool:
+        told = run(cluster, "ReassignPartitionsCommand", "--verify", *arguments).out
+        return "Reassignment of partition [moved,0] completed successfully" in told
+
+    assert wait_until(done, PATIENCE_S, every_s=0.5)
+    assert wait_until(lambda: partitions(cluster, "moved")[0][1] == {2, 0}, PATIENCE_S)
+    elected = tmp_path / "elected.json"
+    elected.write_text(json.dumps({"partitions": [{"topic": "moved", "partition": 0}]}))
+    told = run(cluster, "PreferredReplicaLeaderElectionCommand", "--path-to-json-file", str(elected)).out
+    assert "Successfully started preferred replica election" in told
+    assert wait_until(lambda: partitions(cluster, "moved") == [(2, {0, 2})], PATIENCE_S)
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(180)
+def test_a_topic_gets_settings(cluster: Cluster) -> None:
+    run(cluster, "TopicCommand", "--create", "--topic", "set", "--replica-assignment", "1:2")
+    one = ("--entity-type", "topics", "--entity-name", "set")
+    run(cluster, "ConfigCommand", "--alter", *one, "--add-config", "retention.ms=12345")
+    assert "retention.ms=12345" in run(cluster, "ConfigCommand", "--describe", *one).out
+    with_overrides = run(cluster, "TopicCommand", "--describe", "--topics-with-overrides").out
+    assert "Topic:set\tPartitionCount:1\tReplicationFactor:2\tConfigs:retention.ms=12345" in with_overrides
