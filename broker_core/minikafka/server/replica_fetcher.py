@@ -315,7 +315,8 @@ class ReplicaFetcher(Conversation):
                     one = asked.get(TopicPartition(topic.name, part.index))
                     if one is not None and self._followed.get(one.name) is one and _is_news(one, part):
                         copied = self._copied(one, part)
-                        if part.error_code == ErrorCode.NONE and one.stage is Stage.FETCH:
+                        put_off = one.not_before_ms > self.clock.monotonic_ms()
+                        if part.error_code == ErrorCode.NONE and one.stage is Stage.FETCH and not put_off:
                             came.append((one, part, copied))
             to_flush: list[Followed] = []
             self._broker.run(lambda: to_flush.extend(self._append(came)))
@@ -332,12 +333,9 @@ class ReplicaFetcher(Conversation):
         else:
             try:
                 records = buffer_of(part.records)
-                found = replicated(records, one.partition.log.end_offset) if len(records) else None
+                return replicated(records, one.partition.log.end_offset) if len(records) else None
             except BrokerError as error:
                 self._put_off(one, f"what its leader gives is damaged: {error.detail}")
-                return None
-            one.failures, one.complaint = 0, ""
-            return found
         return None
 
     def _append(
@@ -356,6 +354,7 @@ class ReplicaFetcher(Conversation):
                 one.partition.check_follower(one.leader_epoch)
                 one.partition.learn_high_watermark(part.high_watermark)
                 self._follow_start(one, part.log_start_offset)
+                one.failures, one.complaint = 0, ""
             except (BrokerError, StorageError) as error:
                 self._put_off(one, str(error))
         return to_flush
