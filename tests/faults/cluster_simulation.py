@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
 from tests.faults.cluster_clients import Client, Committer, Consumer, Operator, Producer
@@ -44,7 +44,8 @@ COMES_BACK_MS = 60_000
 class Simulation:
     """The run of one seed. ``run`` raises AssertionError when a promise is broken."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, focus: Collection[str] = ()) -> None:
+        """``focus``: the names of faults that happen in place of the seed's own."""
         self.seed = seed
         dice = random.Random(seed)
         self.brokers = dice.choice([3, 3, 4, 5])
@@ -62,6 +63,8 @@ class Simulation:
         self.problems: list[str] = []
         kinds = [one for one in FAULTS if self.durable or one not in ONLY_DURABLE]
         self.faults = dice.sample(kinds, dice.randint(0, min(6, len(kinds))))
+        if focus:
+            self.faults = [one for one in kinds if one.__name__ in focus]
         self.healing: list[Callable[[], None]] = []
         """What ends the faults that last."""
         self.recovered_ms = 0

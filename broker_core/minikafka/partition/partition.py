@@ -123,6 +123,8 @@ class Partition:
             return True
         if not led:
             self._begun_at = self._safe_end = self.log.end_offset
+            if self.log.needs_flush():
+                self._safe_end = self.log.recovery_point
         old = self._followers
         self._followers = {}
         for replica in leadership.replicas:

@@ -175,7 +175,7 @@ class ReplicaFetcher(Conversation):
             asked_at = requests.offset_at(self._broker.broker_id, one.name, time)
             self._send(LIST_OFFSETS, 1, asked_at, lambda response: self._offset_told(one, response))
             return True
-        fetching = [one for one in ready if one.stage is Stage.FETCH]
+        fetching = [one for one in ready if one.stage is Stage.FETCH and self._is_safe(one)]
         if not fetching:
             return False
         version = self.peer.version(FETCH)
@@ -370,6 +370,12 @@ class ReplicaFetcher(Conversation):
         """On the worker. The log may have been deleted, or cut, since."""
         if self._followed.get(one.name) is one and offset <= one.partition.log.end_offset:
             self._broker.logs.advance_start(one.name, offset)
+
+    def _is_safe(self, one: Followed) -> bool:
+        """Whether what is here may count as here, as the offset of a fetch says: a flush may have failed."""
+        if one.partition.log.needs_flush():
+            self._flush(one)
+        return not one.partition.log.needs_flush()
 
     def _flush(self, one: Followed) -> None:
         try:

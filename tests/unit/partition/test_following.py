@@ -145,3 +145,14 @@ def test_a_follower_that_leads_goes_on_where_its_log_ends_and_knows_nobodys_prog
     assert (follower.high_watermark, follower.log.end_offset) == (3, 4)
     follower.followed(1, 4, 0)
     assert follower.high_watermark == 4
+
+
+def test_what_a_follower_could_not_flush_is_not_committed_when_it_leads() -> None:
+    leader, follower = leading((1, 2)), replica(2, config=LogConfig(flush_messages=1))
+    follower.become(leadership(1))
+    write(leader)
+    assert follower.replicate(taken(leader, 0), 0)
+    follower.become(leadership(2, 1, (2,)))
+    assert follower.high_watermark == 0
+    assert follower.flushed(follower.log.flush())
+    assert follower.high_watermark == 1

@@ -1,0 +1,277 @@
+"""Mistakes that the simulated cluster must find: each takes one care away from the product.
+
+``MISTAKES`` has them, in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from minikafka.base.ids import TopicPartition
+from minikafka.controller import controller as deciding
+from minikafka.controller.context import Context
+from minikafka.controller.controller import Controller
+from minikafka.controller.deletion import Deletions
+from minikafka.controller.election import Electorate, next_leadership
+from minikafka.controller.reassignment import Reassignments
+from minikafka.log.epochs import LeaderEpochs
+from minikafka.log.log import Log
+from minikafka.log.reading import LogRead
+from minikafka.partition.leadership import Leadership
+from minikafka.partition.partition import Partition
+from minikafka.partition.progress import Progress
+from minikafka.records.replicated import ReplicatedSet
+from minikafka.server.broker import Broker
+from minikafka.server.control import ControlPath
+from minikafka.server.handlers import produce
+from minikafka.server.isr import InSync
+from minikafka.server.partition_states import PartitionStates
+from minikafka.server.peer import Conversation
+from minikafka.server.registrar import Registrar
+from minikafka.server.replica_fetcher import Followed, ReplicaFetcher
+from minikafka.server.replicas import Replicas
+from minikafka.server.topic_watches import TopicWatches
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """What stands where in place of the product's own: (owner, name, the wrong thing)."""
+
+    patches: Sequence[tuple[object, str, object]]
+    focus: tuple[str, ...] = ()
+    """The faults by which it tells most; none: each seed's own."""
+
+
+def nothing(*_arguments: object, **_more: object) -> None:
+    """What was to be done is not done."""
+
+
+def no(*_arguments: object, **_more: object) -> bool:
+    return False
+
+
+def yes(*_arguments: object, **_more: object) -> bool:
+    return True
+
+
+# Of leaders and followers.
+
+become, read, check_leader, check_follower = (
+    Partition.become,
+    Partition.read,
+    Partition.check_leader,
+    Partition.check_follower,
+)
+append_copy, cut_later, want = Log.append_copy, ReplicaFetcher._cut_later, Partition._want
+
+
+def cut_nothing(fetcher: ReplicaFetcher, one: Followed, offset: int, *, anew: bool = False) -> None:
+    cut_later(fetcher, one, max(offset, one.partition.log.end_offset), anew=anew)
+
+
+def cut_to_high_watermark(fetcher: ReplicaFetcher, asking: list[Followed]) -> bool:
+    """As 0.10.1 does it, where it loses what KIP-101 keeps."""
+    for one in asking:
+        cut_later(fetcher, one, one.partition.high_watermark)
+    return True
+
+
+def know_no_epoch(partition: Partition, epoch: int = -1) -> Leadership:
+    return check_leader(partition)
+
+
+def advance_to_end(partition: Partition) -> bool:
+    moved = partition.log.end_offset > partition._high_watermark
+    partition._high_watermark = partition.log.end_offset
+    return moved
+
+
+def advance_without_wanted(partition: Partition) -> bool:
+    wanted, partition._wanted = partition._wanted, None
+    try:
+        return advance(partition)
+    finally:
+        partition._wanted = wanted
+
+
+advance = Partition._advance
+
+
+def advance_beyond_wanted(partition: Partition) -> bool:
+    """An ISR that is being written counts as written."""
+    known, wanted = partition._leadership, partition._wanted
+    if known is None or wanted is None:
+        return advance(partition)
+    partition._leadership, partition._wanted = wanted, None
+    try:
+        return advance(partition)
+    finally:
+        partition._leadership, partition._wanted = known, wanted
+
+
+def take_back(partition: Partition, replica: int, leadership: Leadership) -> Leadership | None:
+    """Into the ISR, whatever it has."""
+    if partition._wanted is not None:
+        return None
+    in_sync = {*leadership.isr, replica}
+    return want(partition, leadership, tuple(one for one in leadership.replicas if one in in_sync))
+
+
+def read_all(partition: Partition, *arguments: Any, for_replica: bool = False, **more: Any) -> LogRead:
+    return read(partition, *arguments, for_replica=True, **more)
+
+
+def committed_at_once(partition: Partition, offset: int, leader_epoch: int) -> bool:
+    partition.check_leader()
+    return True
+
+
+def commit_with_too_few(partition: Partition, offset: int, leader_epoch: int) -> bool:
+    return check_leader(partition).leader_epoch == leader_epoch and partition.high_watermark > offset
+
+
+def commit_under_any_epoch(partition: Partition, offset: int, leader_epoch: int) -> bool:
+    """Of whatever lies at the offset by now."""
+    return partition.high_watermark > offset
+
+
+def append_gaps(log: Log, copied: ReplicatedSet, *, now_ms: int = 0) -> None:
+    """What a set from a wrong offset leaves out is not noticed."""
+    if copied.offsets[0] >= log.end_offset and copied.positions.size > 1:
+        at = int(copied.positions[1])
+        copied = replace(
+            copied, data=copied.data[at:], offsets=copied.offsets[1:], positions=copied.positions[1:] - at
+        )
+    append_copy(log, copied, now_ms=now_ms)
+
+
+def follow_any_leader(partition: Partition, leader_epoch: int) -> Leadership:
+    leadership = partition.leadership
+    assert leadership is not None
+    return leadership
+
+
+def fetched_much(progress: Progress, offset: int, leader_end: int, now_ms: int) -> None:
+    """As if it had what it is about to be given."""
+    fetched(progress, leader_end, leader_end, now_ms)
+
+
+fetched = Progress.fetched
+
+
+# Of the control path.
+
+
+def write_blindly(
+    states: PartitionStates, topic_partition: TopicPartition, leadership: Leadership
+) -> Leadership | None:
+    """Whatever the znode holds by now."""
+    from minikafka.server import partition_states as module
+
+    stat = states._store.write(module._path(topic_partition), module._state_of(leadership).to_json())
+    return replace(leadership, version=stat.version)
+
+
+def shrink_before_written(in_sync: InSync, partition: Partition, wanted: Leadership) -> None:
+    """The leader goes by the new ISR at once."""
+    partition.isr_written(wanted, wanted)
+    in_sync._broker.after(lambda: None)
+    in_sync._broker.worker.submit(lambda: None)
+
+
+def obey_any(
+    replicas: Replicas, controller_epoch: int, context: Any, respond: Callable[[], Any], refuse: Any
+) -> None:
+    replicas._broker.worker.submit(lambda: context.answer(respond))
+
+
+def elect_anybody(
+    known: Leadership,
+    replicas: tuple[int, ...],
+    electorate: Electorate,
+    controller_epoch: int,
+    *,
+    unclean: bool = False,
+    again: bool = False,
+) -> Leadership | None:
+    return next_leadership(known, replicas, electorate, controller_epoch, unclean=True, again=again)
+
+
+def keep_epoch(*arguments: Any, **more: Any) -> Leadership | None:
+    """Another leader in the same epoch."""
+    found = next_leadership(*arguments, **more)
+    return None if found is None else replace(found, leader_epoch=arguments[0].leader_epoch)
+
+
+def forget_failed(controller: Controller, brokers: Mapping[int, Any], sessions: Mapping[int, int]) -> None:
+    """Who has gone is not noticed."""
+    known = controller._context
+    brokers_changed(controller, {**known.brokers, **brokers}, {**known.sessions, **sessions})
+
+
+brokers_changed = Controller._brokers_changed
+
+
+def no_doubts(context: Context, doubted: Collection[int] = ()) -> Electorate:
+    return Electorate(context.brokers, context.stopping)
+
+
+def stop_with_deletion(replicas: Replicas, partitions: Any) -> None:
+    """A broker that is told to copy no longer deletes what it has."""
+    replicas.drop(partitions, lambda topic_partition: None)
+
+
+def finish_at_once(reassignments: Reassignments, topic_partition: TopicPartition, electorate: Any) -> Any:
+    """The new replicas lead before they have anything."""
+    target = reassignments._targets.get(topic_partition)
+    return target or reassignments._context.replicas_of(topic_partition)
+
+
+def delete_and_forget(deletions: Deletions, *arguments: Any) -> None:
+    """A replica that was not deleted on a broker that was away counts as deleted."""
+
+
+MISTAKES: dict[str, Mistake] = {
+    "a follower does not cut its log": Mistake([(ReplicaFetcher, "_cut_later", cut_nothing)]),
+    "a follower cuts its log to its high watermark": Mistake(
+        [(ReplicaFetcher, "_ask_epochs", cut_to_high_watermark)]
+    ),
+    "the leader epoch of a fetch is not looked at": Mistake([(Partition, "check_leader", know_no_epoch)]),
+    "the high watermark is the log's end": Mistake([(Partition, "_advance", advance_to_end)]),
+    "the high watermark goes by an ISR that is not written yet": Mistake(
+        [(Partition, "_advance", advance_beyond_wanted)]
+    ),
+    "the ISR is written whatever its znode holds": Mistake([(PartitionStates, "write", write_blindly)]),
+    "the ISR shrinks before it is written": Mistake([(InSync, "write", shrink_before_written)]),
+    "who lags is taken back into the ISR at once": Mistake([(Partition, "_with", take_back)]),
+    "a controller is obeyed whose time is over": Mistake(
+        [(Replicas, "obey", obey_any), (Replicas, "take_epoch", yes)]
+    ),
+    "what an ended term of office decided is sent": Mistake([(Registrar, "in_office", True)]),
+    "acks=all is answered at once": Mistake([(Partition, "committed", committed_at_once)]),
+    "acks=all is answered for too few replicas": Mistake([(Partition, "committed", commit_with_too_few)]),
+    "acks=all is answered for whatever lies there": Mistake(
+        [(Partition, "committed", commit_under_any_epoch)]
+    ),
+    "a replica out of sync is elected": Mistake([(deciding, "next_leadership", elect_anybody)]),
+    "an election keeps the leader epoch": Mistake([(deciding, "next_leadership", keep_epoch)]),
+    "a leader does not write down where its epoch begins": Mistake([(LeaderEpochs, "begin", nothing)]),
+    "a copy may leave something out": Mistake([(Log, "append_copy", append_gaps)]),
+    "a follower takes what an earlier leader gave": Mistake(
+        [(Partition, "check_follower", follow_any_leader), (Replicas, "stop", nothing)]
+    ),
+    "a follower counts as having what it was given": Mistake([(Progress, "fetched", fetched_much)]),
+    "consumers read to the log's end": Mistake([(Partition, "read", read_all)]),
+    "a follower's flush may fail": Mistake([(ReplicaFetcher, "_is_safe", yes)], ("break_disk", "power_cut")),
+    "the controller forgets the partitions of dead brokers": Mistake(
+        [(Controller, "_brokers_changed", forget_failed)]
+    ),
+    "brokers that were away are not doubted": Mistake([(Context, "electorate", no_doubts)]),
+    "what is stopped is deleted": Mistake([(Replicas, "stop", stop_with_deletion)], ("stop", "kill")),
+    "new replicas lead before they have anything": Mistake([(Reassignments, "replicas_for", finish_at_once)]),
+    "partitions that a tool adds are not noticed": Mistake([(TopicWatches, "keep", nothing)]),
+    "what could not be done is not tried again": Mistake([(ControlPath, "retry", nothing)]),
+    "an answer that never comes is waited for": Mistake([(Conversation, "_fail", Conversation._fail)]),
+}
