@@ -27,6 +27,9 @@ _log = logging.getLogger("minikafka.net")
 
 Action = Callable[[], None]
 
+MOST_EVENTS = 100_000
+"""A run has some thousands: more are a circle."""
+
 
 class Died(BaseException):
     """Ends what a process was doing. Not an Exception, so that nothing on the way takes it for an error."""
@@ -38,6 +41,7 @@ class Events:
     def __init__(self, dice: random.Random) -> None:
         self.dice = dice
         self.now_ms = 0
+        self.count = 0
         self.depth = 0
         """How many ``wait`` are under way, each within another."""
         self.trace: list[object] = []
@@ -68,6 +72,8 @@ class Events:
             time_ms, _, _, action = heapq.heappop(heap)
             # A wait within may have gone on beyond what its caller was waiting for.
             self.now_ms = max(self.now_ms, time_ms)
+            self.count += 1
+            assert self.count < MOST_EVENTS, f"{self.count} events, and no end"
             action()
         return True
 

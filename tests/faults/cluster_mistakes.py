@@ -23,9 +23,7 @@ from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
 from minikafka.partition.progress import Progress
 from minikafka.records.replicated import ReplicatedSet
-from minikafka.server.broker import Broker
 from minikafka.server.control import ControlPath
-from minikafka.server.handlers import produce
 from minikafka.server.isr import InSync
 from minikafka.server.partition_states import PartitionStates
 from minikafka.server.peer import Conversation

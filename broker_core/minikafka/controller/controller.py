@@ -76,6 +76,8 @@ class Controller:
         self._writing: dict[TopicPartition, _Writing] = {}
         self._unwritten: dict[TopicPartition, set[int]] = {}
         """Brokers that were away, where that could not be written: the state is gone or cannot be read."""
+        self._tells_all_later = False
+        """Brokers wait for all that they are to tell clients, which follows the first states written."""
         self._seen: dict[str, Assignment] = {}
         """Assignments as they were last told: one that is the same object has not changed."""
 
@@ -151,6 +153,9 @@ class Controller:
             self.active = False
         else:
             self._take_in(event)
+            if self._tells_all_later and not self._writing:
+                self._tells_all_later = False
+                self._out.tell_all(self._context.brokers)
         self._start_deletions()
         out, self._out = self._out, Outbox(self._context)
         return out.effects()
@@ -210,7 +215,10 @@ class Controller:
                 if self._settle(topic_partition, event.doubted.get(topic_partition, ()), again=again):
                     self._tell(topic_partition, context.brokers)
         out.greet(broker_id for broker_id in context.brokers if broker_id != self._broker_id)
-        out.tell_all(context.brokers)
+        # Who leads is told before clients are told of it: of what is being written when it is.
+        self._tells_all_later = bool(self._writing)
+        if not self._writing:
+            out.tell_all(context.brokers)
 
     # --- brokers --------------------------------------------------------------------------------------------
 
@@ -508,7 +516,8 @@ class Controller:
                 self._out.stop(replica, topic_partition, delete=False)
             told.append(replica)
         self._tell(topic_partition, told)
-        self._out.publish({topic_partition: known})
+        if not self._tells_all_later:
+            self._out.publish({topic_partition: known})
 
     def _tell(self, topic_partition: TopicPartition, broker_ids: Collection[int]) -> None:
         """Tell these brokers, if they live and have a replica, what a partition's znode holds."""

@@ -152,6 +152,15 @@ class LeaderEpochs:
             if not self._saved:
                 self._save(sync=True)
 
+    def require_saved(self) -> None:
+        """Before anything is written under an epoch, the file has to tell of it: a log whose epochs begin
+        elsewhere after a restart would part from the others. StorageError where it cannot be written.
+        """
+        if not self._saved:
+            self.save()
+            if not self._saved:
+                raise StorageError(f"nothing can be written before the leader epochs are: {self._complaint}")
+
     def make_durable(self) -> bool:
         """Flush the file where that may not have been done; whether its name has to be, too. StorageError."""
         with self.mutex:

@@ -182,6 +182,7 @@ class Log:
 
     def _append(self, valid: ValidatedSet, now_ms: int, leader_epoch: int) -> AssignedSet:
         self._check_appendable()
+        self.epochs.require_saved()
         writers = self.producers.decide(valid.batches, self._end_offset, now_ms) if valid.batches else {}
         if isinstance(writers, Appended):
             return AssignedSet.as_before(writers.first_offset, writers.last_offset, writers.timestamp_ms)
@@ -218,6 +219,7 @@ class Log:
                     f"{self.directory} ends at offset {self._end_offset}, and was given {copied.first_offset}"
                 )
             self.epochs.copy(copied, epochs)
+            self.epochs.require_saved()
             for part in copied.split(self.config.segment_bytes):
                 newest = part.max_timestamp_ms, part.max_timestamp_at
                 marks = part.marks(self.config.index_interval_bytes)

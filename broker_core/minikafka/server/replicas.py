@@ -49,6 +49,10 @@ class Replicas:
         self._open_at_ms = 0
         self._open_pause_ms = 0
         """Between tries to open: recovery may read gigabytes."""
+        self._begun: dict[TopicPartition, int] = {}
+        """The epochs that this process led last."""
+        self._refused_ms: dict[TopicPartition, tuple[int, int]] = {}
+        """Epochs that it does not lead again, and since when."""
         self.new: set[TopicPartition] = set()
         """Partitions that were made just now: they cannot lie in a directory that is left out."""
         self._not_deleted: dict[TopicPartition, Callable[[], None]] = {}
@@ -195,6 +199,10 @@ class Replicas:
                     logs.give_up(topic_partition)
                     raise
             if leadership.leader == self._broker.broker_id:
+                if self._is_of_an_earlier_life(topic_partition, leadership.leader_epoch, log):
+                    self._not_opened[topic_partition] = leadership, leaders
+                    return None
+                self._begun[topic_partition] = leadership.leader_epoch
                 log.epochs.begin(leadership.leader_epoch, log.end_offset)
         except (MinikafkaError, FileNotFoundError) as error:
             if topic_partition not in self._not_opened:
@@ -204,6 +212,22 @@ class Replicas:
         self._not_opened.pop(topic_partition, None)
         self.new.discard(topic_partition)
         return log
+
+    def _is_of_an_earlier_life(self, topic_partition: TopicPartition, epoch: int, log: Log) -> bool:
+        """Whether this broker led this very epoch before it was restarted.
+
+        Then the controller does not know yet of the restart, and decides anew once it does. Until then
+        nobody leads: the log may have lost what followers have, and an epoch must not have two histories.
+        One that never decides anew (0.10.1's, after an election of its own) is believed after a while.
+        """
+        if log.epochs.latest != epoch or self._begun.get(topic_partition) == epoch:
+            return False
+        now_ms = self._broker.clock.monotonic_ms()
+        refused = self._refused_ms.get(topic_partition)
+        if refused is None or refused[0] != epoch:
+            self._refused_ms[topic_partition] = refused = epoch, now_ms
+            _log.info("%s was led from here in epoch %d, before the restart", topic_partition, epoch)
+        return now_ms - refused[1] < self._broker.config.replication.lag_time_max_ms
 
     # --- what clients are told ------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from minikafka.base.errors import StorageError
 from minikafka.base.files import read_file
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.epochs import LeaderEpochs
@@ -123,6 +124,20 @@ def test_a_full_disk_is_told_once_and_the_file_written_later(
     assert epochs.latest == 7
     epochs.save()
     assert LeaderEpochs.load(files, HOME).latest == 7
+
+
+def test_nothing_is_written_under_an_epoch_that_the_disk_does_not_have(files: MemoryFiles) -> None:
+    log = open_log(files)
+    log.epochs.begin(1, 0)
+    fill(log, 5)
+    files.fail_next_write(match="leader-epoch")
+    log.epochs.begin(2, 5)
+    files.fail_next_write(match="leader-epoch")
+    with pytest.raises(StorageError, match="before the leader epochs are"):
+        fill(log, 5)
+    fill(log, 5)
+    files.kill_process()
+    assert open_log(files).epochs.entries == ((1, 0), (2, 5))
 
 
 def test_recovery_forgets_epochs_of_messages_that_it_cut(files: MemoryFiles) -> None:
