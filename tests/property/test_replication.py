@@ -158,7 +158,7 @@ class Replication:
         if known is None:
             return
         if known.leader == broker:
-            partition.log.epochs.begin(known.leader_epoch, partition.log.end_offset)
+            partition.log.begin_epoch(known.leader_epoch)
         if partition.become(known, self.now_ms):
             self.agrees.discard(broker)
             self.coming.pop(broker, None)

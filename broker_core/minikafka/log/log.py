@@ -186,8 +186,8 @@ class Log:
         writers = self.producers.decide(valid.batches, self._end_offset, now_ms) if valid.batches else {}
         if isinstance(writers, Appended):
             return AssignedSet.as_before(writers.first_offset, writers.last_offset, writers.timestamp_ms)
-        every = self.config.index_interval_bytes
-        assigned = assign(valid, self._end_offset, leader_epoch, mark_every=every)
+        epoch = max(leader_epoch, self.epochs.latest)  # a newer one may have begun just now
+        assigned = assign(valid, self._end_offset, epoch, mark_every=self.config.index_interval_bytes)
         if assigned.count == 0:
             return assigned
         size = len(assigned.data)
@@ -273,13 +273,9 @@ class Log:
         if flushed:
             self._sync_full(newest)
         newest.write_indexes(sync=flushed)
+        at, room = self._end_offset, self.config.segment_bytes if self.config.preallocate else 0
         segment = opening.create_segment(
-            self._files,
-            self.directory,
-            self.layout,
-            self._end_offset,
-            now_ms,
-            room_bytes=self.config.segment_bytes if self.config.preallocate else 0,
+            self._files, self.directory, self.layout, at, now_ms, room_bytes=room
         )
         self._segments = (*self._segments, segment)
         self._names_changed += 1
@@ -294,6 +290,11 @@ class Log:
             raise
 
     # Taking away.
+
+    def begin_epoch(self, epoch: int) -> None:
+        """A leader of ``epoch`` writes from the log's end on: what is appended from now on is of it."""
+        with self._mutex:
+            self.epochs.begin(epoch, self._end_offset)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """``LeaderEpochs.end_offset_for`` as this log is."""
@@ -443,8 +444,7 @@ class Log:
     def _truncate(self, offset: int, anew: bool) -> None:
         segments = self._segments
         anew = anew or offset < segments[0].base_offset
-        keep = [segment for segment in segments if segment.base_offset <= offset]
-        keep = [segments[0]] if anew else keep
+        keep = segments[:1] if anew else [one for one in segments if one.base_offset <= offset]
         gone, newest = segments[len(keep) :], keep[-1]
         # In this order: a flush that takes the new recovery point has no target above ``offset``.
         self._end_offset = offset

@@ -199,11 +199,12 @@ class Replicas:
                     logs.give_up(topic_partition)
                     raise
             if leadership.leader == self._broker.broker_id:
-                if self._is_of_an_earlier_life(topic_partition, leadership.leader_epoch, log):
+                others = len(leadership.replicas) > 1
+                if others and self._is_of_an_earlier_life(topic_partition, leadership.leader_epoch, log):
                     self._not_opened[topic_partition] = leadership, leaders
                     return None
                 self._begun[topic_partition] = leadership.leader_epoch
-                log.epochs.begin(leadership.leader_epoch, log.end_offset)
+                log.begin_epoch(leadership.leader_epoch)
         except (MinikafkaError, FileNotFoundError) as error:
             if topic_partition not in self._not_opened:
                 _log.error("%s has no leader, it is tried again: %s", topic_partition, error)
@@ -255,6 +256,7 @@ class Replicas:
     def stop(self, partitions: Iterable[TopicPartition]) -> None:
         """Copy these no longer; their logs stay."""
         for topic_partition in partitions:
+            self._not_opened.pop(topic_partition, None)
             self._fetchers.leave(topic_partition)
 
     def drop(

@@ -323,3 +323,14 @@ def test_a_fetch_of_a_follower_means_nothing_to_who_does_not_lead() -> None:
     follower = leading()
     follower.become(leadership(2, 1))
     assert refused(follower.followed, 3, 0, 0) is ErrorCode.NOT_LEADER_FOR_PARTITION
+
+
+def test_what_is_written_while_a_leader_goes_over_to_a_new_epoch_is_of_that_epoch() -> None:
+    leader = leading((1,))
+    leader.log.begin_epoch(0)
+    write(leader, 2)
+    leader.log.begin_epoch(1)
+    write(leader, 3)
+    leader.become(leadership(1, 1, (1,)))
+    assert taken(leader, 2).epochs == ((1, 2),)
+    assert [leader.log.end_of_epoch(epoch) for epoch in (0, 1)] == [(0, 2), (1, 5)]
