@@ -18,6 +18,7 @@ from typing import Any
 
 from minikafka.base.clock import SystemClock
 from minikafka.base.files import RealFiles
+from minikafka.net.connection import SocketConnector
 from minikafka.net.limits import ConnectionLimits
 from minikafka.net.port import Endpoint, RequestHandler
 from minikafka.net.server import SocketServer
@@ -101,6 +102,7 @@ def main(directory: str) -> None:
         connect_store=zookeeper.connect,
         listen=listen,
         random_bytes=os.urandom,
+        connector=SocketConnector(),
     )
     running = RunningBroker(config, ports)
 

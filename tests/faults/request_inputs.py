@@ -24,6 +24,8 @@ MANY = 200
 KEYS = 48
 VERSIONS = 13
 
+_OF_CONTROLLERS = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
+
 _EXTREMES = {
     1: [0, 1, 0x7F, -1, -128],
     2: [0, 1, -1, -2, 0x7FFF, -0x8000],
@@ -65,18 +67,22 @@ CLASSIC = _classic()
 def made(seed: int, number: int) -> Input:
     """Input ``number`` of a seed."""
     chance = random.Random(f"{seed}:{number}")
-    while _is_right_and_costly((one := _damaged(chance)).data):
+    while _would_be_done((one := _damaged(chance)).data):
         pass
     return one
 
 
-def _is_right_and_costly(data: bytes) -> bool:
-    """Whether it asks for so many partitions that making them takes longer than anybody wants to wait."""
+def _would_be_done(data: bytes) -> bool:
+    """Whether it is right, and asks for so many partitions that making them takes longer than anybody wants
+    to wait, or is a controller's: its word, that the broker leads nothing any more, would be obeyed.
+    """
     try:
         header, body = RequestHeader.decode(data[4:])
         request = APIS[ApiKey(header.api_key)].decode_request(header.api_version, body)
     except (RemoteWireError, ValueError, KeyError):
         return False
+    if ApiKey(header.api_key) in _OF_CONTROLLERS:
+        return True
     if isinstance(request, CreateTopicsRequest):
         return any(topic.num_partitions > MANY or len(topic.assignments) > MANY for topic in request.topics)
     if isinstance(request, CreatePartitionsRequest):
