@@ -18,7 +18,7 @@ import pytest
 from tests.faults.cluster_simulation import FAULTS, Simulation, words
 from tests.seeds import seeds
 
-SEEDS = seeds(60)
+SEEDS = seeds(32)
 PIECES = 4
 """The seeds are shared out, so that several processes can try them."""
 

@@ -27,7 +27,7 @@ from tests.spark.processes import output_of, python
 
 PARTITIONS = 2
 KILLS = int(os.environ.get("MINIKAFKA_QUERY_KILLS", "1"))
-QUERIES = 3 if KILLS == 1 else 5
+QUERIES = 2 if KILLS == 1 else 5
 SEED = int(os.environ.get("MINIKAFKA_QUERY_SEED", "1"))
 EACH_S = 600
 
