@@ -179,6 +179,8 @@ class Way:
         self.source = source
         self.target = target
         self.frames: deque[bytes | None] = deque()
+        self.lost = False
+        """Nothing that is sent arrives any more, and nobody is told."""
         self._arrive = arrive
         self._due_ms = 0
 
@@ -196,7 +198,7 @@ class Way:
     def _move(self) -> None:
         if self.network.blocked(self.source, self.target):
             self.network.stall(self)
-        elif self.frames:
+        elif self.frames and not self.lost:
             self._arrive(self.frames.popleft())
 
 
@@ -365,6 +367,10 @@ class Connection:
             self._ended = True
             self._inbox.clear()
             self._responses.send(None)
+
+    def hang(self) -> None:
+        """Nothing passes any more, and neither end hears of it."""
+        self._responses.lost = self._requests.lost = True
 
     def break_off(self) -> None:
         """Both ends hear that the connection is lost."""

@@ -9,26 +9,24 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from minikafka.base.clock import Clock
 from minikafka.base.ids import TopicPartition
 from minikafka.controller import controller as deciding
 from minikafka.controller.context import Context
 from minikafka.controller.controller import Controller
-from minikafka.controller.deletion import Deletions
 from minikafka.controller.election import Electorate, next_leadership
-from minikafka.controller.reassignment import Reassignments
 from minikafka.log.epochs import LeaderEpochs
 from minikafka.log.log import Log
 from minikafka.log.reading import LogRead
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
 from minikafka.partition.progress import Progress
-from minikafka.records.replicated import ReplicatedSet
-from minikafka.server.control import ControlPath
+from minikafka.records.replicated import ReplicatedSet, replicated
 from minikafka.server.isr import InSync
 from minikafka.server.partition_states import PartitionStates
-from minikafka.server.peer import Conversation
+from minikafka.server.peer import Conversation, Peer
 from minikafka.server.registrar import Registrar
-from minikafka.server.replica_fetcher import Followed, ReplicaFetcher
+from minikafka.server.replica_fetcher import Fetchers, Followed, ReplicaFetcher
 from minikafka.server.replicas import Replicas
 from minikafka.server.topic_watches import TopicWatches
 
@@ -40,6 +38,8 @@ class Mistake:
     patches: Sequence[tuple[object, str, object]]
     focus: tuple[str, ...] = ()
     """The faults by which it tells most; none: each seed's own."""
+    seed: int = 1
+    """The one that found it last, which is tried first."""
 
 
 def nothing(*_arguments: object, **_more: object) -> None:
@@ -63,10 +63,11 @@ become, read, check_leader, check_follower = (
     Partition.check_follower,
 )
 append_copy, cut_later, want = Log.append_copy, ReplicaFetcher._cut_later, Partition._want
+fetched, converse, read_states = Progress.fetched, Conversation.__init__, PartitionStates.read_with_doubts
 
 
-def cut_nothing(fetcher: ReplicaFetcher, one: Followed, offset: int, *, anew: bool = False) -> None:
-    cut_later(fetcher, one, max(offset, one.partition.log.end_offset), anew=anew)
+def cut_nothing(fetcher: ReplicaFetcher, one: Followed, offset: int, **more: Any) -> None:
+    cut_later(fetcher, one, max(offset, one.partition.log.end_offset), **more)
 
 
 def cut_to_high_watermark(fetcher: ReplicaFetcher, asking: list[Followed]) -> bool:
@@ -84,14 +85,6 @@ def advance_to_end(partition: Partition) -> bool:
     moved = partition.log.end_offset > partition._high_watermark
     partition._high_watermark = partition.log.end_offset
     return moved
-
-
-def advance_without_wanted(partition: Partition) -> bool:
-    wanted, partition._wanted = partition._wanted, None
-    try:
-        return advance(partition)
-    finally:
-        partition._wanted = wanted
 
 
 advance = Partition._advance
@@ -130,19 +123,18 @@ def commit_with_too_few(partition: Partition, offset: int, leader_epoch: int) ->
     return check_leader(partition).leader_epoch == leader_epoch and partition.high_watermark > offset
 
 
-def commit_under_any_epoch(partition: Partition, offset: int, leader_epoch: int) -> bool:
-    """Of whatever lies at the offset by now."""
-    return partition.high_watermark > offset
+def append_gaps(log: Log, copied: ReplicatedSet, **more: Any) -> None:
+    """Without the first of several sets."""
+    if copied.positions.size > 1:
+        found = replicated(copied.data[int(copied.positions[1]) :], 0)
+        assert found is not None
+        copied = found
+    append_copy(log, copied, **more)
 
 
-def append_gaps(log: Log, copied: ReplicatedSet, *, now_ms: int = 0) -> None:
-    """What a set from a wrong offset leaves out is not noticed."""
-    if copied.offsets[0] >= log.end_offset and copied.positions.size > 1:
-        at = int(copied.positions[1])
-        copied = replace(
-            copied, data=copied.data[at:], offsets=copied.offsets[1:], positions=copied.positions[1:] - at
-        )
-    append_copy(log, copied, now_ms=now_ms)
+def fetched_much(progress: Progress, offset: int, leader_end: int, now_ms: int) -> None:
+    """As if it had what it is about to be given."""
+    fetched(progress, leader_end, leader_end, now_ms)
 
 
 def follow_any_leader(partition: Partition, leader_epoch: int) -> Leadership:
@@ -151,15 +143,15 @@ def follow_any_leader(partition: Partition, leader_epoch: int) -> Leadership:
     return leadership
 
 
-def fetched_much(progress: Progress, offset: int, leader_end: int, now_ms: int) -> None:
-    """As if it had what it is about to be given."""
-    fetched(progress, leader_end, leader_end, now_ms)
-
-
-fetched = Progress.fetched
+def converse_patiently(conversation: Conversation, peer: Peer, clock: Clock, timeout_ms: int) -> None:
+    converse(conversation, peer, clock, 1 << 40)
 
 
 # Of the control path.
+
+
+def doubt_nobody(states: PartitionStates, replicas: Any, registered: Any) -> Any:
+    return read_states(states, replicas, {})
 
 
 def write_blindly(
@@ -221,55 +213,56 @@ def stop_with_deletion(replicas: Replicas, partitions: Any) -> None:
     replicas.drop(partitions, lambda topic_partition: None)
 
 
-def finish_at_once(reassignments: Reassignments, topic_partition: TopicPartition, electorate: Any) -> Any:
-    """The new replicas lead before they have anything."""
-    target = reassignments._targets.get(topic_partition)
-    return target or reassignments._context.replicas_of(topic_partition)
-
-
-def delete_and_forget(deletions: Deletions, *arguments: Any) -> None:
-    """A replica that was not deleted on a broker that was away counts as deleted."""
-
-
 MISTAKES: dict[str, Mistake] = {
     "a follower does not cut its log": Mistake([(ReplicaFetcher, "_cut_later", cut_nothing)]),
     "a follower cuts its log to its high watermark": Mistake(
-        [(ReplicaFetcher, "_ask_epochs", cut_to_high_watermark)]
+        [(ReplicaFetcher, "_ask_epochs", cut_to_high_watermark)], seed=16
     ),
-    "the leader epoch of a fetch is not looked at": Mistake([(Partition, "check_leader", know_no_epoch)]),
+    "the leader epoch of a request is not looked at": Mistake(
+        [(Partition, "check_leader", know_no_epoch)], ("partition", "pause", "slow_network", "kill"), seed=5
+    ),
     "the high watermark is the log's end": Mistake([(Partition, "_advance", advance_to_end)]),
     "the high watermark goes by an ISR that is not written yet": Mistake(
-        [(Partition, "_advance", advance_beyond_wanted)]
+        [(Partition, "_advance", advance_beyond_wanted)], seed=2
     ),
     "the ISR is written whatever its znode holds": Mistake([(PartitionStates, "write", write_blindly)]),
     "the ISR shrinks before it is written": Mistake([(InSync, "write", shrink_before_written)]),
-    "who lags is taken back into the ISR at once": Mistake([(Partition, "_with", take_back)]),
-    "a controller is obeyed whose time is over": Mistake(
-        [(Replicas, "obey", obey_any), (Replicas, "take_epoch", yes)]
+    "who lags is taken back into the ISR at once": Mistake(
+        [(Partition, "_with", take_back)], ("pause", "kill", "slow_network", "isolate"), seed=38
     ),
-    "what an ended term of office decided is sent": Mistake([(Registrar, "in_office", True)]),
+    "a controller is obeyed whose time is over": Mistake(
+        [(Replicas, "obey", obey_any), (Replicas, "take_epoch", yes), (Registrar, "in_office", True)], seed=2
+    ),
     "acks=all is answered at once": Mistake([(Partition, "committed", committed_at_once)]),
-    "acks=all is answered for too few replicas": Mistake([(Partition, "committed", commit_with_too_few)]),
-    "acks=all is answered for whatever lies there": Mistake(
-        [(Partition, "committed", commit_under_any_epoch)]
+    "acks=all is answered for too few replicas": Mistake(
+        [(Partition, "committed", commit_with_too_few)], ("isolate", "pause", "partition")
     ),
     "a replica out of sync is elected": Mistake([(deciding, "next_leadership", elect_anybody)]),
     "an election keeps the leader epoch": Mistake([(deciding, "next_leadership", keep_epoch)]),
-    "a leader does not write down where its epoch begins": Mistake([(LeaderEpochs, "begin", nothing)]),
+    "a leader does not write down where its epoch begins": Mistake(
+        [(LeaderEpochs, "begin", nothing)], seed=30
+    ),
     "a copy may leave something out": Mistake([(Log, "append_copy", append_gaps)]),
-    "a follower takes what an earlier leader gave": Mistake(
-        [(Partition, "check_follower", follow_any_leader), (Replicas, "stop", nothing)]
+    "a follower goes on copying from earlier leaders": Mistake(
+        [(Partition, "check_follower", follow_any_leader), (Fetchers, "leave", nothing)], seed=13
     ),
-    "a follower counts as having what it was given": Mistake([(Progress, "fetched", fetched_much)]),
-    "consumers read to the log's end": Mistake([(Partition, "read", read_all)]),
-    "a follower's flush may fail": Mistake([(ReplicaFetcher, "_is_safe", yes)], ("break_disk", "power_cut")),
+    "a follower counts as having what it is given": Mistake([(Progress, "fetched", fetched_much)]),
+    "a follower's flush may fail": Mistake(
+        [(ReplicaFetcher, "_is_safe", yes)], ("break_disk", "power_cut", "power_cut_everywhere"), seed=34
+    ),
+    "consumers read to the log's end": Mistake([(Partition, "read", read_all)], seed=7),
     "the controller forgets the partitions of dead brokers": Mistake(
-        [(Controller, "_brokers_changed", forget_failed)]
+        [(Controller, "_brokers_changed", forget_failed)], seed=21
     ),
-    "brokers that were away are not doubted": Mistake([(Context, "electorate", no_doubts)]),
-    "what is stopped is deleted": Mistake([(Replicas, "stop", stop_with_deletion)], ("stop", "kill")),
-    "new replicas lead before they have anything": Mistake([(Reassignments, "replicas_for", finish_at_once)]),
-    "partitions that a tool adds are not noticed": Mistake([(TopicWatches, "keep", nothing)]),
-    "what could not be done is not tried again": Mistake([(ControlPath, "retry", nothing)]),
-    "an answer that never comes is waited for": Mistake([(Conversation, "_fail", Conversation._fail)]),
+    "a broker that restarted at once is not doubted": Mistake(
+        [(Context, "electorate", no_doubts)], ("careful_power_cut",), seed=8
+    ),
+    "a new controller doubts nobody": Mistake([(PartitionStates, "read_with_doubts", doubt_nobody)], seed=15),
+    "what is stopped is deleted": Mistake(
+        [(Replicas, "stop", stop_with_deletion)], ("stop", "kill"), seed=57
+    ),
+    "partitions that a tool adds are not noticed": Mistake([(TopicWatches, "keep", nothing)], seed=3),
+    "an answer that never comes is waited for": Mistake(
+        [(Conversation, "__init__", converse_patiently)], ("hang_connections",)
+    ),
 }

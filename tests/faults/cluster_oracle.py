@@ -81,6 +81,20 @@ class Oracle:
             if other != value:
                 raise Broken(f"{partition}: offset {at} was acknowledged for {other!r} and for {value!r}")
             self._compare(partition, at, value, "acknowledged")
+        if partition.topic == "safe":
+            self._check_copies(partition, offset + len(values))
+
+    def _check_copies(self, name: TopicPartition, end: int) -> None:
+        """Two replicas have what lies below ``end``, unless the brokers of others are not there to ask."""
+        without = []
+        for machine in self.world.machines.values():
+            if machine.running is None or machine.number not in self._replicas(name):
+                continue
+            log = machine.running.broker.logs.get(name)
+            if log is None or log.end_offset < end:
+                without.append(machine.number)
+        if len(without) > len(self._replicas(name)) - 2:
+            raise Broken(f"{name}: all below {end} is acknowledged, and brokers {without} do not have it")
 
     def read(self, partition: TopicPartition, offset: int, value: bytes) -> None:
         """A consumer has got this."""
@@ -123,8 +137,19 @@ class Oracle:
 
     # --- when it should be whole ----------------------------------------------------------------------------
 
-    def whole(self) -> str:
-        """What is still missing; empty when all is as it should be."""
+    def unled(self) -> str:
+        """A partition that somebody could lead who is there, and nobody leads; empty when there is none."""
+        live = {number for number, machine in self.world.machines.items() if machine.running is not None}
+        for name in sorted(self.partitions):
+            znode = self.world.zookeeper._znodes.get(paths.partition_state_path(*name))
+            if znode is not None and name.topic not in self.deleted:
+                state = PartitionState.from_json(znode.data, "")
+                if state.leader not in live and live & set(state.isr):
+                    return f"{name} is led by {state.leader}, and {state.isr} are in sync"
+        return ""
+
+    def whole(self, *, at_rest: bool = True) -> str:
+        """What is still missing; empty when all is as it should be. ``at_rest``: nobody writes any more."""
         world, zookeeper = self.world, self.world.zookeeper
         znodes = zookeeper._znodes
         for machine in world.machines.values():
@@ -146,12 +171,12 @@ class Oracle:
         for topic in sorted(topics):
             path = paths.topic_path(topic)
             for number, replicas in TopicAssignment.from_json(znodes[path].data, path).partitions.items():
-                missing = self._missing(TopicPartition(topic, number), replicas)
+                missing = self._missing(TopicPartition(topic, number), replicas, at_rest)
                 if missing:
                     return missing
         return ""
 
-    def _missing(self, name: TopicPartition, replicas: tuple[int, ...]) -> str:
+    def _missing(self, name: TopicPartition, replicas: tuple[int, ...], at_rest: bool) -> str:
         znode = self.world.zookeeper._znodes.get(paths.partition_state_path(*name))
         if znode is None:
             return f"{name} has no state"
@@ -180,7 +205,7 @@ class Oracle:
             told = machine.running.broker.image.leadership(name)
             if told is None or told.leader != state.leader:
                 return f"{machine.host} tells clients another leader of {name}"
-        return f"{name} ends at {sorted(ends)}" if len(ends) > 1 else ""
+        return f"{name} ends at {sorted(ends)}" if at_rest and len(ends) > 1 else ""
 
     def _replicas(self, name: TopicPartition) -> tuple[int, ...]:
         path = paths.topic_path(name.topic)

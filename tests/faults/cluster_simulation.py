@@ -37,6 +37,8 @@ PROPERTIES = {
     "auto.create.topics.enable": "false",
 }
 LOAD_MS = 3_000
+LED_MS = 15_000
+"""Within this simulated time every partition is led that can be."""
 COMES_BACK_MS = 60_000
 """Within this simulated time all is whole again once faults have stopped."""
 
@@ -49,8 +51,9 @@ class Simulation:
         self.seed = seed
         dice = random.Random(seed)
         self.brokers = dice.choice([3, 3, 4, 5])
-        self.durable = dice.random() < 0.6
-        """Whether every message is flushed before it is acknowledged: power cuts are faults then."""
+        self.durable = "careful_power_cut" not in focus and dice.random() < 0.6
+        """Whether every message is flushed before it is acknowledged: then any machines may lose their power.
+        Else one, while all replicas of all others are in sync, and the next one when they are again."""
         properties = dict(PROPERTIES)
         if self.durable:
             properties["log.flush.interval.messages"] = "1"
@@ -63,6 +66,9 @@ class Simulation:
         self.problems: list[str] = []
         kinds = [one for one in FAULTS if self.durable or one not in ONLY_DURABLE]
         self.faults = dice.sample(kinds, dice.randint(0, min(6, len(kinds))))
+        self.careful = not self.durable and ("careful_power_cut" in focus or dice.random() < 0.5)
+        if self.careful:
+            self.faults = kinds = list(CAREFUL)
         if focus:
             self.faults = [one for one in kinds if one.__name__ in focus]
         self.healing: list[Callable[[], None]] = []
@@ -77,6 +83,7 @@ class Simulation:
             self._begin()
             self.events.run(lambda: False, self.events.now_ms + LOAD_MS)
             self._stop_faults()
+            self._wait_until_led()
             self._wait_until_whole()
             self.oracle.check()
             self._check_groups()
@@ -97,7 +104,7 @@ class Simulation:
         for machine in world.machines.values():
             machine.disk.ends = self._ended_by_disk(machine)
             self.events.at(dice.randrange(300), lambda one=machine: self._start(one))  # type: ignore[misc]
-        operator = Operator(world, self.oracle, dice.choice([0, 2, 5]))
+        operator = Operator(world, self.oracle, 0 if self.careful else dice.choice([0, 2, 5]))
         operator.create(OFFSETS_TOPIC, {0: operator.some_replicas(3)}, cleanup_policy="compact")
         operator.create(
             "safe", {0: operator.some_replicas(3), 1: operator.some_replicas(3)}, min_insync_replicas="2"
@@ -123,6 +130,20 @@ class Simulation:
         self.healing = []
         for client in self.clients:
             client.stopping = True
+
+    def _wait_until_led(self) -> None:
+        """With a broker that is away for long the others have to do."""
+        away = self._some_machine()
+        in_doubt = self.careful and self.oracle.whole(at_rest=False)
+        if away is None or in_doubt or self.dice.random() < 0.6:
+            return
+        self.events.tell(away.host, "is killed for long")
+        away.kill()
+        began_ms = self.events.now_ms
+        while unled := self.oracle.unled():
+            if self.events.now_ms - began_ms > LED_MS:
+                raise Broken(f"without broker {away.number}, for {LED_MS} ms: {unled}")
+            self.events.run(lambda: False, self.events.now_ms + 100)
 
     def _wait_until_whole(self) -> None:
         began_ms, missing = self.events.now_ms, "not looked yet"
@@ -235,6 +256,12 @@ class Simulation:
         machine.power_cut(partly=self.dice.random() < 0.7)
         self._restart_later(machine)
         return True
+
+    def careful_power_cut(self) -> bool:
+        """A machine loses its power, and what it has not flushed, while all replicas are in sync."""
+        if self.oracle.whole(at_rest=False):
+            return False
+        return self.power_cut()
 
     def power_cut_everywhere(self) -> bool:
         """All machines lose their power."""
@@ -350,6 +377,13 @@ class Simulation:
             connection.break_off()
         return True
 
+    def hang_connections(self) -> bool:
+        """Connections hang."""
+        connections = list(self.world.network.connections)
+        for connection in self.dice.sample(connections, min(2, len(connections))):
+            connection.hang()
+        return bool(connections)
+
     def slow_network(self) -> bool:
         """The network is slow, some connections more than others."""
         network = self.world.network
@@ -433,6 +467,7 @@ FAULTS: tuple[Fault, ...] = (
     Simulation.isolate,
     Simulation.clog,
     Simulation.lose_connections,
+    Simulation.hang_connections,
     Simulation.slow_network,
     Simulation.slow_news,
     Simulation.slow_control,
@@ -440,4 +475,6 @@ FAULTS: tuple[Fault, ...] = (
     Simulation.fill_disk,
     Simulation.break_disk,
 )
+CAREFUL: tuple[Fault, ...] = (Simulation.careful_power_cut, Simulation.lose_connections, Simulation.jump)
+"""Those of runs in which nothing is flushed and power is lost nevertheless."""
 ONLY_DURABLE = frozenset({Simulation.power_cut, Simulation.power_cut_everywhere})
