@@ -27,7 +27,7 @@ _log = logging.getLogger("minikafka.net")
 
 Action = Callable[[], None]
 
-MOST_EVENTS = 100_000
+MOST_EVENTS = 25_000
 """A run has some thousands: more are a circle."""
 
 

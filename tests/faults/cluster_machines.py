@@ -26,6 +26,8 @@ PORT = 9092
 ZOOKEEPER = "zookeeper"
 """The name of its host."""
 TICK_MS = 50
+MOST_STEPS = 500
+"""Of conversations at one moment: more are a circle."""
 
 
 class MachineClock:
@@ -287,8 +289,10 @@ class Machine:
         if self.running is not None and not self._steps and not self.starting:
             self._steps = True
             try:
+                steps = 0
                 while self.running is not None and self.running.step():
-                    pass
+                    steps += 1
+                    assert steps < MOST_STEPS, f"{self.host} talks and talks, and waits for nothing"
             finally:
                 self._steps = False
             self.world.look(self)

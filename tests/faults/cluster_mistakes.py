@@ -216,7 +216,9 @@ def stop_with_deletion(replicas: Replicas, partitions: Any) -> None:
 MISTAKES: dict[str, Mistake] = {
     "a follower does not cut its log": Mistake([(ReplicaFetcher, "_cut_later", cut_nothing)]),
     "a follower cuts its log to its high watermark": Mistake(
-        [(ReplicaFetcher, "_ask_epochs", cut_to_high_watermark)], seed=16
+        [(ReplicaFetcher, "_ask_epochs", cut_to_high_watermark)],
+        ("kill", "pause", "isolate", "end_in_the_middle", "expire"),
+        seed=13,
     ),
     "the leader epoch of a request is not looked at": Mistake(
         [(Partition, "check_leader", know_no_epoch)], ("partition", "pause", "slow_network", "kill"), seed=5
@@ -244,13 +246,13 @@ MISTAKES: dict[str, Mistake] = {
     ),
     "a copy may leave something out": Mistake([(Log, "append_copy", append_gaps)]),
     "a follower goes on copying from earlier leaders": Mistake(
-        [(Partition, "check_follower", follow_any_leader), (Fetchers, "leave", nothing)], seed=13
+        [(Partition, "check_follower", follow_any_leader), (Fetchers, "leave", nothing)], seed=16
     ),
-    "a follower counts as having what it is given": Mistake([(Progress, "fetched", fetched_much)]),
+    "a follower counts as having what it is given": Mistake([(Progress, "fetched", fetched_much)], seed=14),
     "a follower's flush may fail": Mistake(
         [(ReplicaFetcher, "_is_safe", yes)], ("break_disk", "power_cut", "power_cut_everywhere"), seed=34
     ),
-    "consumers read to the log's end": Mistake([(Partition, "read", read_all)], seed=7),
+    "consumers read to the log's end": Mistake([(Partition, "read", read_all)], seed=6),
     "the controller forgets the partitions of dead brokers": Mistake(
         [(Controller, "_brokers_changed", forget_failed)], seed=21
     ),

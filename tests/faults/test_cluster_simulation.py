@@ -1,7 +1,7 @@
 """Hundreds of short histories of a cluster, with faults that come and go.
 
-What must hold is in ``cluster_oracle``, what can happen in ``cluster_simulation``. Acknowledged by replicas is
-not flushed yet, so a power cut may take more than promised:
+What must hold is in ``cluster_oracle``, what can happen in ``cluster_simulation``. What replicas
+acknowledge is not flushed yet, so a power cut may take more than promised:
 
     each message is flushed before it is acknowledged      any number of machines may lose their power
       (``flush.messages=1``; three seeds of five)
@@ -73,8 +73,7 @@ def test_a_planted_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatc
 
 def test_a_seed_gives_the_same_history_each_time() -> None:
     program = (
-        "import logging; logging.disable(); from tests.faults.cluster_mistakes import MISTAKES
-from tests.faults.cluster_simulation import Simulation as S; "
+        "import logging; logging.disable(); from tests.faults.cluster_simulation import Simulation as S; "
         "one = S(3); one.run(); print(one.trace)"
     )
     traces = {
