@@ -174,6 +174,20 @@ def test_a_session_that_is_not_there_or_out_of_step_is_refused(world: Simulation
     assert follower.call({}).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
+def test_a_session_goes_with_its_connection(world: Simulation) -> None:
+    running = world.machine.running
+    assert running is not None
+    waiting, partition = running.broker.waiting, TopicPartition("t", 0)
+    before = waiting.watching(partition)
+    follower = Follower(world)
+    follower.ask({0: 0, 1: 0, 2: 0})
+    assert len(waiting.watching(partition)) == len(before) + 1
+    follower.client.go_to(follower.client.port)
+    del follower
+    write(world, b"a")
+    assert waiting.watching(partition) == before
+
+
 def test_a_consumer_gets_no_session(world: Simulation) -> None:
     follower = Follower(world)
     follower.ask({0: 0}, replica_id=-1)

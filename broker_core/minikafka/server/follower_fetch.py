@@ -1,16 +1,17 @@
 """Fetches of followers, in sessions: a follower names a partition once, and again when it asks for something
 else of it; it is answered about those partitions that have news (KIP-227).
 
-A session belongs to a connection. It keeps what was asked of each partition, and which of them may have news
-since they were looked at last: it is told of all that happens to them (``Broker.touch``), so that a fetch
-costs what has happened, not what is followed. Consumers have no sessions: they ask for few partitions, and
-what a session keeps of them would outlive them.
+A session belongs to a connection, and goes with it. It keeps what was asked of each partition, and which of
+them may have news since they were looked at last: it is told of all that happens to them (``Broker.touch``),
+so that a fetch costs what has happened, not what is followed. Consumers have no sessions: they ask for few
+partitions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import count
+from weakref import ref
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
@@ -58,10 +59,33 @@ def note_follower(broker: Broker, replica_id: int, parts: Parts) -> None:
             broker.isr_wanted(partition, followed.wanted)
 
 
-class FollowerSession:
-    """What one follower asks for over one connection. A ticket that waits for ever, under all its partitions:
-    that is how it hears of them.
+class _Ear:
+    """A ticket that waits for ever, under all partitions of a session: that is how the session hears of them.
+    It ends when the session does, with its connection.
     """
+
+    def __init__(self, broker: Broker, session: FollowerSession) -> None:
+        self._broker = broker
+        self._session = ref(session)
+
+    def satisfied(self, key: Hashable | None = None) -> bool:
+        """Never, but what waits in the session may be."""
+        session = self._session()
+        if session is None:
+            self._broker.waiting.remove(self)
+        elif isinstance(key, TopicPartition):
+            session.hear(key)
+        return False
+
+    def complete(self) -> None:
+        """The broker stops."""
+
+    def abandon(self, reason: str) -> None:
+        """The broker stops."""
+
+
+class FollowerSession:
+    """What one follower asks for over one connection."""
 
     def __init__(self, broker: Broker, replica_id: int) -> None:
         self.session_id = next(_IDS) % _EPOCHS + 1
@@ -74,6 +98,7 @@ class FollowerSession:
         self._replica_id = replica_id
         self._news: dict[TopicPartition, None] = {}
         self._refreshed_ms = 0
+        self._ear = _Ear(broker, self)
 
     def take(self, request: FetchRequest) -> None:
         """In a step: take over what a request says, which may be the first."""
@@ -88,8 +113,8 @@ class FollowerSession:
             for table in (self.parts, self.told, self._news):
                 table.pop(topic_partition, None)
         if others:
-            self._broker.waiting.remove(self)
-            self._broker.waiting.add(self, self.parts, _NEVER_MS)
+            self._broker.waiting.remove(self._ear)
+            self._broker.waiting.add(self._ear, self.parts, _NEVER_MS)
         now_ms = self._broker.clock.monotonic_ms()
         refresh_ms = self._broker.config.replication.lag_time_max_ms // 4
         if now_ms - self._refreshed_ms >= refresh_ms:
@@ -113,26 +138,15 @@ class FollowerSession:
         """Whether something happened since ``take_news``."""
         return bool(self._news)
 
-    def end(self) -> None:
-        """In a step: hear of nothing any more."""
-        self._broker.waiting.remove(self)
-
-    def satisfied(self, key: Hashable | None = None) -> bool:
-        """As a ticket: never, but what waits may be."""
-        if isinstance(key, TopicPartition) and key in self.parts:
-            self._news[key] = None
+    def hear(self, topic_partition: TopicPartition) -> None:
+        """In a step: something happened to a partition."""
+        if topic_partition in self.parts:
+            self._news[topic_partition] = None
             waiting = self.waiting
             # One whose time is up is being answered already.
-            if waiting is not None and waiting in self._broker.waiting and waiting.satisfied(key):
+            if waiting is not None and waiting in self._broker.waiting and waiting.satisfied(topic_partition):
                 self._broker.waiting.remove(waiting)
                 self._broker.answer(waiting)
-        return False
-
-    def complete(self) -> None:
-        """The broker stops."""
-
-    def abandon(self, reason: str) -> None:
-        """The broker stops."""
 
 
 class _FollowerTicket:
@@ -197,10 +211,7 @@ def serve_follower(broker: Broker, context: RequestContext, request: FetchReques
     memory = context.exchange.memory
     session: FollowerSession | None = memory.get(__name__)
     if request.session_epoch == NEW_SESSION_EPOCH:
-        old, session = session, FollowerSession(broker, request.replica_id)
-        memory[__name__] = session
-        if old is not None:
-            broker.run(old.end)
+        session = memory[__name__] = FollowerSession(broker, request.replica_id)
     elif session is None or session.session_id != request.session_id:
         context.reply(FetchResponse(0, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, NO_SESSION, ()))
         return
