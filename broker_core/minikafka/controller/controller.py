@@ -93,6 +93,11 @@ class Controller:
         """The live brokers."""
         return self._context.brokers
 
+    @property
+    def sessions(self) -> Mapping[int, int]:
+        """The ZooKeeper sessions that registered them."""
+        return self._context.sessions
+
     def status(self, topic_partition: TopicPartition) -> PartitionStatus:
         """Where the partition stands."""
         return self._context.status(topic_partition)

@@ -7,7 +7,7 @@ to ``replicas`` at once, what it says of other brokers' through their channels.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -39,8 +39,6 @@ class ControlPath:
         self._replicas = replicas
         self._channels = channels
         self.fatal = fatal
-        self._sessions: Mapping[int, int] = {}
-        """Of the live brokers, as they were last told of."""
         self._not_stopped: dict[tuple[int, TopicPartition], None] = {}
         """Replicas that other brokers could not delete."""
         self._unreadable_going: set[str] = set()
@@ -54,17 +52,18 @@ class ControlPath:
             unseen = broker.controller.joined_unseen(event.brokers, event.sessions)
             if unseen:
                 broker.registrar.refresh(unseen)
-        if isinstance(event, events.Elected | events.BrokersChanged):
-            self._sessions = event.sessions
         broker.run(lambda: effects.extend(broker.controller.step(event)))
-        epoch, brokers = broker.controller.epoch, broker.controller.brokers
+        epoch, brokers, sessions = (
+            broker.controller.epoch,
+            broker.controller.brokers,
+            broker.controller.sessions,
+        )
         # Before what is to be sent, and behind what was decided earlier: both are jobs.
-        broker.worker.submit(partial(self._channels.keep, brokers, self._sessions))
+        broker.worker.submit(partial(self._channels.keep, brokers, sessions))
         for effect in effects:
             broker.worker.submit(partial(self._perform, effect, epoch, brokers))
         if isinstance(event, events.TopicRemoved):
             broker.run(lambda: broker.touch(("topic", event.topic)))
-        broker.run(lambda: broker.touch("controller"))
 
     def controller_changed(self, controller_id: int) -> None:
         """ZooKeeper names another controller (or none: -1)."""

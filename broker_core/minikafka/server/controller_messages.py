@@ -33,19 +33,7 @@ def leader_and_isr(
     return LeaderAndIsrRequest(
         controller_id,
         controller_epoch,
-        tuple(
-            LeaderAndIsrPartition(
-                topic,
-                partition,
-                found.controller_epoch,
-                found.leader,
-                found.leader_epoch,
-                found.isr,
-                found.version,
-                found.replicas,
-            )
-            for (topic, partition), found in leaderships.items()
-        ),
+        tuple(LeaderAndIsrPartition(*_fields(key, found)) for key, found in leaderships.items()),
         tuple(LiveLeader(one, brokers[one].host, brokers[one].port) for one in leaders),
     )
 
@@ -54,16 +42,10 @@ def told_leaderships(
     request: LeaderAndIsrRequest,
 ) -> tuple[dict[TopicPartition, Leadership], dict[int, BrokerAddress]]:
     """What ``leader_and_isr`` was made of."""
-    leaderships = {
-        TopicPartition(one.topic, one.index): Leadership(
-            one.leader_id, one.leader_epoch, one.isr, one.replicas, one.controller_epoch, one.zk_version
-        )
-        for one in request.partitions
-    }
     leaders = {
         one.broker_id: BrokerAddress(one.broker_id, one.host, one.port) for one in request.live_leaders
     }
-    return leaderships, leaders
+    return _leaderships(request.partitions), leaders
 
 
 def stop_replica(
@@ -84,19 +66,7 @@ def update_metadata(
     return UpdateMetadataRequest(
         controller_id,
         controller_epoch,
-        tuple(
-            UpdateMetadataPartition(
-                topic,
-                partition,
-                found.controller_epoch,
-                found.leader,
-                found.leader_epoch,
-                found.isr,
-                found.version,
-                found.replicas,
-            )
-            for (topic, partition), found in leaderships.items()
-        ),
+        tuple(UpdateMetadataPartition(*_fields(key, found)) for key, found in leaderships.items()),
         tuple(
             UpdateMetadataBroker(
                 one.broker_id,
@@ -121,10 +91,32 @@ def told_metadata(
                 break
         if port >= 0:
             brokers[one.broker_id] = BrokerAddress(one.broker_id, host, port, one.rack)
-    leaderships = {
+    return brokers, _leaderships(request.partitions)
+
+
+def _fields(
+    name: TopicPartition, found: Leadership
+) -> tuple[str, int, int, int, int, tuple[int, ...], int, tuple[int, ...]]:
+    """What both messages say of a partition, in the order of their fields."""
+    return (
+        name.topic,
+        name.partition,
+        found.controller_epoch,
+        found.leader,
+        found.leader_epoch,
+        found.isr,
+        found.version,
+        found.replicas,
+    )
+
+
+def _leaderships(
+    partitions: Iterable[LeaderAndIsrPartition | UpdateMetadataPartition],
+) -> dict[TopicPartition, Leadership]:
+    """The other way."""
+    return {
         TopicPartition(one.topic, one.index): Leadership(
             one.leader_id, one.leader_epoch, one.isr, one.replicas, one.controller_epoch, one.zk_version
         )
-        for one in request.partitions
+        for one in partitions
     }
-    return brokers, leaderships

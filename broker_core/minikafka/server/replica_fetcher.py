@@ -431,7 +431,7 @@ class Fetchers:
     def follow(self, partition: Partition, leader: BrokerAddress, leader_epoch: int) -> None:
         """Copy a partition from ``leader`` from now on, and from nobody else."""
         self.leave(partition.topic_partition)
-        share = hash(partition.topic_partition.partition) % self._broker.config.replication.fetchers
+        share = partition.topic_partition.partition % self._broker.config.replication.fetchers
         key = leader, share
         fetcher = self._fetchers.get(key)
         if fetcher is None:

@@ -19,7 +19,8 @@ followers are in ``server.follower_fetch``. Behaviour
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
+from typing import Any
 
 from minikafka.base.errors import ErrorCode, StorageError
 from minikafka.base.ids import TopicPartition
@@ -60,7 +61,7 @@ class _FetchTicket:
         self._request = request
         self._shares: Shares = {}
         self._size = 0
-        self._asked: dict[Hashable, FetchPartition] = {}
+        self._asked: Mapping[Any, FetchPartition] = {}
         """What is asked of each partition, once the request waits."""
 
     def satisfied(self, key: Hashable | None = None) -> bool:
@@ -70,7 +71,7 @@ class _FetchTicket:
             self._size = sum(share.size_bytes for share in self._shares.values())
             failed = any(share.error_code is not ErrorCode.NONE for share in self._shares.values())
             return failed or self._size >= self._request.min_bytes
-        # A follower names a thousand partitions, and something happens to one.
+        # Of many partitions that are named something happens to one.
         topic_partition = TopicPartition(*key)  # type: ignore[misc]
         others = self._size - self._shares[topic_partition].size_bytes
         left = max(0, self._request.max_bytes - others)
@@ -96,9 +97,7 @@ class _FetchTicket:
         self._context.exchange.close(reason)
 
     def keys(self) -> list[Hashable]:
-        for topic in self._request.topics:
-            for part in topic.partitions:
-                self._asked[TopicPartition(topic.name, part.index)] = part
+        self._asked = parts_of(self._request.topics)
         return list(self._shares)
 
     def patience_ms(self) -> int:
