@@ -139,6 +139,14 @@ def size_of(data: memoryview, position: int) -> int:
     return size + 12
 
 
+def names_producer(data: memoryview) -> bool:
+    """Whether the batch at the start has a producer's id, by which it is written once; nothing is checked."""
+    if len(data) < BATCH_HEADER_BYTES or data[MAGIC_AT] != MAGIC:
+        return False
+    producer_id, _, _ = _PRODUCER.unpack_from(data, _PRODUCER_AT)
+    return bool(producer_id != NO_PRODUCER)
+
+
 def place(data: memoryview, base_offset: int, leader_epoch: int) -> None:
     """Give the batch at the beginning of ``data`` its place in a log, which the checksum does not cover."""
     _INT64.pack_into(data, 0, base_offset)

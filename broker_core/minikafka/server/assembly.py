@@ -29,6 +29,7 @@ from minikafka.net.port import Connector
 from minikafka.net.server import RequestHandler, Server
 from minikafka.records.compaction import OffsetMap
 from minikafka.registry.store import Store
+from minikafka.server.acl_rules import AclRules
 from minikafka.server.broker import Broker
 from minikafka.server.company import check_company
 from minikafka.server.config import BrokerConfig
@@ -122,7 +123,7 @@ class RunningBroker:
             worker=ports.worker,
             registrar=registrar,
         )
-        self.broker.quotas.replace(registrar.client_configs())
+        _read_limits(self.broker, store, ports)
         coordinator = Coordinator(self.broker, ports.loader, ports.random_bytes)
         self._fetchers = Fetchers(self.broker, ports.connector, ports.spawn)
         self._channels = Channels(
@@ -216,3 +217,12 @@ class RunningBroker:
             meta = claim_directories(files, directories, broker_id)
         assert meta is not None
         return meta.broker_id
+
+
+def _read_limits(broker: Broker, store: Store, ports: Ports) -> None:
+    """What clients may do, and how fast: in effect before the first of them comes."""
+    broker.quotas.replace(broker.registrar.client_configs())
+    authorizer = broker.config.authorizer
+    if authorizer is not None:
+        broker.acl_rules = AclRules(store, ports.clock, ports.worker, authorizer, broker.permissions)
+        broker.acl_rules.start()

@@ -80,6 +80,10 @@ class Authorizer:
         others = {known: rules for known, rules in self.acls.items() if known != resource}
         return replace(self, acls={**others, resource: acls} if acls else others)
 
+    def with_all_acls(self, acls: Mapping[Resource, frozenset[Acl]]) -> Authorizer:
+        """The authorizer with these rules and no others."""
+        return replace(self, acls=dict(acls))
+
 
 def super_users_of(text: str) -> frozenset[str]:
     """The principals in the value of ``super.users``, between semicolons. ConfigError for what is none."""

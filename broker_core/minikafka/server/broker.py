@@ -25,8 +25,10 @@ from minikafka.log.manager import LogManager
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
 from minikafka.partition.waiting import Waiting
+from minikafka.server.acl_rules import AclRules
 from minikafka.server.config import BrokerConfig
 from minikafka.server.image import ClusterImage
+from minikafka.server.permissions import Permissions
 from minikafka.server.producer_ids import ProducerIds
 from minikafka.server.quotas import Quotas
 from minikafka.server.registrar import Registrar
@@ -76,6 +78,10 @@ class Broker:
         self.waiting: Waiting[Ticket] = Waiting()
         self.controller = Controller(broker_id, delete_topics=config.delete_topics)
         self.quotas = Quotas(config.quotas)
+        self.permissions = Permissions()
+        """Who may do what: everybody everything, where no authorizer is configured."""
+        self.acl_rules: AclRules | None = None
+        """Where the rules are changed. Set once, before this broker serves; None: there are none."""
         self.producer_ids = ProducerIds()
         self.deadline_added: Callable[[int], None] = lambda deadline_ms: None
         """Told of each new deadline (monotonic ms), so that the housekeeper wakes in time."""

@@ -109,7 +109,8 @@ class ClassicProtocol:
             self._append(exchange, produces, size)
 
         topics = {one.topic for one in produces}
-        awaited = {topic for topic in topics if _awaited(broker, topic)}
+        may, address = broker.permissions.may_write_new, exchange.client_host
+        awaited = {topic for topic in topics if may(address, topic) and _awaited(broker, topic)}
         ticket = _ProduceTicket(broker, awaited, append, exchange)
         if ticket.satisfied():
             append()
@@ -159,7 +160,9 @@ def _ask(
     request: Any,
 ) -> Any:
     context = _Asked(RequestHeader(api.key, version, 0, None), api, exchange, answers=[])
-    handle(broker, context, request)
+    guarded, left = broker.permissions.checked(context, request)
+    if left is not None:
+        handle(broker, guarded, left)
     (response,) = context.answers
     (topic,) = response.topics
     return topic.partitions[0]

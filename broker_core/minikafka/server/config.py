@@ -25,6 +25,7 @@ from minikafka.log.config import BROKER_PROPERTIES, LogConfig, default_text
 from minikafka.log.layout import Layout
 from minikafka.net.limits import UNLIMITED, ConnectionLimits
 from minikafka.records.compression import Codec
+from minikafka.server.authorizer import Authorizer, super_users_of
 from minikafka.server.listeners import WILDCARDS, Listener, parse_listeners
 from minikafka.server.quotas import QuotaConfig
 
@@ -90,6 +91,19 @@ def _text(name: str, text: str) -> str:
     return text.strip()
 
 
+_AUTHORIZER = "kafka.security.auth.SimpleAclAuthorizer"
+
+
+def _authorizer(name: str, text: str) -> bool:
+    if text.strip() not in {"", _AUTHORIZER}:
+        raise ConfigError(name, text, f"{_AUTHORIZER}, whose rules this broker follows, or empty for none")
+    return bool(text.strip())
+
+
+def _super_users(name: str, text: str) -> frozenset[str]:
+    return super_users_of(text)
+
+
 _LONG_MAX = 0x7FFFFFFFFFFFFFFF
 _PROTOCOL = "inter.broker.protocol.version"
 _FORMAT = "log.message.format.version"
@@ -139,6 +153,9 @@ _KEYS: dict[str, tuple[Callable[[str, str], Any], str | None]] = {
     "num.recovery.threads.per.data.dir": (_integer(1), None),
     _PROTOCOL: (_text, "0.10.1"),
     "broker.rack": (_text, None),
+    "authorizer.class.name": (_authorizer, ""),
+    "super.users": (_super_users, ""),
+    "allow.everyone.if.no.acl.found": (_boolean, "false"),
     "num.replica.fetchers": (_integer(1), "1"),
     "replica.fetch.max.bytes": (_integer(0), "1048576"),
     "replica.fetch.response.max.bytes": (_integer(0), "10485760"),
@@ -271,6 +288,8 @@ class BrokerConfig:
     rack: str | None
     replication: ReplicationConfig
     control: ControlConfig
+    authorizer: Authorizer | None
+    """Who decides what clients and other brokers may do, still without rules; None: everything is allowed."""
     log: LogConfig
     """What a topic without settings of its own gets."""
     unknown: tuple[str, ...] = field(default=())
@@ -332,19 +351,14 @@ class BrokerConfig:
             flush_checkpoint_interval_ms=values["log.flush.offset.checkpoint.interval.ms"],
             retention_check_interval_ms=values["log.retention.check.interval.ms"],
             recovery_threads=threads * len(log_dirs) if threads else os.cpu_count() or 1,
-            cleaner=CleanerConfig(
-                enabled=values["log.cleaner.enable"],
-                map_bytes=values["log.cleaner.dedupe.buffer.size"],
-                map_load_factor=values["log.cleaner.io.buffer.load.factor"],
-                bytes_per_second=values["log.cleaner.io.max.bytes.per.second"],
-                backoff_ms=values["log.cleaner.backoff.ms"],
-            ),
+            cleaner=_cleaner(values),
             groups=_groups(values),
             offsets=_offsets(values),
             beside_0_10=beside_0_10,
             rack=values["broker.rack"],
             replication=_replication(values),
             control=_control(values),
+            authorizer=_authorizer_of(values),
             log=LogConfig.from_properties(log_properties),
             unknown=unknown,
             properties=dict(properties),
@@ -358,6 +372,16 @@ def property_defaults() -> Mapping[str, str | None]:
     for name, default in BROKER_PROPERTIES.items():
         defaults[name] = None if default is None else default_text(default)
     return MappingProxyType(defaults | {name: default for name, (_, default) in _KEYS.items()})
+
+
+def _cleaner(values: Mapping[str, Any]) -> CleanerConfig:
+    return CleanerConfig(
+        enabled=values["log.cleaner.enable"],
+        map_bytes=values["log.cleaner.dedupe.buffer.size"],
+        map_load_factor=values["log.cleaner.io.buffer.load.factor"],
+        bytes_per_second=values["log.cleaner.io.max.bytes.per.second"],
+        backoff_ms=values["log.cleaner.backoff.ms"],
+    )
 
 
 def _groups(values: Mapping[str, Any]) -> GroupSettings:
@@ -422,6 +446,12 @@ def _control(values: Mapping[str, Any]) -> ControlConfig:
         rebalance_interval_ms=1000 * values["leader.imbalance.check.interval.seconds"],
         imbalance_percent=values["leader.imbalance.per.broker.percentage"],
     )
+
+
+def _authorizer_of(values: Mapping[str, Any]) -> Authorizer | None:
+    if not values["authorizer.class.name"]:
+        return None
+    return Authorizer(values["super.users"], values["allow.everyone.if.no.acl.found"])
 
 
 def parse_properties(text: str, source: str) -> dict[str, str]:

@@ -37,6 +37,12 @@ class RequestContext:
         """The name of the listener that the request came in by."""
         return self.exchange.listener
 
+    def may_create(self, topic: str) -> bool:
+        """Whether who asks may have a topic made that is not there: what else they may not is seen to before
+        a handler has the request (``permissions``).
+        """
+        return True
+
     def reply(self, response: Any) -> None:
         """Send the response. Called once, by any thread, outside the core's lock."""
         self.exchange.respond(self.encoded(response))

@@ -38,6 +38,9 @@ class Dispatcher:
         context, request = decode_request(exchange, frame, self._handlers, self._newest)
         if request is not None:  # else answered already: a version of ApiVersions that is not spoken here
             context = metered(self._broker, context, request, len(frame))
-            self._handlers[context.api.key](context, request)
+            if self._broker.permissions.enforced:
+                context, request = self._broker.permissions.checked(context, request)
+            if request is not None:  # else answered already: nothing of it is permitted
+                self._handlers[context.api.key](context, request)
             if context.api.key not in WORK:
                 exchange.park()

@@ -75,7 +75,8 @@ def _answer(broker: Broker, context: RequestContext, request: MetadataRequest) -
             cluster_id=image.cluster_id,
             controller_id=image.controller_id,
             topics=tuple(
-                _topic(broker, image, name, may_create=request.allow_auto_topic_creation) for name in names
+                _topic(broker, context, image, name, may_create=request.allow_auto_topic_creation)
+                for name in names
             ),
         )
     )
@@ -90,12 +91,14 @@ def _brokers(broker: Broker, context: RequestContext, image: ClusterImage) -> tu
     )
 
 
-def _topic(broker: Broker, image: ClusterImage, name: str, *, may_create: bool) -> MetadataTopic:
+def _topic(
+    broker: Broker, context: RequestContext, image: ClusterImage, name: str, *, may_create: bool
+) -> MetadataTopic:
     partitions = image.topics.get(name)
     if partitions is not None:
         return _described(broker, name, partitions, image)
     return MetadataTopic(
-        error_code=_absent(broker, name, may_create=may_create),
+        error_code=_absent(broker, context, name, may_create=may_create),
         name=name,
         is_internal=name in INTERNAL_TOPICS,
         partitions=(),
@@ -127,7 +130,7 @@ def _described(
     )
 
 
-def _absent(broker: Broker, name: str, *, may_create: bool) -> ErrorCode:
+def _absent(broker: Broker, context: RequestContext, name: str, *, may_create: bool) -> ErrorCode:
     try:
         check_topic_name(name)
         if not broker.image.brokers:
@@ -136,6 +139,8 @@ def _absent(broker: Broker, name: str, *, may_create: bool) -> ErrorCode:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # waiting does not help
         if not (may_create and broker.config.auto_create_topics) or name in INTERNAL_TOPICS:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not context.may_create(name):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         config = broker.config
         start_creation(broker, name, config.default_partitions, config.default_replication_factor)
     except BrokerError as error:

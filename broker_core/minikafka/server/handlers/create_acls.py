@@ -1,0 +1,67 @@
+"""CreateAcls: make access rules; one that there is already is made again, without an error.
+
+Behaviour: every broker serves it. The rules are written to ZooKeeper, with the news for all brokers, and
+hold on this one when it answers. Each rule succeeds or fails for itself. SECURITY_DISABLED where the broker
+has no authorizer; while ZooKeeper is away REQUEST_TIMED_OUT, and the rules may still come.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from minikafka.base.acls import Acl, Resource
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.server.acl_requests import check_authorizer, rule_of
+from minikafka.server.broker import Broker
+from minikafka.server.context import RequestContext
+from minikafka.server.later import answer_by_job
+from minikafka.server.topics import error_code_of, error_message_of
+from minikafka.wire.apis.create_acls import (
+    AclCreation,
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+
+LATE = BrokerError(
+    ErrorCode.REQUEST_TIMED_OUT,
+    "ZooKeeper, which keeps the rules, does not answer; the change may still come",
+)
+
+
+def handle(broker: Broker, context: RequestContext, request: CreateAclsRequest) -> None:
+    """Serve one request."""
+    rules = [_checked(broker, creation) for creation in request.creations]
+    wanted: dict[Resource, frozenset[Acl]] = {}
+    for rule in rules:
+        if not isinstance(rule, BrokerError):
+            wanted[rule[0]] = wanted.get(rule[0], frozenset()) | {rule[1]}
+
+    def response(failed: dict[Resource, BrokerError]) -> CreateAclsResponse:
+        errors = (rule if isinstance(rule, BrokerError) else failed.get(rule[0]) for rule in rules)
+        return CreateAclsResponse(
+            0, tuple(AclCreationResult(error_code_of(error), error_message_of(error)) for error in errors)
+        )
+
+    def work() -> CreateAclsResponse:
+        failed: dict[Resource, BrokerError] = {}
+        assert broker.acl_rules is not None
+        for resource, acls in wanted.items():
+            try:
+                broker.acl_rules.change(resource, partial(frozenset.union, acls))
+            except BrokerError as error:
+                failed[resource] = error
+        return response(failed)
+
+    if wanted:
+        answer_by_job(broker, context, work, lambda: response(dict.fromkeys(wanted, LATE)))
+    else:
+        context.reply(response({}))
+
+
+def _checked(broker: Broker, creation: AclCreation) -> tuple[Resource, Acl] | BrokerError:
+    try:
+        check_authorizer(broker.permissions.authorizer)
+        return rule_of(creation)
+    except BrokerError as error:
+        return error

@@ -1,0 +1,90 @@
+"""DeleteAcls: remove the access rules that filters find.
+
+Behaviour: every broker serves it. Each filter is answered with what it found; a rule that several find is in
+each answer. What is removed is in effect no more on this broker when it answers. SECURITY_DISABLED and
+REQUEST_TIMED_OUT as in CreateAcls.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from minikafka.base.acls import Acl, Resource
+from minikafka.base.errors import BrokerError
+from minikafka.server.acl_requests import check_authorizer, found
+from minikafka.server.broker import Broker
+from minikafka.server.context import RequestContext
+from minikafka.server.handlers.create_acls import LATE
+from minikafka.server.later import answer_by_job
+from minikafka.server.topics import error_code_of, error_message_of
+from minikafka.wire.apis.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from minikafka.wire.apis.describe_acls import LITERAL
+
+_Found = list[tuple[Resource, Acl]]
+
+
+def handle(broker: Broker, context: RequestContext, request: DeleteAclsRequest) -> None:
+    """Serve one request."""
+    rules = [_found(broker, one) for one in request.filters]
+    doomed: dict[Resource, set[Acl]] = {}
+    for one in rules:
+        for resource, acl in () if isinstance(one, BrokerError) else one:
+            doomed.setdefault(resource, set()).add(acl)
+
+    def response(failed: dict[Resource, BrokerError]) -> DeleteAclsResponse:
+        return DeleteAclsResponse(0, tuple(_result(one, failed) for one in rules))
+
+    def work() -> DeleteAclsResponse:
+        failed: dict[Resource, BrokerError] = {}
+        assert broker.acl_rules is not None
+        for resource, acls in doomed.items():
+            try:
+                broker.acl_rules.change(resource, partial(_without, acls))
+            except BrokerError as error:
+                failed[resource] = error
+        return response(failed)
+
+    if doomed:
+        answer_by_job(broker, context, work, lambda: response(dict.fromkeys(doomed, LATE)))
+    else:
+        context.reply(response({}))
+
+
+def _found(broker: Broker, one: DeleteAclsFilter) -> _Found | BrokerError:
+    try:
+        return found(check_authorizer(broker.permissions.authorizer), one)
+    except BrokerError as error:
+        return error
+
+
+def _without(acls: set[Acl], known: frozenset[Acl]) -> frozenset[Acl]:
+    return known - acls
+
+
+def _result(rules: _Found | BrokerError, failed: dict[Resource, BrokerError]) -> DeleteAclsFilterResult:
+    if isinstance(rules, BrokerError):
+        return DeleteAclsFilterResult(rules.code, rules.detail, ())
+    return DeleteAclsFilterResult(
+        0,
+        None,
+        tuple(
+            DeleteAclsMatchingAcl(
+                error_code_of(failed.get(resource)),
+                error_message_of(failed.get(resource)),
+                resource.type,
+                resource.name,
+                LITERAL,
+                acl.principal,
+                acl.host,
+                acl.operation,
+                acl.permission,
+            )
+            for resource, acl in rules
+        ),
+    )

@@ -1,0 +1,39 @@
+"""DescribeAcls: the access rules that a filter finds, as this broker follows them.
+
+SECURITY_DISABLED where it has no authorizer.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.server.acl_requests import check_authorizer, found
+from minikafka.server.broker import Broker
+from minikafka.server.context import RequestContext
+from minikafka.wire.apis.describe_acls import (
+    LITERAL,
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+
+
+def handle(broker: Broker, context: RequestContext, request: DescribeAclsRequest) -> None:
+    """Serve one request."""
+    try:
+        rules = found(check_authorizer(broker.permissions.authorizer), request)
+    except BrokerError as error:
+        context.reply(DescribeAclsResponse(0, error.code, error.detail, ()))
+        return
+    resources = (
+        DescribeAclsResource(
+            resource.type,
+            resource.name,
+            LITERAL,
+            tuple(AclDescription(acl.principal, acl.host, acl.operation, acl.permission) for _, acl in group),
+        )
+        for resource, group in groupby(rules, key=lambda rule: rule[0])
+    )
+    context.reply(DescribeAclsResponse(0, ErrorCode.NONE, None, tuple(resources)))

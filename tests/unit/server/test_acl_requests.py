@@ -1,0 +1,190 @@
+"""Access rules made, found and removed over the protocol."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from minikafka.base.acls import ANONYMOUS, CLUSTER, Acl, Operation, Permission, Resource, ResourceType
+from minikafka.base.errors import ErrorCode
+from minikafka.registry.acl_paths import acl_path
+from minikafka.registry.acl_store import read_acls
+from minikafka.wire.apis.create_acls import AclCreation, CreateAclsRequest
+from minikafka.wire.apis.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from minikafka.wire.apis.describe_acls import ANY, LITERAL, MATCH, PREFIXED, DescribeAclsRequest
+from minikafka.wire.keys import ApiKey
+from tests.scenarios.simulation import Request, Simulation
+
+AUTHORIZER = {
+    "authorizer.class.name": "kafka.security.auth.SimpleAclAuthorizer",
+    "super.users": ANONYMOUS,
+}
+TOPIC = Resource(ResourceType.TOPIC, "t")
+EVERY = Resource(ResourceType.TOPIC, "*")
+READ = Acl("User:alice", Permission.ALLOW, "*", Operation.READ)
+WRITE = Acl("User:bob", Permission.DENY, "10.0.0.1", Operation.WRITE)
+EVERYTHING = DescribeAclsRequest(ANY, None, ANY, None, None, ANY, ANY)
+
+
+@pytest.fixture
+def world() -> Simulation:
+    world = Simulation()
+    world.machine.start(AUTHORIZER)
+    return world
+
+
+def creation(resource: Resource, acl: Acl) -> AclCreation:
+    return AclCreation(
+        resource.type, resource.name, LITERAL, acl.principal, acl.host, acl.operation, acl.permission
+    )
+
+
+def create(world: Simulation, *creations: AclCreation) -> list[tuple[ErrorCode, str | None]]:
+    answer = world.call(Request(ApiKey.CREATE_ACLS, 1, CreateAclsRequest(creations)))
+    return [(ErrorCode(one.error_code), one.error_message) for one in answer.results]
+
+
+def described(world: Simulation, wanted: DescribeAclsRequest = EVERYTHING) -> set[tuple[Resource, Acl]]:
+    answer = world.call(Request(ApiKey.DESCRIBE_ACLS, 1, wanted))
+    assert answer.error_code == ErrorCode.NONE, answer
+    return {
+        (
+            Resource(ResourceType(one.resource_type), one.resource_name),
+            Acl(acl.principal, Permission(acl.permission_type), acl.host, Operation(acl.operation)),
+        )
+        for one in answer.resources
+        for acl in one.acls
+    }
+
+
+def delete(world: Simulation, *filters: DeleteAclsFilter) -> Any:
+    return world.call(Request(ApiKey.DELETE_ACLS, 1, DeleteAclsRequest(filters))).filter_results
+
+
+def test_rules_that_are_made_are_found_and_stand_in_zookeeper(world: Simulation) -> None:
+    fine = (ErrorCode.NONE, None)
+    assert create(world, creation(TOPIC, READ), creation(TOPIC, WRITE), creation(CLUSTER, READ)) == [fine] * 3
+    wanted = {(TOPIC, READ), (TOPIC, WRITE), (CLUSTER, READ)}
+    assert described(world) == wanted
+    stored = read_acls(world.zookeeper.connect()).acls
+    assert stored == {TOPIC: {READ, WRITE}, CLUSTER: {READ}}
+
+
+def test_other_brokers_are_told(world: Simulation) -> None:
+    world.machine_of(1).start(AUTHORIZER)
+    create(world, creation(TOPIC, READ))
+    world.settle()
+    world.move_to("machine-1")
+    assert described(world) == {(TOPIC, READ)}
+
+
+def test_a_rule_that_is_there_is_made_again_without_an_error(world: Simulation) -> None:
+    create(world, creation(TOPIC, READ))
+    assert create(world, creation(TOPIC, READ)) == [(ErrorCode.NONE, None)]
+    assert described(world) == {(TOPIC, READ)}
+
+
+GOOD = creation(TOPIC, READ)
+
+
+@pytest.mark.parametrize(
+    ("bad", "code", "words"),
+    [
+        (replace(GOOD, resource_type=1), ErrorCode.INVALID_REQUEST, "1 is no type of resource"),
+        (replace(GOOD, resource_type=9), ErrorCode.INVALID_REQUEST, "9 is no type of resource"),
+        (replace(GOOD, resource_name=""), ErrorCode.INVALID_REQUEST, "no name"),
+        (replace(GOOD, resource_name="a/b"), ErrorCode.INVALID_REQUEST, "a/b"),
+        (replace(GOOD, resource_type=4), ErrorCode.INVALID_REQUEST, "kafka-cluster"),
+        (replace(GOOD, resource_pattern_type=PREFIXED), ErrorCode.UNSUPPORTED_VERSION, "prefixes"),
+        (replace(GOOD, resource_pattern_type=ANY), ErrorCode.INVALID_REQUEST, "literal"),
+        (replace(GOOD, principal="alice"), ErrorCode.INVALID_REQUEST, "alice"),
+        (replace(GOOD, principal="User:"), ErrorCode.INVALID_REQUEST, "User:"),
+        (replace(GOOD, host=""), ErrorCode.INVALID_REQUEST, "host"),
+        (replace(GOOD, operation=1), ErrorCode.INVALID_REQUEST, "1 is no operation"),
+        (replace(GOOD, permission_type=1), ErrorCode.INVALID_REQUEST, "1 is no permission"),
+    ],
+    ids=str,
+)
+def test_a_bad_rule_fails_for_itself(
+    world: Simulation, bad: AclCreation, code: ErrorCode, words: str
+) -> None:
+    (failed, message), fine = create(world, bad, creation(CLUSTER, READ))
+    assert failed is code
+    assert message is not None
+    assert words in message
+    assert fine == (ErrorCode.NONE, None)
+    assert described(world) == {(CLUSTER, READ)}
+
+
+def test_filters_find_by_name_and_match_what_is_about_all(world: Simulation) -> None:
+    create(world, creation(TOPIC, READ), creation(EVERY, WRITE), creation(CLUSTER, READ))
+    named = replace(EVERYTHING, resource_type_filter=2, resource_name_filter="t")
+    assert described(world, replace(named, pattern_type_filter=LITERAL)) == {(TOPIC, READ)}
+    assert described(world, replace(named, pattern_type_filter=MATCH)) == {(TOPIC, READ), (EVERY, WRITE)}
+    assert described(world, replace(named, pattern_type_filter=PREFIXED)) == set()
+    assert described(world, replace(EVERYTHING, operation=4)) == {(EVERY, WRITE)}
+    assert described(world, replace(EVERYTHING, principal_filter="User:alice")) == {
+        (TOPIC, READ),
+        (CLUSTER, READ),
+    }
+
+
+def test_a_filter_of_nonsense_is_refused(world: Simulation) -> None:
+    answer = world.call(Request(ApiKey.DESCRIBE_ACLS, 0, replace(EVERYTHING, operation=77)))
+    assert (answer.error_code, answer.resources) == (ErrorCode.INVALID_REQUEST, ())
+
+
+def test_rules_are_removed_and_each_filter_is_answered_for_itself(world: Simulation) -> None:
+    create(world, creation(TOPIC, READ), creation(TOPIC, WRITE), creation(CLUSTER, READ))
+    alices = DeleteAclsFilter(ANY, None, ANY, "User:alice", None, ANY, ANY)
+    nobodys = replace(alices, principal_filter="User:nobody")
+    first, second, third = delete(world, alices, nobodys, replace(alices, operation=77))
+    assert sorted(one.resource_name for one in first.matching_acls) == ["kafka-cluster", "t"]
+    assert (second.error_code, second.matching_acls) == (ErrorCode.NONE, ())
+    assert third.error_code == ErrorCode.INVALID_REQUEST
+    assert described(world) == {(TOPIC, WRITE)}
+    assert world.zookeeper.connect().exists(acl_path(CLUSTER)) is None
+
+
+def test_a_rule_that_somebody_else_made_meanwhile_stays(world: Simulation) -> None:
+    create(world, creation(TOPIC, READ))
+    world.zookeeper_is_silent = True  # this broker does not hear of it
+    other = world.machine_of(1)
+    other.start(AUTHORIZER)
+    client = world.another_client()
+    client.move_to("machine-1")
+    client.call(Request(ApiKey.CREATE_ACLS, 1, CreateAclsRequest((creation(TOPIC, WRITE),))))
+    delete(world, DeleteAclsFilter(ANY, None, ANY, "User:alice", None, ANY, ANY))
+    assert read_acls(world.zookeeper.connect()).acls == {TOPIC: {WRITE}}
+
+
+def test_a_resource_whose_rules_cannot_be_read_gets_no_others(world: Simulation) -> None:
+    world.zookeeper.connect().create(acl_path(TOPIC), b"{nonsense", make_parents=True)
+    ((code, message),) = create(world, creation(TOPIC, READ))
+    assert code is ErrorCode.INVALID_REQUEST
+    assert message is not None
+    assert acl_path(TOPIC) in message
+
+
+def test_without_an_authorizer_there_are_no_rules() -> None:
+    world = Simulation()
+    world.machine.start()
+    ((code, message),) = create(world, creation(TOPIC, READ))
+    assert code is ErrorCode.SECURITY_DISABLED
+    assert message is not None
+    assert "authorizer.class.name" in message
+    (removed,) = delete(world, DeleteAclsFilter(ANY, None, ANY, None, None, ANY, ANY))
+    found = world.call(Request(ApiKey.DESCRIBE_ACLS, 1, EVERYTHING))
+    assert {removed.error_code, found.error_code} == {ErrorCode.SECURITY_DISABLED}
+
+
+def test_while_zookeeper_is_away_the_answer_is_late_and_the_rule_comes(world: Simulation) -> None:
+    world.zookeeper.suspend(world.machine.store)
+    ((code, message),) = create(world, creation(TOPIC, READ))
+    assert code is ErrorCode.REQUEST_TIMED_OUT
+    assert message is not None
+    world.zookeeper.resume(world.machine.store)
+    world.settle()
+    assert described(world) == {(TOPIC, READ)}

@@ -1,0 +1,471 @@
+"""What each request needs permission for, what its refusal looks like, and that no more is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from minikafka.base.acls import (
+    ANONYMOUS,
+    ANYWHERE,
+    CLUSTER,
+    EVERY_RESOURCE,
+    Acl,
+    Operation,
+    Permission,
+    Resource,
+    ResourceType,
+)
+from minikafka.base.errors import ConfigError, ErrorCode
+from minikafka.records.batch import build_batch
+from minikafka.records.message_set import Record, build_message_set
+from minikafka.registry.acl_paths import acl_path
+from minikafka.registry.acl_store import change_resource
+from minikafka.server.authorizer import Authorizer
+from minikafka.server.config import BrokerConfig
+from minikafka.server.guards import GUARDS
+from minikafka.server.handlers import handlers
+from minikafka.server.permissions import Decisions
+from minikafka.wire.apis.alter_configs import AlterConfigsRequest, AlterConfigsResource
+from minikafka.wire.apis.controlled_shutdown import ControlledShutdownRequest
+from minikafka.wire.apis.create_acls import AclCreation, CreateAclsRequest
+from minikafka.wire.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from minikafka.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
+from minikafka.wire.apis.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from minikafka.wire.apis.delete_groups import DeleteGroupsRequest
+from minikafka.wire.apis.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
+from minikafka.wire.apis.describe_acls import DescribeAclsRequest
+from minikafka.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
+from minikafka.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from minikafka.wire.apis.find_coordinator import CoordinatorType, FindCoordinatorRequest
+from minikafka.wire.apis.heartbeat import HeartbeatRequest
+from minikafka.wire.apis.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
+from minikafka.wire.apis.init_producer_id import InitProducerIdRequest
+from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from minikafka.wire.apis.leader_and_isr import LeaderAndIsrPartition, LeaderAndIsrRequest
+from minikafka.wire.apis.leave_group import LeaveGroupRequest
+from minikafka.wire.apis.list_groups import ListGroupsRequest
+from minikafka.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from minikafka.wire.apis.metadata import MetadataRequest
+from minikafka.wire.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from minikafka.wire.apis.offset_for_leader_epoch import (
+    EpochPartition,
+    EpochTopic,
+    OffsetForLeaderEpochRequest,
+)
+from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceTopic
+from minikafka.wire.apis.stop_replica import StopReplicaPartition, StopReplicaRequest
+from minikafka.wire.apis.sync_group import SyncGroupRequest
+from minikafka.wire.apis.update_metadata import UpdateMetadataRequest
+from minikafka.wire.keys import ApiKey
+from tests.scenarios import simulation
+from tests.scenarios.simulation import Request, Simulation
+
+AUTHORIZER = {"authorizer.class.name": "kafka.security.auth.SimpleAclAuthorizer"}
+NO_TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+NO_GROUP = ErrorCode.GROUP_AUTHORIZATION_FAILED
+NO_CLUSTER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+NO_TRANSACTIONS = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+REFUSALS = {NO_TOPIC, NO_GROUP, NO_CLUSTER, NO_TRANSACTIONS}
+
+TOPIC = Resource(ResourceType.TOPIC, "t")
+OTHER = Resource(ResourceType.TOPIC, "other")
+GROUP = Resource(ResourceType.GROUP, "g")
+TRANSACTIONS = Resource(ResourceType.TRANSACTIONAL_ID, "x")
+MESSAGES = build_message_set([Record(None, b"v", 0)])
+BATCH = build_batch([Record(None, b"v", 0)])
+NUMBERED = build_batch([Record(None, b"v", 0)], producer_id=7, producer_epoch=0, base_sequence=0)
+
+READ, WRITE, CREATE, DELETE = Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE
+ALTER, DESCRIBE, ACTION = Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION
+
+
+class Guarded(Simulation):
+    """A broker with the topics ``t`` and ``other``, that nobody may use yet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.machine.start({"auto.create.topics.enable": "true", **AUTHORIZER})
+        self.rules = self.zookeeper.connect()
+        self.allow(CREATE, CLUSTER)
+        assert self.create_topic("t") == 0
+        assert self.create_topic("other") == 0
+        self.forget(CLUSTER)
+
+    def allow(
+        self, operation: Operation, resource: Resource, permission: Permission = Permission.ALLOW
+    ) -> None:
+        rule = Acl(ANONYMOUS, permission, ANYWHERE, operation)
+        change_resource(self.rules, resource, lambda rules: rules | {rule})
+        self.settle()
+
+    def forget(self, resource: Resource) -> None:
+        change_resource(self.rules, resource, lambda rules: frozenset())
+        self.settle()
+
+
+@pytest.fixture
+def world() -> Guarded:
+    return Guarded()
+
+
+def codes(answer: Any) -> set[ErrorCode]:
+    """All error codes in an answer, wherever they stand."""
+    return set(_codes(answer))
+
+
+def _codes(value: Any) -> Iterator[ErrorCode]:
+    if isinstance(value, tuple):
+        for one in value:
+            yield from _codes(one)
+    elif dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            if field.name == "error_code":
+                yield ErrorCode(getattr(value, field.name))
+            else:
+                yield from _codes(getattr(value, field.name))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A request, what it needs, and the only code of its refusal."""
+
+    key: ApiKey
+    version: int
+    body: Any
+    needs: tuple[tuple[Operation, Resource], ...]
+    refusal: ErrorCode
+
+    def __str__(self) -> str:
+        return f"{self.key.name.lower()}-{self.version}-{self.needs[-1][0].label}"
+
+
+def produce(records: bytes, transactional_id: str | None = None) -> ProduceRequest:
+    return ProduceRequest(transactional_id, 1, 0, (ProduceTopic("t", (ProducePartition(0, records),)),))
+
+
+def fetch(replica_id: int = -1, epoch: int = -1) -> FetchRequest:
+    parts = (FetchTopic("t", (FetchPartition(0, -1, 0, -1, 100),)),)
+    return FetchRequest(replica_id, 0, 0, 1000, 0, 0, epoch, parts)
+
+
+def offsets(replica_id: int = -1) -> ListOffsetsRequest:
+    return ListOffsetsRequest(replica_id, 0, (ListOffsetsTopic("t", (ListOffsetsPartition(0, -1, -1),)),))
+
+
+COMMIT = OffsetCommitRequest(
+    "g", -1, "", -1, (OffsetCommitRequestTopic("t", (OffsetCommitRequestPartition(0, 1, -1, -1, ""),)),)
+)
+COMMITTED = OffsetFetchRequest("g", (OffsetFetchRequestTopic("t", (0,)),))
+JOIN = JoinGroupRequest("g", 10_000, 10_000, "", "consumer", (JoinGroupRequestProtocol("range", b""),))
+RULE = AclCreation(2, "t", 3, "User:alice", "*", 3, 3)
+FILTER = DeleteAclsFilter(2, "nobody", 3, None, None, 1, 1)
+LED = LeaderAndIsrPartition("t", 0, 0, 0, 0, (0,), 0, (0,))
+EPOCHS = OffsetForLeaderEpochRequest((EpochTopic("t", (EpochPartition(0, -1, 0),)),))
+SETTINGS = AlterConfigsRequest((AlterConfigsResource(2, "t", ()),), validate_only=True)
+MORE = CreatePartitionsRequest((CreatePartitionsTopic("t", 2, None),), 1000, validate_only=True)
+SOME = IncrementalAlterConfigsRequest((IncrementalAlterConfigsResource(2, "t", ()),), validate_only=True)
+BROKER = DescribeConfigsRequest((DescribeConfigsResource(4, "0", None),))
+TOPICS_OWN = DescribeConfigsRequest((DescribeConfigsResource(2, "t", None),))
+GONE = DeleteRecordsRequest((DeleteRecordsTopic("t", (DeleteRecordsPartition(0, 0),)),), 1000)
+
+K = ApiKey
+CASES = [
+    Case(K.PRODUCE, 2, produce(MESSAGES), ((WRITE, TOPIC),), NO_TOPIC),
+    Case(K.PRODUCE, 7, produce(BATCH), ((WRITE, TOPIC),), NO_TOPIC),
+    Case(K.PRODUCE, 6, produce(BATCH, "x"), ((WRITE, TOPIC), (WRITE, TRANSACTIONS)), NO_TRANSACTIONS),
+    Case(
+        *(K.PRODUCE, 7, produce(NUMBERED)),
+        ((WRITE, TOPIC), (Operation.IDEMPOTENT_WRITE, CLUSTER)),
+        NO_CLUSTER,
+    ),
+    Case(K.FETCH, 2, fetch(), ((READ, TOPIC),), NO_TOPIC),
+    Case(K.FETCH, 10, fetch(), ((READ, TOPIC),), NO_TOPIC),
+    Case(K.FETCH, 2, fetch(replica_id=1), ((ACTION, CLUSTER),), NO_TOPIC),
+    Case(K.FETCH, 8, fetch(replica_id=1, epoch=0), ((ACTION, CLUSTER),), NO_TOPIC),
+    Case(K.LIST_OFFSETS, 0, offsets(), ((DESCRIBE, TOPIC),), NO_TOPIC),
+    Case(K.LIST_OFFSETS, 4, offsets(), ((DESCRIBE, TOPIC),), NO_TOPIC),
+    Case(K.LIST_OFFSETS, 4, offsets(replica_id=1), ((ACTION, CLUSTER),), NO_TOPIC),
+    Case(K.METADATA, 1, MetadataRequest(("t",)), ((DESCRIBE, TOPIC),), NO_TOPIC),
+    Case(K.LEADER_AND_ISR, 0, LeaderAndIsrRequest(1, 0, (LED,), ()), ((ACTION, CLUSTER),), NO_CLUSTER),
+    Case(
+        *(K.STOP_REPLICA, 0, StopReplicaRequest(1, 0, False, (StopReplicaPartition("t", 0),))),
+        ((ACTION, CLUSTER),),
+        NO_CLUSTER,
+    ),
+    Case(K.UPDATE_METADATA, 2, UpdateMetadataRequest(1, 0, (), ()), ((ACTION, CLUSTER),), NO_CLUSTER),
+    Case(K.CONTROLLED_SHUTDOWN, 1, ControlledShutdownRequest(7), ((ACTION, CLUSTER),), NO_CLUSTER),
+    Case(K.OFFSET_COMMIT, 2, COMMIT, ((READ, TOPIC), (READ, GROUP)), NO_GROUP),
+    Case(K.OFFSET_COMMIT, 2, COMMIT, ((READ, GROUP), (READ, TOPIC)), NO_TOPIC),
+    Case(K.OFFSET_FETCH, 0, COMMITTED, ((DESCRIBE, TOPIC), (DESCRIBE, GROUP)), NO_GROUP),
+    Case(K.OFFSET_FETCH, 5, COMMITTED, ((DESCRIBE, GROUP), (DESCRIBE, TOPIC)), NO_TOPIC),
+    Case(K.FIND_COORDINATOR, 0, FindCoordinatorRequest("g"), ((DESCRIBE, GROUP),), NO_GROUP),
+    Case(
+        *(K.FIND_COORDINATOR, 2, FindCoordinatorRequest("x", CoordinatorType.TRANSACTION)),
+        ((DESCRIBE, TRANSACTIONS),),
+        NO_TRANSACTIONS,
+    ),
+    Case(K.JOIN_GROUP, 3, JOIN, ((READ, GROUP),), NO_GROUP),
+    Case(K.SYNC_GROUP, 0, SyncGroupRequest("g", 1, "m", ()), ((READ, GROUP),), NO_GROUP),
+    Case(K.HEARTBEAT, 1, HeartbeatRequest("g", 1, "m"), ((READ, GROUP),), NO_GROUP),
+    Case(K.LEAVE_GROUP, 1, LeaveGroupRequest("g", "m"), ((READ, GROUP),), NO_GROUP),
+    Case(K.DESCRIBE_GROUPS, 2, DescribeGroupsRequest(("g",)), ((DESCRIBE, GROUP),), NO_GROUP),
+    Case(K.DELETE_GROUPS, 1, DeleteGroupsRequest(("g",)), ((DELETE, GROUP),), NO_GROUP),
+    Case(
+        *(K.CREATE_TOPICS, 2, CreateTopicsRequest((CreatableTopic("new", 1, 1),), 1000)),
+        ((CREATE, CLUSTER),),
+        NO_TOPIC,
+    ),
+    Case(
+        *(K.CREATE_TOPICS, 0, CreateTopicsRequest((CreatableTopic("new", 1, 1),), 1000)),
+        ((CREATE, Resource(ResourceType.TOPIC, "new")),),
+        NO_TOPIC,
+    ),
+    Case(K.DELETE_TOPICS, 1, DeleteTopicsRequest(("t",), 1000), ((DELETE, TOPIC),), NO_TOPIC),
+    Case(K.DELETE_RECORDS, 1, GONE, ((DELETE, TOPIC),), NO_TOPIC),
+    Case(K.CREATE_PARTITIONS, 1, MORE, ((ALTER, TOPIC),), NO_TOPIC),
+    Case(
+        *(K.INIT_PRODUCER_ID, 1, InitProducerIdRequest(None, 1000)),
+        ((Operation.IDEMPOTENT_WRITE, CLUSTER),),
+        NO_CLUSTER,
+    ),
+    Case(
+        *(K.INIT_PRODUCER_ID, 1, InitProducerIdRequest("x", 1000)), ((WRITE, TRANSACTIONS),), NO_TRANSACTIONS
+    ),
+    Case(K.OFFSET_FOR_LEADER_EPOCH, 0, EPOCHS, ((ACTION, CLUSTER),), NO_TOPIC),
+    Case(K.OFFSET_FOR_LEADER_EPOCH, 2, EPOCHS, ((DESCRIBE, TOPIC),), NO_TOPIC),
+    Case(
+        *(K.DESCRIBE_ACLS, 1, DescribeAclsRequest(1, None, 1, None, None, 1, 1)),
+        ((DESCRIBE, CLUSTER),),
+        NO_CLUSTER,
+    ),
+    Case(K.CREATE_ACLS, 1, CreateAclsRequest((RULE, RULE)), ((ALTER, CLUSTER),), NO_CLUSTER),
+    Case(K.DELETE_ACLS, 1, DeleteAclsRequest((FILTER, FILTER)), ((ALTER, CLUSTER),), NO_CLUSTER),
+    Case(K.DESCRIBE_CONFIGS, 1, TOPICS_OWN, ((Operation.DESCRIBE_CONFIGS, TOPIC),), NO_TOPIC),
+    Case(K.DESCRIBE_CONFIGS, 2, BROKER, ((Operation.DESCRIBE_CONFIGS, CLUSTER),), NO_CLUSTER),
+    Case(K.ALTER_CONFIGS, 1, SETTINGS, ((Operation.ALTER_CONFIGS, TOPIC),), NO_TOPIC),
+    Case(K.INCREMENTAL_ALTER_CONFIGS, 0, SOME, ((Operation.ALTER_CONFIGS, TOPIC),), NO_TOPIC),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_request_is_refused_with_the_code_of_what_it_lacks(world: Guarded, case: Case) -> None:
+    for operation, resource in case.needs[:-1]:
+        world.allow(operation, resource)
+    answer = world.call(Request(case.key, case.version, case.body))
+    assert codes(answer) - {ErrorCode.NONE} == {case.refusal}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_request_with_all_that_it_needs_is_not_refused(world: Guarded, case: Case) -> None:
+    for operation, resource in case.needs:
+        world.allow(operation, resource)
+    answer = world.call(Request(case.key, case.version, case.body))
+    assert not codes(answer) & REFUSALS
+
+
+def test_every_api_that_is_served_has_a_guard(world: Guarded) -> None:
+    running = world.machine.running
+    assert running is not None
+    none: Any = None
+    assert GUARDS.keys() == handlers(running.broker, none, none, none).keys()
+    assert {case.key for case in CASES} | {K.API_VERSIONS, K.LIST_GROUPS} == GUARDS.keys()
+
+
+def test_of_several_topics_only_those_that_may_not_be_written_are_refused(world: Guarded) -> None:
+    world.allow(WRITE, OTHER)
+    topics = tuple(ProduceTopic(name, (ProducePartition(0, MESSAGES),)) for name in ("t", "other"))
+    answer = world.call(Request(K.PRODUCE, 2, ProduceRequest(None, -1, 1000, topics)))
+    assert {topic.name: topic.partitions[0].error_code for topic in answer.topics} == {"t": 29, "other": 0}
+
+
+def test_without_an_answer_a_refused_message_ends_the_connection(world: Guarded) -> None:
+    world.call(simulation.produce("t", MESSAGES, acks=0))
+    assert world.connection is not None
+    assert world.connection.closed
+    world.allow(WRITE, OTHER)
+    topics = tuple(ProduceTopic(name, (ProducePartition(0, MESSAGES),)) for name in ("t", "other"))
+    world.call(Request(K.PRODUCE, 2, ProduceRequest(None, 0, 1000, topics), answered=False))
+    assert world.connection.closed
+
+
+def test_a_fetch_that_is_refused_a_part_does_not_wait(world: Guarded) -> None:
+    world.allow(READ, OTHER)
+    parts = tuple(FetchTopic(name, (FetchPartition(0, -1, 0, -1, 100),)) for name in ("t", "other"))
+    began_ms = world.clock.monotonic_ms()
+    answer = world.call(Request(K.FETCH, 10, FetchRequest(-1, 5000, 1, 1000, 0, 0, -1, parts)))
+    assert {topic.name: topic.partitions[0].error_code for topic in answer.topics} == {"t": 29, "other": 0}
+    assert world.clock.monotonic_ms() == began_ms
+
+
+def test_a_followers_session_ends_with_its_permission(world: Guarded) -> None:
+    world.allow(ACTION, CLUSTER)
+    began = world.call(Request(K.FETCH, 8, fetch(replica_id=1, epoch=0)))
+    assert began.session_id > 0
+    world.forget(CLUSTER)
+    more = FetchRequest(1, 0, 0, 1000, 0, began.session_id, 1, ())
+    ended = world.call(Request(K.FETCH, 8, more))
+    assert ended.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_who_asks_for_all_topics_sees_those_that_they_may_describe(world: Guarded) -> None:
+    world.allow(DESCRIBE, OTHER)
+    assert [topic.name for topic in world.call(simulation.metadata()).topics] == ["other"]
+
+
+def test_brokers_are_told_of_where_every_topic_is_refused(world: Guarded) -> None:
+    answer = world.call(simulation.metadata("t"))
+    assert [broker.node_id for broker in answer.brokers] == [0]
+
+
+@pytest.mark.parametrize("resource", [CLUSTER, Resource(ResourceType.TOPIC, "new")], ids=str)
+def test_a_topic_is_made_for_who_asks_for_it_and_may_create(world: Guarded, resource: Resource) -> None:
+    world.allow(DESCRIBE, Resource(ResourceType.TOPIC, EVERY_RESOURCE))
+    (refused,) = world.call(simulation.metadata("new")).topics
+    assert refused.error_code == NO_TOPIC
+    world.allow(CREATE, resource)
+    (coming,) = world.call(simulation.metadata("new")).topics
+    assert coming.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    world.settle()
+    (there,) = world.call(simulation.metadata("new")).topics
+    assert there.error_code == ErrorCode.NONE
+
+
+def test_of_all_that_a_group_committed_only_what_may_be_described_is_shown(world: Guarded) -> None:
+    for topic in ("t", "other"):
+        world.allow(READ, Resource(ResourceType.TOPIC, topic))
+    world.allow(READ, GROUP)
+    world.call(Request(K.FIND_COORDINATOR, 0, FindCoordinatorRequest("g")))
+    world.settle()
+    rows = (OffsetCommitRequestPartition(0, 1, -1, -1, ""),)
+    topics = tuple(OffsetCommitRequestTopic(name, rows) for name in ("t", "other"))
+    done = world.call(Request(K.OFFSET_COMMIT, 2, OffsetCommitRequest("g", -1, "", -1, topics)))
+    assert codes(done) == {ErrorCode.NONE}
+    world.forget(TOPIC)
+    shown = world.call(Request(K.OFFSET_FETCH, 2, OffsetFetchRequest("g", None)))
+    assert [topic.name for topic in shown.topics] == ["other"]
+
+
+def test_groups_are_listed_that_may_be_described_or_with_the_cluster_all(world: Guarded) -> None:
+    for one in (TOPIC, GROUP, Resource(ResourceType.GROUP, "h")):
+        world.allow(READ, one)
+    world.call(Request(K.FIND_COORDINATOR, 0, FindCoordinatorRequest("g")))
+    world.settle()
+    for name in ("g", "h"):
+        world.call(Request(K.OFFSET_COMMIT, 2, dataclasses.replace(COMMIT, group_id=name)))
+
+    def listed() -> list[str]:
+        answer = world.call(Request(K.LIST_GROUPS, 2, ListGroupsRequest()))
+        return sorted(group.group_id for group in answer.groups)
+
+    assert listed() == ["g", "h"]
+    world.forget(GROUP)
+    assert listed() == ["h"]
+    world.allow(DESCRIBE, CLUSTER)
+    assert listed() == ["g", "h"]
+
+
+def test_rules_hold_as_soon_as_the_broker_hears_of_them(world: Guarded) -> None:
+    assert world.produce("t", b"x").error_code == NO_TOPIC
+    world.allow(WRITE, TOPIC)
+    assert world.produce("t", b"x").error_code == ErrorCode.NONE
+    world.allow(WRITE, TOPIC, Permission.DENY)
+    assert world.produce("t", b"x").error_code == NO_TOPIC
+
+
+def test_rules_of_before_the_start_hold_from_the_start_on() -> None:
+    world = Simulation()
+    rule = Acl(ANONYMOUS, Permission.ALLOW, ANYWHERE, CREATE)
+    change_resource(world.zookeeper.connect(), CLUSTER, lambda rules: rules | {rule})
+    world.machine.start(AUTHORIZER)
+    assert world.create_topic("t") == 0
+    assert world.produce("t", b"x").error_code == NO_TOPIC
+
+
+def test_super_users_need_no_rules() -> None:
+    world = Simulation()
+    world.machine.start({**AUTHORIZER, "super.users": f"User:root; {ANONYMOUS}"})
+    assert world.create_topic("t") == 0
+    assert world.produce("t", b"x").error_code == ErrorCode.NONE
+
+
+def test_where_there_are_no_rules_everybody_may_when_that_is_configured() -> None:
+    world = Simulation()
+    world.machine.start({**AUTHORIZER, "allow.everyone.if.no.acl.found": "true"})
+    assert world.create_topic("t") == 0
+    rule = Acl("User:alice", Permission.ALLOW, ANYWHERE, WRITE)
+    change_resource(world.zookeeper.connect(), TOPIC, lambda rules: rules | {rule})
+    world.settle()
+    assert world.produce("t", b"x").error_code == NO_TOPIC
+
+
+def test_rules_that_cannot_be_read_close_their_resource_alone(
+    world: Guarded, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.allow(WRITE, OTHER)
+    world.allow(WRITE, TOPIC)
+    world.rules.write(acl_path(TOPIC), b"{nonsense")
+    world.rules.create("/kafka-acl-changes/acl_changes_", b"Topic:t", sequential=True)
+    world.rules.create("/kafka-acl-changes/acl_changes_", b"nonsense", sequential=True)
+    world.settle()
+    assert world.produce("t", b"x").error_code == NO_TOPIC
+    assert world.produce("other", b"x").error_code == ErrorCode.NONE
+    assert "/kafka-acl/Topic/t" in caplog.text
+    assert "/kafka-acl-changes/acl_changes_" in caplog.text
+
+
+def test_at_the_start_too_what_cannot_be_read_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+    world = Simulation()
+    store = world.zookeeper.connect()
+    store.create(acl_path(TOPIC), b"{nonsense", make_parents=True)
+    store.create("/kafka-acl/Nonsense")
+    world.machine.start({**AUTHORIZER, "allow.everyone.if.no.acl.found": "true"})
+    assert world.create_topic("t") == 0
+    assert world.produce("t", b"x").error_code == NO_TOPIC
+    assert "/kafka-acl/Topic/t" in caplog.text
+    assert "/kafka-acl/Nonsense" in caplog.text
+
+
+def test_after_an_expired_session_rules_are_read_anew(world: Guarded) -> None:
+    world.zookeeper.expire(world.machine.store)
+    rule = Acl(ANONYMOUS, Permission.ALLOW, ANYWHERE, WRITE)
+    world.rules.create(acl_path(TOPIC), b"", make_parents=True)
+    change_resource(world.rules, TOPIC, lambda rules: rules | {rule})
+    for name in world.rules.children("/kafka-acl-changes"):
+        world.rules.delete(f"/kafka-acl-changes/{name}")
+    world.settle()
+    world.clock.advance(30_000)
+    world.settle()
+    assert world.produce("t", b"x").error_code == ErrorCode.NONE
+
+
+def test_another_authorizer_is_refused_by_its_name() -> None:
+    given = {"zookeeper.connect": "z", "authorizer.class.name": "com.example.Mine"}
+    with pytest.raises(ConfigError, match=r"com\.example\.Mine.*SimpleAclAuthorizer"):
+        BrokerConfig.from_properties(given)
+
+
+def test_a_decision_is_made_once_and_a_refusal_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    decisions = Decisions(Authorizer())
+    with caplog.at_level("INFO"):
+        answers = {decisions.allows("127.0.0.1", WRITE, ResourceType.TOPIC, "t") for _ in range(3)}
+    assert answers == {False}
+    assert caplog.messages == ["User:ANONYMOUS at 127.0.0.1 may not do Write to Topic:t"]
