@@ -369,7 +369,7 @@ class Simulation:
         self.tell("wait")
         self.clock.advance(self.dice.choice([50, INTERVAL_MS]))
         self.manager.flush_due()
-        self.manager.remove_doomed()
+        self.manager.doomed.remove_due()
 
     def roll(self, partition: Partition, log: Log) -> None:
         self.tell("roll", partition)
@@ -457,7 +457,7 @@ class Simulation:
                 newest_ms, at = max(times, default=(NO_TIMESTAMP, 0))
                 new.append(data, (newest_ms, -at), 60, classic=classic)
         partition.leaving = dropped
-        self.manager.doom(log, log.replace_segments(new, old))
+        self.manager.doomed.add(log, log.replace_segments(new, old))
         for offset in dropped:
             partition.messages.pop(offset, None)
         partition.leaving = set()
@@ -472,7 +472,7 @@ class Simulation:
         partition.leaving = partition.superseded(self.clock.now_ms(), log.config.delete_retention_ms)
         partition.met_to = log.segments[-1].base_offset
         cleaner = Cleaner(
-            self.files, self.clock, OffsetMap(SLOT_BYTES * self.dice.choice([4, 50])), self.manager.doom
+            self.files, self.clock, OffsetMap(SLOT_BYTES * self.dice.choice([4, 50])), self.manager.doomed.add
         )
         begin = max(partition.clean_to, log.start_offset)
         report = cleaner.clean(log, begin, log.segments[-1].base_offset)

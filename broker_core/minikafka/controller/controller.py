@@ -284,6 +284,11 @@ class Controller:
         for topic in vanished:
             # Somebody removed the znodes by hand: forget the topic, leave the logs (text 003, manual
             # deletion).
+            self._out.note(
+                f"the znodes of topic {topic} were removed by hand: nobody serves it any more; its logs and "
+                "settings stay",
+                warning=True,
+            )
             self._forget_topic(topic)
         for topic, assignment in assignments.items():
             if self._seen.get(topic) is assignment or topic in self._deletions:

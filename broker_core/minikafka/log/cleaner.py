@@ -105,7 +105,7 @@ class CleanReport:
 class Cleaner:
     """Cleans logs one after another, with one map and one bound on the rate. Of one thread.
 
-    ``discard`` is given the files that a log does not name any more, after each swap (``LogManager.doom``).
+    ``discard`` is given the files that a log does not name any more, after each swap (``doomed``).
     ``bytes_per_second`` is for reading and writing together (``log.cleaner.io.max.bytes.per.second``); None
     for any. ``wait`` is called with seconds when that is exceeded, and may return earlier.
     """

@@ -5,7 +5,9 @@
     recovery-point-offset-checkpoint   below which offset each log is flushed (``checkpoint``)
     log-start-offset-checkpoint        below which messages were deleted, where their segment is still there
     replication-offset-checkpoint      the high watermark of each log (``watermarks``)
+    topic-creations.json               which topic of that name each log is of (``creations``)
     NAME.N-delete                      a deleted partition that is being removed, at open if a crash left it
+    NAME.N-stray                       the log of an earlier topic of that name, set aside
 
 What a checkpoint file may hold is always known: one offset that is too high would do harm (damage not looked
 for, messages hidden), so such a file is replaced, or removed where a full disk has no room for another.
@@ -180,9 +182,9 @@ class DataDirectory:
         pattern = re.compile(rf"{name}\.\d+{re.escape(DELETED_SUFFIX)}")
         return [self.file(found) for found in self._files.list_dir(self.path) if pattern.fullmatch(found)]
 
-    def free_rubbish_name(self, path: str) -> str:
-        """What the directory of a partition is renamed to before it is removed."""
+    def free_name(self, path: str, suffix: str = DELETED_SUFFIX) -> str:
+        """What the directory of a partition is renamed to before it is removed, or when it is set aside."""
         number = 0
-        while self._files.exists(f"{path}.{number}{DELETED_SUFFIX}"):
+        while self._files.exists(f"{path}.{number}{suffix}"):
             number += 1
-        return f"{path}.{number}{DELETED_SUFFIX}"
+        return f"{path}.{number}{suffix}"

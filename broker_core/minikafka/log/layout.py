@@ -11,7 +11,9 @@ others), ``.corrupt`` (damaged bytes that recovery took away).
 A segment is named with the offset of the first message that it may hold, in at least 11 or 20 digits; the
 number counts, not how the names sort. A topic may hold ``_``, ``-`` and digits: what follows the last
 separator is the partition. The two never claim the same directory, as the character before the trailing
-digits decides. Directories whose name ends with ``-delete`` are deleted partitions on their way out.
+digits decides. Directories whose name ends with ``-delete`` are deleted partitions on their way out, those
+with ``-stray`` were set aside: they are of an earlier topic of that name, and stay until somebody removes
+them.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from minikafka.base.files import Files
 from minikafka.base.ids import TOPIC_NAME_MAX_LENGTH, TopicPartition
 
 DELETED_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 CORRUPT_SUFFIX = ".corrupt"
@@ -41,6 +44,7 @@ RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 WATERMARKS_FILE = "replication-offset-checkpoint"
 LOG_START_FILE = "log-start-offset-checkpoint"
 CLEANER_POINT_FILE = "cleaner-offset-checkpoint"
+CREATIONS_FILE = "topic-creations.json"
 EPOCHS_FILE = "leader-epoch-checkpoint"
 
 _DIRECTORY = re.compile(r"([a-zA-Z0-9._-]+)([_-])(0|[1-9][0-9]{0,9})")

@@ -17,19 +17,21 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import BrokerError, DirectoryLocked, ErrorCode, StorageError
 from minikafka.base.files import Files
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition, check_topic_name
 from minikafka.log.config import LogConfig
+from minikafka.log.creations import Creations, Tree
 from minikafka.log.data_directory import DataDirectory
-from minikafka.log.layout import Layout
+from minikafka.log.doomed import Doomed
+from minikafka.log.guard import Guard
+from minikafka.log.layout import STRAY_SUFFIX, Layout
 from minikafka.log.log import Log
 from minikafka.log.opening import Known
 from minikafka.log.opening_progress import OpeningProgress
@@ -40,19 +42,6 @@ Overrides = Mapping[str, Mapping[str, str]]
 """Topic -> its own properties."""
 
 Jobs = Sequence[Callable[[], None]]
-
-
-class Guard(Protocol):
-    """Who works on logs in the background and must keep off one that is to change (``cleaning``)."""
-
-    def pause(self, partition: TopicPartition) -> None:
-        """Keep off; on return nothing is under way."""
-
-    def resume(self, partition: TopicPartition) -> None:
-        """Go on with the log as it is now."""
-
-    def forget(self, partition: TopicPartition) -> None:
-        """The partition is gone."""
 
 
 _LONG_AGO_MS = -(1 << 62)
@@ -69,7 +58,7 @@ def one_after_another(jobs: Jobs) -> None:
 class LogManager:
     """The logs of all partitions that a broker has.
 
-    One thread opens, creates, deletes, truncates and closes. ``flush_due``, ``delete_old``, ``remove_doomed``
+    One thread opens, creates, deletes, truncates and closes. ``flush_due``, ``delete_old``, ``doomed``
     and ``checkpoint_offsets`` may run on another one, and ``Log.flush`` on any, when ``new_mutex`` makes
     locks.
     """
@@ -104,21 +93,23 @@ class LogManager:
         self._flushed_ms: dict[TopicPartition, int] = {}
         self._unopened: dict[TopicPartition, Known] = {}
         """Partitions that lie here and could not be opened."""
-        self._doomed: list[tuple[int, list[str]]] = []
-        """Files to remove, and when (the clock's monotonic scale)."""
+        self.doomed = Doomed(files, clock)
         self._warned: dict[str, list[str]] = {}
         self.watermarks = Watermarks()
+        self.creations = Creations(files)
+        """Which topics the logs are of."""
         self.guard: Guard | None = None
         """Told before a log is truncated or deleted, and after it."""
 
-    def open_all(self, overrides: Overrides | None = None) -> None:
+    def open_all(self, overrides: Overrides | None = None, tree: Tree | None = None) -> None:
         """Lock the directories, made when absent, and open and recover every log in them.
 
         DirectoryLocked when another process holds one; StorageError when none can be used, or a partition
         lies in two. Then nothing stays locked. A log that cannot be opened, while its directory can, is told
         and left to ``create``. ``overrides`` should name at least the compacted topics: in others, a hole
         between segments that were not flushed counts as loss and ends the log. Of overrides, here and below,
-        what cannot be used is left out with a warning: a newer Kafka may have written them.
+        what cannot be used is left out with a warning: a newer Kafka may have written them. ``tree``: of
+        znodes, for ``creations``.
         """
         try:
             for path in self._paths:
@@ -145,6 +136,8 @@ class LogManager:
                     if file.holds_too_much(offsets):
                         file.write(offsets)
                 directory.unmark()
+            if tree is not None:
+                self.creations.begin(tree)
         except BaseException:
             self._leave()
             raise
@@ -243,6 +236,8 @@ class LogManager:
         self._unopened[partition] = Known(recovery_point=log.recovery_point, start_offset=log.start_offset)
 
     def _forget(self, partition: TopicPartition) -> None:
+        self.watermarks.forget(partition)
+        self.creations.forget(partition)
         self._homes.pop(partition).partitions.discard(partition)
         self._unopened.pop(partition, None)
         self._logs.pop(partition, None)
@@ -258,13 +253,8 @@ class LogManager:
         home = self._homes.get(partition)
         if home is None:
             return False
-        if self.guard is not None:
-            self.guard.pause(partition)
-        try:
+        with self._guarded(partition, gone=True):
             self._delete(partition, home)
-        finally:
-            if self.guard is not None:
-                self.guard.forget(partition)
         return True
 
     def _delete(self, partition: TopicPartition, home: DataDirectory) -> None:
@@ -275,7 +265,7 @@ class LogManager:
             path = home.home_of(partition)
             # Removed by hand counts as removed.
             with contextlib.suppress(FileNotFoundError):
-                self._files.rename(path, home.free_rubbish_name(path))
+                self._files.rename(path, home.free_name(path))
             self._logs.pop(partition, None)
             self._unopened.pop(partition, None)
             self._flushed_ms.pop(partition, None)
@@ -289,17 +279,43 @@ class LogManager:
             raise StorageError(f"{partition} is not removed whole: {error.filename} is gone") from error
         self._forget(partition)
 
+    def set_aside(self, partition: TopicPartition) -> str | None:
+        """Serve what lies here of the partition no longer, and keep it under another name, which is returned;
+        None when nothing lies here. After a StorageError another call goes on.
+        """
+        home, log = self._homes.get(partition), self._logs.get(partition)
+        if home is None:
+            return None
+        path = home.home_of(partition)
+        aside = home.free_name(path, STRAY_SUFFIX)
+        with self._guarded(partition, gone=True):
+            if log is not None:
+                log.abandon()
+            # Removed by hand, or set aside by a call before this one.
+            with contextlib.suppress(FileNotFoundError):
+                self._files.rename(path, aside)
+            self._files.sync_dir(home.path)
+            self._forget(partition)
+            self._checkpoint(home)
+        return aside
+
     def truncate(self, partition: TopicPartition, offset: int, *, anew: bool = False) -> None:
         """``Log.truncate_to``, or ``Log.begin_anew``, and the checkpoint that belongs to it."""
-        if self.guard is not None:
-            self.guard.pause(partition)
-        try:
+        with self._guarded(partition, gone=False):
             log = self._logs[partition]
             log.begin_anew(offset) if anew else log.truncate_to(offset)
             self._checkpoint(self._homes[partition])
+
+    @contextlib.contextmanager
+    def _guarded(self, partition: TopicPartition, *, gone: bool) -> Iterator[None]:
+        guard = self.guard
+        if guard is not None:
+            guard.pause(partition)
+        try:
+            yield
         finally:
-            if self.guard is not None:
-                self.guard.resume(partition)
+            if guard is not None:
+                (guard.forget if gone else guard.resume)(partition)
 
     def advance_start(self, partition: TopicPartition, offset: int) -> None:
         """``Log.advance_start``, so that it holds over restarts.
@@ -374,7 +390,7 @@ class LogManager:
                     log.start_offset - 1,
                     size - log.size_bytes,
                 )
-                self.doom(log, gone)
+                self.doomed.add(log, gone)
                 count += len(gone)
         return count
 
@@ -384,24 +400,6 @@ class LogManager:
         """
         now_ms = self._clock.now_ms() if now_ms is None else now_ms
         return sum(log.forget_producers(now_ms) for log in self.logs().values())
-
-    def doom(self, log: Log, paths: list[str]) -> None:
-        """Have these files of a log, which nothing names any more, removed after its time."""
-        self._doomed.append((self._clock.monotonic_ms() + log.config.file_delete_delay_ms, paths))
-
-    def remove_doomed(self) -> None:
-        """Remove the files whose time has come."""
-        now_ms = self._clock.monotonic_ms()
-        due = [entry for entry in list(self._doomed) if entry[0] <= now_ms]
-        for entry in due:
-            self._doomed.remove(entry)
-            for path in entry[1]:
-                try:
-                    self._files.remove(path)
-                except FileNotFoundError:
-                    continue  # with its whole partition, for one
-                except StorageError as error:
-                    _logger.warning("%s; the next start removes it", error)
 
     def checkpoint_offsets(self) -> None:
         """Write down how far each log is flushed, so that recovery has less to check, and where it starts.
@@ -459,7 +457,9 @@ class LogManager:
             _logger.warning("%s; deleted messages may be readable again", error)
         self.watermarks.enter(directory)
         jobs: list[Callable[[], None]] = []
-        for partition, path in directory.found():
+        found = dict(directory.found())
+        self.creations.enter(directory, found)
+        for partition, path in found.items():
             if partition in self._homes:
                 other = self._homes[partition].path
                 raise _TwoHomes(f"{partition} lies in {other} and in {directory.path}; move one away")
@@ -585,7 +585,7 @@ class LogManager:
         self._homes = {}
         self._flushed_ms = {}
         self._unopened = {}
-        self._doomed = []
+        self.doomed = Doomed(self._files, self._clock)
 
 
 class _TwoHomes(StorageError):

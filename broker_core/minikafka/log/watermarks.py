@@ -40,7 +40,16 @@ class Watermarks:
         Where it is not possible, a warning says so, once until it is possible again.
         """
         for directory in self._directories:
-            held, here = directory.watermarks.held, sorted(directory.partitions)
-            wanted = {partition: watermarks.get(partition, held.get(partition, 0)) for partition in here}
-            if not directory.watermarks.holds(wanted):
-                directory.watermarks.write(wanted)
+            with directory.writing:
+                held, here = directory.watermarks.held, sorted(directory.partitions)
+                wanted = {partition: watermarks.get(partition, held.get(partition, 0)) for partition in here}
+                if not directory.watermarks.holds(wanted):
+                    directory.watermarks.write(wanted)
+
+    def forget(self, partition: TopicPartition) -> None:
+        """The log is gone: the next one of its name begins with none. StorageError where a disk keeps it."""
+        for directory in self._directories:
+            with directory.writing:
+                held = dict(directory.watermarks.held)
+                if held.pop(partition, 0):
+                    directory.watermarks.write(held)

@@ -112,7 +112,7 @@ class RunningBroker:
         )
         self._stops.callback(ports.worker.stop)
         self._stops.callback(ports.loader.stop)
-        logs.open_all(registrar.topic_configs())
+        logs.open_all(registrar.topic_configs(), registrar.tree)
         directories = logs.paths
         broker_id = self._agree_on_broker_id(config, directories, ports.files, registrar)
         self.broker = Broker(
@@ -195,7 +195,7 @@ class RunningBroker:
             ports.files,
             ports.clock,
             OffsetMap(config.cleaner.map_bytes, config.cleaner.map_load_factor),
-            logs.doom,
+            logs.doomed.add,
             bytes_per_second=config.cleaner.bytes_per_second,
             wait=stopping.wait,
         )

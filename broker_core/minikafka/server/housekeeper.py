@@ -133,7 +133,7 @@ class Housekeeper:
 
     def _retry(self) -> None:
         self._control.retry()
-        self._broker.logs.remove_doomed()
+        self._broker.logs.doomed.remove_due()
 
     def _delete_old(self) -> None:
         self._broker.logs.delete_old(self._broker.readable_up_to)

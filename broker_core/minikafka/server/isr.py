@@ -39,7 +39,7 @@ class InSync:
 
     def _write(self, partition: Partition, wanted: Leadership) -> None:
         broker, name = self._broker, partition.topic_partition
-        stored = broker.registrar.states.write({name: wanted}).get(name)
+        stored = None if self._is_gone(partition) else broker.registrar.states.write({name: wanted}).get(name)
         known = partition.leadership
         if known is not None and stored is not None and stored.isr != known.isr:
             how = "shrinks" if len(stored.isr) < len(known.isr) else "grows"
@@ -52,6 +52,14 @@ class InSync:
             self._changed_ms = broker.clock.monotonic_ms()
 
         broker.run(step)
+
+    def _is_gone(self, partition: Partition) -> bool:
+        """Whether the state may be that of another topic of the name, as this one's znodes were removed."""
+        broker, name = self._broker, partition.topic_partition
+        made_by = broker.logs.creations.of(name)
+        if broker.partitions.get(name) is not partition:
+            return True
+        return made_by not in {None, broker.registrar.creations((name.topic,)).get(name.topic)}
 
     def drop_laggards(self) -> None:
         """Take followers that lag out of the ISRs. For one thread, the housekeeper's."""

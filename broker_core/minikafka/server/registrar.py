@@ -40,6 +40,7 @@ from minikafka.server.config_changes import ConfigChanges, read_topic_configs, t
 from minikafka.server.partition_states import PartitionStates
 from minikafka.server.topic_watches import TopicWatches
 from minikafka.server.worker import Job, Worker
+from minikafka.server.zookeeper_offsets import ZooKeeperOffsets
 
 _log = logging.getLogger(__name__)
 
@@ -100,6 +101,8 @@ class Registrar:
         self._clock = clock
         self._worker = worker
         self._assignments: dict[str, Assignment] = {}
+        self._created_at: dict[str, int] = {}
+        """The changes of ZooKeeper that made these topics."""
         self._configs: dict[str, Mapping[str, str]] = {}
         """The settings of topics as they were last read."""
         self._config_changes = ConfigChanges(store, clock)
@@ -110,6 +113,8 @@ class Registrar:
         """Who leads each partition."""
         self.requests = AdminRequests(store)
         """What operators ask the controller for."""
+        self.offsets = ZooKeeperOffsets(store)
+        """What groups have committed to ZooKeeper."""
         self._grown = TopicWatches(store, lambda topic: self._worker.submit(partial(self._see_topic, topic)))
         self._unclean: frozenset[str] = frozenset()
         self.connected = True
@@ -122,7 +127,9 @@ class Registrar:
         """Whether the directory has this session's ticket."""
         for path in paths.PERSISTENT_PATHS:
             self._make(path, b"")
-        self.cluster_id = self._agree_on_cluster_id(random_bytes)
+        self.tree = self._agree_on_cluster_id(random_bytes)
+        """The cluster's id, and the change of ZooKeeper that made its znode."""
+        self.cluster_id = self.tree[0]
 
     def has_topics(self) -> bool:
         """Whether there are topics that can be read."""
@@ -231,6 +238,11 @@ class Registrar:
         self._assignments[topic] = grown
         self._listener.post(events.TopicsChanged(dict(self._assignments)))
 
+    def creations(self, topics: Iterable[str]) -> dict[str, int]:
+        """The changes of ZooKeeper that made topics, of those that are there."""
+        wanted = {paths.topic_path(topic): topic for topic in topics}
+        return {wanted[path]: stat.created_at for path, (_, stat) in self._store.read_all(wanted).items()}
+
     def change_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
         """Write all of a topic's own settings, then the news for all brokers, as 0.10.1's tools do it."""
         write_config(self._store, paths.TOPICS, topic, config)
@@ -271,23 +283,6 @@ class Registrar:
     def drop_deletion_request(self, topic: str) -> None:
         """Take the mark away."""
         self._remove(f"{paths.DELETE_TOPICS}/{topic}")
-
-    def consumer_offset(self, group: str, topic_partition: TopicPartition) -> int | None:
-        """What a group has committed to ZooKeeper; None when nothing, or nothing that is a number.
-
-        Raises BrokerError INVALID_GROUP_ID.
-        """
-        path = paths.consumer_offset_path(group, *topic_partition)
-        try:
-            return int(self._store.read(path)[0])
-        except (NoNode, ValueError):
-            return None
-
-    def set_consumer_offset(self, group: str, topic_partition: TopicPartition, offset: int) -> None:
-        """Commit to ZooKeeper. Raises BrokerError INVALID_GROUP_ID."""
-        path, data = paths.consumer_offset_path(group, *topic_partition), str(offset).encode()
-        if not self._make(path, data):
-            self._store.write(path, data)
 
     def remove_topic(self, topic: str) -> None:
         """Remove the topic's znodes, the mark last, so that a crash in between repeats the deletion."""
@@ -461,8 +456,15 @@ class Registrar:
 
     def _see_topic(self, topic: str) -> None:
         """Somebody wrote a topic's assignment, perhaps with more partitions."""
-        held = self._read(paths.topic_path(topic), TopicAssignment.from_json, _ADVICE)
-        if self.in_office and held is not None and held.partitions != self._assignments.get(topic):
+        held = self._read_with_stat(paths.topic_path(topic), TopicAssignment.from_json, _ADVICE)
+        if not self.in_office or held is None:
+            return
+        if topic in self._assignments and held[1].created_at != self._created_at.get(topic):
+            # Removed and made again by hand, and no look came in between.
+            del self._assignments[topic]
+            self._listener.post(events.TopicsChanged(dict(self._assignments)))
+            self._see_topics()
+        elif held[0].partitions != self._assignments.get(topic):
             self._assignments.pop(topic, None)
             self._see_topics()
 
@@ -528,9 +530,10 @@ class Registrar:
     def _read_assignments(self, topics: list[str]) -> None:
         for topic in topics:
             if topic not in self._assignments:
-                assignment = self._read(paths.topic_path(topic), TopicAssignment.from_json, _ADVICE)
-                if assignment is not None:
-                    self._assignments[topic] = assignment.partitions
+                found = self._read_with_stat(paths.topic_path(topic), TopicAssignment.from_json, _ADVICE)
+                if found is not None:
+                    self._assignments[topic] = found[0].partitions
+                    self._created_at[topic] = found[1].created_at
         self._unreadable = frozenset(topic for topic in topics if paths.topic_path(topic) in self._complaints)
         self._listener.unreadable_changed(self._unreadable)
 
@@ -563,9 +566,10 @@ class Registrar:
 
     # --- small things ---------------------------------------------------------------------------------------
 
-    def _agree_on_cluster_id(self, random_bytes: Callable[[int], bytes]) -> str:
+    def _agree_on_cluster_id(self, random_bytes: Callable[[int], bytes]) -> tuple[str, int]:
         self._make(paths.CLUSTER_ID, ClusterId(cluster_id_of(random_bytes(16))).to_json())
-        return ClusterId.from_json(self._store.read(paths.CLUSTER_ID)[0]).id
+        data, stat = self._store.read(paths.CLUSTER_ID)
+        return ClusterId.from_json(data).id, stat.created_at
 
     def _make(self, path: str, data: bytes, *, ephemeral: bool = False) -> bool:
         """Create a znode; False when it is there already."""

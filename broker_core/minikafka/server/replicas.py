@@ -26,6 +26,8 @@ _log = logging.getLogger(__name__)
 
 _LONGEST_PAUSE_MS = 30_000
 _TOPICS_PATIENCE_MS = 5_000
+_UNCLAIMED_NAMED = 20
+"""Of the logs that are no replicas, so many are named."""
 
 Leaderships = Mapping[TopicPartition, Leadership]
 Brokers = Mapping[int, BrokerAddress]
@@ -44,6 +46,7 @@ class Replicas:
         self._serving = serving
         self._known_since_ms: int | None = None
         """When this broker heard of the cluster, and not yet of topics that there are."""
+        self._told_unclaimed = False
         self._controller_epoch = 0
         self._not_opened: dict[TopicPartition, tuple[Leadership, Brokers]] = {}
         self._open_at_ms = 0
@@ -120,6 +123,8 @@ class Replicas:
         opened: dict[TopicPartition, Log] = {}
         # All before anything is changed: without ZooKeeper the controller asks again.
         configs = {topic: broker.registrar.topic_config(topic) for topic in _topics(leaderships)}
+        created = broker.registrar.creations(configs)
+        leaderships = self._of_these_topics(leaderships, created, leaders)
         for topic, overrides in configs.items():
             broker.logs.set_overrides(topic, overrides)
             for topic_partition, leadership in leaderships.items():
@@ -134,7 +139,7 @@ class Replicas:
                     codes[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
                 else:
                     opened[topic_partition] = log
-        self._flush_names(opened, leaderships, leaders)
+        self._write_down(opened, created, leaderships, leaders)
         broker.run(lambda: self._take_over(opened, leaderships))
         for topic_partition in opened:
             leader = leaders.get(leaderships[topic_partition].leader)
@@ -165,15 +170,77 @@ class Replicas:
         for topic in _topics(opened):
             broker.touch(("topic", topic))
 
-    def _flush_names(
-        self, opened: dict[TopicPartition, Log], leaderships: Leaderships, leaders: Brokers
+    def _of_these_topics(
+        self, leaderships: Leaderships, created: Mapping[str, int], leaders: Brokers
+    ) -> Leaderships:
+        """Set aside the logs that are of earlier topics of these names, and leave out what was said of those.
+
+        Their znodes were removed past the controller: nobody had the logs deleted, here or on a broker that
+        was away. What was said when the topic of the name was another is told by the state that there is now.
+        """
+        logs, left = self._broker.logs, dict(leaderships)
+        strays = {
+            key: leadership.replicas
+            for key, leadership in leaderships.items()
+            if logs.creations.of(key) not in {None, created.get(key.topic, logs.creations.of(key))}
+        }
+        states = self._broker.registrar.states.read(strays) if strays else {}
+        for topic_partition in strays:
+            said, state = leaderships[topic_partition], states.get(topic_partition)
+            current = state is not None and state.leader_epoch == said.leader_epoch
+            if state is None or not current or state.leader != said.leader:
+                _log.info(
+                    "what was said of %s is of an earlier topic, or another leads since", topic_partition
+                )
+                del left[topic_partition]
+            try:
+                self._set_aside(topic_partition)
+            except StorageError as error:
+                _log.error("%s has no leader, the log of an earlier topic stays: %s", topic_partition, error)
+                if left.pop(topic_partition, None) is not None:
+                    self._not_opened[topic_partition] = said, leaders
+        return left
+
+    def _set_aside(self, topic_partition: TopicPartition) -> None:
+        self.stop((topic_partition,))
+        self._broker.run(lambda: self._let_go((topic_partition,)))
+        self._begun.pop(topic_partition, None)
+        self._refused_ms.pop(topic_partition, None)
+        aside = self._broker.logs.set_aside(topic_partition)
+        _log.warning(
+            "the log of %s is of an earlier topic of that name, whose znodes were removed: it is set aside "
+            "as %s, and can be removed",
+            topic_partition,
+            aside,
+        )
+
+    def _let_go(self, partitions: Iterable[TopicPartition]) -> None:
+        """In a step: these are not served any more."""
+        for topic_partition in partitions:
+            self._broker.partitions.pop(topic_partition, None)
+            self._broker.touch(topic_partition)
+            self._coordinator.leadership_changed(topic_partition)
+
+    def _write_down(
+        self,
+        opened: dict[TopicPartition, Log],
+        created: Mapping[str, int],
+        leaderships: Leaderships,
+        leaders: Brokers,
     ) -> None:
-        """One flush for all partitions that were made: of a thousand each would cost as much."""
+        """Which topics the logs are of, and the names of those that were made: one flush for all partitions,
+        as of a thousand each would cost as much.
+        """
         made = [key for key in opened if key not in self._broker.partitions]
+        changes = {key: created[key.topic] for key in opened if key.topic in created}
         try:
             if made:
                 self._broker.logs.flush_names()
+            self._broker.logs.creations.record(changes)
         except (MinikafkaError, FileNotFoundError) as error:
+            if not made:
+                _log.warning("%s; it is tried again when a leader changes", error)
+                return
             _log.error("%d partitions have no leader, it is tried again: %s", len(made), error)
             for topic_partition in made:
                 self._broker.logs.give_up(topic_partition)
@@ -236,9 +303,11 @@ class Replicas:
         """Take over who lives and who leads."""
         broker = self._broker
         gone = [key for key, leadership in leaderships.items() if leadership.leader == LEADER_DURING_DELETE]
+        self.stop(gone)
 
         def step() -> None:
             broker.image = broker.image.updated(brokers, leaderships)
+            self._let_go(gone)
             self._coordinator.partitions_deleted(gone)
             broker.touch("image")
             for topic in _topics(leaderships):
@@ -248,8 +317,35 @@ class Replicas:
         # The controller first says who lives, then who leads, and then all that clients are to be told.
         if leaderships or not broker.registrar.has_topics():
             self._serving()
+            self._tell_unclaimed()
         elif self._known_since_ms is None:
             self._known_since_ms = broker.clock.monotonic_ms()
+
+    def _tell_unclaimed(self) -> None:
+        """Once: which logs lie here that are no replica of this broker's. They may be all that there is of
+        something, and stay: of topics whose znodes were removed by hand, of replicas that were moved away
+        while this broker was.
+        """
+        if self._told_unclaimed:
+            return
+        self._told_unclaimed, broker, left = True, self._broker, []
+        asked_for = broker.partitions.keys() | self._not_opened.keys()
+        logs = {key: log for key, log in broker.logs.logs().items() if key not in asked_for}
+        topics = broker.registrar.creations(_topics(logs))
+        for topic_partition, log in sorted(logs.items(), key=lambda item: item[0]):
+            known = broker.image.leadership(topic_partition)
+            if topic_partition.topic not in topics:
+                left.append(f"{log.directory} (there is no topic {topic_partition.topic})")
+            elif known is not None and broker.broker_id not in known.replicas:
+                left.append(f"{log.directory} (its replicas are on brokers {list(known.replicas)})")
+        if left:
+            more = f", and {len(left) - _UNCLAIMED_NAMED} more" if len(left) > _UNCLAIMED_NAMED else ""
+            _log.warning(
+                "logs that are no replicas of this broker stay and are not served; remove them if nobody "
+                "needs them: %s%s",
+                ", ".join(left[:_UNCLAIMED_NAMED]),
+                more,
+            )
 
     # --- giving up ------------------------------------------------------------------------------------------
 
@@ -266,16 +362,9 @@ class Replicas:
 
         KAFKA_STORAGE_ERROR for those that will be later.
         """
-        broker, partitions = self._broker, tuple(partitions)
-
-        def step() -> None:
-            for topic_partition in partitions:
-                broker.partitions.pop(topic_partition, None)
-                broker.touch(topic_partition)
-                self._coordinator.leadership_changed(topic_partition)
-
+        partitions = tuple(partitions)
         self.stop(partitions)
-        broker.run(step)
+        self._broker.run(lambda: self._let_go(partitions))
 
         def tell(topic_partition: TopicPartition) -> Callable[[], None]:
             return lambda: deleted(topic_partition)

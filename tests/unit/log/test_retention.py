@@ -295,10 +295,10 @@ def test_deleted_files_are_removed_after_their_delay(files: MemoryFiles) -> None
     fill(manager.create(ONE, {"retention.bytes": "500", "file.delete.delay.ms": "60000"}), 40)
     manager.delete_old(everything, NOW_MS)
     clock.advance(59_999)
-    manager.remove_doomed()
+    manager.doomed.remove_due()
     assert files.exists("d1/my_topic_0/00000000000.kafka.deleted")
     clock.advance(1)
-    manager.remove_doomed()
+    manager.doomed.remove_due()
     assert not [name for name in files.list_dir("d1/my_topic_0") if name.endswith(".deleted")]
 
 
@@ -311,7 +311,7 @@ def test_files_that_went_with_their_partition_are_no_error(
     manager.delete_old(everything, NOW_MS)
     manager.delete(ONE)
     clock.advance(HOUR_MS)
-    manager.remove_doomed()
+    manager.doomed.remove_due()
     assert caplog.messages == []
 
 

@@ -82,7 +82,7 @@ def _value(part: OffsetCommitRequestPartition, retention_ms: int, now_ms: int) -
 def _to_zookeeper(broker: Broker, group_id: str, commits: dict[TopicPartition, OffsetValue]) -> ErrorCode:
     try:
         for topic_partition, value in commits.items():
-            broker.registrar.set_consumer_offset(group_id, topic_partition, value.offset)
+            broker.registrar.offsets.write(group_id, topic_partition, value.offset)
     except BrokerError as error:
         return error.code
     return ErrorCode.NONE

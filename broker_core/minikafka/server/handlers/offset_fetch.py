@@ -68,7 +68,7 @@ def handle(coordinator: Coordinator, context: RequestContext, request: OffsetFet
 def _from_zookeeper(broker: Broker, group_id: str, key: TopicPartition) -> OffsetFetchResponsePartition:
     try:
         known = broker.image.leadership(key) is not None
-        offset = broker.registrar.consumer_offset(group_id, key) if known else None
+        offset = broker.registrar.offsets.read(group_id, key) if known else None
     except BrokerError as error:
         return _none(key, error.code)
     if offset is None:
