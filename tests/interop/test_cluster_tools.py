@@ -12,6 +12,7 @@ from minikafka.clients.admin import Admin
 from minikafka.clients.cluster import Cluster as Client
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
+from minikafka.wire.apis.describe_configs import ConfigSource, ResourceType
 from tests.interop.releases import KAFKA_0_10, Printed
 
 PATIENCE_S = 30
@@ -90,3 +91,25 @@ def test_a_topic_gets_settings(cluster: Cluster) -> None:
     assert "retention.ms=12345" in run(cluster, "ConfigCommand", "--describe", *one).out
     with_overrides = run(cluster, "TopicCommand", "--describe", "--topics-with-overrides").out
     assert "Topic:set\tPartitionCount:1\tReplicationFactor:2\tConfigs:retention.ms=12345" in with_overrides
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(180)
+def test_a_broker_gets_rates_of_replication(cluster: Cluster) -> None:
+    one = ("--entity-type", "brokers", "--entity-name", "1")
+    rates = {"leader.replication.throttled.rate": "1000000", "follower.replication.throttled.rate": "2000000"}
+
+    def dynamic() -> dict[str, str | None]:
+        with Client(cluster.bootstrap_servers) as client:
+            settings = Admin(client).describe_configs(ResourceType.BROKER, "1")
+        return {found.name: found.value for found in settings if found.source is ConfigSource.DYNAMIC_BROKER}
+
+    given = ",".join(f"{name}={value}" for name, value in rates.items())
+    run(cluster, "ConfigCommand", "--alter", *one, "--add-config", given)
+    assert wait_until(lambda: dynamic() == rates, PATIENCE_S)
+    with Client(cluster.bootstrap_servers) as client:
+        Admin(client).change_configs(ResourceType.BROKER, "1", {"leader.replication.throttled.rate": None})
+    told = run(cluster, "ConfigCommand", "--describe", *one).out
+    assert told.strip() == "Configs for brokers '1' are follower.replication.throttled.rate=2000000"
+    run(cluster, "ConfigCommand", "--alter", *one, "--delete-config", "follower.replication.throttled.rate")
+    assert wait_until(lambda: dynamic() == {}, PATIENCE_S)

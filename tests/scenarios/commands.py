@@ -466,7 +466,7 @@ def set_znode(world: World, path: str, data: str) -> None:
 def make_znode(world: World, path: str, data: str = "", *, sequential: bool = False) -> None:
     """Make a znode, past all brokers."""
     observer = world.zookeeper.connect()
-    observer.create(path, data.encode(), sequential=sequential)
+    observer.create(path, data.encode(), sequential=sequential, make_parents=True)
     observer.close()
 
 
@@ -489,13 +489,23 @@ def alter(world: World, topic: str, **settings: str) -> None:
 @VOCABULARY.command
 def alter_client(world: World, client: str, **settings: str) -> None:
     """These are the client's quotas from now on, as Kafka's own tool writes it into ZooKeeper."""
-    path = f"/config/clients/{client}"
+    _alter_entity(world, f"clients/{client}", settings)
+
+
+@VOCABULARY.command
+def alter_broker(world: World, machine: int, **settings: str) -> None:
+    """These are the settings of that broker from now on, as Kafka's own tool writes it into ZooKeeper."""
+    _alter_entity(world, f"brokers/{machine}", settings)
+
+
+def _alter_entity(world: World, entity: str, settings: dict[str, str]) -> None:
+    path = f"/config/{entity}"
     observer = world.zookeeper.connect()
     there = observer.exists(path) is not None
     observer.close()
     write = set_znode if there else make_znode
     write(world, path, EntityConfig(settings).to_json().decode())
-    news = json.dumps({"version": 2, "entity_path": f"clients/{client}"})
+    news = json.dumps({"version": 2, "entity_path": entity})
     make_znode(world, "/config/changes/config_change_", news, sequential=True)
 
 

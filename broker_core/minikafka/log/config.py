@@ -1,13 +1,12 @@
 """Settings of a log: Kafka's topic properties over the broker's, with the names and defaults of 0.10.1.
 
-Every property that 0.10.1 allows on a topic can be given and is checked; what the broker does not use yet
-has its place in the table and is not stored. ``segment.ms`` has no upper bound that means "never": LONG_MAX
-is far enough. ``message.format.version`` has the default of 2.1, so that what producers of any age send is
-stored as they sent it. A topic's own value wins over the broker's
+Every property that 0.10.1 allows on a topic can be given and is checked. ``segment.ms`` has no upper bound
+that means "never": LONG_MAX is far enough. ``message.format.version`` has the default of 2.1, so that what
+producers of any age send is stored as they sent it. A topic's own value wins over the broker's
 (``log.segment.bytes`` and so on), and that over the default. What a client asks for is checked strictly
 (``with_overrides``); what ZooKeeper already has, perhaps of a newer Kafka, must not stop a broker
-(``with_known_overrides``). ``without_effect`` names what is accepted and not acted on. One default differs
-from the release, as text 003 wants it: ``unclean.leader.election.enable=false``.
+(``with_known_overrides``). One default differs from the release, as text 003 wants it:
+``unclean.leader.election.enable=false``.
 """
 
 from __future__ import annotations
@@ -104,14 +103,27 @@ def _magic_of(version: str) -> int:
     return 1 if version.startswith("0.10.") else 2
 
 
+_REPLICA = re.compile(r"\s*([0-9]+):([0-9]+)\s*")
+_ALL_REPLICAS = "*"
+
+
 def _throttled_replicas(name: str, text: str) -> str:
     value = text.strip()
-    if value not in {"", "*"}:
-        for pair in value.split(","):
-            partition, _, broker = pair.partition(":")
-            if not (partition.strip().isdigit() and broker.strip().isdigit()):
-                raise ConfigError(name, text, "* or a list like 0:101,1:102 (partition:broker)")
+    if value not in {"", _ALL_REPLICAS} and not all(map(_REPLICA.fullmatch, value.split(","))):
+        raise ConfigError(name, text, "* or a list like 0:101,1:102 (partition:broker)")
     return value
+
+
+def throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
+    """The partitions that ``leader.replication.throttled.replicas`` or the follower's names of a broker; None
+    stands for all. None of them where the list cannot be understood.
+    """
+    if text.strip() == _ALL_REPLICAS:
+        return None
+    found = [pair for pair in map(_REPLICA.fullmatch, text.split(",")) if pair is not None]
+    if len(found) <= text.count(","):
+        return frozenset()
+    return frozenset(int(pair[1]) for pair in found if int(pair[2]) == broker_id)
 
 
 _INT = _integer(0, INT_MAX)
@@ -208,34 +220,6 @@ def check_topic_properties(overrides: Mapping[str, str]) -> None:
                 name, text, f"unknown topic property; known are {', '.join(sorted(TOPIC_PROPERTIES))}"
             )
         entry.parse(name, text)
-
-
-def without_effect(overrides: Mapping[str, str]) -> list[str]:
-    """Names of properties among these that ask for something which this version does not do yet, in order.
-
-    Unknown properties and values that are not allowed are passed over, and so are values that ask for
-    nothing: no limit, or what this version does anyway.
-    """
-    return [name for name in sorted(overrides) if _asks_in_vain(name, overrides[name])]
-
-
-def _asks_in_vain(name: str, text: str) -> bool:
-    asks = _NOT_DONE_YET.get(name)
-    try:
-        return asks is not None and asks(TOPIC_PROPERTIES[name].parse(name, text))
-    except ConfigError:
-        return False
-
-
-def _other_than(nothing: Any) -> Callable[[Any], bool]:
-    return lambda value: bool(value != nothing)
-
-
-_NOT_DONE_YET: dict[str, Callable[[Any], bool]] = {
-    "follower.replication.throttled.replicas": _other_than(""),
-    "leader.replication.throttled.replicas": _other_than(""),
-}
-"""Topic property -> whether its parsed value asks for anything."""
 
 
 _CODECS = {

@@ -1,4 +1,4 @@
-"""Settings of topics and clients in ZooKeeper, changed as Kafka's own tools do it: then the news follow."""
+"""Settings of topics, clients and brokers in ZooKeeper, changed as Kafka's tools do it: the news follow."""
 
 from __future__ import annotations
 
@@ -9,9 +9,18 @@ from minikafka.registry import paths
 from minikafka.registry.paths import ConfigChange, EntityConfig
 from minikafka.registry.store import Store
 
+LEADER_RATE = "leader.replication.throttled.rate"
+FOLLOWER_RATE = "follower.replication.throttled.rate"
+RATES = (LEADER_RATE, FOLLOWER_RATE)
+"""Of a broker: bytes a second that replication may take."""
+LEADER_REPLICAS = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+REPLICAS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+"""Of a topic: which replicas have to keep to it, as PARTITION:BROKER with commas between, or * for all."""
+
 
 def read_config(store: Store, kind: str, name: str) -> dict[str, str]:
-    """The settings of ``kind`` (``paths.TOPICS``, ``paths.CLIENTS``) that ``name`` has of its own."""
+    """The settings of ``kind`` (one of ``paths.ENTITY_TYPES``) that ``name`` has of its own."""
     path = paths.config_path(kind, name)
     try:
         data, _ = store.read(path)

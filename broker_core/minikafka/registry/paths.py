@@ -63,7 +63,8 @@ PERSISTENT_PATHS = (
 
 TOPICS = "topics"
 CLIENTS = "clients"
-ENTITY_TYPES = (TOPICS, CLIENTS, "users", "brokers")
+BROKERS = "brokers"
+ENTITY_TYPES = (TOPICS, CLIENTS, "users", BROKERS)
 """What has settings, in 0.10.1."""
 DEFAULT_ENTITY = "<default>"
 """In place of a client's name: all clients that have no settings of their own."""

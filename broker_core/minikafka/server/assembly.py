@@ -44,6 +44,7 @@ from minikafka.server.peer import Conversation
 from minikafka.server.registrar import Registrar
 from minikafka.server.replica_fetcher import Fetchers
 from minikafka.server.replicas import Replicas
+from minikafka.server.settings import refresh_limits
 from minikafka.server.withdrawal import withdraw
 from minikafka.server.worker import Worker
 
@@ -221,7 +222,7 @@ class RunningBroker:
 
 def _read_limits(broker: Broker, store: Store, ports: Ports) -> None:
     """What clients may do, and how fast: in effect before the first of them comes."""
-    broker.quotas.replace(broker.registrar.client_configs())
+    refresh_limits(broker)
     authorizer = broker.config.authorizer
     if authorizer is not None:
         broker.acl_rules = AclRules(store, ports.clock, ports.worker, authorizer, broker.permissions)

@@ -32,6 +32,7 @@ from minikafka.server.permissions import Permissions
 from minikafka.server.producer_ids import ProducerIds
 from minikafka.server.quotas import Quotas
 from minikafka.server.registrar import Registrar
+from minikafka.server.replication_quotas import Throttles
 from minikafka.server.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -78,6 +79,9 @@ class Broker:
         self.waiting: Waiting[Ticket] = Waiting()
         self.controller = Controller(broker_id, delete_topics=config.delete_topics)
         self.quotas = Quotas(config.quotas)
+        self.throttles = Throttles(
+            broker_id, config.replication.throttle_windows, config.replication.throttle_window_ms
+        )
         self.permissions = Permissions()
         """Who may do what: everybody everything, where no authorizer is configured."""
         self.acl_rules: AclRules | None = None

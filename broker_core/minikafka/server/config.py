@@ -138,6 +138,8 @@ _KEYS: dict[str, tuple[Callable[[str, str], Any], str | None]] = {
     "quota.consumer.default": (_integer(1, _LONG_MAX), str(_LONG_MAX)),
     "quota.window.num": (_integer(1), "11"),
     "quota.window.size.seconds": (_integer(1), "1"),
+    "replication.quota.window.num": (_integer(1), "11"),
+    "replication.quota.window.size.seconds": (_integer(1), "1"),
     "auto.create.topics.enable": (_boolean, "true"),
     "delete.topic.enable": (_boolean, "true"),
     "num.partitions": (_integer(1), "1"),
@@ -235,6 +237,8 @@ class ReplicationConfig:
     checkpoint_interval_ms: int
     """Of high watermarks."""
     controller_timeout_ms: int
+    throttle_windows: int
+    throttle_window_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,6 +438,8 @@ def _replication(values: Mapping[str, Any]) -> ReplicationConfig:
         lag_time_max_ms=values["replica.lag.time.max.ms"],
         checkpoint_interval_ms=values["replica.high.watermark.checkpoint.interval.ms"],
         controller_timeout_ms=values["controller.socket.timeout.ms"],
+        throttle_windows=values["replication.quota.window.num"],
+        throttle_window_ms=1000 * values["replication.quota.window.size.seconds"],
     )
 
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import CoordinationError
-from minikafka.log.config import without_effect
 from minikafka.registry import paths
 from minikafka.registry.paths import ConfigChange, EntityConfig
 from minikafka.registry.store import Store
@@ -58,12 +57,9 @@ def read_topic_configs(store: Store, topics: Iterable[str]) -> dict[str, Mapping
 
 
 def tell_changes(topic: str, old: Mapping[str, str], new: Mapping[str, str]) -> None:
-    """Log in one line what is other in a topic's settings, and warn of what has no effect."""
-    changed = {name: text for name, text in new.items() if old.get(name) != text}
-    names = sorted(changed.keys() | old.keys() - new.keys())
+    """Log in one line what is other in a topic's settings."""
+    changed = {name for name, text in new.items() if old.get(name) != text}
+    names = sorted(changed | old.keys() - new.keys())
     if names:
         words = [f"{name} {old.get(name, 'default')} -> {new.get(name, 'default')}" for name in names]
         _log.info("topic %s has other settings: %s", topic, ", ".join(words))
-    idle = without_effect(changed)
-    if idle:
-        _log.warning("topic %s: this version does not act on %s", topic, ", ".join(idle))

@@ -14,11 +14,12 @@ from typing import Any
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
+from minikafka.registry import paths
 from minikafka.server import controller_messages as messages
 from minikafka.server.broker import Broker
 from minikafka.server.controller_channel import Channels, Message
 from minikafka.server.replicas import Brokers, Replicas
-from minikafka.server.settings import refresh_topic
+from minikafka.server.settings import refresh_broker, refresh_limits, refresh_topic
 from minikafka.wire.apis.leader_and_isr import LEADER_AND_ISR
 from minikafka.wire.apis.stop_replica import STOP_REPLICA, StopReplicaResponse
 from minikafka.wire.apis.update_metadata import UPDATE_METADATA
@@ -107,11 +108,16 @@ class ControlPath:
 
     def client_config_changed(self, name: str) -> None:
         """Give a client its quota."""
-        self._broker.quotas.change(name, self._broker.registrar.client_config(name))
+        self._broker.quotas.change(name, self._broker.registrar.config_of(paths.CLIENTS, name))
 
-    def client_configs_missed(self) -> None:
-        """Give all clients their quotas."""
-        self._broker.quotas.replace(self._broker.registrar.client_configs())
+    def broker_config_changed(self, name: str) -> None:
+        """Give replication its limits, where it is this broker."""
+        if name.strip() == str(self._broker.broker_id):
+            refresh_broker(self._broker)
+
+    def configs_missed(self) -> None:
+        """Give all clients their quotas, and replication its limits."""
+        refresh_limits(self._broker)
 
     def _delete_unreadable_going(self) -> None:
         for topic in sorted(self._unreadable_going):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import struct
+from collections.abc import Iterable
 
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.files import FileSlice
@@ -14,6 +15,7 @@ from minikafka.log.transactions import aborted_transactions
 from minikafka.partition.partition import Partition
 from minikafka.records.conversion import down_convert
 from minikafka.server.broker import Broker
+from minikafka.server.quotas import UNLIMITED
 from minikafka.wire.apis.fetch import (
     READ_COMMITTED,
     AbortedTransaction,
@@ -49,6 +51,8 @@ class Share:
     partition: Partition | None = None
     bound: int = NO_OFFSET
     """What could be read ended there."""
+    throttled: bool = False
+    """It gives nothing now, as the leader's rate of replication is above its limit."""
 
     @property
     def size_bytes(self) -> int:
@@ -71,6 +75,7 @@ def read_share(
     left: int,
     whole_message: bool,
 ) -> Share:
+    throttled = False
     try:
         partition = broker.partition(topic_partition)
         # Before the read, which has all that lies below them.
@@ -81,6 +86,11 @@ def read_share(
             partition.check_leader(part.current_leader_epoch)
             read = LogRead(None, bound)
         else:
+            if request.replica_id >= 0 and broker.throttles.leader.active:
+                allowed = _allowed(broker, request.replica_id, partition)
+                throttled = allowed == 0
+                if allowed < left:
+                    left, whole_message = allowed, not throttled
             read = partition.read(
                 part.fetch_offset,
                 min(left, part.partition_max_bytes),
@@ -95,7 +105,40 @@ def read_share(
         _log.error("fetch from %s at %d failed: %s", topic_partition, part.fetch_offset, error)
         return Share(ErrorCode.KAFKA_STORAGE_ERROR)
     start_offset = partition.log.start_offset
-    return Share(ErrorCode.NONE, high_watermark, last_stable_offset, start_offset, read, partition, bound)
+    return Share(
+        ErrorCode.NONE, high_watermark, last_stable_offset, start_offset, read, partition, bound, throttled
+    )
+
+
+def _allowed(broker: Broker, replica_id: int, partition: Partition) -> int:
+    """How many bytes a follower may be given of a partition now, as the limit of replication has it."""
+    quota, leadership = broker.throttles.leader, partition.leadership
+    if leadership is None or replica_id in leadership.isr or not quota.covers(partition.topic_partition):
+        return UNLIMITED
+    # One message at least, however little a second's worth is.
+    return 0 if quota.pause_ms(broker.clock.monotonic_ms()) else max(1, quota.limit)
+
+
+def note_given(broker: Broker, request: FetchRequest, shares: Shares) -> None:
+    """These are given to whom asked: what a follower gets of throttled partitions counts for their rate."""
+    quota = broker.throttles.leader
+    if request.replica_id < 0 or not quota.active:
+        return
+    count = sum(share.size_bytes for key, share in shares.items() if quota.covers(key))
+    if count:
+        quota.record(count, broker.clock.monotonic_ms())
+
+
+def patience_ms(broker: Broker, request: FetchRequest, shares: Iterable[Share]) -> int:
+    """How long a fetch that has to wait waits at most."""
+    # Nobody notices that a client has gone while its request waits.
+    most_ms = min(request.max_wait_ms, broker.config.connection_idle_max_ms)
+    if request.replica_id < 0 or not broker.throttles.leader.active:
+        return most_ms
+    if any(share.throttled for share in shares):
+        pause_ms = broker.throttles.leader.pause_ms(broker.clock.monotonic_ms())
+        return min(most_ms, max(1, pause_ms))
+    return most_ms
 
 
 def _records(version: int, read: LogRead, records: FileSlice, max_bytes: int) -> Part:

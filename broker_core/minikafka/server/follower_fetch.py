@@ -17,7 +17,7 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
-from minikafka.server.fetch_shares import Share, Shares, part_of, read_share
+from minikafka.server.fetch_shares import Share, Shares, note_given, part_of, patience_ms, read_share
 from minikafka.wire.apis.fetch import (
     NEW_SESSION_EPOCH,
     NO_SESSION,
@@ -162,6 +162,8 @@ class _FollowerTicket:
         self._shares: Shares = {}
         self._size = 0
         self._failed = False
+        self._throttled: Share | None = None
+        """One that gives nothing only as the rate of replication is above its limit."""
 
     def satisfied(self, key: Hashable | None = None) -> bool:
         session = self._session
@@ -174,6 +176,7 @@ class _FollowerTicket:
             left = max(0, self._request.max_bytes - self._size)
             share = read_share(self._broker, self._request, topic_partition, part, left, self._size == 0)
             self._failed = self._failed or share.error_code is not ErrorCode.NONE
+            self._throttled = share if share.throttled else self._throttled
             if self._is_news(topic_partition, share):
                 self._shares[topic_partition] = share
                 self._size += share.size_bytes
@@ -187,9 +190,14 @@ class _FollowerTicket:
             self._session.keep([topic_partition])
         return self._session.told.get(topic_partition) != (share.high_watermark, share.log_start_offset)
 
+    def patience_ms(self) -> int:
+        """How long it waits at most."""
+        return patience_ms(self._broker, self._request, () if self._throttled is None else (self._throttled,))
+
     def complete(self) -> None:
         session = self._session
         session.waiting = None
+        note_given(self._broker, self._request, self._shares)
         answered: dict[str, list[FetchPartitionResponse]] = {}
         most = self._broker.config.request_max_bytes
         for (topic, index), share in self._shares.items():
@@ -227,7 +235,7 @@ def serve_follower(broker: Broker, context: RequestContext, request: FetchReques
     if ticket.satisfied() or request.max_wait_ms <= 0:
         ticket.complete()
         return
-    wait_ms = min(request.max_wait_ms, broker.config.connection_idle_max_ms)
+    wait_ms = ticket.patience_ms()
 
     def step() -> None:
         if current.has_news and ticket.satisfied():

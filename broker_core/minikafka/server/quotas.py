@@ -57,33 +57,42 @@ class Rate:
 
     def __init__(self, windows: int, window_ms: int) -> None:
         self._count = windows
-        self._window_ms = window_ms
+        self.window_ms = window_ms
         self._windows: deque[_Window] = deque(maxlen=windows)
 
     def record(self, count: int, now_ms: int) -> None:
         """``count`` bytes more."""
-        if not self._windows or now_ms - self._windows[-1].began_ms >= self._window_ms:
+        if not self._windows or now_ms - self._windows[-1].began_ms >= self.window_ms:
             self._windows.append(_Window(now_ms))
         self._windows[-1].bytes += count
 
     def throttle_ms(self, limit: int, now_ms: int) -> int:
-        """How long the bytes above ``limit`` a second would take at it; 0 when there are none."""
+        """How long the bytes above ``limit`` a second would take at it; 0 when there are none. Above a
+        limit of 0 it is a window, and again until all are over.
+        """
         if self.idle(now_ms):
             return 0
         span_ms = self._span_ms(now_ms)
         over = sum(window.bytes for window in self._windows) - limit * span_ms / 1000
-        return min(round(over / limit * 1000), _LONGEST_MS) if over > 0 else 0
+        if over <= 0:
+            return 0
+        return min(round(over / limit * 1000), _LONGEST_MS) if limit else self.window_ms
 
     def idle(self, now_ms: int) -> bool:
         """Whether nothing is left that counts."""
-        while self._windows and now_ms - self._windows[0].began_ms >= self._count * self._window_ms:
+        while self._windows and now_ms - self._windows[0].began_ms >= self._count * self.window_ms:
             self._windows.popleft()
         return not self._windows
 
+    @property
+    def began_ms(self) -> int:
+        """When the first window that counts began; to be asked where it is not ``idle``."""
+        return self._windows[0].began_ms
+
     def _span_ms(self, now_ms: int) -> int:
-        elapsed_ms = now_ms - self._windows[0].began_ms
-        missing = max(0, self._count - 1 - elapsed_ms // self._window_ms)
-        return max(1, elapsed_ms + missing * self._window_ms)
+        elapsed_ms = now_ms - self.began_ms
+        missing = max(0, self._count - 1 - elapsed_ms // self.window_ms)
+        return max(1, elapsed_ms + missing * self.window_ms)
 
 
 class Quotas:

@@ -75,8 +75,11 @@ class Listener(Protocol):
     def client_config_changed(self, name: str) -> None:
         """A client, by the name of its znode, has other settings."""
 
-    def client_configs_missed(self) -> None:
-        """Settings of clients may have changed, and the news be gone."""
+    def broker_config_changed(self, name: str) -> None:
+        """A broker, which may be another one, has other settings."""
+
+    def configs_missed(self) -> None:
+        """Settings of clients and of this broker may have changed, and the news be gone."""
 
     @property
     def fatal(self) -> Callable[[str], None]:
@@ -243,9 +246,9 @@ class Registrar:
         wanted = {paths.topic_path(topic): topic for topic in topics}
         return {wanted[path]: stat.created_at for path, (_, stat) in self._store.read_all(wanted).items()}
 
-    def change_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
-        """Write all of a topic's own settings, then the news for all brokers, as 0.10.1's tools do it."""
-        write_config(self._store, paths.TOPICS, topic, config)
+    def change_config(self, kind: str, name: str, config: Mapping[str, str]) -> None:
+        """Write all own settings of a topic or broker, then the news for all, as 0.10.1's tools do it."""
+        write_config(self._store, kind, name, config)
 
     def topic_config(self, topic: str) -> Mapping[str, str]:
         """The topic's own settings; empty when there is no such znode (text 003: it may be left out).
@@ -267,14 +270,15 @@ class Registrar:
         """The own settings of every topic."""
         return {topic: self.topic_config(topic) for topic in self._store.children(paths.TOPIC_CONFIGS)}
 
-    def client_config(self, name: str) -> Mapping[str, str]:
-        """The settings of a client, by the name of its znode; empty when there are none, or nonsense."""
-        config = self._read(paths.config_path(paths.CLIENTS, name), EntityConfig.from_json)
+    def config_of(self, kind: str, name: str) -> Mapping[str, str]:
+        """The settings of a client or broker, by its znode's name; empty when there are none, or nonsense."""
+        config = self._read(paths.config_path(kind, name), EntityConfig.from_json)
         return {} if config is None else config.config
 
     def client_configs(self) -> dict[str, Mapping[str, str]]:
         """The settings of every client."""
-        return {name: self.client_config(name) for name in self._store.children(paths.CLIENT_CONFIGS)}
+        names = self._store.children(paths.CLIENT_CONFIGS)
+        return {name: self.config_of(paths.CLIENTS, name) for name in names}
 
     def request_deletion(self, topic: str) -> None:
         """Mark the topic for deletion; the controller does the rest."""
@@ -355,7 +359,7 @@ class Registrar:
             )
             return
         self._keep_ticket()
-        self._listener.client_configs_missed()
+        self._listener.configs_missed()
         self._see_controller()
 
     def _see_controller(self) -> None:
@@ -503,7 +507,11 @@ class Registrar:
     def _see_config_changes(self) -> None:
         listener = self._listener
         self._config_changes.follow(
-            {paths.TOPICS: listener.topic_config_changed, paths.CLIENTS: listener.client_config_changed}
+            {
+                paths.TOPICS: listener.topic_config_changed,
+                paths.CLIENTS: listener.client_config_changed,
+                paths.BROKERS: listener.broker_config_changed,
+            }
         )
         if self.in_office:
             self._unclean_are(self._unclean_among(self._assignments))

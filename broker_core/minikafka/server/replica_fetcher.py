@@ -74,6 +74,8 @@ class Followed:
     not_before_ms: int = 0
     leader_end: int | None = None
     """Where the leader's log ends, in the stage LOST, once that was told."""
+    behind: bool = True
+    """Whether the leader has committed more than is here, for all that was told."""
     failures: int = 0
     """In a row."""
     complaint: str = ""
@@ -123,6 +125,8 @@ class ReplicaFetcher(Conversation):
         self._followed: dict[TopicPartition, Followed] = {}
         self._handler: Callable[[Any], None] = lambda response: None
         self._session = requests.FetchSession()
+        self._throttled_until_ms = 0
+        """Partitions are left out until then, as what is copied is above its limit."""
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -160,8 +164,8 @@ class ReplicaFetcher(Conversation):
 
     def next_ms(self) -> int | None:
         now_ms = self.clock.monotonic_ms()
-        later = (one.not_before_ms for one in list(self._followed.values()))
-        return min((at for at in later if at > now_ms), default=None)
+        later = [one.not_before_ms for one in list(self._followed.values())]
+        return min((at for at in (self._throttled_until_ms, *later) if at > now_ms), default=None)
 
     def _ask_for(self, now_ms: int) -> bool:
         ready = [one for one in self._followed.values() if now_ms >= one.not_before_ms]
@@ -176,6 +180,8 @@ class ReplicaFetcher(Conversation):
             self._send(LIST_OFFSETS, 1, asked_at, lambda response: self._offset_told(one, response))
             return True
         fetching = [one for one in ready if one.stage is Stage.FETCH and self._is_safe(one)]
+        if self._broker.throttles.follower.active:
+            fetching = self._unthrottled(fetching, now_ms)
         if not fetching:
             return False
         version = self.peer.version(FETCH)
@@ -185,6 +191,15 @@ class ReplicaFetcher(Conversation):
         request = self._session.request(self._broker.broker_id, parts, self._config)
         self._send(FETCH, version, request, lambda response: self._fetched(asked, response))
         return True
+
+    def _unthrottled(self, fetching: list[Followed], now_ms: int) -> list[Followed]:
+        """Those that need not wait for the rate of replication."""
+        quota = self._broker.throttles.follower
+        pause_ms = quota.pause_ms(now_ms)
+        if not pause_ms:
+            return fetching
+        self._throttled_until_ms = now_ms + pause_ms
+        return [one for one in fetching if not (one.behind and quota.covers(one.name))]
 
     def _send(self, api: Any, version: int, request: Any, handler: Callable[[Any], None]) -> None:
         self._handler = handler
@@ -320,8 +335,18 @@ class ReplicaFetcher(Conversation):
                             came.append((one, part, copied))
             to_flush: list[Followed] = []
             self._broker.run(lambda: to_flush.extend(self._append(came)))
+            if self._broker.throttles.follower.active:
+                self._note_copied([copied for one, _, copied in came if self._is_throttled(one)])
             for one in to_flush:
                 self._flush(one)
+
+    def _is_throttled(self, one: Followed) -> bool:
+        return self._broker.throttles.follower.covers(one.name)
+
+    def _note_copied(self, copied: list[ReplicatedSet | None]) -> None:
+        count = sum(len(one.data) for one in copied if one is not None)
+        if count:
+            self._broker.throttles.follower.record(count, self.clock.monotonic_ms())
 
     def _copied(self, one: Followed, part: FetchPartitionResponse) -> ReplicatedSet | None:
         """What may be appended; what cannot be is put off."""
@@ -353,6 +378,7 @@ class ReplicaFetcher(Conversation):
                     self._followed[one.name] = self._followed.pop(one.name)
                 one.partition.check_follower(one.leader_epoch)
                 one.partition.learn_high_watermark(part.high_watermark)
+                one.behind = part.high_watermark > one.partition.log.end_offset
                 self._follow_start(one, part.log_start_offset)
                 one.failures, one.complaint = 0, ""
             except (BrokerError, StorageError) as error:
@@ -406,6 +432,7 @@ def _is_news(one: Followed, part: FetchPartitionResponse) -> bool:
         or part.high_watermark != partition.high_watermark
         or part.log_start_offset > partition.log.start_offset
         or one.failures > 0
+        or one.behind
     )
 
 

@@ -127,6 +127,7 @@ class Replicas:
         leaderships = self._of_these_topics(leaderships, created, leaders)
         for topic, overrides in configs.items():
             broker.logs.set_overrides(topic, overrides)
+            broker.throttles.set_topic(topic, overrides)
             for topic_partition, leadership in leaderships.items():
                 if topic_partition.topic != topic or self._is_known(topic_partition, leadership):
                     continue

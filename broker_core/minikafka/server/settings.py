@@ -3,7 +3,8 @@
 A setting of a topic stands in ZooKeeper; where it does not, the broker's properties stand in, and then their
 defaults. Each of these that is given is a synonym, the one with precedence first (``Source`` in
 DescribeConfigs of Kafka 1.1). Settings of brokers are those of the properties that it was started with: they
-can be read, and are not changed while it runs.
+can be read, and are not changed while it runs; but for the two rates of replication, which stand in ZooKeeper
+only (``replication_quotas``).
 """
 
 from __future__ import annotations
@@ -21,8 +22,12 @@ from minikafka.base.errors import (
 )
 from minikafka.base.ids import check_topic_name
 from minikafka.log.config import LIST_PROPERTIES, TOPIC_PROPERTIES, LogConfig, Property, default_text
+from minikafka.registry import paths
+from minikafka.registry.entity_configs import RATES
 from minikafka.server.broker import Broker
 from minikafka.server.config import property_defaults
+from minikafka.server.quotas import UNLIMITED
+from minikafka.server.replication_quotas import is_rate
 from minikafka.wire.apis.alter_configs import AlterableConfig
 from minikafka.wire.apis.describe_configs import (
     ConfigSource,
@@ -88,10 +93,11 @@ def _is_usable(log: LogConfig, name: str, text: str) -> bool:
     return True
 
 
-def describe_broker(properties: Settings) -> Iterable[DescribeConfigsResourceResult]:
-    """Every property of a broker, by name. What this version does not know may be a password: its value is
-    kept back.
+def describe_broker(properties: Settings, own: Settings) -> Iterable[DescribeConfigsResourceResult]:
+    """Every property of a broker, by name, behind its settings in ZooKeeper, ``own``. What this version does
+    not know may be a password: its value is kept back.
     """
+    yield from map(_rate, sorted(RATES), map(own.get, sorted(RATES)))
     defaults = property_defaults()
     for name in sorted(defaults.keys() | properties.keys()):
         sensitive = name not in defaults
@@ -114,24 +120,51 @@ def describe_broker(properties: Settings) -> Iterable[DescribeConfigsResourceRes
         )
 
 
+def _rate(name: str, text: str | None) -> DescribeConfigsResourceResult:
+    synonyms = [DescribeConfigsSynonym(name, str(UNLIMITED), ConfigSource.DEFAULT)]
+    if text is not None:
+        synonyms.insert(0, DescribeConfigsSynonym(name, text, ConfigSource.DYNAMIC_BROKER))
+    return DescribeConfigsResourceResult(
+        name=name,
+        value=synonyms[0].value,
+        read_only=False,
+        is_default=text is None,
+        config_source=synonyms[0].source,
+        is_sensitive=False,
+        synonyms=tuple(synonyms),
+    )
+
+
 # --- jobs of the worker -------------------------------------------------------------------------------------
 
 
 def refresh_topic(broker: Broker, topic: str) -> Settings:
-    """A topic's own settings as ZooKeeper has them; the logs that lie here have them from now on."""
+    """A topic's own settings as ZooKeeper has them; its logs that lie here have them from now on."""
     settings = broker.registrar.topic_config(topic)
     if broker.logs.partitions_of(topic):
         broker.logs.set_overrides(topic, settings)
+    broker.throttles.set_topic(topic, settings)
     return settings
+
+
+def refresh_broker(broker: Broker) -> Settings:
+    """This broker's settings as ZooKeeper has them; replication has them from now on."""
+    settings = broker.registrar.config_of(paths.BROKERS, str(broker.broker_id))
+    broker.throttles.set_rates(settings)
+    return settings
+
+
+def refresh_limits(broker: Broker) -> None:
+    """All clients have their quotas as ZooKeeper has them from now on, and replication its limits."""
+    broker.quotas.replace(broker.registrar.client_configs())
+    refresh_broker(broker)
 
 
 def change_resource(broker: Broker, kind: int, name: str, change: Change, *, validate_only: bool) -> None:
     """Change what a client names. Raises BrokerError with the reason why that cannot be."""
     if kind == ResourceType.BROKER:
-        raise BrokerError(
-            ErrorCode.INVALID_REQUEST,
-            "settings of a broker are not changed while it runs: change its properties and start it again",
-        )
+        _change_broker(broker, name, change, validate_only=validate_only)
+        return
     if kind != ResourceType.TOPIC:
         raise BrokerError(ErrorCode.INVALID_REQUEST, f"resources of type {kind} have no settings here")
     check_topic(broker, name)
@@ -146,12 +179,43 @@ def change_resource(broker: Broker, kind: int, name: str, change: Change, *, val
     if validate_only:
         return
     try:
-        broker.registrar.change_topic_config(name, after)
+        broker.registrar.change_config(paths.TOPICS, name, after)
     except (CoordinationLost, SessionExpired):
         raise
     except CoordinationError as error:
         raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
     refresh_topic(broker, name)
+
+
+def _change_broker(broker: Broker, name: str, change: Change, *, validate_only: bool) -> None:
+    check_broker(broker, name)
+    before = refresh_broker(broker)
+    after = change(before)
+    for key, text in after.items():
+        if key in before and before[key] == text:
+            continue  # what stands there already, perhaps of a newer Kafka
+        if key not in RATES:
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST,
+                f"{key} is not changed while a broker runs: change its properties and start it again "
+                f"({' and '.join(RATES)} are)",
+            )
+        if not is_rate(text):
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"{key}={text!r}: bytes a second, 0 to {UNLIMITED}")
+    if not validate_only:
+        broker.registrar.change_config(paths.BROKERS, name, after)
+        refresh_broker(broker)
+
+
+def check_broker(broker: Broker, name: str) -> None:
+    """Raise INVALID_REQUEST unless this is the name of this broker: others know nothing of its settings."""
+    if name != str(broker.broker_id):
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST,
+            f"this is broker {broker.broker_id}: ask {name} itself for its settings"
+            if name
+            else "there are no settings of all brokers here: name one",
+        )
 
 
 def check_topic(broker: Broker, name: str) -> None:

@@ -19,7 +19,6 @@ from minikafka.base.errors import (
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition, check_topic_name, names_collide
 from minikafka.controller.assignment import assign_replicas, check_assignment, check_growth
 from minikafka.controller.election import NO_LEADER
-from minikafka.log.config import without_effect
 from minikafka.registry.paths import TopicAssignment
 from minikafka.registry.store import DATA_MAX_BYTES
 from minikafka.server.broker import Broker
@@ -178,9 +177,6 @@ def check_creation(
         broker.config.log.with_overrides(overrides)
     except ConfigError as error:
         raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
-    idle = without_effect(overrides)
-    if idle:
-        _log.warning("topic %s: stored, but this version does not act on %s", name, ", ".join(idle))
     return CreationRequest(name, assignment, overrides)
 
 

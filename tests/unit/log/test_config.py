@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from minikafka.base.errors import ConfigError
-from minikafka.log.config import TOPIC_PROPERTIES, LogConfig, check_topic_properties, without_effect
+from minikafka.log.config import TOPIC_PROPERTIES, LogConfig, check_topic_properties
 from minikafka.records.message_set import TimestampType
 
 
@@ -157,46 +157,6 @@ def test_while_a_setting_that_keeps_messages_cannot_be_used_nothing_is_deleted(n
 def test_overrides_without_a_fault_give_no_problems() -> None:
     overrides = {"segment.bytes": "2000", "cleanup.policy": "compact"}
     assert LogConfig().with_known_overrides(overrides) == (LogConfig().with_overrides(overrides), [])
-
-
-# What is accepted and not acted on.
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("follower.replication.throttled.replicas", "*"),
-        ("leader.replication.throttled.replicas", "0:101"),
-    ],
-)
-def test_a_property_that_asks_in_vain_is_named(name: str, value: str) -> None:
-    assert without_effect({name: value}) == [name]
-
-
-def test_values_that_ask_for_nothing_are_not_named() -> None:
-    nothing = {
-        "follower.replication.throttled.replicas": "",
-        "leader.replication.throttled.replicas": "",
-    }
-    assert without_effect(nothing) == []
-    acted_on = {
-        name: str(TOPIC_PROPERTIES[name].default) for name in TOPIC_PROPERTIES.keys() - nothing.keys()
-    }
-    assert len(acted_on) == 22
-    assert without_effect(acted_on) == []
-
-
-def test_names_come_in_order_and_what_is_not_allowed_is_passed_over() -> None:
-    overrides = {
-        "leader.replication.throttled.replicas": "*",
-        "compression.type": "bzip2",
-        "remote.storage.enable": "true",
-        "follower.replication.throttled.replicas": "*",
-    }
-    assert without_effect(overrides) == [
-        "follower.replication.throttled.replicas",
-        "leader.replication.throttled.replicas",
-    ]
 
 
 @pytest.mark.parametrize(

@@ -166,8 +166,3 @@ def test_nothing_is_told_of_settings_that_are_the_same(caplog: pytest.LogCapture
     with caplog.at_level(logging.INFO):
         tell_changes("t", {"compression.type": "gzip"}, {"compression.type": "gzip"})
     assert caplog.messages == []
-
-
-def test_a_change_that_has_no_effect_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    tell_changes("t", {}, {"leader.replication.throttled.replicas": "*", "flush.ms": "5"})
-    assert caplog.messages == ["topic t: this version does not act on leader.replication.throttled.replicas"]

@@ -70,7 +70,10 @@ class World:
     def client_config_changed(self, name: str) -> None:
         self.changed_clients.append(name)
 
-    def client_configs_missed(self) -> None:
+    def broker_config_changed(self, name: str) -> None:
+        self.changed_clients.append(f"broker {name}")
+
+    def configs_missed(self) -> None:
         self.changed_clients.append("all")
 
     def fatal(self, reason: str) -> None:
@@ -139,10 +142,14 @@ def test_who_changes_settings_is_heard() -> None:
     )
     world.settle()
     assert world.changed == ["t"]
-    assert world.changed_clients == ["app"]
+    world.store.create(
+        "/config/changes/config_change_", b'{"version":2,"entity_path":"brokers/7"}', sequential=True
+    )
+    world.settle()
+    assert world.changed_clients == ["app", "broker 7"]
 
 
-def test_settings_of_clients_are_read_anew_with_a_new_session() -> None:
+def test_settings_of_clients_and_brokers_are_read_anew_with_a_new_session() -> None:
     world = World().start()
     world.zookeeper.expire(world.store)
     world.settle()
@@ -152,11 +159,11 @@ def test_settings_of_clients_are_read_anew_with_a_new_session() -> None:
 def test_changed_settings_are_written_with_news_that_every_broker_hears() -> None:
     world = World().start()
     world.registrar.create_topic("t", {0: (1,)}, {"segment.bytes": "100"})
-    world.registrar.change_topic_config("t", {"retention.ms": "5"})
+    world.registrar.change_config("topics", "t", {"retention.ms": "5"})
     world.settle()
     assert world.changed == ["t"]
     assert world.registrar.topic_config("t") == {"retention.ms": "5"}
-    world.registrar.change_topic_config("by-hand", {"retention.ms": "6"})
+    world.registrar.change_config("topics", "by-hand", {"retention.ms": "6"})
     assert world.registrar.topic_config("by-hand") == {"retention.ms": "6"}, (
         "it had no settings' znode before"
     )

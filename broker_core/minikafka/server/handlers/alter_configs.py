@@ -1,9 +1,10 @@
-"""AlterConfigs: all settings of topics anew.
+"""AlterConfigs: all settings of topics, or of this broker, anew.
 
 Behaviour: every broker serves it. The settings are written to ZooKeeper with the news for all brokers, and
 are in effect on this one when it answers. Each resource succeeds or fails for itself: an unknown setting or a
-value that is not allowed gets INVALID_CONFIG with what is. Settings of brokers are refused. While ZooKeeper
-is away, the answer is REQUEST_TIMED_OUT, and the change may still come.
+value that is not allowed gets INVALID_CONFIG with what is. Of a broker, which has to be the one that is
+asked, the two rates of replication can be changed and all else is INVALID_REQUEST, which 2.1 answers too.
+While ZooKeeper is away, the answer is REQUEST_TIMED_OUT, and the change may still come.
 """
 
 from __future__ import annotations

@@ -14,7 +14,13 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.server.later import answer_by_job
-from minikafka.server.settings import check_topic, describe_broker, describe_topic, refresh_topic
+from minikafka.server.settings import (
+    check_broker,
+    check_topic,
+    describe_broker,
+    describe_topic,
+    refresh_topic,
+)
 from minikafka.wire.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -70,12 +76,8 @@ def _rows(broker: Broker, kind: int, name: str) -> Iterable[DescribeConfigsResou
         raise BrokerError(ErrorCode.INVALID_REQUEST, f"resources of type {kind} have no settings here")
     if not name:
         return ()
-    if name != str(broker.broker_id):
-        raise BrokerError(
-            ErrorCode.INVALID_REQUEST,
-            f"this is broker {broker.broker_id}: ask {name} itself for its settings",
-        )
-    return describe_broker(config.properties)
+    check_broker(broker, name)
+    return describe_broker(config.properties, broker.throttles.settings)
 
 
 def _failure(resource: DescribeConfigsResource, error: BrokerError) -> DescribeConfigsResult:

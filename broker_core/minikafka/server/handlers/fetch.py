@@ -34,7 +34,9 @@ from minikafka.server.fetch_shares import (
     Share,
     Shares,
     bound_of,
+    note_given,
     part_of,
+    patience_ms,
     read_share,
 )
 from minikafka.server.follower_fetch import note_follower, parts_of, serve_follower
@@ -102,8 +104,7 @@ class _FetchTicket:
 
     def patience_ms(self) -> int:
         """How long it waits at most."""
-        # Nobody notices that a client has gone while its request waits.
-        most_ms = min(self._request.max_wait_ms, self._broker.config.connection_idle_max_ms)
+        most_ms = patience_ms(self._broker, self._request, self._shares.values())
         catching_up = _catching_up(self._context.exchange, self._request)
         if catching_up is None:
             return most_ms
@@ -186,6 +187,7 @@ def _answer(broker: Broker, context: RequestContext, request: FetchRequest, shar
     version, most = context.version, broker.config.request_max_bytes
     committed_only = request.isolation_level == READ_COMMITTED
     catching_up = _catching_up(context.exchange, request)
+    note_given(broker, request, shares)
     topics = []
     for topic in request.topics:
         partitions = []

@@ -1,0 +1,101 @@
+"""Which partitions wait for the rate of replication, and for how long."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.ids import TopicPartition
+from minikafka.registry.entity_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
+from minikafka.server.quotas import UNLIMITED
+from minikafka.server.replication_quotas import ReplicationQuota, Throttles
+
+FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def throttles() -> Throttles:
+    return Throttles(1, 11, 1000)
+
+
+def limited(limit: int) -> ReplicationQuota:
+    quota = ReplicationQuota(11, 1000)
+    quota.set_limit(limit)
+    return quota
+
+
+def test_the_replicas_of_this_broker_are_named_by_partition_and_broker() -> None:
+    both = throttles()
+    both.set_topic("t", {LEADER_REPLICAS: "0:1,1:2", FOLLOWER_REPLICAS: "1:1"})
+    assert [both.leader.covers(one) for one in (FIRST, SECOND)] == [True, False]
+    assert [both.follower.covers(one) for one in (FIRST, SECOND)] == [False, True]
+
+
+def test_a_star_names_all_partitions_of_its_topic() -> None:
+    both = throttles()
+    both.set_topic("t", {LEADER_REPLICAS: "*"})
+    assert both.leader.covers(TopicPartition("t", 999))
+    assert not both.leader.covers(TopicPartition("other", 0))
+    assert not both.follower.covers(FIRST)
+
+
+@pytest.mark.parametrize("settings", [{}, {LEADER_REPLICAS: ""}, {LEADER_REPLICAS: "0:1,x"}])
+def test_a_list_that_goes_or_makes_no_sense_names_nothing(settings: dict[str, str]) -> None:
+    both = throttles()
+    both.set_topic("t", {LEADER_REPLICAS: "0:1"})
+    both.set_topic("t", settings)
+    assert not both.leader.covers(FIRST)
+
+
+def test_nothing_is_asked_or_counted_where_no_partition_has_a_limit() -> None:
+    both = throttles()
+    assert not both.leader.active
+    both.set_rates({LEADER_RATE: "1000"})
+    assert not both.leader.active
+    both.set_topic("t", {LEADER_REPLICAS: "0:1"})
+    assert (both.leader.active, both.follower.active) == (True, False)
+    both.set_rates({})
+    assert not both.leader.active
+    assert both.leader.limit == UNLIMITED
+
+
+def test_other_settings_of_a_broker_and_rates_that_are_no_numbers_are_said_and_have_no_effect(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    both = throttles()
+    both.set_rates({FOLLOWER_RATE: "fast", "log.cleaner.threads": "2"})
+    both.set_rates({FOLLOWER_RATE: "fast", "log.cleaner.threads": "2"})
+    both.set_rates({FOLLOWER_RATE: "-1"})
+    assert both.follower.limit == UNLIMITED
+    assert caplog.messages == [
+        "settings of broker 1: only a replication rate is changed while it runs, not log.cleaner.threads",
+        f"{FOLLOWER_RATE}=fast is no number of bytes from 0 on: there is no limit",
+        f"{FOLLOWER_RATE}=-1 is no number of bytes from 0 on: there is no limit",
+    ]
+
+
+def test_the_first_bytes_count_as_those_of_one_window_and_wait_as_long_as_they_take() -> None:
+    quota = limited(1000)
+    assert quota.pause_ms(0) == 0
+    quota.record(1000, 0)
+    assert quota.pause_ms(0) == 0
+    quota.record(2000, 0)
+    assert quota.pause_ms(0) == 3000
+    assert quota.pause_ms(2900) == 100
+    assert quota.pause_ms(3000) == 0
+
+
+def test_whoever_copies_a_second_s_worth_at_a_time_is_held_to_the_limit_from_the_start() -> None:
+    quota, now_ms, copied, limit = limited(1000), 0, 0, 1000
+    while now_ms < 60_000:
+        if quota.pause_ms(now_ms) == 0:
+            quota.record(limit, now_ms)
+            copied += limit
+        assert copied <= limit * (now_ms / 1000 + 2)
+        now_ms += 50
+    assert copied >= 0.9 * limit * 60
+
+
+def test_with_a_limit_of_nothing_the_first_fetch_is_the_last_for_all_windows() -> None:
+    quota = limited(0)
+    quota.record(1, 0)
+    assert quota.pause_ms(10_999) == 1000
+    assert quota.pause_ms(11_000) == 0
