@@ -25,6 +25,11 @@ class Kind(str, Enum):
     BROKER = "broker"
     CLIENT = "client"
 
+    @property
+    def plural(self) -> str:
+        """As in paths of ZooKeeper."""
+        return f"{self.value}s"
+
 
 Of = Annotated[Kind, typer.Argument(metavar="topic|broker|client", show_default=False)]
 Name = Annotated[
@@ -44,17 +49,19 @@ def get(
 ) -> None:
     """Settings that are not the default, and where they come from.
 
-    Of clients, the quotas: `client ID`, or `client '<default>'` for all that have none of their own.
+    Of clients, the quotas: `client ID`, or `client '<default>'` for all that have none of their own. With
+    --zookeeper, of a broker what stands there: the rates of replication.
     """
-    from minikafka.cli import quotas
+    from minikafka.cli import entities
     from minikafka.cli.connect import connected, coordinated
     from minikafka.cli.output import print_rows
 
-    if kind is Kind.CLIENT:
+    if in_zookeeper(kind, zookeeper):
+        entities.check(kind.plural, name, {})
         with coordinated(zookeeper, bootstrap, data_dir) as store:
-            print_rows(quotas.rows(store, name, everything=everything), ["setting", "value", "source"], style)
+            found = entities.rows(store, kind.plural, name, everything=everything)
+            print_rows(found, ["setting", "value", "source"], style)
         return
-    check_brokers_are_asked(zookeeper)
 
     from minikafka.clients.admin import Admin
     from minikafka.wire.apis.describe_configs import ConfigSource, ResourceType
@@ -97,24 +104,24 @@ def set_(
     """Change settings. A running broker acts on them at once.
 
     Of clients, the quotas producer_byte_rate and consumer_byte_rate, in bytes a second: `client ID`, or
-    `client '<default>'` for all that have none of their own.
+    `client '<default>'` for all that have none of their own. Of brokers, the rates of replication,
+    leader.replication.throttled.rate and follower.replication.throttled.rate, in bytes a second.
     """
     changes = changes_of("--delete", key_values("K=V", settings), delete)
     if not changes:
         raise ConfigError("K=V", "", "give settings to change, or --delete K")
 
-    from minikafka.cli import quotas
+    from minikafka.cli import entities
     from minikafka.cli.connect import connected, coordinated
     from minikafka.cli.output import print_json
     from minikafka.clients.admin import Admin
     from minikafka.wire.apis.describe_configs import ResourceType
 
-    if kind is Kind.CLIENT:
-        quotas.check(name, changes)
+    if in_zookeeper(kind, zookeeper):
+        entities.check(kind.plural, name, changes)
         with coordinated(zookeeper, bootstrap, data_dir) as store:
-            quotas.change(store, name, changes)
+            entities.change(store, kind.plural, name, changes)
     else:
-        check_brokers_are_asked(zookeeper)
         with connected(bootstrap, data_dir) as cluster:
             admin, of = Admin(cluster), ResourceType[kind.name]
             check_deleted(admin, of, name, "--delete", delete)
@@ -125,10 +132,11 @@ def set_(
         print(f"{name} has {told(changes)}")
 
 
-def check_brokers_are_asked(zookeeper: str | None) -> None:
-    """ConfigError for an option that would have no effect."""
-    if zookeeper:
-        raise ConfigError("--zookeeper", zookeeper, "is for clients; for topics and brokers give --bootstrap")
+def in_zookeeper(kind: Kind, zookeeper: str | None) -> bool:
+    """Whether the settings are read and changed there, past the brokers. ConfigError for topics."""
+    if zookeeper and kind is Kind.TOPIC:
+        raise ConfigError("--zookeeper", zookeeper, "is for clients and brokers; for topics give --bootstrap")
+    return kind is Kind.CLIENT or bool(zookeeper)
 
 
 def changes_of(option: str, settings: dict[str, str], deleted: list[str] | None) -> dict[str, str | None]:

@@ -1,7 +1,7 @@
 """Settings of topics and brokers, read and changed through the cluster.
 
-A broker before Kafka 2.3 has no IncrementalAlterConfigs: it gets all of a topic's own settings anew by
-AlterConfigs, and what somebody else changes in between is lost.
+A broker before Kafka 2.3 has no IncrementalAlterConfigs: it gets all own settings of a topic, or its own
+dynamic ones, anew by AlterConfigs, and what somebody else changes in between is lost.
 """
 
 from __future__ import annotations
@@ -85,27 +85,37 @@ def change_configs(
             timeout_ms=max(1, deadline.remaining_ms()),
         )
     except BrokerError as error:
-        if error.code is not ErrorCode.UNSUPPORTED_VERSION or kind is not ResourceType.TOPIC:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
             raise
-        response = _alter_all(cluster, name, changes, deadline)
+        response = _alter_all(cluster, broker, kind, name, changes, deadline)
     for result in response.responses:
         _check(result.error_code, result.error_message, kind, name)
 
 
 def _alter_all(
-    cluster: Cluster, topic: str, changes: Mapping[str, str | None], deadline: Deadline
+    cluster: Cluster,
+    broker: int | None,
+    kind: ResourceType,
+    name: str,
+    changes: Mapping[str, str | None],
+    deadline: Deadline,
 ) -> AlterConfigsResponse:
+    source = ConfigSource.TOPIC if kind is ResourceType.TOPIC else ConfigSource.DYNAMIC_BROKER
     own = {
-        one.name: one.value
-        for one in describe_configs(cluster, ResourceType.TOPIC, topic, deadline)
-        if one.source is ConfigSource.TOPIC
+        one.name: one.value for one in describe_configs(cluster, kind, name, deadline) if one.source is source
     }
+    secret = sorted(key for key, value in own.items() if value is None and key not in changes)
+    if secret:
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST,
+            f"it would lose settings that it keeps secret: give {', '.join(secret)} too",
+        )
     wanted = {key: value for key, value in {**own, **changes}.items() if value is not None}
     resource = AlterConfigsResource(
-        ResourceType.TOPIC, topic, tuple(AlterableConfig(key, value) for key, value in wanted.items())
+        kind, name, tuple(AlterableConfig(key, value) for key, value in wanted.items())
     )
     return cluster.call(
-        None,
+        broker,
         ALTER_CONFIGS,
         AlterConfigsRequest((resource,), validate_only=False),
         timeout_ms=max(1, deadline.remaining_ms()),

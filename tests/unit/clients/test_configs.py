@@ -129,6 +129,30 @@ def test_a_broker_that_knows_no_increments_gets_all_of_the_topics_own_settings(
     assert request.resources[0].configs == (AlterableConfig("kept", "1"), AlterableConfig("new", "4"))
 
 
+def test_a_broker_that_knows_no_increments_gets_all_of_its_own_dynamic_settings(
+    brokers: BrokersInMemory, admin: Admin
+) -> None:
+    brokers.unknown.add(ApiKey.INCREMENTAL_ALTER_CONFIGS)
+    own = [("kept", "1", ConfigSource.DYNAMIC_BROKER), ("static", "2", ConfigSource.STATIC_BROKER)]
+    brokers.script(ApiKey.DESCRIBE_CONFIGS, described(*own))
+    brokers.script(ApiKey.ALTER_CONFIGS, altered())
+    admin.change_configs(BROKER, "2", {"new": "4"})
+    (request,) = brokers.asked(ApiKey.ALTER_CONFIGS)
+    assert request.resources[0].configs == (AlterableConfig("kept", "1"), AlterableConfig("new", "4"))
+    assert [broker_id for broker_id, key, _, _ in brokers.requests if key is ApiKey.ALTER_CONFIGS] == [2]
+
+
+def test_a_secret_that_an_old_broker_would_lose_has_to_be_given(
+    brokers: BrokersInMemory, admin: Admin
+) -> None:
+    brokers.unknown.add(ApiKey.INCREMENTAL_ALTER_CONFIGS)
+    brokers.script(
+        ApiKey.DESCRIBE_CONFIGS, described(("ssl.key.password", None, ConfigSource.DYNAMIC_BROKER))
+    )
+    with pytest.raises(BrokerError, match=r"give ssl\.key\.password too"):
+        admin.change_configs(BROKER, "2", {"new": "4"})
+
+
 def test_a_refusal_has_the_brokers_own_words(brokers: BrokersInMemory, admin: Admin) -> None:
     brokers.script(ApiKey.INCREMENTAL_ALTER_CONFIGS, altered(ErrorCode.INVALID_CONFIG, "no such setting"))
     with pytest.raises(BrokerError, match=r"^INVALID_CONFIG: no such setting$"):

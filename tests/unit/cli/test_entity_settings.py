@@ -1,4 +1,4 @@
-"""Quotas of clients, set and read by commands: they stand in ZooKeeper, and the broker hears of them."""
+"""Quotas of clients and rates of replication, set and read by commands: brokers hear of them in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -78,3 +78,32 @@ def test_a_zookeeper_without_a_cluster_is_left_as_it_is(
         out, err = capfd.readouterr()
         assert (status, out) == (1, "")
         assert "/else knows no Kafka cluster" in err
+
+
+def test_rates_of_replication_are_set_and_read_at_the_broker_or_in_zookeeper(
+    minikafka_cluster: Cluster, capfd: pytest.CaptureFixture[str]
+) -> None:
+    here = ("--bootstrap", minikafka_cluster.bootstrap_servers)
+    there = ("--zookeeper", minikafka_cluster.zookeeper_connect)
+    leader, follower = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
+    ok(capfd, "set", "broker", "0", f"{leader}=1000000", *here)
+    ok(capfd, "set", "broker", "0", f"{follower}=2000000", *there)
+
+    def found(*arguments: str) -> list[tuple[str, str, str]]:
+        rows = map(json.loads, ok(capfd, "get", "broker", "0", "--format", "json", *arguments).splitlines())
+        return [
+            (row["setting"], row["value"], row["source"]) for row in rows if "throttled" in row["setting"]
+        ]
+
+    def both(source: str) -> list[tuple[str, str, str]]:
+        return [(follower, "2000000", source), (leader, "1000000", source)]
+
+    assert found(*there) == both("broker")
+    assert wait_until(lambda: found(*here) == both("dynamic broker"), PATIENCE_S)
+    ok(capfd, "set", "broker", "0", "--delete", leader, *here)
+    ok(capfd, "set", "broker", "0", "--delete", follower, *there)
+    assert found(*there) == []
+    assert run(["config", "set", "broker", "0", "log.retention.ms=5", *there]) == 2
+    assert "no setting of brokers that is in ZooKeeper" in capfd.readouterr().err
+    assert run(["config", "set", "topic", "t", "retention.ms=5", *there]) == 2
+    assert "for topics give --bootstrap" in capfd.readouterr().err
