@@ -66,6 +66,20 @@ class ControlPath:
         if isinstance(event, events.TopicRemoved):
             broker.run(lambda: broker.touch(("topic", event.topic)))
 
+    def when_told(self, done: Callable[[], None]) -> None:
+        """Submit ``done`` once all brokers that live know what was decided so far. For jobs."""
+
+        def told(broker_id: int) -> None:
+            if broker_id in waited_for:
+                waited_for.remove(broker_id)
+                if not waited_for:
+                    done()
+
+        submit = self._broker.worker.submit
+        waited_for = self._channels.mark(lambda broker_id: submit(partial(told, broker_id)))
+        if not waited_for:
+            submit(done)
+
     def controller_changed(self, controller_id: int) -> None:
         """ZooKeeper names another controller (or none: -1)."""
         broker = self._broker

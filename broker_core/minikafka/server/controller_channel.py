@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from minikafka.base.clock import Clock
@@ -35,6 +36,13 @@ class Message:
     answered: Callable[[Any], None]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Mark:
+    """A place among the messages, and who wants to know that all before it were answered."""
+
+    reached: Callable[[], None]
+
+
 class ControllerChannel(Conversation):
     """What the controller has to say to one broker."""
 
@@ -42,22 +50,41 @@ class ControllerChannel(Conversation):
         self, own_id: int, address: BrokerAddress, connector: Connector, clock: Clock, timeout_ms: int
     ) -> None:
         super().__init__(Peer(address, connector, f"broker-{own_id}-controller"), clock, timeout_ms)
-        self._messages: deque[Message] = deque()
+        self._messages: deque[Message | _Mark] = deque()
 
     def send(self, message: Message) -> None:
         """Deliver ``message`` behind all that came before. Any thread may call this."""
         self._messages.append(message)
         self.wake()
 
+    def mark(self, reached: Callable[[], None]) -> None:
+        """Have ``reached`` called, once or twice, when all that was sent so far is answered, or never will
+        be.
+        """
+        self._messages.append(_Mark(reached))
+        self.wake()
+
     def ask(self) -> bool:
         if not self._messages:
             return False
         message = self._messages[0]
-        self.peer.send(message.api, message.version, message.request)
+        if isinstance(message, _Mark):
+            self._messages.popleft()
+            message.reached()
+        else:
+            self.peer.send(message.api, message.version, message.request)
         return True
 
     def take(self, response: Any) -> None:
-        self._messages.popleft().answered(response)
+        message = self._messages.popleft()
+        assert isinstance(message, Message), "a mark is not sent"
+        message.answered(response)
+
+    def stop(self) -> None:
+        super().stop()
+        for message in list(self._messages):
+            if isinstance(message, _Mark):
+                message.reached()
 
     def failed(self, reason: str) -> int:
         return RETRY_MS
@@ -105,6 +132,14 @@ class Channels:
         known = self._channels.get(broker_id)
         if known is not None:
             known[2].send(message)
+
+    def mark(self, reached: Callable[[int], None]) -> set[int]:
+        """Have ``reached`` called with the id of each of these brokers, once or twice, when it has answered
+        all that it was sent so far or is gone.
+        """
+        for broker_id, (_, _, channel) in self._channels.items():
+            channel.mark(partial(reached, broker_id))
+        return set(self._channels)
 
     def step(self) -> bool:
         """One step of each; whether any had something to do."""

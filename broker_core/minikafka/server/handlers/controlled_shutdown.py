@@ -1,6 +1,7 @@
 """ControlledShutdown: a broker that is to stop has its partitions led by others first.
 
-Answered once ZooKeeper has the new leaders, with the partitions that none but this broker can lead. For the
+Answered once ZooKeeper has the new leaders and all brokers that live know them, with the partitions that none
+but this broker can lead: who asks may go at once, and whoever looks for the new leaders finds them. For the
 controller only: NOT_CONTROLLER from others (0.10.1 has that as the error of the whole answer, too).
 """
 
@@ -34,7 +35,9 @@ def handle(
             broker.worker.submit(lambda: answer(tries - 1))
             return
         remaining = tuple(RemainingPartition(*key) for key in sorted(left))
-        context.answer(lambda: ControlledShutdownResponse(ErrorCode.NONE, remaining))
+        response = ControlledShutdownResponse(ErrorCode.NONE, remaining)
+        # Behind what is still to be sent, which jobs do.
+        broker.worker.submit(lambda: control.when_told(lambda: context.answer(lambda: response)))
 
     try:
         check_controller(broker)
