@@ -152,14 +152,18 @@ class Producer:
 
         Blocks and raises as ``send``, where no connection to that broker was ever made.
         """
-        leader = self._cluster.known_leader(topic_partition)
         deadline = self._cluster.deadline(self.config.max_block_ms)
 
         def ask() -> int:
-            broker_id = leader
+            broker_id = self._cluster.known_leader(topic_partition)
             if broker_id is None:
                 broker_id = self._cluster.leader(topic_partition, deadline.remaining_ms()).broker_id
-            return _magic_of(self._cluster.link(broker_id, Lane.PRODUCE).version(PRODUCE, deadline))
+            try:
+                return _magic_of(self._cluster.link(broker_id, Lane.PRODUCE).version(PRODUCE, deadline))
+            except NetworkError:
+                # Others may lead by now what a broker led that cannot be reached.
+                self._cluster.invalidate(topic_partition.topic)
+                raise
 
         return self._cluster.retrying(f"asking what the leader of {topic_partition} takes", deadline, ask)
 

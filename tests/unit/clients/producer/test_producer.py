@@ -82,6 +82,17 @@ def test_the_format_that_a_broker_takes_is_remembered_while_it_is_away(brokers: 
             producer.magic(TopicPartition("t", 9))
 
 
+def test_the_format_is_asked_of_the_next_leader_when_the_known_one_has_died(
+    brokers: BrokersInMemory,
+) -> None:
+    partition = TopicPartition("t", 1)
+    with brokers.client() as cluster:
+        cluster.topic("t")
+        brokers.stop(2)
+        brokers.leaders[partition] = 1
+        assert producer_of(brokers, cluster).magic(partition) == 2
+
+
 @pytest.mark.parametrize("version", [6, 2])
 def test_zstd_is_not_sent_to_a_broker_that_does_not_know_it(brokers: BrokersInMemory, version: int) -> None:
     brokers.newest[ApiKey.PRODUCE] = version
