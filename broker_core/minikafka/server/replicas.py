@@ -256,6 +256,11 @@ class Replicas:
         overrides: Mapping[str, str],
     ) -> Log | None:
         logs, served = self._broker.logs, topic_partition in self._broker.partitions
+        late = self._not_deleted.get(topic_partition)
+        if late is not None and self._delete({topic_partition: late})[topic_partition] != ErrorCode.NONE:
+            # What is made beside it now, the next try would delete.
+            self._not_opened[topic_partition] = leadership, leaders
+            return None
         try:
             new = topic_partition in self.new
             log = logs.create(topic_partition, overrides, new=new, flush_name=False)
