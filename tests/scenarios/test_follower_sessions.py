@@ -165,6 +165,19 @@ def test_a_follower_is_told_when_the_partition_has_another_leader(world: Simulat
     assert {part.error_code for part in follower.ask({}).values()} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
+def test_a_partition_that_is_named_again_from_the_same_offset_is_answered_as_if_it_were_new(
+    world: Simulation,
+) -> None:
+    follower = Follower(world)
+    write(world, b"a")
+    follower.ask({0: 0, 1: 0, 2: 0})
+    first = follower.ask({0: 1})
+    # It follows anew, and may have dropped what it was answered meanwhile.
+    again = follower.ask({0: 1})
+    assert [part.high_watermark for part in (*first.values(), *again.values())] == [1, 1]
+    assert follower.ask({}) == {}
+
+
 def test_a_session_that_is_not_there_or_out_of_step_is_refused(world: Simulation) -> None:
     follower = Follower(world)
     follower.ask({0: 0})

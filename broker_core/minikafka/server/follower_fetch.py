@@ -107,6 +107,11 @@ class FollowerSession:
             TopicPartition(one.name, index) for one in request.forgotten_topics for index in one.partitions
         ]
         others = not changed.keys() <= self.parts.keys() or bool(gone)
+        for topic_partition, part in changed.items():
+            known = self.parts.get(topic_partition)
+            if known is not None and part.fetch_offset <= known.fetch_offset:
+                # It follows anew, perhaps in another epoch, and took nothing of what came meanwhile.
+                self.told.pop(topic_partition, None)
         self.parts.update(changed)
         self._news.update(dict.fromkeys(changed))
         for topic_partition in gone:

@@ -136,6 +136,7 @@ class ReplicaFetcher(Conversation):
         with self._applying:
             one = self._followed[partition.topic_partition] = Followed(partition, leader_epoch)
             one.begin()
+            self._session.follow_anew(one.name)
         self.wake()
 
     def remove(self, topic_partition: TopicPartition) -> None:

@@ -41,6 +41,13 @@ class FetchSession:
         self._id = NO_SESSION
         self._epoch = NEW_SESSION_EPOCH
         self._named: dict[TopicPartition, FetchPartition] = {}
+        self._anew: set[TopicPartition] = set()
+
+    def follow_anew(self, topic_partition: TopicPartition) -> None:
+        """What was answered about a partition may not have been taken: name it again, also if nothing
+        changes.
+        """
+        self._anew.add(topic_partition)
 
     def request(
         self, replica_id: int, parts: dict[TopicPartition, FetchPartition], config: ReplicationConfig
@@ -48,10 +55,11 @@ class FetchSession:
         """Ask for these, and nothing else. To be followed by ``answered``, or ``begin_anew``."""
         changed, gone = parts, []
         if self._epoch != NEW_SESSION_EPOCH:
-            named = self._named
-            changed = {key: part for key, part in parts.items() if named.get(key) != part}
+            named, anew = self._named, self._anew
+            changed = {key: part for key, part in parts.items() if key in anew or named.get(key) != part}
             gone = [key for key in named if key not in parts]
         self._named = parts
+        self._anew.difference_update(parts)
         forgotten: dict[str, list[int]] = {}
         for topic, partition in gone:
             forgotten.setdefault(topic, []).append(partition)
