@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients import placement
 from minikafka.embedded.cluster import Cluster
-from minikafka.registry.paths import CONTROLLER, ControllerRegistration
 from minikafka.registry.store import Store
 from minikafka.registry.zookeeper import ZooKeeperStore
+from tests.faults import roles
 from tests.faults.load import PATIENT_LOOPS, Load
 
 CONFIG = {
@@ -32,25 +31,22 @@ T0 = TopicPartition("t", 0)
 
 
 def until(load: Load, store: Store, in_sync: int) -> None:
-    """Go on until every partition has a leader that lives and so many replicas in sync, by ZooKeeper."""
+    """Go on until every partition has a leader that lives and so many replicas in sync."""
     for _ in range(PATIENT_LOOPS // 100):
         load.run(100)
-        live, found = placement.live_brokers(store), placement.states(store, placement.assigned(store))
-        if all(one.leader in live and len(one.isr) == in_sync for one in found.values()):
+        if roles.all_in_sync(store, in_sync):
             return
-    raise AssertionError(f"not all of {found} have {in_sync} replicas in sync")
+    raise AssertionError(f"not all partitions have {in_sync} replicas in sync")
 
 
 def victim(store: Store, role: str) -> int:
     """A broker that has this role at the moment."""
-    state = placement.states(store, [T0])[T0]
-    controller = ControllerRegistration.from_json(store.read(CONTROLLER)[0]).broker_id
     match role:
         case "leader":
-            return state.leader
+            return roles.leader(store, T0)
         case "controller":
-            return controller
-    return next(one for one in state.isr if one not in (state.leader, controller))
+            return roles.controller(store)
+    return roles.follower(store, T0)
 
 
 @pytest.mark.timeout(240)
