@@ -23,6 +23,7 @@ from minikafka.base.errors import (
     NetworkError,
 )
 from minikafka.cli import (
+    acl,
     broker,
     cluster,
     config,
@@ -88,6 +89,7 @@ app.add_typer(config.app, name="config")
 app.add_typer(cluster.app, name="cluster")
 app.command("elect")(elect.elect)
 app.add_typer(reassign.app, name="reassign")
+app.add_typer(acl.app, name="acl")
 app.add_typer(log.app, name="log")
 app.add_typer(perf.app, name="perf")
 app.command("ps")(running.ps)

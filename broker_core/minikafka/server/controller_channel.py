@@ -1,8 +1,8 @@
 """The controller's messages to the other brokers: in order, one at a time, each until it is answered.
 
-A message that cannot be delivered is tried again for as long as its broker is registered, as everything that
-follows rests on it; with the broker's registration the whole queue goes, for one that comes back is told
-everything anew. (``ControllerChannelManager`` of 0.10.1.)
+A message that cannot be delivered, or that the other's access rules forbid, is tried again for as long as its
+broker is registered, as everything that follows rests on it; with the broker's registration the whole queue
+goes, for one that comes back is told everything anew. (``ControllerChannelManager`` of 0.10.1.)
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from minikafka.base.clock import Clock
+from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import BrokerAddress
 from minikafka.net.port import Connector
 from minikafka.server.peer import Conversation, Peer
@@ -24,6 +25,8 @@ _log = logging.getLogger(__name__)
 
 RETRY_MS = 300
 """Between two tries, as 0.10.1's."""
+REFUSED_MS = 1_000
+"""The same where the other broker's access rules forbid it, until somebody changes them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +54,7 @@ class ControllerChannel(Conversation):
     ) -> None:
         super().__init__(Peer(address, connector, f"broker-{own_id}-controller"), clock, timeout_ms)
         self._messages: deque[Message | _Mark] = deque()
+        self._refused = False
 
     def send(self, message: Message) -> None:
         """Deliver ``message`` behind all that came before. Any thread may call this."""
@@ -76,9 +80,23 @@ class ControllerChannel(Conversation):
         return True
 
     def take(self, response: Any) -> None:
+        if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            self._again()
+            return
+        self._refused = False
         message = self._messages.popleft()
         assert isinstance(message, Message), "a mark is not sent"
         message.answered(response)
+
+    def _again(self) -> None:
+        self._not_before_ms = self.clock.monotonic_ms() + REFUSED_MS
+        if not self._refused:
+            self._refused = True
+            _log.warning(
+                "%s has access rules that do not permit its controller anything, it is tried again: this "
+                "broker must be a super user there, or be allowed ClusterAction",
+                self.peer.address,
+            )
 
     def stop(self) -> None:
         super().stop()

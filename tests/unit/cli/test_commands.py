@@ -29,6 +29,7 @@ NOUNS = [
     "cluster",
     "elect",
     "reassign",
+    "acl",
     "log",
     "perf",
     "ps",
@@ -163,7 +164,7 @@ def test_help_lists_the_nouns_of_this_release_and_no_others(capfd: pytest.Captur
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["topic"], ["group"], ["config"], ["cluster"], ["reassign"], ["log"], ["perf"]]
+    "arguments", [[], ["topic"], ["group"], ["config"], ["cluster"], ["reassign"], ["acl"], ["log"], ["perf"]]
 )
 def test_no_command_shows_the_help_as_it_is_meant_to_be_read(
     arguments: list[str], capfd: pytest.CaptureFixture[str]

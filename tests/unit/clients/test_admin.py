@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
@@ -11,6 +13,7 @@ from minikafka.clients.metadata import TopicMetadata
 from minikafka.net.memory import Fault
 from minikafka.wire.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from minikafka.wire.apis.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from minikafka.wire.apis.metadata import MetadataTopic
 from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import BrokersInMemory
 
@@ -50,6 +53,15 @@ def test_settings_and_assignments_reach_the_broker(brokers: BrokersInMemory, adm
     assert [(c.name, c.value) for c in a.configs] == [("retention.ms", "5")]
     assert (b.num_partitions, b.replication_factor) == (-1, -1)
     assert [(x.partition_index, x.broker_ids) for x in b.assignments] == [(0, (1, 2)), (1, (2,))]
+
+
+def test_a_topic_is_made_also_by_who_may_not_see_it(
+    brokers: BrokersInMemory, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = brokers.answer_metadata
+    hidden = MetadataTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "a", False, ())
+    monkeypatch.setattr(brokers, "answer_metadata", lambda *asked: replace(answer(*asked), topics=(hidden,)))
+    assert codes(admin.create_topics([NewTopic("a")], timeout_ms=1_000)) == {"a": ErrorCode.NONE}
 
 
 def test_the_call_returns_when_all_partitions_have_leaders(brokers: BrokersInMemory, admin: Admin) -> None:

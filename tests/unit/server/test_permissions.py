@@ -383,6 +383,23 @@ def test_groups_are_listed_that_may_be_described_or_with_the_cluster_all(world: 
     assert listed() == ["g", "h"]
 
 
+def test_a_controller_says_it_again_until_the_other_broker_permits_it(
+    world: Guarded, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = world.machine_of(1)
+    other.start(AUTHORIZER)
+    for _ in range(5):
+        world.clock.advance(1_000)
+        world.settle()
+    assert other.running is not None
+    assert not other.running.serving.is_set()
+    assert caplog.text.count("has access rules that do not permit its controller anything") == 1
+    world.allow(ACTION, CLUSTER)
+    world.clock.advance(1_000)
+    world.settle()
+    assert other.running.serving.is_set()
+
+
 def test_rules_hold_as_soon_as_the_broker_hears_of_them(world: Guarded) -> None:
     assert world.produce("t", b"x").error_code == NO_TOPIC
     world.allow(WRITE, TOPIC)

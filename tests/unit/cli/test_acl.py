@@ -1,0 +1,195 @@
+"""``acl add``, ``acl list`` and ``acl remove``, on a ZooKeeper in memory and on a broker's rules."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from minikafka.base.acls import CLUSTER, Acl, Operation, Permission, Resource, ResourceType
+from minikafka.cli.commands import run
+from minikafka.registry.acl_paths import ACL_CHANGES, acl_path
+from minikafka.registry.acl_store import read_acls
+from minikafka.registry.memory import MemoryStore
+from minikafka.registry.store import Store
+from tests.unit.clients.zookeeper_with_topics import cluster
+
+ALICE = ("--allow-principal", "User:alice")
+TOPIC = Resource(ResourceType.TOPIC, "t")
+GROUP = Resource(ResourceType.GROUP, "g")
+ZOOKEEPER = ("--zookeeper", "memory")
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
+    store = cluster({})
+
+    @contextlib.contextmanager
+    def coordinated(*_: object) -> Iterator[Store]:
+        yield store
+
+    monkeypatch.setattr("minikafka.cli.connect.coordinated", coordinated)
+    return store
+
+
+def acl(*arguments: str) -> int:
+    return run(["acl", *arguments, *ZOOKEEPER])
+
+
+def allow(operation: Operation, host: str = "*", principal: str = "User:alice") -> Acl:
+    return Acl(principal, Permission.ALLOW, host, operation)
+
+
+def rows(capfd: pytest.CaptureFixture[str]) -> list[tuple[str, ...]]:
+    return [tuple(json.loads(line).values()) for line in capfd.readouterr().out.splitlines()]
+
+
+def test_rules_are_made_shown_and_told(store: MemoryStore, capfd: pytest.CaptureFixture[str]) -> None:
+    given = (*ALICE, "--operation", "read", "--operation", "DESCRIBE_CONFIGS", "--topic", "t")
+    assert acl("add", *given, "--allow-host", "::1") == 0
+    assert read_acls(store).acls == {
+        TOPIC: {
+            allow(Operation.READ, "0:0:0:0:0:0:0:1"),
+            allow(Operation.DESCRIBE_CONFIGS, "0:0:0:0:0:0:0:1"),
+        }
+    }
+    out, err = capfd.readouterr()
+    assert out.splitlines() == [
+        "RESOURCE  NAME  PRINCIPAL   PERMISSION  OPERATION        HOST",
+        "Topic     t     User:alice  Allow       Read             0:0:0:0:0:0:0:1",
+        "Topic     t     User:alice  Allow       DescribeConfigs  0:0:0:0:0:0:0:1",
+    ]
+    assert err == "minikafka: 2 rules\n"
+    assert len(store.children(ACL_CHANGES)) == 1
+
+
+def test_what_is_there_already_is_said_and_is_no_failure(
+    store: MemoryStore, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert acl("add", *ALICE, "--operation", "Read", "--topic", "t") == 0
+    capfd.readouterr()
+    assert acl("add", *ALICE, "--operation", "Read", "--topic", "t", "--group", "g") == 0
+    out, err = capfd.readouterr()
+    assert out.splitlines()[1:] == ["Group     g     User:alice  Allow       Read       *"]
+    assert err == "minikafka: 2 rules, 1 of them there already\n"
+
+
+def test_without_operations_a_rule_is_about_all_and_denials_are_told_apart(store: MemoryStore) -> None:
+    assert acl("add", *ALICE, "--deny-principal", "User:bob", "--deny-host", "10.0.0.1", "--cluster") == 0
+    denied = Acl("User:bob", Permission.DENY, "10.0.0.1", Operation.ALL)
+    assert read_acls(store).acls == {CLUSTER: {allow(Operation.ALL), denied}}
+
+
+def test_a_producer_and_a_consumer_get_what_they_need(store: MemoryStore) -> None:
+    roles = ("--producer", "--idempotent", "--consumer")
+    assert acl("add", *ALICE, *roles, "--topic", "t", "--group", "g") == 0
+    assert read_acls(store).acls == {
+        TOPIC: {allow(one) for one in (Operation.WRITE, Operation.READ, Operation.DESCRIBE)},
+        GROUP: {allow(Operation.READ)},
+        CLUSTER: {allow(Operation.CREATE), allow(Operation.IDEMPOTENT_WRITE)},
+    }
+    assert acl("remove", *ALICE, *roles, "--topic", "t", "--group", "g") == 0
+    assert read_acls(store).acls == {}
+
+
+def test_a_dry_run_changes_nothing(store: MemoryStore, capfd: pytest.CaptureFixture[str]) -> None:
+    assert acl("add", *ALICE, "--topic", "t", "--dry-run", "--format", "json") == 0
+    assert rows(capfd) == [("Topic", "t", "User:alice", "Allow", "All", "*")]
+    assert read_acls(store).acls == {}
+    acl("add", *ALICE, "--topic", "t")
+    capfd.readouterr()
+    assert acl("remove", "--topic", "t", "--dry-run") == 0
+    assert "1 rule; nothing was changed" in capfd.readouterr().err
+    assert read_acls(store).acls == {TOPIC: {allow(Operation.ALL)}}
+
+
+def test_those_of_a_topic_are_listed_with_those_of_all_topics(
+    store: MemoryStore, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for about in (("--topic", "t"), ("--topic", "*"), ("--topic", "u"), ("--cluster",)):
+        acl("add", *ALICE, *about)
+    acl("add", "--allow-principal", "User:bob", "--topic", "t")
+    capfd.readouterr()
+    assert acl("list", "--topic", "t", "--format", "json") == 0
+    assert [(name, who) for _, name, who, *_ in rows(capfd)] == [
+        ("*", "User:alice"),
+        ("t", "User:alice"),
+        ("t", "User:bob"),
+    ]
+    assert acl("list", "--principal", "User:bob", "--format", "json") == 0
+    assert [name for _, name, *_ in rows(capfd)] == ["t"]
+    assert acl("list", "--format", "json") == 0
+    assert len(rows(capfd)) == 5
+
+
+def test_an_empty_list_says_so(store: MemoryStore, capfd: pytest.CaptureFixture[str]) -> None:
+    assert acl("list") == 0
+    assert capfd.readouterr() == ("", "minikafka: there are no such rules\n")
+
+
+def test_of_several_rules_those_are_removed_that_are_named(store: MemoryStore) -> None:
+    acl("add", *ALICE, "--operation", "Read", "--operation", "Write", "--topic", "t")
+    acl("add", "--allow-principal", "User:bob", "--operation", "Read", "--topic", "t")
+    assert acl("remove", *ALICE, "--operation", "Read", "--topic", "t") == 0
+    bobs = allow(Operation.READ, principal="User:bob")
+    assert read_acls(store).acls == {TOPIC: {allow(Operation.WRITE), bobs}}
+    assert acl("remove", *ALICE, "--topic", "t") == 0
+    assert read_acls(store).acls == {TOPIC: {bobs}}
+    assert acl("remove", "--topic", "t") == 0
+    assert read_acls(store).acls == {}
+
+
+def test_the_status_tells_that_there_was_nothing_to_remove(
+    store: MemoryStore, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert acl("remove", "--topic", "t") == 1
+    assert capfd.readouterr().err == "minikafka: there is no such rule\n"
+
+
+def test_rules_that_nobody_can_read_are_named_and_can_be_removed(
+    store: MemoryStore, capfd: pytest.CaptureFixture[str]
+) -> None:
+    store.create(acl_path(TOPIC), b"{nonsense", make_parents=True)
+    assert acl("add", *ALICE, "--group", "g") == 0
+    assert acl("list") == 1
+    assert acl_path(TOPIC) in capfd.readouterr().err
+    assert acl("remove", "--topic", "t", "--dry-run") == 0
+    assert store.exists(acl_path(TOPIC))
+    assert acl("remove", "--topic", "t") == 0
+    assert "all of Topic:t, which nobody could read" in capfd.readouterr().err
+    assert store.exists(acl_path(TOPIC)) is None
+
+
+BAD = [
+    (("add", "--topic", "t"), "say who may"),
+    (("add", *ALICE), "--topic T, --group G or --cluster"),
+    (("add", "--allow-principal", "alice", "--topic", "t"), "--allow-principal='alice'"),
+    (("add", *ALICE, "--topic", "a/b"), "a/b"),
+    (("add", *ALICE, "--group", "a/b"), "--group='a/b'"),
+    (("add", *ALICE, "--topic", "t", "--allow-host", "localhost"), "--allow-host='localhost': an IP address"),
+    (("add", *ALICE, "--topic", "t", "--deny-host", "::1"), "goes with --deny-principal"),
+    (("add", *ALICE, "--topic", "t", "--operation", "Fly"), "--operation='Fly': one of All, Read"),
+    (("add", *ALICE, "--group", "g", "--operation", "Write"), "nobody does that to a group: All, Read"),
+    (("add", *ALICE, "--producer", "--group", "g"), "give --topic T"),
+    (("add", *ALICE, "--consumer", "--topic", "t"), "give --group G"),
+    (("add", *ALICE, "--producer", "--topic", "t", "--cluster"), "names no more"),
+    (("add", *ALICE, "--producer", "--topic", "t", "--operation", "Read"), "leave --operation out"),
+    (("add", "--deny-principal", "User:a", "--producer", "--topic", "t"), "leave --deny-principal out"),
+    (("add", *ALICE, "--idempotent", "--topic", "t"), "goes with --producer"),
+    (("remove", "--producer", "--topic", "t"), "say whose rules"),
+    (("remove",), "--topic T, --group G or --cluster"),
+    (("list", "--principal", "bob"), "--principal='bob'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), BAD, ids=str)
+def test_bad_input_is_refused_before_anything_is_changed(
+    store: MemoryStore, capfd: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str
+) -> None:
+    assert acl(*arguments) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert words in err
+    assert read_acls(store).acls == {}
