@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from minikafka.clients import throttles
 from minikafka.clients.admin import Admin
 from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.producer import Producer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
+from minikafka.registry.zookeeper import ZooKeeperStore
 from minikafka.wire.apis.describe_configs import ConfigSource, ResourceType
 from tests.interop.releases import KAFKA_0_10, Printed
 
@@ -113,3 +117,34 @@ def test_a_broker_gets_rates_of_replication(cluster: Cluster) -> None:
     assert told.strip() == "Configs for brokers '1' are follower.replication.throttled.rate=2000000"
     run(cluster, "ConfigCommand", "--alter", *one, "--delete-config", "follower.replication.throttled.rate")
     assert wait_until(lambda: dynamic() == {}, PATIENCE_S)
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(180)
+def test_a_reassignment_is_throttled_until_it_is_verified(cluster: Cluster, tmp_path: Path) -> None:
+    run(cluster, "TopicCommand", "--create", "--topic", "slow", "--replica-assignment", "0")
+    assert wait_until(lambda: partitions(cluster, "slow") == [(0, {0})], PATIENCE_S)
+    with Client(cluster.bootstrap_servers) as client, Producer(client) as producer:
+        for _ in range(4):
+            producer.send("slow", b"x" * 50_000).result(PATIENCE_S * 1000)
+    plan, wanted = tmp_path / "plan.json", {"topic": "slow", "partition": 0, "replicas": [2, 0]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [wanted]}))
+
+    def reassign(*options: str) -> str:
+        return run(cluster, "ReassignPartitionsCommand", "--reassignment-json-file", str(plan), *options).out
+
+    def described(kind: str) -> str:
+        return run(cluster, "ConfigCommand", "--describe", "--entity-type", kind).out
+
+    assert "The throttle limit was set to 1 B/s" in reassign("--execute", "--throttle", "1")
+    assert "Reassignment of partition [slow,0] is still in progress" in reassign("--verify")
+    assert partitions(cluster, "slow") == [(0, {0})]
+    lists = "leader.replication.throttled.replicas=0:0,follower.replication.throttled.replicas=0:2"
+    assert f"'slow' are {lists}" in described("topics")
+    # Ours sees and says the same.
+    with closing(ZooKeeperStore(cluster.zookeeper_connect)) as store:
+        assert throttles.rates(store, [0, 1, 2]) == [1]
+    assert "The throttle limit was set to 100000000 B/s" in reassign("--execute", "--throttle", "100000000")
+    assert wait_until(lambda: "Throttle was removed." in reassign("--verify"), PATIENCE_S, every_s=0.5)
+    assert partitions(cluster, "slow") == [(0, {0, 2})] or partitions(cluster, "slow") == [(2, {0, 2})]
+    assert "throttled" not in described("brokers") + described("topics")

@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     from minikafka.registry.store import Store
 
 app = typer.Typer(
-    help="Move partitions to other brokers: generate, execute, verify. Copying is not throttled.",
+    help="Move partitions to other brokers: generate, execute, verify.",
     no_args_is_help=True,
 )
 
 UNDER_WAY = 3
 """The status of ``verify`` while nothing has failed and something is not done."""
 LOOK_S = 0.2
+AND_ENDS = ", and ends the throttle once all is done"
+THROTTLED = "; until all are, copying keeps to {} bytes a second"
 MOVE_COLUMNS = ["topic", "partition", "before", "after", "adds", "removes"]
 VERDICT_COLUMNS = ["topic", "partition", "replicas", "in_sync", "status"]
 
@@ -84,22 +86,39 @@ def execute(
     file: PlanFile,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Until all is done.")] = True,
+    throttle: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(
+            "--throttle",
+            metavar="BYTES_PER_SECOND",
+            min=1,
+            help="What each broker may give, and copy. Under way already: only this changes.",
+            show_default=False,
+        ),
+    ] = None,
     zookeeper: Coordinated = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
-    """Give partitions other replicas. Status 1 where one could not have them."""
+    """Give partitions other replicas. Status 1 where one could not have them.
+
+    A throttle ends with the wait; with --no-wait, `reassign verify` ends it once all is done.
+    """
     from minikafka.cli.connect import coordinated
-    from minikafka.clients import reassignments
+    from minikafka.clients import reassignments, throttles
 
     wanted = reassignments.read_file(read(file), "--file")
     with coordinated(zookeeper, None, data_dir) as store:
         moves = reassignments.plan(store, wanted)
+        if throttle is not None and not dry_run and reassignments.under_way(store):
+            brokers = ", ".join(map(str, throttles.limit(store, wanted, throttle)))
+            note(f"minikafka: one is under way; brokers {brokers} now keep to {throttle} bytes a second")
+            return 0
         if dry_run or not moves:
             print_rows(_move_rows(moves), MOVE_COLUMNS, style)
             note(f"minikafka: {_changes(moves, len(wanted))}{'; nothing was changed' * dry_run}")
             return 0
-        reassignments.request(store, moves)
+        reassignments.request(store, moves, throttle=throttle)
         before = reassignments.to_json({move.topic_partition: move.before for move in moves})
         note(f"minikafka: {_changes(moves, len(wanted))}; the way back: {before}")
         if not wait:
@@ -109,8 +128,10 @@ def execute(
         try:
             verdicts = follow(store, targets)
         except KeyboardInterrupt:
-            note("minikafka: it goes on; `reassign verify` tells how far it is")
+            note(f"minikafka: it goes on; `reassign verify` tells how far it is{AND_ENDS * bool(throttle)}")
             raise
+        if throttle is not None:
+            note_throttle(store, verdicts)
     print_rows(_verdict_rows(verdicts), VERDICT_COLUMNS, style)
     return status_of(verdicts)
 
@@ -122,15 +143,35 @@ def verify(
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
-    """How far a reassignment is. Status 0: all is done. 1: something has failed. 3: it is under way."""
+    """How far a reassignment is. Status 0: all is done. 1: something has failed. 3: it is under way.
+
+    A throttle ends when all is done.
+    """
     from minikafka.cli.connect import coordinated
     from minikafka.clients import reassignments
 
     wanted = reassignments.read_file(read(file), "--file")
     with coordinated(zookeeper, None, data_dir) as store:
         verdicts = reassignments.verify(store, wanted)
+        note_throttle(store, verdicts)
     print_rows(_verdict_rows(verdicts), VERDICT_COLUMNS, style)
     return status_of(verdicts)
+
+
+def note_throttle(store: Store, verdicts: Sequence[Verdict]) -> None:
+    """End a throttle when all is done; until then tell of it, and how much is done."""
+    from minikafka.clients import reassignments, throttles
+    from minikafka.clients.reassignments import Status
+
+    done = sum(one.status is Status.DONE for one in verdicts)
+    if done == len(verdicts):
+        if reassignments.remove_throttle(store, verdicts):
+            note("minikafka: all is done; the throttle is removed")
+        return
+    brokers = {one for verdict in verdicts for one in (*verdict.wanted, *verdict.replicas)}
+    rates = " or ".join(map(str, throttles.rates(store, brokers)))
+    throttled = THROTTLED.format(rates) if rates else ""
+    note(f"minikafka: {done} of {counted(len(verdicts), 'partition')} done{throttled}")
 
 
 def ids(text: str) -> list[int]:

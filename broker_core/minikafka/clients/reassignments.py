@@ -3,20 +3,21 @@
 ``kafka-reassign-partitions`` of 0.10.1 (text 003, "Partition reassignment"), in its three steps: ``propose``
 (generate), ``request`` (execute), ``verify``. The request is the znode ``/admin/reassign_partitions``, from
 which the controller takes each partition when all its new replicas are in sync and the old ones are gone. One
-znode holds some 15,000 partitions of three replicas; more are refused. Copying is not throttled.
+znode holds some 15,000 partitions of three replicas; more are refused. Copying can be held to a rate
+(``throttles``), which ``remove_throttle`` ends when all is done.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from minikafka.base.errors import BrokerError, ConfigError, CoordinationError, NodeExists, NoNode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients import placement
+from minikafka.clients import placement, throttles
 from minikafka.clients.placement import Replicas
 from minikafka.controller.assignment import assign_replicas
 from minikafka.registry import paths
@@ -152,23 +153,38 @@ def plan(store: Store, wanted: Replicas) -> list[Move]:
     ]
 
 
-def request(store: Store, moves: Collection[Move]) -> None:
+def request(store: Store, moves: Collection[Move], *, throttle: int | None = None) -> None:
     """Ask the controller for what ``plan`` gave; it begins at once, and ``verify`` tells how far it is.
 
-    Raises ConfigError (too many for a znode) or CoordinationError (one is under way already, there is no
-    controller) before anything is changed.
+    throttle: bytes a second that each broker may give, and copy, for it. Raises ConfigError (too many for a
+    znode) or CoordinationError (one is under way already, there is no controller) before anything is changed.
     """
+    wanted = {move.topic_partition: move.after for move in moves}
     try:
-        data = Reassignments({move.topic_partition: move.after for move in moves}).to_json()
+        data = Reassignments(wanted).to_json()
     except CoordinationError as error:
         raise ConfigError(OPTION, len(moves), str(error)) from None
     check_not_under_way(store)
     placement.check_controller(store)
+    if throttle is not None:
+        throttles.limit(store, wanted, throttle)
+        throttles.name_replicas(store, {move.topic_partition: move.before for move in moves}, wanted)
     try:
         store.create(paths.REASSIGN_PARTITIONS, data, make_parents=True)
     except NodeExists:  # meanwhile
         check_not_under_way(store)
         raise
+
+
+def remove_throttle(store: Store, verdicts: Iterable[Verdict]) -> bool:
+    """Where all of what ``verify`` gave is done: end the throttles of all brokers and of its topics.
+
+    Whether there were any. As 0.10.1's verify: also those that somebody set by hand.
+    """
+    found = list(verdicts)
+    if any(one.status is not Status.DONE for one in found):
+        return False
+    return throttles.remove(store, {one.topic_partition.topic for one in found})
 
 
 def check_not_under_way(store: Store) -> None:

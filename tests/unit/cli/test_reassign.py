@@ -181,6 +181,53 @@ def test_verifying_has_a_status_for_done_failed_and_under_way(
     assert [(row["status"], row["replicas"]) for row in rows(capfd)] == [("done", [2, 1])]
 
 
+def throttled(store: MemoryStore) -> list[object]:
+    """The rates and lists of replicas that are set."""
+    found = [json.loads(store.read(f"/config/brokers/{number}")[0])["config"] for number in range(3)]
+    return [one for one in (*found, json.loads(store.read("/config/topics/t")[0])["config"]) if one]
+
+
+def test_a_throttle_ends_with_the_wait(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], plan: str
+) -> None:
+    controller(monkeypatch, store)
+    assert run(["reassign", "execute", "--file", plan, "--throttle", "1000"]) == 0
+    assert capfd.readouterr().err.endswith("minikafka: all is done; the throttle is removed\n")
+    assert throttled(store) == []
+
+
+def test_a_throttle_stays_while_it_is_under_way_can_be_changed_and_ends_with_verify(
+    store: MemoryStore, capfd: pytest.CaptureFixture[str], plan: str
+) -> None:
+    verify, execute = (["reassign", one, "--file", plan] for one in ("verify", "execute"))
+    assert run([*execute, "--throttle", "1000", "--no-wait"]) == 0
+    assert run([*execute, "--throttle", "2000"]) == 0
+    assert "one is under way; brokers 0, 1, 2 now keep to 2000 bytes a second" in capfd.readouterr().err
+    assert run(verify) == reassign.UNDER_WAY
+    err = capfd.readouterr().err
+    assert err == "minikafka: 0 of 1 partition done; until all are, copying keeps to 2000 bytes a second\n"
+    assert len(throttled(store)) == 4
+    store.delete(paths.REASSIGN_PARTITIONS)
+    assign(store, "t", {0: (2, 1), 1: (1, 0)})
+    assert run(verify) == 0
+    assert capfd.readouterr().err == "minikafka: all is done; the throttle is removed\n"
+    assert throttled(store) == []
+
+
+def test_a_throttle_of_what_failed_stays_and_is_told_of(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], plan: str
+) -> None:
+    controller(monkeypatch, store, moves=False)
+    assert run(["reassign", "execute", "--file", plan, "--throttle", "1000"]) == 1
+    assert "until all are, copying keeps to 1000 bytes a second" in capfd.readouterr().err
+    assert len(throttled(store)) == 4
+
+
+def test_a_dry_run_sets_no_throttle(store: MemoryStore, plan: str) -> None:
+    assert run(["reassign", "execute", "--file", plan, "--throttle", "1000", "--dry-run"]) == 0
+    assert store.exists("/config/brokers") is None
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

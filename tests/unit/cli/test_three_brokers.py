@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from minikafka.cli.commands import run
+from minikafka.cli.reassign import UNDER_WAY
+from minikafka.clients import throttles
+from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.producer import Producer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
+from minikafka.registry.entity_configs import read_config
+from minikafka.registry.zookeeper import ZooKeeperStore
 
 pytestmark = pytest.mark.process
 
 PATIENCE_S = 60
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     # The shortest session: that of a broker that was killed has to end first.
     config = {"zookeeper.session.timeout.ms": "1000"}
-    with Cluster(3, tmp_path / "d", config) as cluster:
+    with Cluster(3, tmp_path_factory.mktemp("three") / "d", config) as cluster:
         yield cluster
 
 
@@ -63,3 +70,36 @@ def test_a_dead_broker_is_seen_and_leads_again_and_partitions_move_away(
     assert [(sorted(row["in_sync"]), row["status"]) for row in moved] == [([0, 2], "done")] * 2  # type: ignore[call-overload]
     assert rows("reassign", "verify", "--file", str(plan), *zookeeper) == moved
     assert wait_until(lambda: not list((cluster.data_dir / "broker-1").glob("t_*")), PATIENCE_S)
+
+
+def test_a_throttled_move_copies_no_more_than_its_rate_allows_and_ends_without_a_throttle(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    at, to = ("--bootstrap", cluster.bootstrap_servers), ("--zookeeper", cluster.zookeeper_connect)
+    assert run(["topic", "create", "slow", "--replica-assignment", "0", *at]) == 0
+    with Client(cluster.bootstrap_servers) as client, Producer(client) as producer:
+        for number in range(10):
+            producer.send("slow", bytes([number]) * 50_000).result(PATIENCE_S * 1000)
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"partitions":[{"topic":"slow","partition":0,"replicas":[2,0]}]}')
+    execute, verify = (["reassign", one, "--file", str(plan), *to] for one in ("execute", "verify"))
+
+    def copied() -> int:
+        return sum(one.stat().st_size for one in (cluster.data_dir / "broker-2" / "slow_0").glob("*.kafka"))
+
+    def throttled() -> list[object]:
+        with closing(ZooKeeperStore(cluster.zookeeper_connect)) as store:
+            return [*throttles.rates(store, range(3)), *read_config(store, "topics", "slow").values()]
+
+    # One message is whole, and at a byte a second more than this test lives to see.
+    assert run([*execute, "--throttle", "1", "--no-wait"]) == 0
+    assert wait_until(lambda: copied() > 0, PATIENCE_S)
+    assert run(verify) == UNDER_WAY
+    assert throttled() == [1, "0:0", "0:2"]
+    assert 50_000 < copied() < 100_000
+    assert run([*execute, "--throttle", "100000000"]) == 0
+    assert wait_until(lambda: run(verify) != UNDER_WAY, PATIENCE_S)
+    assert run(verify) == 0
+    assert copied() > 500_000
+    assert throttled() == []
+    assert run(["topic", "delete", "slow", *at]) == 0

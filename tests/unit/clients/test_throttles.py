@@ -1,0 +1,101 @@
+"""What a throttled reassignment leaves in ZooKeeper while it is under way, and that nothing is left of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from minikafka.base.errors import CoordinationError
+from minikafka.base.ids import TopicPartition
+from minikafka.clients import reassignments, throttles
+from minikafka.registry import paths
+from minikafka.registry.memory import MemoryStore
+from tests.unit.clients.zookeeper_with_topics import assign, cluster
+
+T0, T1, T2 = (TopicPartition("t", index) for index in range(3))
+WANTED = {T0: (2, 1), T1: (1, 0, 2), T2: (0, 1)}
+RATES = {"leader.replication.throttled.rate": "1000", "follower.replication.throttled.rate": "1000"}
+LISTS = {
+    "leader.replication.throttled.replicas": "0:0,0:1,1:1,1:0",
+    "follower.replication.throttled.replicas": "0:2,1:2",
+}
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    """Of topic t one partition only gets another order; a fourth broker has nothing of it."""
+    return cluster({"t": {0: (0, 1), 1: (1, 0), 2: (1, 0)}, "u": {0: (3,)}}, brokers=4)
+
+
+def config(store: MemoryStore, kind: str, name: str) -> dict[str, str] | None:
+    path = f"/config/{kind}/{name}"
+    if store.exists(path) is None:
+        return None
+    found: dict[str, str] = json.loads(store.read(path)[0])["config"]
+    return found
+
+
+def news(store: MemoryStore) -> list[str]:
+    changes = [
+        store.read(f"{paths.CONFIG_CHANGES}/{name}")[0] for name in store.children(paths.CONFIG_CHANGES)
+    ]
+    return [json.loads(data)["entity_path"] for data in changes]
+
+
+def finish(store: MemoryStore) -> None:
+    store.delete(paths.REASSIGN_PARTITIONS)
+    assign(store, "t", {one.partition: replicas for one, replicas in WANTED.items()})
+
+
+def test_the_brokers_get_the_rate_and_the_topic_the_replicas_that_copy_before_it_is_asked_for(
+    store: MemoryStore,
+) -> None:
+    store.create("/config/topics/t", b'{"version":1,"config":{"retention.ms":"5"}}')
+    reassignments.request(store, reassignments.plan(store, WANTED), throttle=1000)
+    assert [config(store, "brokers", str(number)) for number in range(4)] == [RATES, RATES, RATES, None]
+    assert config(store, "topics", "t") == {"retention.ms": "5", **LISTS}
+    assert news(store) == ["brokers/0", "brokers/1", "brokers/2", "topics/t"]
+
+
+def test_where_nothing_is_to_be_copied_no_replicas_are_named(store: MemoryStore) -> None:
+    reassignments.request(store, reassignments.plan(store, {T0: (1, 0)}), throttle=1000)
+    assert config(store, "topics", "t") is None
+
+
+def test_what_is_refused_leaves_no_throttle(store: MemoryStore) -> None:
+    store.delete(paths.CONTROLLER)
+    with pytest.raises(CoordinationError):
+        reassignments.request(store, reassignments.plan(store, WANTED), throttle=1000)
+    assert news(store) == []
+
+
+def test_settings_that_hold_nonsense_are_named_before_anything_is_changed(store: MemoryStore) -> None:
+    store.create("/config/brokers/2", b"nonsense", make_parents=True)
+    with pytest.raises(CoordinationError, match="/config/brokers/2"):
+        reassignments.request(store, reassignments.plan(store, WANTED), throttle=1000)
+    assert news(store) == []
+    assert store.exists(paths.REASSIGN_PARTITIONS) is None
+
+
+def test_another_rate_leaves_the_rest_as_it_is(store: MemoryStore) -> None:
+    reassignments.request(store, reassignments.plan(store, WANTED), throttle=1000)
+    assert throttles.limit(store, WANTED, 5) == [0, 1, 2]
+    assert throttles.rates(store, [0, 1, 2, 3]) == [5]
+    assert config(store, "topics", "t") == LISTS
+
+
+def test_the_throttle_goes_when_all_is_done_and_not_before(store: MemoryStore) -> None:
+    store.create("/config/brokers/3", json.dumps({"version": 1, "config": RATES}).encode(), make_parents=True)
+    store.create("/config/topics/t", b'{"version":1,"config":{"retention.ms":"5"}}')
+    reassignments.request(store, reassignments.plan(store, WANTED), throttle=1000)
+    assert not reassignments.remove_throttle(store, reassignments.verify(store, WANTED))
+    finish(store)
+    told = len(news(store))
+    assert reassignments.remove_throttle(store, reassignments.verify(store, WANTED))
+    # Also that of brokers that had no part in it, as nobody knows any more which had.
+    assert [config(store, "brokers", str(number)) for number in range(4)] == [{}] * 4
+    assert config(store, "topics", "t") == {"retention.ms": "5"}
+    assert len(news(store)) == told + 5
+    assert not reassignments.remove_throttle(store, reassignments.verify(store, WANTED))
+    assert len(news(store)) == told + 5
