@@ -92,6 +92,8 @@ class _Asked:
 class _Taken:
     sets: list[Fetched] = field(default_factory=list)
     out_of_range: list[TopicPartition] = field(default_factory=list)
+    partitions: set[TopicPartition] = field(default_factory=set)
+    """Those of which it has something: an old and a new leader may both answer the same question."""
 
 
 class GroupFetcher:
@@ -191,6 +193,8 @@ class GroupFetcher:
         for topic in response.topics:
             for part in topic.partitions:
                 tp = TopicPartition(topic.name, part.index)
+                if tp in taken.partitions:
+                    continue
                 if tp in positions and asked.positions.get(tp) == positions[tp]:
                     self._take(tp, positions[tp], part, taken)
 
@@ -198,6 +202,7 @@ class GroupFetcher:
         code = ErrorCode.of(part.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             taken.out_of_range.append(tp)
+            taken.partitions.add(tp)
             return
         if code is not ErrorCode.NONE:
             error = BrokerError(code, f"fetching {tp} from offset {offset}")
@@ -210,6 +215,7 @@ class GroupFetcher:
         whole, found = whole_entries(part)
         if found.valid_bytes and found.next_offset > offset:
             self._last_turn[tp] = self._turns
+            taken.partitions.add(tp)
             taken.sets.append(Fetched(tp, whole, offset, found.next_offset, part.high_watermark))
         elif found.incomplete and not found.valid_bytes:
             # A broker sends the first message of the first partition whole: be that the next time.

@@ -1,0 +1,34 @@
+"""What one consumer fetches from several leaders."""
+
+from __future__ import annotations
+
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.cluster import OwnLane
+from minikafka.clients.group_config import ConsumerConfig
+from minikafka.clients.group_fetcher import GroupFetcher
+from minikafka.wire.keys import ApiKey
+from tests.unit.clients.groups_in_memory import Later
+from tests.unit.clients.support import BrokersInMemory
+
+T0 = TopicPartition("t", 0)
+
+
+def test_what_an_old_and_a_new_leader_answer_at_the_same_time_is_given_out_once() -> None:
+    brokers, late = BrokersInMemory(2, {"t": 1}), Later()
+    brokers.fill(T0, *(b"%d" % number for number in range(5)))
+    cluster = brokers.client()
+    fetcher = GroupFetcher(cluster, ConsumerConfig("g"), OwnLane())
+    cluster.metadata(["t"])
+    brokers.script(ApiKey.FETCH, lambda *_: late)
+    fetcher.ask({T0: 0})
+    brokers.network.run()
+    (asked,) = brokers.asked(ApiKey.FETCH)
+    old_leaders = brokers.answer_fetch(1, asked)
+    brokers.leaders[T0] = 2
+    cluster.metadata(["t"], refresh=True)
+    fetcher.ask({T0: 0})
+    late.give(old_leaders)
+    brokers.network.run()
+    found = fetcher.take({T0: 0}, 50)
+    assert [(one.topic_partition, one.start_offset, one.next_offset) for one in found.sets] == [(T0, 0, 5)]
+    assert len(brokers.asked(ApiKey.FETCH)) == 2
