@@ -7,7 +7,7 @@ from typing import Any
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    from confluent_kafka import Consumer, Producer, TopicPartition
+    from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 PATIENCE_S = 30.0
 PATIENT_LOOPS = 20_000
@@ -27,6 +27,8 @@ class Load:
         self.failed: list[Any] = []
         self.committed: dict[int, int] = {}
         self.sent = 0
+        self._committing = False
+        """One commit at a time: an older one that is sent again would otherwise come behind a newer one."""
         self._group = {"bootstrap.servers": servers, "group.id": "g", "enable.auto.commit": False}
         self._producer = Producer(
             {
@@ -89,8 +91,12 @@ class Load:
         for message in messages:
             if message.error() is None:
                 self._keep(self.consumed, message)
-        if messages:
-            self._consumer.commit(asynchronous=True)
+        if messages and not self._committing:
+            self._committing = True
+            try:
+                self._consumer.commit(asynchronous=True)
+            except KafkaException:  # there is nothing to commit just after an assignment
+                self._committing = False
 
     def _keep(self, where: dict[Place, bytes], message: Any) -> None:
         place = (message.partition(), message.offset())
@@ -104,6 +110,7 @@ class Load:
             self._keep(self.acknowledged, message)
 
     def _on_commit(self, error: Any, partitions: list[TopicPartition]) -> None:
+        self._committing = False
         for one in partitions:
             if error is None and one.error is None and one.offset > self.committed.get(one.partition, -1):
                 self.committed[one.partition] = one.offset
