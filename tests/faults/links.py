@@ -1,0 +1,246 @@
+"""The links between the processes of a cluster, which a test cuts or clogs one by one.
+
+In front of each server stands a relay on a port of its own, which is the one that others are told. Who has
+connected is found out by the connection's port: one of the processes that were named, or somebody else
+(``CLIENTS``). A link that is cut loses its connections and takes no new ones. One that is clogged in a
+direction keeps what is sent that way, the end of a connection too, until it is open again: nobody is told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from enum import Enum
+
+import psutil
+
+CLIENTS = "clients"
+CONNECT_S = 0.2
+"""More than it takes here; less only where a server that is paused has too many that wait for it."""
+_KEPT_BYTES = 1 << 18
+"""What a relay holds in one direction of a connection; then it reads no more, as a full link would not."""
+
+
+class Way(Enum):
+    """What a link does that is not open."""
+
+    CUT = "cut"
+    CLOGGED = "clogged"
+
+
+class _End:
+    """One of the two sockets of a connection that goes through a relay, and what is on its way to it."""
+
+    def __init__(self, connection: socket.socket, name: str) -> None:
+        self.socket = connection
+        self.name = name
+        self.other: _End
+        self.waiting = bytearray()
+        """Bytes for this end."""
+        self.ended = False
+        """This end sends no more."""
+        self.told = False
+        """This end knows that the other one sends no more."""
+
+
+class Links:
+    """All relays of one cluster, served by a thread. A context manager."""
+
+    def __init__(self, pids: Callable[[], Mapping[str, int]]) -> None:
+        """``pids``: the processes that have names now. What one connects to, its name connects to."""
+        self.counts: Counter[str] = Counter()
+        self._pids = pids
+        self._ways: dict[tuple[str, str], list[Way]] = {}
+        self._listeners: dict[socket.socket, tuple[str, int, str | None]] = {}
+        self._ends: dict[socket.socket, _End] = {}
+        self._selector = selectors.DefaultSelector()
+        self._jobs: deque[Callable[[], None]] = deque()
+        self._wake, self._woken = socket.socketpair()
+        self._selector.register(self._woken, selectors.EVENT_READ)
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="links", daemon=True)
+
+    def __enter__(self) -> Links:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing = True
+        self._wake.send(b"x")
+        self._thread.join()
+        for one in (*self._ends, *self._listeners, self._wake, self._woken):
+            one.close()
+        self._selector.close()
+
+    def add(self, name: str, port: int, source: str | None = None) -> int:
+        """Put a relay in front of ``port``, where the server ``name`` listens; the relay's port. ``source``:
+        who alone is told of it.
+        """
+        listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        listener.setblocking(False)
+        self._listeners[listener] = name, port, source
+        self._do(lambda: self._selector.register(listener, selectors.EVENT_READ))
+        return int(listener.getsockname()[1])
+
+    def begin(self, source: str, target: str, way: Way) -> None:
+        """What goes from ``source`` to ``target`` is cut (both directions are) or clogged from now on."""
+
+        def job() -> None:
+            self._ways.setdefault((source, target), []).append(way)
+            for end in list(self._ends.values()):
+                if self._cut(end.name, end.other.name):
+                    self._forget(end)
+            self._watch_all()
+
+        self._do(job)
+
+    def end(self, source: str, target: str, way: Way) -> None:
+        """It is so no longer; another reason for it may last."""
+
+        def job() -> None:
+            self._ways[source, target].remove(way)
+            self._watch_all()
+
+        self._do(job)
+
+    def _watch_all(self) -> None:
+        for end in list(self._ends.values()):
+            self._watch(end)
+
+    def _cut(self, one: str, other: str) -> bool:
+        ways = self._ways
+        return Way.CUT in ways.get((one, other), ()) or Way.CUT in ways.get((other, one), ())
+
+    def _do(self, job: Callable[[], object]) -> None:
+        """Have the thread do it, and wait until it is done."""
+        if not self._thread.is_alive():
+            job()
+            return
+        done = threading.Event()
+
+        def with_word() -> None:
+            job()
+            done.set()
+
+        self._jobs.append(with_word)
+        self._wake.send(b"x")
+        done.wait()
+
+    # --- on the thread --------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._closing:
+            for key, events in self._selector.select():
+                if key.fileobj is self._woken:
+                    self._woken.recv(1024)
+                    while self._jobs:
+                        self._jobs.popleft()()
+                elif key.fileobj in self._listeners:
+                    self._accept(key.fileobj)  # type: ignore[arg-type]
+                elif key.fileobj in self._ends:
+                    self._move(self._ends[key.fileobj], events)  # type: ignore[index]
+
+    def _accept(self, listener: socket.socket) -> None:
+        target, port, known = self._listeners[listener]
+        try:
+            near, address = listener.accept()
+        except OSError:
+            return
+        far = socket.socket()
+        far.settimeout(CONNECT_S)
+        try:
+            far.connect(("127.0.0.1", port))  # at once, or nobody listens: then it matters not whose it was
+        except OSError:
+            near.close()
+            far.close()
+            return
+        source = known or self._name_of(address[1])
+        if self._cut(source, target):
+            self.counts["connections refused by a cut link"] += 1
+            near.close()
+            far.close()
+            return
+        for one in (near, far):
+            one.setblocking(False)
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        ends = _End(near, source), _End(far, target)
+        ends[0].other, ends[1].other = ends[1], ends[0]
+        self.counts["connections"] += 1
+        for end in ends:
+            self._ends[end.socket] = end
+            self._selector.register(end.socket, selectors.EVENT_READ)
+            self._watch(end)
+
+    def _name_of(self, port: int) -> str:
+        for name, pid in self._pids().items():
+            with contextlib.suppress(psutil.Error):
+                if any(
+                    one.laddr and one.laddr.port == port
+                    for one in psutil.Process(pid).net_connections("tcp4")
+                ):
+                    return name
+        return CLIENTS
+
+    def _clogged(self, end: _End) -> bool:
+        """Whether what ``end`` sends is kept."""
+        return Way.CLOGGED in self._ways.get((end.name, end.other.name), ())
+
+    def _watch(self, end: _End) -> None:
+        """Wait for what ``end`` can do at the moment."""
+        if end.socket not in self._ends:
+            return
+        events = 0
+        if not end.ended and not self._clogged(end) and len(end.other.waiting) < _KEPT_BYTES:
+            events |= selectors.EVENT_READ
+        if not self._clogged(end.other) and (end.waiting or (end.other.ended and not end.told)):
+            events |= selectors.EVENT_WRITE
+        known = self._selector.get_map().get(end.socket)
+        if events == 0:
+            if known is not None:
+                self._selector.unregister(end.socket)
+        elif known is None:
+            self._selector.register(end.socket, events)
+        elif known.events != events:
+            self._selector.modify(end.socket, events)
+
+    def _move(self, end: _End, events: int) -> None:
+        try:
+            if events & selectors.EVENT_READ and not self._clogged(end):
+                data = end.socket.recv(65536)
+                end.other.waiting += data
+                end.ended = end.ended or not data
+            if not self._clogged(end.other):
+                if end.waiting:
+                    del end.waiting[: end.socket.send(end.waiting)]
+                if end.other.ended and not end.waiting and not end.told:
+                    end.socket.shutdown(socket.SHUT_WR)
+                    end.told = True
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._close(end)
+            return
+        if end.told and end.other.told:
+            self._close(end)
+            return
+        self._watch(end)
+        self._watch(end.other)
+
+    def _close(self, end: _End) -> None:
+        """``end`` is gone. The other one hears of it when all is there that was on its way."""
+        self._forget(end)
+        end.ended = end.told = True
+        if self._clogged(end):
+            self._watch(end.other)
+        else:
+            self._forget(end.other)
+
+    def _forget(self, end: _End) -> None:
+        if self._ends.pop(end.socket, None) is not None:
+            with contextlib.suppress(KeyError, ValueError):
+                self._selector.unregister(end.socket)
+            end.socket.close()

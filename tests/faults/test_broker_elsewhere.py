@@ -1,0 +1,128 @@
+"""A broker that dies, or moves to another host, in a cluster whose clients go on.
+
+All tests share one cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from minikafka.clients import elections, placement
+from minikafka.embedded.broker import BrokerFailed, BrokerProcess
+from tests.faults.watched_clients import TOPIC
+from tests.faults.whole_cluster import CONFIG, WholeCluster, until
+
+pytestmark = pytest.mark.timeout(240)
+
+ELSEWHERE = "127.0.0.2"
+MOVES, DIES = 1, 2
+FIRST_GENERATED = 1001
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WholeCluster]:
+    """A cluster with its clients."""
+    with WholeCluster(tmp_path_factory.mktemp("cluster")) as one:
+        one.recover()
+        yield one
+
+
+@pytest.fixture(scope="module")
+def stays(system: WholeCluster) -> Iterator[contextlib.ExitStack]:
+    """What outlives a test, as the others need it. In the end nothing is lost."""
+    with contextlib.ExitStack() as stack:
+        yield stack
+        system.end()
+
+
+@contextlib.contextmanager
+def broker(
+    system: WholeCluster, directory: Path, number: int, data: Path, **own: str
+) -> Iterator[BrokerProcess]:
+    """A broker of the cluster on another host, with this data."""
+    directory.mkdir(exist_ok=True)
+    properties: Mapping[str, str] = {
+        **CONFIG,
+        "listeners": f"PLAINTEXT://{ELSEWHERE}:0",
+        "log.dirs": str(data),
+        "zookeeper.connect": system.cluster.zookeeper_connect,
+        **own,
+    }
+    process = BrokerProcess(number, str(directory), properties)
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+def test_clients_go_on_with_a_broker_that_moved_to_another_host_and_port(
+    system: WholeCluster, stays: contextlib.ExitStack, tmp_path: Path
+) -> None:
+    data = system.cluster.data_dir / f"broker-{MOVES}"
+    system.cluster.stop_broker(MOVES)
+    moved = stays.enter_context(broker(system, tmp_path, MOVES, data))
+    address = moved.wait_ready().address
+    until(lambda: system.in_sync(3), "it does not come into sync")
+    elections.request(system.store, placement.assigned(system.store))
+    led = [one for one, its in placement.assigned(system.store, [TOPIC]).items() if its[0] == MOVES]
+    until(lambda: all(system.leader(one.partition) == MOVES for one in led), "it does not lead")
+    system.recover()
+    endpoint = placement.live_brokers(system.store)[MOVES]
+    assert (led != [], f"{endpoint.host}:{endpoint.port}") == (True, address)
+    assert address.startswith(f"{ELSEWHERE}:")
+
+
+def test_the_watch_on_health_shows_what_a_dead_broker_leaves_and_that_it_is_back(
+    system: WholeCluster,
+) -> None:
+    command = ["cluster", "health", "--watch", "--format", "json"]
+    with subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "minikafka.cli.main",
+            *command,
+            "--bootstrap",
+            system.cluster.bootstrap_servers,
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as watch:
+        try:
+            assert watch.stdout is not None
+            states = map(json.loads, watch.stdout)
+            assert next(one for one in states if one["healthy"])["under_replicated"] == []
+            system.cluster.kill(DIES)
+            ill = next(one for one in states if len(one["under_replicated"]) == one["partitions"])
+            assert [one["broker"] for one in ill["brokers"] if not one["alive"]] == [DIES]
+            assert all(DIES not in one["in_sync"] for one in ill["under_replicated"])
+            system.cluster.restart(DIES)
+            well = next(one for one in states if one["healthy"])
+            assert (well["under_replicated"], well["leaderless"]) == ([], [])
+            watch.send_signal(signal.SIGTERM)
+            assert watch.wait(30) == 0
+        finally:
+            watch.kill()
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_a_broker_without_an_id_gets_a_new_one_and_keeps_it_with_its_data(
+    system: WholeCluster, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    with broker(system, tmp_path, 8, data, **{"broker.id": "-1"}) as new:
+        new.wait_ready()
+        assert set(placement.live_brokers(system.store)) == {0, 1, 2, FIRST_GENERATED}
+    with broker(system, tmp_path, 7, data) as other, pytest.raises(BrokerFailed) as refused:
+        other.wait_ready()
+    assert refused.value.exit_code == 2
+    assert f"belongs to broker {FIRST_GENERATED}, this one is broker 7" in str(refused.value)

@@ -1,0 +1,229 @@
+"""A cluster of real processes under clients that watch it, and what must hold once faults have ended.
+
+Three brokers, three replicas of which two must be in sync, offsets of groups the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from minikafka.base.errors import MinikafkaError
+from minikafka.base.files import RealFiles
+from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
+from minikafka.clients import placement
+from minikafka.embedded.cluster import Cluster
+from minikafka.embedded.process import wait_until
+from minikafka.embedded.zookeeper import EmbeddedZooKeeper
+from minikafka.log.dump import dump_records
+from minikafka.log.layout import Layout
+from minikafka.net.probe import free_port
+from minikafka.records.hashes import partition_of_group
+from minikafka.records.record import StoredRecord
+from minikafka.registry.paths import CONTROLLER, ControllerRegistration
+from minikafka.registry.zookeeper import ZooKeeperStore
+from tests.faults import anomalies
+from tests.faults.links import Links
+from tests.faults.watched_clients import CONFIG as TOPIC_CONFIG
+from tests.faults.watched_clients import CONFLUENT, TOPIC, Clients
+
+PARTITIONS = 3
+OFFSETS_PARTITIONS = 3
+PATIENCE_S = 90.0
+"""From the end of all faults until everything is as before, at most."""
+LEAVING_S = 5.0
+SESSION_MS = 2_000
+ZOOKEEPER = "zookeeper"
+CONFIG = {
+    # The time that passes until a broker that was killed counts as dead.
+    "zookeeper.session.timeout.ms": str(SESSION_MS),
+    "zookeeper.connection.timeout.ms": "60000",
+    "replica.lag.time.max.ms": "3000",
+    "min.insync.replicas": "2",
+    "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
+}
+
+
+class WholeCluster:
+    """ZooKeeper, brokers, the links between them (``linked``), and the clients. A context manager."""
+
+    def __init__(
+        self, directory: Path, *, brokers: int = 3, linked: bool = False, partitions: int = PARTITIONS
+    ) -> None:
+        self.directory = directory
+        self.count = brokers
+        self.partitions = partitions
+        self.linked = linked
+        self._open = ExitStack()
+        self.links: Links
+        self.zookeeper: EmbeddedZooKeeper
+        self.cluster: Cluster
+        self.store: ZooKeeperStore
+        self.clients: Clients
+
+    def __enter__(self) -> WholeCluster:
+        with ExitStack() as opened:
+            self.zookeeper = opened.enter_context(EmbeddedZooKeeper(str(self.directory / "zk")))
+            self.links = opened.enter_context(Links(self.pids))
+            own = {number: self._addresses(number) for number in range(self.count if self.linked else 0)}
+            self.cluster = Cluster(
+                self.count,
+                self.directory / "data",
+                CONFIG,
+                zookeeper=self.zookeeper.connect,
+                broker_configs=own,
+            )
+            opened.enter_context(self.cluster)
+            self.store = opened.enter_context(contextlib.closing(ZooKeeperStore(self.zookeeper.connect)))
+            self.cluster.create_topic(TOPIC, self.partitions, replicas=3, config=TOPIC_CONFIG)
+            self.clients = Clients(self.cluster.bootstrap_servers, self.partitions)
+            opened.callback(self._stop_clients)
+            self._open = opened.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def _stop_clients(self) -> None:
+        """Those that still run: something went wrong, and nobody asks what they have seen."""
+        everybody = (*self.clients.senders, *self.clients.readers)
+        for one in everybody:
+            one.stopping.set()
+        for one in everybody:
+            one.join(LEAVING_S)
+
+    def _addresses(self, number: int) -> dict[str, str]:
+        port = free_port()
+        relay = self.links.add(str(number), port)
+        zookeeper = self.links.add(ZOOKEEPER, self.zookeeper.port, str(number))
+        return {
+            "zookeeper.connect": f"127.0.0.1:{zookeeper}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{relay}",
+        }
+
+    def pids(self) -> Mapping[str, int]:
+        """The brokers' processes that run."""
+        found = {}
+        for number in range(self.count):
+            with contextlib.suppress(KeyError, AttributeError, MinikafkaError):
+                found[str(number)] = self.cluster.broker(number).pid
+        return found
+
+    # --- who does what --------------------------------------------------------------------------------------
+
+    def leader(self, partition: int) -> int:
+        """Of a partition of the topic; -1 for none."""
+        return placement.states(self.store, [TopicPartition(TOPIC, partition)])[
+            TopicPartition(TOPIC, partition)
+        ].leader
+
+    def controller(self) -> int:
+        """The controller."""
+        return ControllerRegistration.from_json(self.store.read(CONTROLLER)[0]).broker_id
+
+    def coordinator(self, group: str = CONFLUENT) -> int:
+        """Who leads the partition that a group's offsets are in; -1 for nobody."""
+        one = TopicPartition(OFFSETS_TOPIC, partition_of_group(group, OFFSETS_PARTITIONS))
+        found = placement.states(self.store, [one])
+        return found[one].leader if one in found else -1
+
+    def in_sync(self, count: int) -> bool:
+        """Whether all partitions are led by who lives, with so many replicas in sync."""
+        live = placement.live_brokers(self.store)
+        found = placement.states(self.store, placement.assigned(self.store))
+        return all(one.leader in live and len(one.isr) == count for one in found.values())
+
+    # --- when all is to be well again -----------------------------------------------------------------------
+
+    def go_on(self) -> None:
+        """Wait until each client has done something anew."""
+        mark = self.clients.mark()
+
+        def all_went_on() -> bool:
+            assert self.clients.history.wrong == []
+            return all(now > before for now, before in zip(self.clients.progress(), mark, strict=True))
+
+        if not wait_until(all_went_on, PATIENCE_S, 0.05):
+            raise AssertionError(f"not all clients go on: {mark}, then {self.clients.progress()}")
+
+    def recover(self) -> float:
+        """Wait until all clients go on, all brokers are there, and all replicas in sync; the seconds that it
+        took. AssertionError with what is missing.
+        """
+        began = time.monotonic()
+        self.go_on()
+
+        def whole() -> bool:
+            with contextlib.suppress(MinikafkaError):
+                return len(placement.live_brokers(self.store)) == self.count and self.in_sync(3)
+            return False
+
+        if not wait_until(whole, PATIENCE_S, 0.05):
+            found = placement.states(self.store, placement.assigned(self.store))
+            raise AssertionError(f"not all replicas are in sync: {found}")
+        assert self.clients.forgotten() == []
+        return time.monotonic() - began
+
+    def end(self) -> None:
+        """Stop the clients when they have read all; AssertionError with all that is wrong then."""
+        self.recover()
+        self.clients.stop_sending()
+        wait_until(lambda: self._different(TOPIC) == [], PATIENCE_S, 0.05)
+        logs = {number: self._rows(number) for number in range(self.partitions)}
+
+        def all_read() -> bool:
+            return all(
+                reader.positions.get(number, 0) > rows[-1][0]
+                for reader in self.clients.readers
+                for number, rows in logs.items()
+            )
+
+        wait_until(all_read, PATIENCE_S, 0.05)
+        self.clients.stop_reading()
+        forgotten = self.clients.forgotten()
+        wait_until(lambda: self._different() == [], PATIENCE_S, 0.05)
+        different = self._different()
+        found = anomalies.find(self.clients.history, logs)
+        if different:
+            found["different replicas"] = different
+        if forgotten:
+            found["commits that went back"] = forgotten
+        assert not found, anomalies.shown(found)
+
+    def _different(self, *topics: str) -> list[str]:
+        """The partitions of topics (none: of all) whose replicas have different bytes."""
+        assigned = placement.assigned(self.store, topics or None)
+        return [
+            f"{partition}: {sizes}"
+            for partition, replicas in sorted(assigned.items())
+            if len(set(found := [self._bytes(number, partition) for number in replicas])) > 1
+            and (sizes := dict(zip(replicas, map(len, found), strict=True)))
+        ]
+
+    def _bytes(self, number: int, partition: TopicPartition) -> bytes:
+        return b"".join(path.read_bytes() for path in self._segments(number, partition))
+
+    def _segments(self, number: int, partition: TopicPartition) -> list[Path]:
+        directory = self.directory / "data" / f"broker-{number}" / Layout.CLASSIC.directory_name(partition)
+        return sorted(directory.glob(f"*{Layout.CLASSIC.segment_suffix}"))
+
+    def _rows(self, number: int) -> list[tuple[int, bytes]]:
+        partition = TopicPartition(TOPIC, number)
+        replica = placement.assigned(self.store)[partition][0]
+        return list(self._records(replica, partition))
+
+    def _records(self, number: int, partition: TopicPartition) -> Iterator[tuple[int, bytes]]:
+        for path in self._segments(number, partition):
+            for record in dump_records(RealFiles(), os.fspath(path)):
+                assert isinstance(record, StoredRecord), str(record)
+                yield record.offset, record.value or b""
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for it, and say what it was that did not come."""
+    assert wait_until(condition, PATIENCE_S, 0.05), what
