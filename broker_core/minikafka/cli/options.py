@@ -49,7 +49,7 @@ ZooKeeper = Annotated[
     typer.Option(
         "--zookeeper",
         metavar="HOST:PORT/CHROOT",
-        help="For clients, whose settings stand there: the address that `up` printed.",
+        help="Past the brokers, through ZooKeeper: the address that `up` printed.",
         show_default=False,
     ),
 ]

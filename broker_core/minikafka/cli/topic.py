@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
-from minikafka.base.errors import ConfigError
+from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
+from minikafka.base.ids import INTERNAL_TOPICS
 from minikafka.cli.config import changes_of, check_deleted, told
-from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, key_values
+from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, ZooKeeper, key_values
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
@@ -18,7 +20,13 @@ MaybeName = Annotated[
     Optional[str],  # noqa: UP045
     typer.Argument(metavar="[NAME]", show_default=False, help="Without it: all topics."),
 ]
-OWN_TOPIC = "holds the offsets of all groups, and belongs to the brokers; `group delete` deletes one group"
+OWN_TOPIC = (
+    "is an internal topic of Kafka and may not be marked for deletion; `group delete` deletes one group"
+)
+NO_IMPACT = "Note: This will have no impact if delete.topic.enable is not set to true."
+IfExists = Annotated[
+    bool, typer.Option("--if-exists", help="Where there is no such topic, do nothing, with status 0.")
+]
 
 
 @app.command()
@@ -49,6 +57,9 @@ def create(
             "--config", metavar="K=V", help="A topic config; may be given again.", show_default=False
         ),
     ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Where there is such a topic, do nothing, with status 0.")
+    ] = False,
     bootstrap: Bootstrap = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
@@ -65,7 +76,13 @@ def create(
 
     count, factor = (len(given), len(given[0])) if given else (partitions or 1, replicas or 1)
     with connected(bootstrap, data_dir, writes=True) as cluster:
-        Admin(cluster).create_topic(NewTopic(name, count, factor, given, configs))
+        try:
+            Admin(cluster).create_topic(NewTopic(name, count, factor, given, configs))
+        except BrokerError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS or not if_not_exists:
+                raise
+            nothing_done("there is a topic", name, {"created": False}, style)
+            return
     if style is Format.JSON:
         print_json({"topic": name, "partitions": count, "replicas": factor, "config": configs})
     else:
@@ -171,6 +188,7 @@ def alter(
         Optional[list[str]],  # noqa: UP045
         typer.Option("--delete-config", metavar="K", help="Back to the broker's value.", show_default=False),
     ] = None,
+    if_exists: IfExists = False,
     bootstrap: Bootstrap = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
@@ -188,7 +206,13 @@ def alter(
 
     with connected(bootstrap, data_dir) as cluster:
         admin = Admin(cluster)
-        existing_topic(admin, name)
+        try:
+            existing_topic(admin, name)
+        except BrokerError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not if_exists:
+                raise
+            nothing_done("there is no topic", name, {"altered": False}, style)
+            return
         if changes:
             check_deleted(admin, ResourceType.TOPIC, name, "--delete-config", delete_config)
             admin.change_configs(ResourceType.TOPIC, name, changes)
@@ -203,22 +227,69 @@ def alter(
 
 @app.command()
 def delete(
-    name: Name, bootstrap: Bootstrap = None, data_dir: DataDir = None, style: OutputFormat = Format.TABLE
+    name: Name,
+    if_exists: IfExists = False,
+    bootstrap: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
+    data_dir: DataDir = None,
+    style: OutputFormat = Format.TABLE,
 ) -> None:
-    """Delete a topic with all its messages."""
+    """Delete a topic with all its messages, and wait until it is gone.
+
+    With --zookeeper it is marked for deletion there, past the brokers, and nothing is waited for.
+    """
     from minikafka.cli.connect import connected
     from minikafka.cli.output import print_json
     from minikafka.clients.admin import Admin
 
+    if name in INTERNAL_TOPICS:
+        # As Kafka's own tool of 0.10.1 does; brokers do delete them when they are asked to.
+        raise ConfigError("NAME", name, OWN_TOPIC)
+    if zookeeper:
+        mark_for_deletion(name, if_exists, zookeeper, bootstrap, data_dir, style)
+        return
     with connected(bootstrap, data_dir) as cluster:
-        known = cluster.metadata(None).topics.get(name)
-        if known is not None and known.is_internal:
-            # As Kafka's own tool of 0.10.1 does.
-            raise ConfigError("NAME", name, OWN_TOPIC)
         error = Admin(cluster).delete_topics([name])[name]
+    if error is not None and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and if_exists:
+        nothing_done("there is no topic", name, {"deleted": False}, style)
+        return
     if error is not None:
         raise error
     if style is Format.JSON:
         print_json({"topic": name, "deleted": True})
     else:
         print(f"deleted {name}")
+
+
+def mark_for_deletion(
+    name: str, if_exists: bool, zookeeper: str, bootstrap: str | None, data_dir: Path | None, style: Format
+) -> None:
+    """Ask the controller by ZooKeeper to delete a topic, and say so in the words of 0.10.1's tool."""
+    from minikafka.cli.connect import coordinated
+    from minikafka.cli.output import print_json
+    from minikafka.clients import deletions
+
+    with coordinated(zookeeper, bootstrap, data_dir) as store:
+        try:
+            new = deletions.mark(store, name)
+        except BrokerError:
+            if not if_exists:
+                raise
+            nothing_done("there is no topic", name, {"marked": False}, style)
+            return
+    if style is Format.JSON:
+        print_json({"topic": name, "marked": True})
+    elif new:
+        print(f"Topic {name} is marked for deletion.")
+        print(NO_IMPACT)
+    else:
+        print(f"Topic {name} is already marked for deletion.")
+
+
+def nothing_done(why: str, name: str, outcome: dict[str, object], style: Format) -> None:
+    """Say that there was nothing to do, which is no error."""
+    from minikafka.cli.output import note, print_json
+
+    note(f"minikafka: {why} {name!r}; nothing was changed")
+    if style is Format.JSON:
+        print_json({"topic": name, **outcome})

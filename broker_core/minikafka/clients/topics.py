@@ -84,6 +84,11 @@ def why_not_deleted(code: ErrorCode, name: str, known: ClusterMetadata) -> str |
         return no_such_topic(name, known.topics)
     if code in (ErrorCode.INVALID_REQUEST, ErrorCode.TOPIC_DELETION_DISABLED):
         return f"topic {name!r} stays: delete.topic.enable is false on the brokers"
+    if code is ErrorCode.REQUEST_TIMED_OUT:
+        return (
+            f"topic {name!r} is marked for deletion, and goes when all brokers that have it are there "
+            "(brokers before 0.11: never, unless delete.topic.enable is true)"
+        )
     return _why_forbidden(code, "deleted")
 
 

@@ -201,7 +201,7 @@ def test_a_topic_of_the_brokers_own_is_not_deleted(cluster: Up, request: pytest.
     ok("group", "reset", "g", "--to-latest", "--topic", topic, "--execute", *to)
     done = minikafka("topic", "delete", "__consumer_offsets", *to)
     assert done.status == 2
-    assert done.err.startswith("minikafka: NAME='__consumer_offsets': holds the offsets of all groups")
+    assert done.err.startswith("minikafka: NAME='__consumer_offsets': is an internal topic of Kafka")
     ok("group", "describe", "g", *to)
 
 

@@ -49,11 +49,11 @@ def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest
 
 def _check(broker: Broker, name: str, version: int) -> None:
     check_controller(broker)
-    if name not in broker.image.topics and not _is_known(broker, name):
-        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
     if not broker.config.delete_topics:
         code = ErrorCode.TOPIC_DELETION_DISABLED if version >= 3 else ErrorCode.INVALID_REQUEST
         raise BrokerError(code, "delete.topic.enable is false on this broker")
+    if name not in broker.image.topics and not _is_known(broker, name):
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
 
 
 def _is_known(broker: Broker, name: str) -> bool:
