@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 class LeaderEpochs:
     """The epochs of one log. Any thread may change them, when ``mutex`` is a lock."""
 
-    __slots__ = ("_complaint", "_durable", "_entries", "_files", "_saved", "mutex", "path")
+    __slots__ = ("_complaint", "_durable", "_entries", "_files", "_kept", "_saved", "begun", "mutex", "path")
 
     def __init__(self, files: Files, directory: str, entries: tuple[tuple[int, int], ...] = ()) -> None:
         self.path = os.path.join(directory, EPOCHS_FILE)
@@ -45,6 +45,11 @@ class LeaderEpochs:
         self._entries = entries
         self._saved = True
         self._durable = True
+        self._kept = False
+        """Whether the file has epochs yet that recovery has cut."""
+        self.begun = UNKNOWN
+        """The newest epoch that the file told of when the log was opened, also where nothing is left of it:
+        it was begun here, or copied."""
         self._complaint: str | None = None
         self.mutex: AbstractContextManager[object] = nullcontext()
 
@@ -54,6 +59,7 @@ class LeaderEpochs:
         epochs = cls(files, directory)
         try:
             epochs._entries = read_epochs(files, epochs.path)
+            epochs.begun = epochs.latest
             epochs._durable = False  # nobody knows
         except FileNotFoundError:
             pass
@@ -127,6 +133,15 @@ class LeaderEpochs:
         with self.mutex:
             self._replace(tuple(entry for entry in self._entries if entry[1] < end_offset))
 
+    def recovered(self, end_offset: int) -> None:
+        """The log that was opened ends there. The file keeps what it has until something is written: that an
+        epoch was begun here has to be known after the next crash, too.
+        """
+        with self.mutex:
+            kept = tuple(entry for entry in self._entries if entry[1] < end_offset)
+            self._kept = kept != self._entries
+            self._entries = kept
+
     def cut_start(self, start_offset: int) -> None:
         """The log begins at ``start_offset`` now: only the last epoch that began before is kept, from there
         on.
@@ -143,7 +158,7 @@ class LeaderEpochs:
             return
         first = not self._entries and not self._files.exists(self.path)
         self._entries = entries
-        self._saved = False
+        self._kept = self._saved = False
         self._save(sync=not first)
 
     def save(self) -> None:
@@ -156,6 +171,8 @@ class LeaderEpochs:
         """Before anything is written under an epoch, the file has to tell of it: a log whose epochs begin
         elsewhere after a restart would part from the others. StorageError where it cannot be written.
         """
+        if self._kept:
+            self._kept = self._saved = False
         if not self._saved:
             self.save()
             if not self._saved:

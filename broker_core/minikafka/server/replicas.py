@@ -294,7 +294,8 @@ class Replicas:
         nobody leads: the log may have lost what followers have, and an epoch must not have two histories.
         One that never decides anew (0.10.1's, after an election of its own) is believed after a while.
         """
-        if log.epochs.latest != epoch or self._begun.get(topic_partition) == epoch:
+        # Of one in which nothing was written, or of which a crash left nothing, only the file tells.
+        if epoch not in (log.epochs.latest, log.epochs.begun) or self._begun.get(topic_partition) == epoch:
             return False
         now_ms = self._broker.clock.monotonic_ms()
         refused = self._refused_ms.get(topic_partition)

@@ -153,6 +153,22 @@ def test_recovery_forgets_epochs_of_messages_that_it_cut(files: MemoryFiles) -> 
     assert open_log(files).epochs.entries == ((1, 0),)
 
 
+def test_an_epoch_of_which_recovery_left_nothing_is_known_until_something_else_is_written(
+    files: MemoryFiles,
+) -> None:
+    log = open_log(files)
+    log.epochs.begin(5, 0)
+    fill(log, 5)
+    log.epochs.begin(6, 5)
+    for _ in range(2):
+        log = open_log(files)
+        assert (log.epochs.latest, log.epochs.begun) == (5, 6)
+        log.epochs.save()
+    fill(log, 5)
+    log = open_log(files)
+    assert (log.epochs.entries, log.epochs.begun) == (((5, 0),), 5)
+
+
 def test_truncation_and_deletion_take_the_epochs_with_them(files: MemoryFiles) -> None:
     log = open_log(files)
     for epoch in range(4):
