@@ -183,6 +183,8 @@ class Controller:
                 self._deletions.failed(topic_partition, broker_id)
             case events.TopicRemoved(topic):
                 self._forget_topic(topic)
+            case events.LogsFailed(broker_id, partitions):
+                self._logs_failed(broker_id, partitions)
             case events.UncleanChanged(topics):
                 self._unclean_changed(topics)
             case events.ElectionRequested(partitions):
@@ -271,6 +273,22 @@ class Controller:
                 self._out.stop(broker_id, topic_partition, delete=False)
                 context.move_replica(topic_partition, broker_id, ReplicaStatus.OFFLINE)
             self._settle(topic_partition)
+
+    def _logs_failed(self, broker_id: int, partitions: Collection[TopicPartition]) -> None:
+        """Others in sync are to lead what a broker cannot write to; alone, it leads on."""
+        context = self._context
+        for topic_partition in sorted(partitions):
+            known = context.leaderships.get(topic_partition)
+            if known is None or known.leader != broker_id:
+                continue
+            if self._deletions.is_under_way(topic_partition.topic):
+                continue
+            if any(one != broker_id and context.electorate().is_sure(one) for one in known.isr):
+                self._out.note(
+                    f"broker {broker_id} cannot write to its log of {topic_partition}: another replica leads",
+                    warning=True,
+                )
+                self._settle(topic_partition, (broker_id,))
 
     # --- topics ---------------------------------------------------------------------------------------------
 

@@ -109,6 +109,14 @@ class IsrChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class LogsFailed:
+    """A broker cannot write to the logs of these partitions."""
+
+    broker_id: int
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
 class UncleanChanged:
     """The topics, all of them, where a replica out of sync may lead if none in sync lives."""
 
@@ -154,6 +162,7 @@ Event = (
     | ReplicaNotDeleted
     | TopicRemoved
     | IsrChanged
+    | LogsFailed
     | UncleanChanged
     | ElectionRequested
     | RebalanceDue

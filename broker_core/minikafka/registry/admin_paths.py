@@ -3,6 +3,8 @@
     /admin/reassign_partitions          Reassignments; partitions leave it as they are done, then it goes
     /admin/preferred_replica_election   PreferredElection; goes once the controller has seen to it
     /isr_change_notification/isr_change_N   IsrChange, sequential; the controller removes what it has read
+    /log_dir_event_notification/log_dir_event_N   LogFailures, the same; Kafka has it from 1.0 on, for all
+                                                  that lies in a directory and with no partitions named
 
 One znode holds a request as a whole, so ``to_json`` refuses what one cannot hold: some 15,000 partitions with
 three replicas each, some 25,000 to elect. ``from_json`` is as in ``paths``.
@@ -19,6 +21,8 @@ from minikafka.base.ids import TopicPartition
 from minikafka.registry.node import Node, dump
 from minikafka.registry.paths import ISR_CHANGES, PREFERRED_ELECTION, REASSIGN_PARTITIONS
 from minikafka.registry.store import DATA_MAX_BYTES
+
+_LOG_FAILURE = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,27 @@ class IsrChange:
     def from_json(cls, data: bytes, path: str) -> IsrChange:
         """The news in ``data``."""
         return cls(frozenset(_partitions(Node(data, path), "partitions")))
+
+
+@dataclass(frozen=True, slots=True)
+class LogFailures:
+    """The news that a broker cannot write to the logs of these partitions."""
+
+    broker_id: int
+    partitions: frozenset[TopicPartition]
+
+    def to_json(self) -> bytes:
+        """Bytes for a new znode under ``LOG_FAILURES``."""
+        named = [_named(tp) for tp in sorted(self.partitions)]
+        return dump({"version": 1, "broker": self.broker_id, "event": _LOG_FAILURE, "partitions": named})
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str) -> LogFailures:
+        """The news in ``data``."""
+        node = Node(data, path)
+        if node.integer("event") != _LOG_FAILURE:
+            raise node.error("event", f"{_LOG_FAILURE}, a failure")
+        return cls(node.integer("broker"), frozenset(_partitions(node, "partitions")))
 
 
 def _named(tp: TopicPartition) -> dict[str, object]:

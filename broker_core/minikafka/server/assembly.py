@@ -37,6 +37,7 @@ from minikafka.server.control import ControlPath
 from minikafka.server.controller_channel import Channels
 from minikafka.server.coordinator import Coordinator
 from minikafka.server.dispatch import Dispatcher
+from minikafka.server.failing_logs import FailingLogs
 from minikafka.server.housekeeper import Housekeeper
 from minikafka.server.isr import InSync
 from minikafka.server.listeners import registered
@@ -127,13 +128,8 @@ class RunningBroker:
         _read_limits(self.broker, store, ports)
         coordinator = Coordinator(self.broker, ports.loader, ports.random_bytes)
         self._fetchers = Fetchers(self.broker, ports.connector, ports.spawn)
-        self._channels = Channels(
-            broker_id,
-            ports.connector,
-            ports.clock,
-            config.replication.controller_timeout_ms,
-            ports.spawn,
-        )
+        timeout_ms = config.replication.controller_timeout_ms
+        self._channels = Channels(broker_id, ports.connector, ports.clock, timeout_ms, ports.spawn)
         self._stops.callback(self._fetchers.stop)
         self._stops.callback(self._channels.close)
         replicas = Replicas(self.broker, coordinator, self._fetchers, serving=self.serving.set)
@@ -141,7 +137,9 @@ class RunningBroker:
         in_sync = InSync(self.broker)
         self.broker.isr_wanted = in_sync.write
         cleaning = self._cleaning(config, ports, logs)
-        self.housekeeper = Housekeeper(self.broker, coordinator, control, in_sync, cleaning)
+        failing = FailingLogs(self.broker, replicas, ports.files, fatal)
+        self.broker.log_failed = failing.failed
+        self.housekeeper = Housekeeper(self.broker, coordinator, control, in_sync, cleaning, failing)
         self._stops.callback(self.housekeeper.write_watermarks)
         server = ports.listen(config, Dispatcher(self.broker, coordinator, replicas, control))
         self._stops.callback(server.stop)

@@ -488,6 +488,7 @@ class Coordinator:
             return
         except StorageError as error:
             _log.error("%s takes nothing: %s", topic_partition, error)
+            broker.log_failed(topic_partition)
             done(ErrorCode.KAFKA_STORAGE_ERROR, -1)
             return
         broker.touch(topic_partition)
@@ -505,6 +506,7 @@ class Coordinator:
             end_offset = partition.log.flush()
         except StorageError as error:
             _log.error("%s cannot be flushed: %s", partition.topic_partition, error)
+            self.broker.log_failed(partition.topic_partition)
             write.failure = ErrorCode.KAFKA_STORAGE_ERROR
             end_offset = 0
 

@@ -1,12 +1,14 @@
-"""Numbers that ZooKeeper counts for all brokers. Each function can be run twice."""
+"""Numbers that ZooKeeper counts for all brokers, and the cluster's id. Each function can be run twice."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 from minikafka.base.errors import BadVersion, CoordinationError, NodeExists, NoNode
+from minikafka.base.ids import cluster_id_of
 from minikafka.registry import paths
-from minikafka.registry.paths import ControllerEpoch, ProducerIdBlock
+from minikafka.registry.paths import ClusterId, ControllerEpoch, ProducerIdBlock
 from minikafka.registry.store import Store
 
 PRODUCER_IDS_AT_ONCE = 1000
@@ -46,3 +48,12 @@ def next_producer_ids(store: Store, broker_id: int) -> range:
         with contextlib.suppress(BadVersion):
             store.write(paths.PRODUCER_IDS, block.to_json(), stat.version)
             return range(first, last + 1)
+
+
+def agree_on_cluster_id(store: Store, random_bytes: Callable[[int], bytes]) -> tuple[str, int]:
+    """The cluster's id, made where there is none, and the change of ZooKeeper that made its znode."""
+    with contextlib.suppress(NodeExists):
+        data = ClusterId(cluster_id_of(random_bytes(16))).to_json()
+        store.create(paths.CLUSTER_ID, data, make_parents=True)
+    data, stat = store.read(paths.CLUSTER_ID)
+    return ClusterId.from_json(data).id, stat.created_at

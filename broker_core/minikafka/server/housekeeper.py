@@ -15,6 +15,7 @@ from minikafka.log.cleaning import Cleaning
 from minikafka.server.broker import Broker
 from minikafka.server.control import ControlPath
 from minikafka.server.coordinator import Coordinator
+from minikafka.server.failing_logs import FailingLogs
 from minikafka.server.isr import TELL_LOOK_MS, InSync
 
 _log = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class Housekeeper:
         control: ControlPath,
         in_sync: InSync,
         cleaning: Cleaning | None,
+        failing: FailingLogs,
     ) -> None:
         """``cleaning`` compacts logs; None where none are to be."""
         self._broker = broker
@@ -62,6 +64,7 @@ class Housekeeper:
         self._cleaning = cleaning
         self._control = control
         self._in_sync = in_sync
+        self._failing = failing
         self._clock = broker.clock
         config = broker.config
         now_ms = self._clock.monotonic_ms()
@@ -133,6 +136,7 @@ class Housekeeper:
 
     def _retry(self) -> None:
         self._control.retry()
+        self._failing.look()
         self._broker.logs.doomed.remove_due()
 
     def _delete_old(self) -> None:

@@ -9,18 +9,25 @@ For the jobs of the worker: every method can be run twice.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeVar
 
 from minikafka.base.errors import CoordinationError, NoNode
 from minikafka.base.ids import TopicPartition
 from minikafka.partition.leadership import Leadership
 from minikafka.registry import paths
-from minikafka.registry.admin_paths import IsrChange
+from minikafka.registry.admin_paths import IsrChange, LogFailures
 from minikafka.registry.paths import PartitionState
 from minikafka.registry.store import Stat, Store, parent_of
 
 _log = logging.getLogger(__name__)
+
+News = TypeVar("News")
+
+_NAMED_AT_ONCE = 2_000
+"""Partitions, of the longest names, that one znode holds."""
 
 
 class PartitionStates:
@@ -94,24 +101,43 @@ class PartitionStates:
 
     def take_changes(self, seen: Callable[[frozenset[TopicPartition]], None]) -> None:
         """Have ``seen`` look at what was told, and remove it then."""
+
+        def look(news: list[IsrChange]) -> None:
+            seen(frozenset(one for change in news for one in change.partitions))
+
+        self._take(paths.ISR_CHANGES, IsrChange.from_json, look)
+
+    def tell_failures(self, broker_id: int, partitions: Collection[TopicPartition]) -> None:
+        """Tell the controller that a broker cannot write to the logs of these."""
+        path, left = f"{paths.LOG_FAILURES}/{paths.LOG_FAILURE_PREFIX}", sorted(partitions)
+        while left:
+            told, left = left[:_NAMED_AT_ONCE], left[_NAMED_AT_ONCE:]
+            data = LogFailures(broker_id, frozenset(told)).to_json()
+            self._store.create(path, data, sequential=True, make_parents=True)
+
+    def take_failures(self, seen: Callable[[list[LogFailures]], None]) -> None:
+        """The same for failures."""
+        self._take(paths.LOG_FAILURES, LogFailures.from_json, seen)
+
+    def _take(
+        self, above: str, parse: Callable[[bytes, str], News], seen: Callable[[list[News]], None]
+    ) -> None:
         try:
-            names = self._store.children(paths.ISR_CHANGES)
+            names = self._store.children(above)
         except NoNode:
             return
-        told: set[TopicPartition] = set()
-        found = self._store.read_all(f"{paths.ISR_CHANGES}/{name}" for name in names)
+        news = []
+        found = self._store.read_all(f"{above}/{name}" for name in names)
         for path, (data, _) in found.items():
             try:
-                told |= IsrChange.from_json(data, path).partitions
+                news.append(parse(data, path))
             except CoordinationError as error:
                 _log.error("a notification is left out: %s", error)
-        if told:
-            seen(frozenset(told))
+        if news:
+            seen(news)
         for path in found:
-            try:
-                self._store.delete(path)
-            except NoNode:
-                continue
+            with contextlib.suppress(NoNode):
+                self._store.delete(path, recursive=True)
 
     def _read(self, topic_partition: TopicPartition, replicas: tuple[int, ...]) -> Leadership | None:
         try:

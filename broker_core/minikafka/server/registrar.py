@@ -20,15 +20,15 @@ from typing import Protocol, TypeVar
 from minikafka.base.clock import Clock
 from minikafka.base.errors import BadVersion, ConfigError, CoordinationError, NodeExists, NoNode, StorageError
 from minikafka.base.files import Files, read_file, replace_file
-from minikafka.base.ids import BrokerAddress, TopicPartition, cluster_id_of
+from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.controller import events
 from minikafka.controller.assignment import Assignment
 from minikafka.partition.leadership import Leadership
 from minikafka.registry import paths
+from minikafka.registry.admin_paths import LogFailures
 from minikafka.registry.entity_configs import write_config
 from minikafka.registry.paths import (
     BrokerRegistration,
-    ClusterId,
     ControllerRegistration,
     EntityConfig,
     TopicAssignment,
@@ -130,7 +130,7 @@ class Registrar:
         """Whether the directory has this session's ticket."""
         for path in paths.PERSISTENT_PATHS:
             self._make(path, b"")
-        self.tree = self._agree_on_cluster_id(random_bytes)
+        self.tree = counters.agree_on_cluster_id(store, random_bytes)
         """The cluster's id, and the change of ZooKeeper that made its znode."""
         self.cluster_id = self.tree[0]
 
@@ -198,6 +198,7 @@ class Registrar:
             (paths.DELETE_TOPICS, self._see_deletions),
             (paths.CONFIG_CHANGES, self._see_config_changes),
             (paths.ISR_CHANGES, self._see_isr_changes),
+            (paths.LOG_FAILURES, self._see_log_failures),
         ):
             self._store.watch_children(path, partial(self._submit, see))
 
@@ -388,6 +389,7 @@ class Registrar:
         self._elected_in = session_id
         self._grown.keep(self._assignments)
         self._delete_unreadable()
+        self._see_log_failures()
 
     def _snapshot(self, epoch: int) -> events.Elected:
         self._assignments.clear()
@@ -495,6 +497,15 @@ class Registrar:
         if self.in_office:
             self.states.take_changes(self.refresh)
 
+    def _see_log_failures(self) -> None:
+        def seen(failures: list[LogFailures]) -> None:
+            for one in failures:
+                self.refresh(one.partitions)
+                self._listener.post(events.LogsFailed(one.broker_id, one.partitions))
+
+        if self.in_office:
+            self.states.take_failures(seen)
+
     def refresh(self, partitions: Iterable[TopicPartition]) -> None:
         """Tell the controller what the states of these partitions are now."""
         replicas = {
@@ -573,11 +584,6 @@ class Registrar:
         self._complaints[path] = complaint
 
     # --- small things ---------------------------------------------------------------------------------------
-
-    def _agree_on_cluster_id(self, random_bytes: Callable[[int], bytes]) -> tuple[str, int]:
-        self._make(paths.CLUSTER_ID, ClusterId(cluster_id_of(random_bytes(16))).to_json())
-        data, stat = self._store.read(paths.CLUSTER_ID)
-        return ClusterId.from_json(data).id, stat.created_at
 
     def _make(self, path: str, data: bytes, *, ephemeral: bool = False) -> bool:
         """Create a znode; False when it is there already."""

@@ -169,6 +169,9 @@ class ReplicaFetcher(Conversation):
         return min((at for at in (self._throttled_until_ms, *later) if at > now_ms), default=None)
 
     def _ask_for(self, now_ms: int) -> bool:
+        for name in tuple(self._broker.unwritable):
+            if name in self._followed:
+                self._followed[name].not_before_ms = now_ms + self._config.fetch_backoff_ms
         ready = [one for one in self._followed.values() if now_ms >= one.not_before_ms]
         asking = [one for one in ready if one.stage is Stage.ASK]
         if asking:

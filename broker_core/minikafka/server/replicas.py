@@ -88,6 +88,11 @@ class Replicas:
         """Whether some of a topic could not be deleted yet."""
         return any(topic_partition.topic == topic for topic_partition in self._not_deleted)
 
+    def wanted(self, topic_partition: TopicPartition) -> Leadership | None:
+        """What the controller said of a partition whose log cannot be opened; None for the others."""
+        found = self._not_opened.get(topic_partition)
+        return None if found is None else found[0]
+
     def retry(self) -> None:
         """Submit again what could not be opened or deleted. For one thread, the housekeeper's."""
         now_ms = self._broker.clock.monotonic_ms()
@@ -246,6 +251,7 @@ class Replicas:
             for topic_partition in made:
                 self._broker.logs.give_up(topic_partition)
                 self._not_opened[topic_partition] = leaderships[topic_partition], leaders
+                self._broker.log_failed(topic_partition)
                 del opened[topic_partition]
 
     def _open(
@@ -282,6 +288,7 @@ class Replicas:
             if topic_partition not in self._not_opened:
                 _log.error("%s has no leader, it is tried again: %s", topic_partition, error)
             self._not_opened[topic_partition] = leadership, leaders
+            self._broker.log_failed(topic_partition)
             return None
         self._not_opened.pop(topic_partition, None)
         self.new.discard(topic_partition)

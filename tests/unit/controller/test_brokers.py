@@ -152,6 +152,19 @@ def test_what_a_restarted_broker_leads_is_not_told_to_it_before_that_is_decided_
     assert cluster.led() == {}
 
 
+def test_what_a_broker_cannot_write_to_is_led_by_another_one_in_sync() -> None:
+    cluster = Cluster((1, 2, 3), {T0: state(1, (1, 2, 3)), T1: state(2, (1, 2, 3))})
+    cluster.tell(events.LogsFailed(1, frozenset({T0, T1})))
+    assert cluster.written() == [state(2, (2, 3), (1, 2, 3), leader_epoch=1, version=1)]
+    assert cluster.notes() == ["broker 1 cannot write to its log of t-0: another replica leads"]
+
+
+def test_what_nobody_else_has_is_led_on() -> None:
+    cluster = Cluster((1, 2), {T0: state(1, (1,), (1, 2)), T1: state(1, (1, 3), (1, 3))})
+    cluster.tell(events.LogsFailed(1, frozenset({T0, T1, TopicPartition("gone", 0)})))
+    assert cluster.written() == []
+
+
 def test_a_broker_at_another_address_was_restarted() -> None:
     cluster = Cluster((1, 2), {T0: state(1, (1, 2))})
     moved = {**cluster.addresses(), 1: replace(cluster.addresses()[1], port=1)}

@@ -264,6 +264,8 @@ def _refusal(
 ) -> ProducePartitionResponse:
     code = error.code if isinstance(error, BrokerError) else ErrorCode.KAFKA_STORAGE_ERROR
     level = logging.ERROR if isinstance(error, StorageError) else logging.INFO
+    if isinstance(error, StorageError):
+        broker.log_failed(topic_partition)
     _log.log(level, "produce to %s refused: %s", topic_partition, error)
     partition = broker.partitions.get(topic_partition) if code in _TELLS_START else None
     return ProducePartitionResponse(

@@ -1,0 +1,27 @@
+"""Whether a disk takes anything."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from minikafka.base.errors import StorageError
+from minikafka.base.files import TEMPORARY_SUFFIX, Files
+
+_PROBE_BYTES = 65_536
+"""More than what is left in the last blocks of files on a disk that is full."""
+
+
+def can_write(files: Files, directory: str) -> bool:
+    """Whether a small file in ``directory`` can be made, written, flushed and removed again."""
+    path = os.path.join(directory, f"probe{TEMPORARY_SUFFIX}")
+    with contextlib.suppress(StorageError, FileNotFoundError):
+        file = files.open(path, create=True)
+        try:
+            file.write_at(0, bytes(_PROBE_BYTES))
+            file.sync()
+            return True
+        finally:
+            file.close()
+            files.remove(path)
+    return False

@@ -1,0 +1,71 @@
+"""One broker of three that cannot write any more, under load: its process may not let files grow."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from minikafka.clients import placement
+from minikafka.embedded.cluster import Cluster
+from minikafka.registry.store import Store
+from minikafka.registry.zookeeper import ZooKeeperStore
+from tests.faults.load import PATIENT_LOOPS, Load
+
+CONFIG = {
+    "min.insync.replicas": "2",
+    "offsets.topic.num.partitions": "1",
+    "replica.lag.time.max.ms": "1500",
+}
+PARTITIONS = 3
+FULL_BYTES = 2_000
+"""Larger than the files that are no logs."""
+
+
+def until(load: Load, store: Store, in_sync: int) -> None:
+    """Go on until every partition has so many replicas in sync, by ZooKeeper."""
+    for _ in range(PATIENT_LOOPS // 100):
+        load.run(100)
+        found = placement.states(store, placement.assigned(store))
+        if all(len(one.isr) == in_sync for one in found.values()):
+            return
+    raise AssertionError(f"not all of {found} have {in_sync} replicas in sync")
+
+
+def led_by(store: Store, number: int) -> int:
+    """How many partitions a broker leads."""
+    found = placement.states(store, placement.assigned(store))
+    return sum(one.leader == number for one in found.values())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits another process (prlimit)")
+@pytest.mark.timeout(180)
+def test_others_lead_what_it_led_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
+    with (
+        Cluster(3, tmp_path, CONFIG) as cluster,
+        contextlib.closing(ZooKeeperStore(cluster.zookeeper_connect)) as store,
+    ):
+        cluster.create_topic("t", PARTITIONS, replicas=3)
+        load = Load(cluster.bootstrap_servers, partitions=PARTITIONS)
+        until(load, store, in_sync=3)
+        load.run(1_000)
+        assert led_by(store, 0)
+        process = cluster.broker(0).pid
+        limits = resource.prlimit(process, resource.RLIMIT_FSIZE)
+        resource.prlimit(process, resource.RLIMIT_FSIZE, (FULL_BYTES, limits[1]))
+        until(load, store, in_sync=2)
+        assert led_by(store, 0) == 0
+        load.run(1_000)
+        resource.prlimit(process, resource.RLIMIT_FSIZE, limits)
+        until(load, store, in_sync=3)
+        load.finish()
+    assert load.failed == load.changed == []
+    assert load.consumed == load.acknowledged
+    assert len(set(load.acknowledged.values())) == len(load.acknowledged) == load.sent
+    for partition in range(PARTITIONS):
+        values = [load.acknowledged[place] for place in sorted(load.acknowledged) if place[0] == partition]
+        assert all(before < after for before, after in pairwise(values))

@@ -1,0 +1,102 @@
+"""Leaders whose disk fails, and a controller that does or does not hear of it."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from minikafka.base.ids import TopicPartition
+from minikafka.controller.controller import Controller
+from minikafka.wire.apis.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from minikafka.wire.keys import ApiKey
+from tests.scenarios.simulation import Request, Simulation
+
+T0 = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def reasons() -> list[str]:
+    """Why the broker of machine 0 wants to stop."""
+    return []
+
+
+@pytest.fixture
+def world(reasons: list[str]) -> Simulation:
+    """Two brokers with a topic on both."""
+    world = Simulation()
+    for number in (0, 1):
+        world.machine_of(number).start()
+    running = world.machine.running
+    assert running is not None
+    running.housekeeper._failing._fatal = reasons.append
+    topic = CreatableTopic("t", -1, -1, (CreatableReplicaAssignment(0, (0, 1)),), ())
+    world.call(Request(ApiKey.CREATE_TOPICS, 0, CreateTopicsRequest((topic,), 5_000)))
+    return world
+
+
+def leader(world: Simulation) -> int:
+    running = world.machine.running
+    assert running is not None
+    return running.broker.image.topics["t"][0].leader
+
+
+def fill(world: Simulation) -> None:
+    world.machine.files.capacity_bytes = world.machine.files.used_bytes()
+
+
+def write_for(world: Simulation, seconds: int) -> None:
+    """Write once a second."""
+    for _ in range(seconds):
+        world.produce("t", b"x")
+        world.network.wait(lambda: False, world.clock.monotonic_ms() + 1_000)
+
+
+def deaf(self: Controller, *_: object) -> None:
+    """As a controller of 0.10.1."""
+
+
+def test_another_replica_leads_after_one_failed_write(world: Simulation, reasons: list[str]) -> None:
+    fill(world)
+    write_for(world, 1)
+    assert leader(world) == 1
+    assert reasons == []
+
+
+def test_a_broker_that_no_controller_relieves_stops_after_half_a_minute_of_failures(
+    world: Simulation, reasons: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Controller, "_logs_failed", deaf)
+    fill(world)
+    write_for(world, 29)
+    assert reasons == []
+    write_for(world, 3)
+    assert "t-0 cannot be written to" in reasons[0]
+
+
+def test_a_write_that_failed_once_is_no_reason_to_stop(
+    world: Simulation, reasons: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Controller, "_logs_failed", deaf)
+    world.machine.files.fail_next_write(errno.EIO, 0, match="t_0")
+    write_for(world, 40)
+    assert (leader(world), reasons) == (0, [])
+
+
+def test_a_leader_without_another_replica_in_sync_leads_on(world: Simulation, reasons: list[str]) -> None:
+    world.machine_of(1).kill()
+    world.network.wait(lambda: False, world.clock.monotonic_ms() + 16_000)
+    fill(world)
+    write_for(world, 40)
+    assert (leader(world), reasons) == (0, [])
+
+
+def test_what_cannot_be_flushed_is_led_by_another_replica_without_a_write(world: Simulation) -> None:
+    log = world.machine.running.broker.logs.get(T0) if world.machine.running else None
+    assert log is not None
+    world.produce("t", b"x")
+    world.machine.files.fail_next_sync(errno.EIO, match="t_0")
+    with pytest.raises(Exception, match="cannot flush"):
+        log.flush()
+    world.network.wait(lambda: False, world.clock.monotonic_ms() + 2_000)
+    assert leader(world) == 1
