@@ -250,16 +250,16 @@ MISTAKES: dict[str, Mistake] = {
     ),
     "a follower counts as having what it is given": Mistake([(Progress, "fetched", fetched_much)], seed=14),
     "a follower's flush may fail": Mistake(
-        [(ReplicaFetcher, "_is_safe", yes)], ("break_disk", "power_cut", "power_cut_everywhere"), seed=34
+        [(ReplicaFetcher, "_is_safe", yes)], ("break_disk", "power_cut", "power_cut_everywhere"), seed=53
     ),
     "consumers read to the log's end": Mistake([(Partition, "read", read_all)], seed=6),
     "the controller forgets the partitions of dead brokers": Mistake(
         [(Controller, "_brokers_changed", forget_failed)], seed=21
     ),
     "a broker that restarted at once is not doubted": Mistake(
-        [(Context, "electorate", no_doubts)], ("careful_power_cut",), seed=8
+        [(Context, "electorate", no_doubts)], ("careful_power_cut",), seed=2
     ),
-    "a new controller doubts nobody": Mistake([(PartitionStates, "read_with_doubts", doubt_nobody)], seed=15),
+    "a new controller doubts nobody": Mistake([(PartitionStates, "read_with_doubts", doubt_nobody)], seed=64),
     "what is stopped is deleted": Mistake(
         [(Replicas, "stop", stop_with_deletion)], ("stop", "kill"), seed=57
     ),
