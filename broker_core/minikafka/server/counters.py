@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable
 
 from minikafka.base.errors import BadVersion, CoordinationError, NodeExists, NoNode
@@ -13,10 +14,15 @@ from minikafka.registry.store import Store
 
 PRODUCER_IDS_AT_ONCE = 1000
 """As Kafka's brokers do."""
+_UNSEEN_EPOCHS = 1000
+
+_log = logging.getLogger(__name__)
 
 
-def next_controller_epoch(store: Store) -> int:
-    """A controller epoch that nobody had."""
+def next_controller_epoch(store: Store, highest_seen: Callable[[], int] = lambda: 0) -> int:
+    """A controller epoch that nobody had. Where the znode holds nonsense it is far above ``highest_seen()``:
+    controllers that wrote nothing may have told brokers of higher ones.
+    """
     while True:
         try:
             data, stat = store.read(paths.CONTROLLER_EPOCH)
@@ -25,7 +31,11 @@ def next_controller_epoch(store: Store) -> int:
                 store.create(paths.CONTROLLER_EPOCH, ControllerEpoch(1).to_json(), make_parents=True)
                 return 1
             continue
-        epoch = ControllerEpoch.from_json(data).epoch + 1
+        try:
+            epoch = ControllerEpoch.from_json(data).epoch + 1
+        except CoordinationError as error:
+            epoch = highest_seen() + _UNSEEN_EPOCHS
+            _log.error("the controller's epoch is %d from now on: %s", epoch, error)
         with contextlib.suppress(BadVersion):
             store.write(paths.CONTROLLER_EPOCH, ControllerEpoch(epoch).to_json(), stat.version)
             return epoch

@@ -28,7 +28,6 @@ from minikafka.registry import paths
 from minikafka.registry.admin_paths import LogFailures
 from minikafka.registry.entity_configs import write_config
 from minikafka.registry.paths import (
-    BrokerRegistration,
     ControllerRegistration,
     EntityConfig,
     TopicAssignment,
@@ -38,6 +37,7 @@ from minikafka.server import counters
 from minikafka.server.admin_requests import AdminRequests
 from minikafka.server.config_changes import ConfigChanges, read_topic_configs, tell_changes
 from minikafka.server.partition_states import PartitionStates
+from minikafka.server.registrations import Registrations
 from minikafka.server.topic_watches import TopicWatches
 from minikafka.server.worker import Job, Worker
 from minikafka.server.zookeeper_offsets import ZooKeeperOffsets
@@ -124,8 +124,7 @@ class Registrar:
         """Whether ZooKeeper answers."""
         self._expired = False
         self._elected_in: int | None = None
-        self._registered_in: int | None = None
-        self._registered_at: dict[int, int] = {}
+        self._registrations = Registrations(store, clock, self._read_with_stat)
         self.ticket_kept = True
         """Whether the directory has this session's ticket."""
         for path in paths.PERSISTENT_PATHS:
@@ -174,7 +173,9 @@ class Registrar:
 
     def others(self, own_id: int) -> list[BrokerAddress]:
         """The other brokers that are registered."""
-        return [address for broker_id, address in self._read_brokers()[0].items() if broker_id != own_id]
+        return [
+            address for broker_id, address in self._registrations.read()[0].items() if broker_id != own_id
+        ]
 
     def start(self, address: BrokerAddress, listener: Listener, keep_ticket: Callable[[], None]) -> None:
         """Register ``address`` and follow the cluster from now on.
@@ -184,10 +185,11 @@ class Registrar:
         self._address = address
         self._listener = listener
         self._keep_ticket = keep_ticket
-        self._register()
+        self._registrations.register(self._address)
         self._store.on_session(self._session_changed)
         for path, see in (
             (paths.CONTROLLER, self._see_controller),
+            (paths.broker_path(address.broker_id), self._registrations.mend),
             (paths.PREFERRED_ELECTION, self._see_elections),
             (paths.REASSIGN_PARTITIONS, self._see_reassignments),
         ):
@@ -317,23 +319,6 @@ class Registrar:
 
     # --- registration and election --------------------------------------------------------------------------
 
-    def _register(self) -> None:
-        own = self._address
-        path = paths.broker_path(own.broker_id)
-        registration = BrokerRegistration.of(own, self._clock.now_ms())
-        try:
-            self._store.create(path, registration.to_json(), ephemeral=True)
-        except NodeExists:
-            data, stat = self._store.read(path)
-            if stat.ephemeral_owner != self._store.session_id:
-                raise ConfigError(
-                    "broker.id",
-                    own.broker_id,
-                    f"is registered already, by {_holder(data, path)}; give this broker another id, or stop "
-                    "that one (one that was killed goes when its ZooKeeper session times out)",
-                ) from None
-        self._registered_in = self._store.session_id
-
     def _submit(self, job: Job, *_: object) -> None:
         self._worker.submit(job)
 
@@ -353,7 +338,7 @@ class Registrar:
         if self._elected_in != self._store.session_id:
             self._listener.post(events.Resigned())
         try:
-            self._register()
+            self._registrations.register(self._address)
         except ConfigError as error:
             self._listener.fatal(
                 f"the ZooKeeper session expired, and this broker cannot register again: {error}"
@@ -365,7 +350,7 @@ class Registrar:
 
     def _see_controller(self) -> None:
         """Follow the controller that there is, or become it."""
-        if self._registered_in != self._store.session_id:
+        if not self._registrations.is_current:
             return  # A controller that is no broker would take itself for dead; ``_renew`` comes back.
         own = ControllerRegistration(self._address.broker_id, self._clock.now_ms())
         try:
@@ -374,7 +359,7 @@ class Registrar:
             self._listener.controller_changed(-1)
             self._make(paths.CONTROLLER, own.to_json(), ephemeral=True)
             data, stat = self._store.read(paths.CONTROLLER)
-        self._listener.controller_changed(ControllerRegistration.from_json(data).broker_id)
+        self._listener.controller_changed(self._controller_in(data, stat, own))
         if stat.ephemeral_owner != self._store.session_id:
             self._grown.keep(())
             self._listener.post(events.Resigned())
@@ -382,8 +367,38 @@ class Registrar:
             # Made just now, or by an earlier run of this job whose answer was lost.
             self._take_office(stat.ephemeral_owner)
 
+    def _controller_in(self, data: bytes, stat: Stat, own: ControllerRegistration) -> int:
+        """Who is the controller; -1 where nobody can tell. What this broker holds is mended."""
+        try:
+            known = ControllerRegistration.from_json(data).broker_id
+        except CoordinationError as error:
+            if stat.ephemeral_owner != self._store.session_id:
+                mine = (
+                    "its owner mends it" if stat.ephemeral_owner else "nobody is elected before it is removed"
+                )
+                self._complain(paths.CONTROLLER, f"nobody knows the controller, {mine}: {error}")
+                return -1
+            _log.error("%s is written again: %s", paths.CONTROLLER, error)
+            self._store.write(paths.CONTROLLER, own.to_json())
+            known = own.broker_id
+        self._complaints.pop(paths.CONTROLLER, None)
+        return known
+
+    def _highest_epoch_seen(self) -> int:
+        """The highest controller epoch in the states of partitions."""
+        self._read_assignments(self._store.children(paths.BROKER_TOPICS))
+        states = self.states.read(self._replicas())
+        return max((one.controller_epoch for one in states.values()), default=0)
+
+    def _replicas(self) -> dict[TopicPartition, tuple[int, ...]]:
+        return {
+            TopicPartition(topic, partition): replicas
+            for topic, assignment in self._assignments.items()
+            for partition, replicas in assignment.items()
+        }
+
     def _take_office(self, session_id: int) -> None:
-        epoch = counters.next_controller_epoch(self._store)
+        epoch = counters.next_controller_epoch(self._store, self._highest_epoch_seen)
         _log.info("broker %d is the controller, epoch %d", self._address.broker_id, epoch)
         self._listener.post(self._snapshot(epoch))
         self._elected_in = session_id
@@ -394,14 +409,10 @@ class Registrar:
     def _snapshot(self, epoch: int) -> events.Elected:
         self._assignments.clear()
         self._read_assignments(self._store.children(paths.BROKER_TOPICS))
-        replicas = {
-            TopicPartition(topic, partition): replicas
-            for topic, assignment in self._assignments.items()
-            for partition, replicas in assignment.items()
-        }
-        brokers, sessions = self._read_brokers()
+        replicas = self._replicas()
+        brokers, sessions = self._registrations.read()
         self._unclean = self._unclean_among(self._assignments)
-        leaderships, doubted = self.states.read_with_doubts(replicas, self._registered_at)
+        leaderships, doubted = self.states.read_with_doubts(replicas, self._registrations.registered_at)
         return events.Elected(
             epoch=epoch,
             brokers=brokers,
@@ -432,7 +443,7 @@ class Registrar:
     def _see_brokers(self) -> None:
         # A controller whose session expired would take itself for dead; Elected says it all anew.
         if self.in_office:
-            self._listener.post(events.BrokersChanged(*self._read_brokers()))
+            self._listener.post(events.BrokersChanged(*self._registrations.read()))
 
     def _see_deletions(self) -> None:
         marked = self._marked()
@@ -532,20 +543,6 @@ class Registrar:
         if topics != known:
             self._listener.post(events.UncleanChanged(topics))
 
-    def _read_brokers(self) -> tuple[dict[int, BrokerAddress], dict[int, int]]:
-        """The live brokers, and the sessions that registered them."""
-        brokers: dict[int, BrokerAddress] = {}
-        sessions: dict[int, int] = {}
-        self._registered_at.clear()
-        for name in self._store.children(paths.BROKER_IDS):
-            path = f"{paths.BROKER_IDS}/{name}"
-            found = self._read_with_stat(path, BrokerRegistration.from_json)
-            if found is not None and found[0].address is not None:
-                brokers[found[0].broker_id] = found[0].address
-                sessions[found[0].broker_id] = found[1].ephemeral_owner
-                self._registered_at[found[0].broker_id] = found[1].created_at
-        return brokers, sessions
-
     def _read_assignments(self, topics: list[str]) -> None:
         for topic in topics:
             if topic not in self._assignments:
@@ -596,10 +593,3 @@ class Registrar:
     def _remove(self, path: str) -> None:
         with contextlib.suppress(NoNode):
             self._store.delete(path, recursive=True)
-
-
-def _holder(data: bytes, path: str) -> str:
-    try:
-        return str(BrokerRegistration.from_json(data, path).address)
-    except CoordinationError as error:
-        return f"nobody knows whom: {error}"

@@ -1,0 +1,96 @@
+"""The brokers that live, as ``/brokers/ids`` has them, and this one's own place among them.
+
+For the jobs of the worker: every method can be run twice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from minikafka.base.clock import Clock
+from minikafka.base.errors import ConfigError, CoordinationError, NodeExists, NoNode
+from minikafka.base.ids import BrokerAddress
+from minikafka.registry import paths
+from minikafka.registry.paths import BrokerRegistration
+from minikafka.registry.store import Stat, Store
+
+_log = logging.getLogger(__name__)
+
+Read = Callable[[str, Callable[[bytes, str], BrokerRegistration]], tuple[BrokerRegistration, Stat] | None]
+"""Reads a znode; None, with a complaint, for one that cannot be understood."""
+
+
+class Registrations:
+    """See the module."""
+
+    def __init__(self, store: Store, clock: Clock, read: Read) -> None:
+        self._store = store
+        self._clock = clock
+        self._read = read
+        self._own: BrokerAddress | None = None
+        self._registered_in: int | None = None
+        self.registered_at: dict[int, int] = {}
+        """The changes of ZooKeeper that registered the brokers that were read last."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this broker registered in the present session."""
+        return self._registered_in == self._store.session_id
+
+    def register(self, own: BrokerAddress) -> None:
+        """Take the place. ConfigError when another broker has it."""
+        self._own = own
+        path = paths.broker_path(own.broker_id)
+        try:
+            self._store.create(path, self._value(own), ephemeral=True)
+        except NodeExists:
+            data, stat = self._store.read(path)
+            if stat.ephemeral_owner != self._store.session_id:
+                raise ConfigError(
+                    "broker.id",
+                    own.broker_id,
+                    f"is registered already, by {_holder(data, path)}; give this broker another id, or stop "
+                    "that one (one that was killed goes when its ZooKeeper session times out)",
+                ) from None
+        self._registered_in = self._store.session_id
+
+    def mend(self) -> None:
+        """Write this broker's registration again, where somebody wrote nonsense there."""
+        if self._own is None or not self.is_current:
+            return
+        path = paths.broker_path(self._own.broker_id)
+        try:
+            data, stat = self._store.read(path)
+        except NoNode:
+            return
+        try:
+            BrokerRegistration.from_json(data, path)
+        except CoordinationError as error:
+            if stat.ephemeral_owner == self._store.session_id:
+                _log.error("%s is written again: %s", path, error)
+                self._store.write(path, self._value(self._own))
+
+    def read(self) -> tuple[dict[int, BrokerAddress], dict[int, int]]:
+        """The live brokers, and the sessions that registered them."""
+        brokers: dict[int, BrokerAddress] = {}
+        sessions: dict[int, int] = {}
+        self.registered_at.clear()
+        self.mend()
+        for name in self._store.children(paths.BROKER_IDS):
+            found = self._read(f"{paths.BROKER_IDS}/{name}", BrokerRegistration.from_json)
+            if found is not None and found[0].address is not None:
+                brokers[found[0].broker_id] = found[0].address
+                sessions[found[0].broker_id] = found[1].ephemeral_owner
+                self.registered_at[found[0].broker_id] = found[1].created_at
+        return brokers, sessions
+
+    def _value(self, own: BrokerAddress) -> bytes:
+        return BrokerRegistration.of(own, self._clock.now_ms()).to_json()
+
+
+def _holder(data: bytes, path: str) -> str:
+    try:
+        return str(BrokerRegistration.from_json(data, path).address)
+    except CoordinationError as error:
+        return f"nobody knows whom: {error}"

@@ -1,0 +1,120 @@
+"""Znodes that somebody wrote nonsense to by hand: named in the log, passed over, and the cluster goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from minikafka.base.errors import ErrorCode
+from minikafka.wire.apis.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from minikafka.wire.keys import ApiKey
+from tests.scenarios.simulation import Request
+from tests.scenarios.world import World
+
+NONSENSE = {
+    "nothing": b"",
+    "no text": b"\xff\x00\xfe",
+    "no JSON": b"{",
+    "another thing": b"[]",
+    "an empty object": b"{}",
+    "wrong values": (
+        b'{"version":"x","partitions":7,"partition":[1],"leader":"a","isr":{},"leader_epoch":null,'
+        b'"controller_epoch":[],"config":9,"brokerid":"x","entity_path":[],"endpoints":3,"host":5,"port":"p"}'
+    ),
+    "what cannot be": (
+        b'{"version":1,"partitions":[{"topic":"gone","partition":9,"replicas":[77]},'
+        b'{"topic":"t","partition":99,"replicas":[0]},{"topic":"t","partition":0,"replicas":[88]}]}'
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where it is written."""
+
+    path: str
+    named: str | None = None
+    """What the log must name (default: the path); "" where there is nothing to say."""
+    sequential: bool = False
+
+
+PLACES = (
+    Place("/brokers/topics/t"),
+    Place("/brokers/topics/made-by-hand"),
+    Place("/brokers/topics/t/partitions/0/state"),
+    Place("/brokers/topics/t/partitions/nonsense", named=""),
+    Place("/brokers/ids/7"),
+    Place("/brokers/ids/nonsense"),
+    Place("/brokers/ids/1"),
+    Place("/admin/reassign_partitions"),
+    Place("/admin/preferred_replica_election"),
+    Place("/admin/delete_topics/gone", named="gone"),
+    Place("/admin/nonsense", named=""),
+    Place("/controller"),
+    Place("/controller_epoch"),
+    Place("/config/topics/t"),
+    Place("/config/topics/gone", named=""),
+    Place("/config/clients/c"),
+    Place("/config/changes/config_change_", sequential=True),
+    Place("/config/changes/nonsense"),
+    Place("/isr_change_notification/isr_change_", sequential=True),
+    Place("/isr_change_notification/nonsense"),
+    Place("/log_dir_event_notification/log_dir_event_", sequential=True),
+    Place("/brokers/seqid", named=""),
+    Place("/latest_producer_id_block", named=""),
+)
+
+
+def place(world: World, topic: str) -> ErrorCode:
+    """Create a topic with one partition on both brokers."""
+    made = CreatableTopic(topic, -1, -1, (CreatableReplicaAssignment(0, (0, 1)),), ())
+    answer = world.call(Request(ApiKey.CREATE_TOPICS, 0, CreateTopicsRequest((made,), 5_000)))
+    return ErrorCode.of(answer.topics[0].error_code)
+
+
+def write(world: World, at: Place, data: bytes) -> None:
+    observer = world.zookeeper.connect()
+    if at.sequential or observer.exists(at.path) is None:
+        observer.create(at.path, data, sequential=at.sequential, make_parents=True)
+    else:
+        observer.write(at.path, data)
+    observer.close()
+
+
+def pass_time(world: World, seconds: int) -> None:
+    world.network.wait(lambda: False, world.clock.monotonic_ms() + seconds * 1_000)
+
+
+@pytest.mark.parametrize("last", ["no JSON", "what cannot be"])
+@pytest.mark.parametrize("at", PLACES, ids=lambda at: at.path)
+def test_it_is_named_and_the_controller_lives(at: Place, last: str) -> None:
+    with World() as world:
+        for number in (0, 1):
+            world.machine_of(number).start()
+        for topic in ("t", "good"):
+            assert place(world, topic) is ErrorCode.NONE
+        world.log.take()
+        told = ""
+        for kind in (*(NONSENSE.keys() - {last}), last):
+            write(world, at, NONSENSE[kind])
+            pass_time(world, 3)
+            told += "\n".join(world.log.take())
+        assert place(world, "after") is ErrorCode.NONE
+        assert world.produce("good", b"x").error_code == 0
+
+        # So does the next controller, which reads everything.
+        world.machine_of(0).kill()
+        world.zookeeper.expire(world.machine_of(0).store)
+        world.move_to("machine-1")
+        pass_time(world, 5)
+        running = world.machine_of(1).running
+        assert running is not None
+        assert running.broker.controller.active
+        assert world.produce("good", b"y").error_code == 0
+        world.machine_of(0).start()
+        pass_time(world, 5)
+        assert place(world, "later") is ErrorCode.NONE
+        told += "\n".join(world.log.take())
+        assert "rror(" not in told, "an exception that nobody expected"
+        assert at.named == "" or (at.named or at.path) in told
