@@ -54,8 +54,14 @@ def elect(
             print_rows(rows(found), COLUMNS, style)
             note(f"minikafka: {foreseen(found)}{'; nothing was changed' * dry_run}")
             return 0
-        elections.request(store, wanting)
-        ended = elections.await_end(store, timeout_s)
+        ended, rounds = True, elections.rounds(wanting)
+        for number, share in enumerate(rounds, 1):
+            if len(rounds) > 1:
+                note(f"minikafka: round {number} of {len(rounds)}: {counted(len(share), 'partition')}")
+            elections.request(store, share)
+            ended = elections.await_end(store, timeout_s)
+            if not ended:
+                break
         found = elections.candidates(store, wanting)
     print_rows(rows(found), COLUMNS, style)
     left = sum(not one.done for one in found)

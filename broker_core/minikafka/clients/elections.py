@@ -2,11 +2,13 @@
 
 ``kafka-preferred-replica-election`` of 0.10.1 (text 003, "Preferred replica election"): the request is the
 znode ``/admin/preferred_replica_election``, which the controller takes away when it has seen to it. One znode
-holds some 25,000 partitions; more are refused, not split, so that a request is made as a whole or not at all.
+holds some 25,000 partitions: more are asked for in ``rounds``, each after the one before has ended, as every
+partition is elected for itself.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
@@ -15,10 +17,14 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients import placement
 from minikafka.registry import paths
 from minikafka.registry.admin_paths import PreferredElection
-from minikafka.registry.store import Store
+from minikafka.registry.store import DATA_MAX_BYTES, Store
 
 OPTION = "partitions"
 WHAT = "a preferred election"
+
+_ENTRY = b'{"topic":%b,"partition":%d},'
+_FRAME_BYTES = 100
+"""For what stands around the partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,20 @@ def partitions_of(store: Store, topics: Collection[str]) -> frozenset[TopicParti
     missing = set(topics) - {one.topic for one in known}
     placement.check_known(store, "topic", [TopicPartition(name, 0) for name in missing], known)
     return frozenset(known)
+
+
+def rounds(partitions: Iterable[TopicPartition]) -> list[list[TopicPartition]]:
+    """The partitions, in order, shared out so that a znode holds each share."""
+    shares: list[list[TopicPartition]] = []
+    room = 0
+    for one in sorted(partitions):
+        size = len(_ENTRY % (json.dumps(one.topic, ensure_ascii=False).encode(), one.partition))
+        if size > room:
+            shares.append([])
+            room = DATA_MAX_BYTES - _FRAME_BYTES
+        shares[-1].append(one)
+        room -= size
+    return shares
 
 
 def request(store: Store, partitions: Collection[TopicPartition]) -> None:

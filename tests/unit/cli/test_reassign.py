@@ -11,6 +11,7 @@ import pytest
 
 from minikafka.cli import reassign
 from minikafka.cli.commands import run
+from minikafka.clients import elections
 from minikafka.registry import paths
 from minikafka.registry.admin_paths import PreferredElection, Reassignments
 from minikafka.registry.memory import MemoryStore
@@ -106,6 +107,19 @@ def test_an_election_that_nothing_wants_asks_nobody(
     assert run(["elect", "--all"]) == 0
     assert "the preferred replica leads every partition already" in capfd.readouterr().err
     assert store.exists(paths.PREFERRED_ELECTION) is None
+
+
+def test_an_election_larger_than_a_znode_goes_in_rounds(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    set_state(store, "t", 0, 1, (0, 1))
+    set_state(store, "t", 1, 0, (1, 0))
+    monkeypatch.setattr(elections, "DATA_MAX_BYTES", 140)
+    controller(monkeypatch, store)
+    assert run(["elect", "--all", "--format", "json"]) == 0
+    out, err = capfd.readouterr()
+    assert [json.loads(line)["done"] for line in out.splitlines()] == [True, True]
+    assert err == "minikafka: round 1 of 2: 1 partition\nminikafka: round 2 of 2: 1 partition\n"
 
 
 def test_an_election_that_does_not_end_goes_on(store: MemoryStore, capfd: pytest.CaptureFixture[str]) -> None:

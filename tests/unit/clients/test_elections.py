@@ -7,6 +7,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients import elections
 from minikafka.registry import paths
 from minikafka.registry.admin_paths import PreferredElection
+from minikafka.registry.store import DATA_MAX_BYTES
 from tests.unit.clients.zookeeper_with_topics import cluster, set_state
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -95,6 +96,16 @@ def test_twenty_thousand_partitions_are_one_request_and_more_than_a_znode_takes_
     assert store.exists(paths.PREFERRED_ELECTION) is None
     elections.request(store, partitions[:20_000])
     assert len(PreferredElection.from_json(store.read(paths.PREFERRED_ELECTION)[0]).partitions) == 20_000
+
+
+def test_what_one_znode_does_not_hold_is_asked_for_in_rounds_that_each_fit() -> None:
+    partitions = [TopicPartition("ä" + "n" * 240, number) for number in range(20_000)]
+    rounds = elections.rounds(reversed(partitions))
+    assert [one for share in rounds for one in share] == partitions
+    sizes = [len(PreferredElection(frozenset(share)).to_json()) for share in rounds]
+    assert len(sizes) == 6
+    assert max(sizes) <= DATA_MAX_BYTES
+    assert all(size > 0.99 * DATA_MAX_BYTES for size in sizes[:-1])
 
 
 def test_a_topic_stands_for_all_its_partitions() -> None:
