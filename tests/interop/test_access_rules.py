@@ -1,0 +1,133 @@
+"""Access rules obeyed and administered across releases: their tools and our broker, and the other way."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from minikafka.base.acls import ANONYMOUS, Acl, AclFilter, Operation, Permission, Resource, ResourceType
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.cli.commands import run
+from minikafka.clients.acls import AclBinding
+from minikafka.clients.admin import Admin, NewTopic
+from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.producer import Producer, ProducerConfig
+from minikafka.embedded.cluster import Cluster
+from minikafka.embedded.process import wait_until
+from minikafka.embedded.zookeeper import EmbeddedZooKeeper
+from tests.interop.kafka_broker import KafkaBroker
+from tests.interop.releases import KAFKA_0_10, KAFKA_3_9, KAFKA_4, Release
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+
+AUTHORIZER = {
+    "authorizer.class.name": "kafka.security.auth.SimpleAclAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+"""What no rule is about everybody may use: the brokers each other, too."""
+DENY_WRITE = ("--deny-principal", ANONYMOUS, "--operation", "Write", "--topic")
+PATIENCE_S = 30
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(config=AUTHORIZER) as cluster:
+        yield cluster
+
+
+def new_topic(bootstrap: str) -> str:
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    with Client(bootstrap) as client:
+        Admin(client).create_topic(NewTopic(name))
+    return name
+
+
+def writable(bootstrap: str, topic: str) -> bool:
+    """Whether a producer without a name may write; AssertionError where something else is wrong."""
+    with Client(bootstrap) as client, Producer(client, ProducerConfig(idempotence=False)) as producer:
+        code = ErrorCode.NONE
+        try:
+            producer.send(topic, b"x", partition=0).result(PATIENCE_S * 1000)
+        except BrokerError as error:
+            code = error.code
+    if code not in {ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED}:
+        raise AssertionError(code)
+    return code is ErrorCode.NONE
+
+
+def obeyed(bootstrap: str, topic: str, deny: Callable[[], object], allow: Callable[[], object]) -> None:
+    """A rule that denies holds within moments, and its removal too."""
+    assert writable(bootstrap, topic)
+    deny()
+    assert wait_until(lambda: not writable(bootstrap, topic), PATIENCE_S)
+    allow()
+    assert wait_until(lambda: writable(bootstrap, topic), PATIENCE_S)
+
+
+def test_our_broker_obeys_what_the_tool_of_0_10_writes_into_zookeeper(cluster: Cluster) -> None:
+    def tool(*options: str) -> str:
+        connect = f"zookeeper.connect={cluster.zookeeper_connect}"
+        return KAFKA_0_10.run("kafka.admin.AclCommand", "--authorizer-properties", connect, *options).out
+
+    KAFKA_0_10.libs()
+    topic = new_topic(cluster.bootstrap_servers)
+    obeyed(
+        cluster.bootstrap_servers,
+        topic,
+        lambda: tool("--add", *DENY_WRITE, topic),
+        lambda: tool("--remove", "--force", "--topic", topic),
+    )
+
+
+@pytest.mark.parametrize(
+    ("release", "tool"),
+    [
+        (KAFKA_3_9, "kafka.admin.AclCommand"),
+        pytest.param(KAFKA_4, "org.apache.kafka.tools.AclCommand", marks=pytest.mark.long),
+    ],
+    ids=str,
+)
+def test_javas_admin_client_makes_describes_and_removes_rules_on_our_broker(
+    cluster: Cluster, release: Release, tool: str
+) -> None:
+    bootstrap = cluster.bootstrap_servers
+
+    def admin(*options: str) -> str:
+        return release.run(tool, "--bootstrap-server", bootstrap, *options).out
+
+    release.libs()
+    topic = new_topic(bootstrap)
+    admin("--add", *DENY_WRITE, topic, "--deny-host", "127.0.0.1")
+    assert not writable(bootstrap, topic)
+    with Client(bootstrap) as client:
+        rule = Acl(ANONYMOUS, Permission.DENY, "127.0.0.1", Operation.WRITE)
+        about = Resource(ResourceType.TOPIC, topic)
+        assert Admin(client).describe_acls(AclFilter(resource_name=topic)) == [AclBinding(about, rule)]
+    listed = admin("--list", "--topic", topic)
+    assert "principal=User:ANONYMOUS, host=127.0.0.1, operation=WRITE, permissionType=DENY" in listed
+    admin("--remove", "--force", "--topic", topic)
+    assert writable(bootstrap, topic)
+
+
+def test_a_broker_of_0_10_obeys_the_rules_that_our_command_writes(tmp_path: Path) -> None:
+    KAFKA_0_10.libs()
+    with EmbeddedZooKeeper(str(tmp_path / "zookeeper")) as zookeeper:
+        connect = f"{zookeeper.connect}/kafka"
+        broker = KafkaBroker(KAFKA_0_10, tmp_path / "kafka", connect, config=AUTHORIZER)
+        try:
+            broker.start()
+            topic = new_topic(broker.bootstrap)
+            at = ("--zookeeper", connect)
+
+            def deny() -> None:
+                # Who may not see a topic is told by this release that it is not there.
+                seen = ("--allow-principal", ANONYMOUS, "--operation", "Describe", "--topic", topic)
+                assert run(["acl", "add", *seen, *at]) == 0
+                assert run(["acl", "add", *DENY_WRITE, topic, *at]) == 0
+
+            obeyed(broker.bootstrap, topic, deny, lambda: run(["acl", "remove", "--topic", topic, *at]))
+        finally:
+            broker.kill()
