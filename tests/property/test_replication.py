@@ -129,10 +129,18 @@ class Replication:
             self.written[broker] = wanted, self.zookeeper
 
     def nobody_knows_what_became_of_a_write(self, broker: int) -> None:
+        if self.chance.random() < 0.5:
+            self.write_isr(broker)
+            self.written = {one: (wanted, None) for one, (wanted, _) in self.written.items()}
+            return
         broker = next(iter(self.wanted), broker)
         wanted = self.wanted.pop(broker, None)
         if wanted is not None:
             self.written[broker] = wanted, None
+
+    def ask_again_what_is_written(self, broker: int) -> None:
+        """The answer was lost, and others may have written since."""
+        self.written = {one: (wanted, self.zookeeper) for one, (wanted, _) in self.written.items()}
 
     def hear_of_the_write(self, broker: int) -> None:
         broker = next(iter(self.written), broker)
@@ -209,6 +217,7 @@ class Replication:
             self.look_for_laggards: 12,
             self.write_isr: 10,
             self.nobody_knows_what_became_of_a_write: 1,
+            self.ask_again_what_is_written: 2,
             self.hear_of_the_write: 8,
             self.another_leads: 3,
             self.hear_of_the_leader: 12,

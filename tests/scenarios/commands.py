@@ -424,11 +424,13 @@ def frame(world: World, text: str = "", *, hex_: str = "") -> Lines:
 
 @VOCABULARY.command
 def zookeeper(world: World, what: str, machine: int = 0) -> None:
-    """``lost`` and ``found``: the broker's connection; ``expired``: its session;
-    ``silent`` and ``talks``: it answers all, but its news are held back.
+    """``lost`` and ``found``: the broker's connection; ``lost-with-answer``: after its next write, and before
+    the answer to it; ``expired``: its session; ``silent`` and ``talks``: it answers all, but its news are
+    held back.
     """
     actions: dict[str, Callable[[], None]] = {
         "lost": lambda: world.zookeeper.suspend(world.machine_of(machine).store),
+        "lost-with-answer": lambda: world.zookeeper.suspend_at_next_write(world.machine_of(machine).store),
         "found": lambda: world.zookeeper.resume(world.machine_of(machine).store),
         "expired": lambda: world.zookeeper.expire(world.machine_of(machine).store),
         "silent": lambda: setattr(world, "zookeeper_is_silent", True),

@@ -6,7 +6,9 @@ Invariants
     A message is readable for consumers once the high watermark has passed it.
     An ISR that is being written counts together with the one before it until ZooKeeper has answered: a
     message is committed only when both have it. So no write that turns out to have come late, or not at
-    all, can leave a committed message with fewer replicas than were promised.
+    all, can leave a committed message with fewer replicas than were promised. Where the answer is another
+    leader's state, or none, the write may have been taken before: its members count until this broker hears
+    what ZooKeeper holds of its own epoch, or of a newer one.
 
 The high watermark is the smallest log end offset of the in-sync replicas. This broker's own share counts as
 soon as a message is as safe as configured: at once where nothing asks for a flush, after the flush where
@@ -18,7 +20,7 @@ Texts: "Writes", "Reads" and "Guarantees" of the Log section; AR, ISR, HW and LE
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from minikafka.base.errors import BrokerError, ErrorCode
@@ -75,6 +77,8 @@ class Partition:
         """Where the log ended when this broker began to lead."""
         self._wanted: Leadership | None = None
         """An ISR that ZooKeeper was asked to take, and has not answered."""
+        self._perhaps: frozenset[int] = frozenset()
+        """Who may be in sync for ZooKeeper, as it may have taken a write that it did not answer."""
 
     def _within(self, offset: int) -> int:
         return min(max(offset, self.log.start_offset), self.log.end_offset)
@@ -117,7 +121,7 @@ class Partition:
             return False
         led = self.is_leader
         self._leadership = leadership
-        self._wanted = None
+        self._wanted, self._perhaps = None, frozenset()
         if not self.is_leader:
             self._followers = {}
             return True
@@ -253,7 +257,9 @@ class Partition:
             if one == self._broker_id
             or (one in self._followers and not self._followers[one].lags(now_ms, lag_max_ms))
         )
-        return None if in_sync == leadership.isr else self._want(leadership, in_sync)
+        if in_sync == leadership.isr and not self._perhaps:
+            return None
+        return self._want(leadership, in_sync)  # the same again, where only ZooKeeper knows what it holds
 
     def _want(self, leadership: Leadership, in_sync: tuple[int, ...]) -> Leadership:
         self._wanted = replace(leadership, isr=in_sync, version=leadership.version + 1)
@@ -263,8 +269,9 @@ class Partition:
         """ZooKeeper was asked to take ``wanted``, and holds ``stored``. True when the high watermark moved.
 
         Another controller's decision that is there instead comes with its own message; until then this
-        broker goes on with the ISR that it had. Where the state is of the same leader and epoch it is taken:
-        it was this broker's, and the answer got lost, or somebody mended it by hand. None: nobody knows.
+        broker goes on with the ISR that it had, and that decision may count on ``wanted``, taken before.
+        Where the state is of the same leader and epoch it is taken: it was this broker's, and the answer got
+        lost, or somebody mended it by hand. None: nobody knows.
         """
         leadership = self._leadership
         if self._wanted is not wanted or leadership is None:
@@ -276,13 +283,18 @@ class Partition:
             and self._broker_id in stored.isr
         ):
             self._leadership = replace(leadership, isr=stored.isr, version=stored.version)
+            self._perhaps = frozenset()
+        else:
+            self._perhaps |= {*wanted.isr}
         return self.is_leader and self._advance()
 
     def _advance(self) -> bool:
         """Raise the high watermark to what every replica that counts as in sync has."""
         assert self._leadership is not None
         end = self._safe_end
-        counted = self._leadership.isr if self._wanted is None else {*self._leadership.isr, *self._wanted.isr}
+        counted: Collection[int] = self._leadership.isr
+        if self._wanted is not None or self._perhaps:
+            counted = {*counted, *self._perhaps, *(self._wanted.isr if self._wanted is not None else ())}
         for replica in counted:
             progress = self._followers.get(replica)
             if progress is not None and progress.end_offset < end:

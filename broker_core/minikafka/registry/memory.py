@@ -112,6 +112,10 @@ class MemoryZooKeeper:
         """The next write of ``store`` takes effect and raises CoordinationLost."""
         store._lose_answer = True
 
+    def suspend_at_next_write(self, store: MemoryStore) -> None:
+        """The next write of ``store`` takes effect, and its connection is cut before the answer."""
+        store._lose_answer = store._cut_then = True
+
     def alive(self, session_id: int) -> bool:
         """Whether the session exists."""
         return session_id in self._sessions
@@ -232,6 +236,7 @@ class MemoryStore:
         self._connected = True
         self._closed = False
         self._lose_answer = False
+        self._cut_then = False
         self._watches: list[_MemoryWatch] = []
         self._session_callbacks: list[Callable[[SessionState], None]] = []
 
@@ -384,6 +389,9 @@ class MemoryStore:
     def _answer(self, path: str) -> None:
         if self._lose_answer:
             self._lose_answer = False
+            if self._cut_then:
+                self._cut_then = False
+                self._suspend()
             raise CoordinationLost(f"the connection to ZooKeeper broke before the answer for {path} came")
 
     def _watch(

@@ -252,6 +252,21 @@ def test_where_nobody_knows_what_is_there_the_old_isr_counts_and_it_is_tried_aga
     assert shrunk(leader).version == 1
 
 
+@pytest.mark.parametrize("stored", [None, leadership(2, 1, ALL, version=2)], ids=["nothing", "newer"])
+def test_who_was_to_join_counts_until_the_leader_hears_whether_it_has(stored: Leadership | None) -> None:
+    leader = leading((1, 2))
+    wanted = leader.followed(3, 0, 0).wanted
+    assert wanted is not None
+    write(leader)
+    leader.followed(2, 1, 0)
+    assert not leader.isr_written(wanted, stored)
+    assert leader.high_watermark == 0
+    again = leader.without_laggards(0, LAG_MS)
+    assert again == leadership(1, 0, (1, 2), version=1)
+    assert leader.isr_written(again, again)
+    assert leader.high_watermark == 1
+
+
 def test_an_answer_to_a_write_of_an_earlier_leader_epoch_is_not_heard() -> None:
     leader = leading()
     wanted = shrunk(leader)
