@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -131,3 +132,39 @@ def test_a_broker_of_0_10_obeys_the_rules_that_our_command_writes(tmp_path: Path
             obeyed(broker.bootstrap, topic, deny, lambda: run(["acl", "remove", "--topic", topic, *at]))
         finally:
             broker.kill()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("release", "authorizer"),
+    [
+        (KAFKA_3_9, "kafka.security.authorizer.AclAuthorizer"),
+        (KAFKA_4, "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+    ],
+    ids=str,
+)
+def test_our_admin_client_makes_describes_and_removes_rules_on_kafkas_brokers(
+    tmp_path: Path, release: Release, authorizer: str
+) -> None:
+    release.libs()
+    with contextlib.ExitStack() as stack:
+        zookeeper = ""
+        if release.has_zookeeper:
+            started = stack.enter_context(EmbeddedZooKeeper(str(tmp_path / "zookeeper")))
+            zookeeper = f"{started.connect}/kafka"
+        config = {"authorizer.class.name": authorizer, "super.users": ANONYMOUS}
+        broker = KafkaBroker(release, tmp_path / "kafka", zookeeper, config=config)
+        stack.callback(broker.kill)
+        broker.start()
+        admin = Admin(stack.enter_context(Client(broker.bootstrap)))
+        topic = Resource(ResourceType.TOPIC, "t")
+        read = AclBinding(topic, Acl("User:alice", Permission.ALLOW, "*", Operation.READ))
+        write = AclBinding(
+            topic, Acl("User:bob", Permission.DENY, "10.0.0.1", Operation.WRITE), prefixed=True
+        )
+        assert admin.create_acls([read, write]) == {read: None, write: None}
+        assert wait_until(lambda: admin.describe_acls() == [read, write], PATIENCE_S)
+        assert admin.describe_acls(AclFilter(resource_name="t")) == [read]
+        assert admin.describe_acls(AclFilter(resource_name="tt", also_every=True)) == [write]
+        assert admin.delete_acls([read.filter]) == {read.filter: [read]}
+        assert wait_until(lambda: admin.describe_acls() == [write], PATIENCE_S)
