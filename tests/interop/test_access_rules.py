@@ -113,7 +113,9 @@ def test_javas_admin_client_makes_describes_and_removes_rules_on_our_broker(
     assert writable(bootstrap, topic)
 
 
-def test_a_broker_of_0_10_obeys_the_rules_that_our_command_writes(tmp_path: Path) -> None:
+def test_a_broker_of_0_10_obeys_the_rules_that_our_command_writes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     KAFKA_0_10.libs()
     with EmbeddedZooKeeper(str(tmp_path / "zookeeper")) as zookeeper:
         connect = f"{zookeeper.connect}/kafka"
@@ -122,6 +124,9 @@ def test_a_broker_of_0_10_obeys_the_rules_that_our_command_writes(tmp_path: Path
             broker.start()
             topic = new_topic(broker.bootstrap)
             at = ("--zookeeper", connect)
+            capfd.readouterr()
+            assert run(["acl", "list", "--bootstrap", broker.bootstrap]) == 1
+            assert "give --zookeeper" in capfd.readouterr().err, "it has no API for rules"
 
             def deny() -> None:
                 # Who may not see a topic is told by this release that it is not there.

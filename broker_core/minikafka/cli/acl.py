@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from minikafka.base.acls import CLUSTER, AclFilter, Resource
-from minikafka.base.errors import ConfigError
+from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat
 from minikafka.cli.output import counted, note, print_rows
 from minikafka.cli.rules import Asked, Role, meant, principal_of, resources_of, rules_of
@@ -210,7 +210,13 @@ def _keeper(bootstrap: str | None, zookeeper: str | None, data_dir: Path | None)
             yield StoredAcls(store)
     else:
         with connected(bootstrap, data_dir) as cluster:
-            yield ClusterAcls(cluster)
+            try:
+                yield ClusterAcls(cluster)
+            except BrokerError as error:
+                if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+                    raise
+                advice = f"{error.detail}; give --zookeeper HOST:PORT/CHROOT, where the rules are kept"
+                raise BrokerError(error.code, advice) from None
 
 
 def _rows(rules: Iterable[AclBinding]) -> list[dict[str, object]]:
