@@ -101,14 +101,13 @@ def test_javas_admin_client_makes_describes_and_removes_rules_on_our_broker(
 
     release.libs()
     topic = new_topic(bootstrap)
-    admin("--add", *DENY_WRITE, topic, "--deny-host", "127.0.0.1")
+    listed = admin("--add", *DENY_WRITE, topic, "--deny-host", "127.0.0.1")
+    assert "principal=User:ANONYMOUS, host=127.0.0.1, operation=WRITE, permissionType=DENY" in listed
     assert not writable(bootstrap, topic)
     with Client(bootstrap) as client:
         rule = Acl(ANONYMOUS, Permission.DENY, "127.0.0.1", Operation.WRITE)
         about = Resource(ResourceType.TOPIC, topic)
         assert Admin(client).describe_acls(AclFilter(resource_name=topic)) == [AclBinding(about, rule)]
-    listed = admin("--list", "--topic", topic)
-    assert "principal=User:ANONYMOUS, host=127.0.0.1, operation=WRITE, permissionType=DENY" in listed
     admin("--remove", "--force", "--topic", topic)
     assert writable(bootstrap, topic)
 

@@ -25,6 +25,8 @@ from minikafka.wire.apis.controlled_shutdown import (
 _log = logging.getLogger(__name__)
 
 _VERSION = 1
+_FORBIDDEN = ErrorCode.CLUSTER_AUTHORIZATION_FAILED.name
+"""By the controller's access rules, which will not be others in a moment."""
 _LOOK_MS = 50
 """How often a look is taken whether there is still somebody to wait for."""
 
@@ -39,7 +41,7 @@ def withdraw(broker: Broker, connector: Connector) -> None:
         if not problem:
             _log.info("others lead what this broker led")
             return
-        if not _may_come(broker, left):
+        if problem == _FORBIDDEN or not _may_come(broker, left):
             break
         if attempt < config.control.shutdown_retries:
             _log.warning("not all partitions are led by others, it is tried again: %s", problem)

@@ -145,3 +145,9 @@ def test_without_zookeeper_nobody_can_take_over_so_nothing_is_waited_for() -> No
     assert world.waited_ms < 100
     world.withdraw()
     assert len(world.asked) == 1
+
+
+def test_a_broker_that_may_not_ask_stops_at_once() -> None:
+    world = World(ControlledShutdownResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ()))
+    world.withdraw()
+    assert (len(world.asked), world.waited_ms) == (1, 0)
