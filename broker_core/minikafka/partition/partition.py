@@ -119,7 +119,8 @@ class Partition:
         known = self._leadership
         if known is not None and leadership.leader_epoch <= known.leader_epoch:
             return False
-        led = self.is_leader
+        # Who passes over an epoch may not have heard of another leader, from whom its followers copied.
+        led = known is not None and self.is_leader and leadership.leader_epoch == known.leader_epoch + 1
         self._leadership = leadership
         self._wanted, self._perhaps = None, frozenset()
         if not self.is_leader:
@@ -138,6 +139,11 @@ class Partition:
                 self._followers[replica] = old.get(replica, fresh) if led else fresh
         self._advance()
         return True
+
+    def give_up(self) -> None:
+        """This broker has no replica any more: it neither leads nor follows, and who waits here is told."""
+        self._leadership = self._wanted = None
+        self._followers = {}
 
     def check_leader(self, epoch: int = UNKNOWN) -> Leadership:
         """What this broker leads by. Raises BrokerError NOT_LEADER_FOR_PARTITION when it does not lead.

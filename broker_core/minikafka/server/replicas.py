@@ -223,7 +223,9 @@ class Replicas:
     def _let_go(self, partitions: Iterable[TopicPartition]) -> None:
         """In a step: these are not served any more."""
         for topic_partition in partitions:
-            self._broker.partitions.pop(topic_partition, None)
+            partition = self._broker.partitions.pop(topic_partition, None)
+            if partition is not None:
+                partition.give_up()
             self._broker.touch(topic_partition)
             self._coordinator.leadership_changed(topic_partition)
 

@@ -322,6 +322,16 @@ def test_a_leader_that_was_another_meanwhile_knows_nothing_of_its_followers() ->
     assert leader.high_watermark == 2
 
 
+def test_a_leader_that_missed_an_epoch_knows_nothing_of_its_followers() -> None:
+    leader = leading()
+    write(leader, 2)
+    leader.followed(2, 2, 0)
+    leader.become(leadership(1, 2, (1, 2)))  # in epoch 1 broker 2 may have been cut to follow broker 3
+    assert leader.high_watermark == 0
+    leader.followed(2, 2, 0)
+    assert leader.high_watermark == 2
+
+
 def test_a_leader_alone_in_sync_has_committed_what_it_has() -> None:
     leader = leading()
     write(leader, 2)
