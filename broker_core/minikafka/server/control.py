@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
+from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.registry import paths
 from minikafka.server import controller_messages as messages
 from minikafka.server.broker import Broker
@@ -98,6 +100,26 @@ class ControlPath:
 
         broker.run(step)
 
+    def topics_vanished(self, topics: frozenset[str]) -> None:
+        """Tell clients of these no more. The controller's own word was lost where it died, or where this
+        broker's session had ended.
+        """
+        broker = self._broker
+
+        def step() -> None:
+            image = broker.image
+            gone = {
+                TopicPartition(topic, partition): replace(known, leader=LEADER_DURING_DELETE)
+                for topic in topics
+                for partition, known in image.topics.get(topic, {}).items()
+            }
+            broker.image = image.updated(image.brokers, gone)
+            broker.touch("image")
+            for topic in {topic for topic, _ in gone}:
+                broker.touch(("topic", topic))
+
+        broker.run(step)
+
     def delete_unreadable(self, topic: str) -> None:
         """Delete a topic that the controller cannot know: what lies here of it, then its znodes."""
         broker = self._broker
@@ -158,6 +180,9 @@ class ControlPath:
         controller = self._broker.controller
         by_broker: dict[int, list[TopicPartition]] = {}
         for broker_id, topic_partition in again:
+            assignment = controller.assignment_of(topic_partition.topic) or {}
+            if broker_id in assignment.get(topic_partition.partition, ()):
+                continue  # it has come to be a replica again
             by_broker.setdefault(broker_id, []).append(topic_partition)
         for broker_id, partitions in by_broker.items():
             if controller.active and broker_id in controller.brokers:

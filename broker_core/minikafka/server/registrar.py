@@ -66,6 +66,9 @@ class Listener(Protocol):
     def unreadable_changed(self, topics: frozenset[str]) -> None:
         """These topics, and no others, cannot be read: the controller does not learn of them."""
 
+    def topics_vanished(self, topics: frozenset[str]) -> None:
+        """ZooKeeper has these no more."""
+
     def delete_unreadable(self, topic: str) -> None:
         """Somebody wants a topic deleted that cannot be read."""
 
@@ -462,13 +465,15 @@ class Registrar:
 
     def _see_topics(self) -> None:
         names = self._store.children(paths.BROKER_TOPICS)
-        for vanished in self._assignments.keys() - set(names):
-            del self._assignments[vanished]
+        vanished = frozenset(self._assignments.keys() - set(names))
+        for topic in vanished:
+            del self._assignments[topic]
         new = set(names) - self._assignments.keys()
         self._read_assignments(names)
         if self.in_office:
             self._unclean_are((self._unclean - new) | self._unclean_among(sorted(new)))
         self._grown.keep(self._assignments if self.in_office else ())
+        self._listener.topics_vanished(vanished)
         self._listener.post(events.TopicsChanged(dict(self._assignments)))
 
     def _see_topic(self, topic: str) -> None:

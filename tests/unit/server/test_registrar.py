@@ -41,6 +41,7 @@ class World:
         self.tickets_kept = 0
         self.unreadable: frozenset[str] = frozenset()
         self.deleted: list[str] = []
+        self.vanished: list[str] = []
         self.changed: list[str] = []
         self.changed_clients: list[str] = []
 
@@ -60,6 +61,9 @@ class World:
 
     def unreadable_changed(self, topics: frozenset[str]) -> None:
         self.unreadable = topics
+
+    def topics_vanished(self, topics: frozenset[str]) -> None:
+        self.vanished += sorted(topics)
 
     def delete_unreadable(self, topic: str) -> None:
         self.deleted.append(topic)
