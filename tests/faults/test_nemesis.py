@@ -32,12 +32,13 @@ def run(directory: Path, first_seed: int, seconds: float, round_s: float) -> str
     with WholeCluster(directory, linked=True) as system:
         system.recover()
         nemesis = Nemesis(system)
-        took: list[float] = []
+        took: list[tuple[float, str]] = []
         began, seed = time.monotonic(), first_seed
         try:
             while not took or time.monotonic() - began < seconds:
                 nemesis.round(seed, round_s)
                 took.append(system.recover())
+                nemesis.told.append(f"all is well after {took[-1][1]}")
                 seed += 1
             system.end()
         except AssertionError as error:
@@ -46,7 +47,7 @@ def run(directory: Path, first_seed: int, seconds: float, round_s: float) -> str
             f"seeds {first_seed} to {seed - 1}, {time.monotonic() - began:.0f} s",
             system.clients.counts(),
             f"links: {dict(system.links.counts)}",
-            f"from the end of a round's faults until all was well: {max(took):.1f} s at most",
+            f"from the end of a round's faults until all was well, at most: {max(took)[1]}",
             *(f"{count:5} {words}" for words, count in nemesis.struck.most_common()),
             f"{nemesis.passed_over:5} passed over",
         ]

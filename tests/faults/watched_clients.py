@@ -392,6 +392,11 @@ class Clients:
         for one in (*self.senders, *self.readers):
             one.start()
 
+    @property
+    def names(self) -> list[str]:
+        """Of whom ``progress`` and ``mark`` tell, in their order."""
+        return [one.name for one in (*self.senders, *self.readers)]
+
     def progress(self) -> list[int]:
         """How far each is: values sent and acknowledged by each producer, records of each reader."""
         return [one.newest_acknowledged for one in self.senders] + [one.count for one in self.readers]

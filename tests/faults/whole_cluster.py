@@ -140,23 +140,33 @@ class WholeCluster:
 
     # --- when all is to be well again -----------------------------------------------------------------------
 
-    def go_on(self) -> None:
-        """Wait until each client has done something anew."""
-        mark = self.clients.mark()
+    def go_on(self) -> str:
+        """Wait until each client has done something anew; who took longest, and how long."""
+        mark, began = self.clients.mark(), time.monotonic()
+        slowest = ""
 
         def all_went_on() -> bool:
+            nonlocal slowest
             assert self.clients.history.wrong == []
-            return all(now > before for now, before in zip(self.clients.progress(), mark, strict=True))
+            waiting = [
+                name
+                for name, now, before in zip(self.clients.names, self.clients.progress(), mark, strict=True)
+                if now <= before
+            ]
+            if waiting:
+                slowest = f"{', '.join(waiting)} after {time.monotonic() - began:.1f} s"
+            return not waiting
 
         if not wait_until(all_went_on, PATIENCE_S, 0.05):
-            raise AssertionError(f"not all clients go on: {mark}, then {self.clients.progress()}")
+            raise AssertionError(f"not all clients go on: {slowest}")
+        return slowest
 
-    def recover(self) -> float:
+    def recover(self) -> tuple[float, str]:
         """Wait until all clients go on, all brokers are there, and all replicas in sync; the seconds that it
-        took. AssertionError with what is missing.
+        took, and what was last. AssertionError with what is missing.
         """
         began = time.monotonic()
-        self.go_on()
+        last = self.go_on()
 
         def whole() -> bool:
             with contextlib.suppress(MinikafkaError):
@@ -166,8 +176,9 @@ class WholeCluster:
         if not wait_until(whole, PATIENCE_S, 0.05):
             found = placement.states(self.store, placement.assigned(self.store))
             raise AssertionError(f"not all replicas are in sync: {found}")
+        took = time.monotonic() - began
         assert self.clients.forgotten() == []
-        return time.monotonic() - began
+        return took, f"{took:.1f} s, of the clients {last}"
 
     def end(self) -> None:
         """Stop the clients when they have read all; AssertionError with all that is wrong then."""
