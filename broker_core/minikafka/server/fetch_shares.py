@@ -32,6 +32,9 @@ MAGIC_1_SINCE = 2
 """The version whose consumers know messages of magic 1."""
 MAGIC_2_SINCE = 4
 """The version whose consumers know batches of magic 2."""
+STORAGE_ERROR_SINCE = 6
+"""The version whose consumers know KAFKA_STORAGE_ERROR. Those of 0.10.1 would fail; NOT_LEADER_FOR_PARTITION
+has them ask who leads, and fetch again, as 2.1 has it."""
 ZSTD_SINCE = 10
 """The version whose consumers know zstd."""
 FILLING = struct.pack(">qi", -1, 0x7FFFFFFF)
@@ -177,6 +180,8 @@ def part_of(
             sent = b""
             _log.error("%s-%d cannot be read: %s", topic, index, error)
             code = ErrorCode.KAFKA_STORAGE_ERROR
+    if code is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE:
+        code = ErrorCode.NOT_LEADER_FOR_PARTITION
     return FetchPartitionResponse(
         index=index,
         error_code=code,

@@ -52,6 +52,9 @@ _log = logging.getLogger(__name__)
 NO_OFFSET = -1
 BATCHES_SINCE = 3
 """The version from which on producers send magic 2."""
+STORAGE_ERROR_SINCE = 4
+"""The version whose producers know KAFKA_STORAGE_ERROR. Older ones would give up; NOT_LEADER_FOR_PARTITION
+has them ask who leads, and send again, as 2.1 has it."""
 ZSTD_SINCE = 7
 """The version whose producers may use zstd."""
 _BATCH = struct.Struct(">8xi4xb4xh")
@@ -277,6 +280,12 @@ def _refusal(
     )
 
 
+def _as_known_before(answer: ProducePartitionResponse) -> ProducePartitionResponse:
+    if answer.error_code != ErrorCode.KAFKA_STORAGE_ERROR:
+        return answer
+    return replace(answer, error_code=ErrorCode.NOT_LEADER_FOR_PARTITION)
+
+
 def _answer(context: RequestContext, request: ProduceRequest, answers: _Answers) -> None:
     if request.acks == 0:
         refused = [answer.error_code for answer in answers.values() if answer.error_code != ErrorCode.NONE]
@@ -285,6 +294,8 @@ def _answer(context: RequestContext, request: ProduceRequest, answers: _Answers)
         else:
             context.no_reply()
         return
+    if context.version < STORAGE_ERROR_SINCE:
+        answers = {key: _as_known_before(answer) for key, answer in answers.items()}
     context.reply(
         ProduceResponse(
             topics=tuple(
