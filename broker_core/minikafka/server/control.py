@@ -113,8 +113,9 @@ class ControlPath:
                 for topic in topics
                 for partition, known in image.topics.get(topic, {}).items()
             }
-            broker.image = image.updated(image.brokers, gone)
-            broker.touch("image")
+            if gone:
+                broker.image = image.updated(image.brokers, gone)
+                broker.touch("image")
             for topic in {topic for topic, _ in gone}:
                 broker.touch(("topic", topic))
 
@@ -200,7 +201,8 @@ class ControlPath:
             case events.WriteLeaderships(leaderships, create):
                 written = registrar.write_leaderships(leaderships, create=create)
                 if create:
-                    self._replicas.new |= written.keys()
+                    own = self._broker.broker_id
+                    self._replicas.new |= {key for key, one in written.items() if own in one.replicas}
                 gone = frozenset(leaderships.keys() - written.keys())
                 self.post(events.LeadershipsWritten(written, gone))
             case events.SendLeaderAndIsr() | events.SendUpdateMetadata() | events.SendStopReplica():

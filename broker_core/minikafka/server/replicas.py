@@ -401,7 +401,8 @@ class Replicas:
                 self._not_deleted[topic_partition] = deleted
                 codes[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
                 continue
-            self._not_deleted.pop(topic_partition, None)
+            for table in (self._not_deleted, self._begun, self._refused_ms):
+                table.pop(topic_partition, None)
             deleted()
         return codes
 
