@@ -122,3 +122,16 @@ def test_kafka_python_administers_topics_and_settings(minikafka_cluster: Cluster
     assert {name: row["value"] for name, row in found.items()} == {"retention.ms": "5"}
     admin.delete_topics([topic])
     admin.close()
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(180)
+def test_kafka_configs_changes_a_brokers_rates_of_replication(minikafka_cluster: Cluster) -> None:
+    cluster, one = minikafka_cluster, ("--entity-type", "brokers", "--entity-name", "0")
+    rate = "leader.replication.throttled.rate"
+    configs(cluster, "--alter", *one, "--add-config", f"{rate}=1000000")
+    assert f"{rate}=1000000 sensitive=false synonyms={{DYNAMIC_BROKER_CONFIG:{rate}=1000000" in (
+        configs(cluster, "--describe", *one).out
+    )
+    configs(cluster, "--alter", *one, "--delete-config", rate)
+    assert rate not in configs(cluster, "--describe", *one).out

@@ -233,3 +233,36 @@ def test_a_follower_that_has_nothing_to_name_stays_in_sync(world: Simulation) ->
     leadership = running.broker.partitions[TopicPartition("t", 0)].leadership
     assert leadership is not None
     assert FOLLOWER not in leadership.isr
+
+
+@pytest.mark.parametrize("epoch", [NEW_SESSION_EPOCH, FINAL_EPOCH], ids=["in a session", "without one"])
+def test_above_the_rate_of_replication_a_follower_out_of_sync_gets_nothing_for_a_while(
+    world: Simulation, epoch: int
+) -> None:
+    follower = Follower(world)
+    follower.epoch = epoch
+    running = world.machine.running
+    assert running is not None
+    throttles = running.broker.throttles
+    throttles.set_rates({"leader.replication.throttled.rate": "100"})
+    throttles.set_topic("t", {"leader.replication.throttled.replicas": "0:0"})
+    write(world, b"x" * 1000)
+    world.clock.advance(20_000)
+    world.settle()
+    world.settle()
+
+    def given(wait_ms: int) -> int:
+        topics = follower.call({0: 0}, wait_ms=wait_ms).topics
+        follower.epoch += epoch == NEW_SESSION_EPOCH
+        return sum(len(buffer_of(part.records)) for topic in topics for part in topic.partitions)
+
+    first = follower.call({0: 0})
+    follower.session_id = first.session_id
+    follower.epoch += epoch == NEW_SESSION_EPOCH
+    assert len(buffer_of(first.topics[0].partitions[0].records)) > 1000
+    began_ms = world.clock.monotonic_ms()
+    assert given(wait_ms=500) == 0
+    # It waits for the rate rather than for all the time that it may: ten seconds' worth were given.
+    assert given(wait_ms=60_000) == 0
+    assert 9_000 < world.clock.monotonic_ms() - began_ms < 12_000
+    assert given(wait_ms=500) > 1000
