@@ -75,6 +75,8 @@ class Partition:
         self._followers: dict[int, Progress] = {}
         self._begun_at = 0
         """Where the log ended when this broker began to lead."""
+        self._led_since = 0
+        """The epoch in which it did: it has led all from there on."""
         self._wanted: Leadership | None = None
         """An ISR that ZooKeeper was asked to take, and has not answered."""
         self._perhaps: frozenset[int] = frozenset()
@@ -127,6 +129,7 @@ class Partition:
             self._followers = {}
             return True
         if not led:
+            self._led_since = leadership.leader_epoch
             self._begun_at = self._safe_end = self.log.end_offset
             if self.log.needs_flush():
                 self._safe_end = self.log.recovery_point
@@ -196,15 +199,15 @@ class Partition:
     def committed(self, offset: int, leader_epoch: int) -> bool:
         """Whether the message at ``offset``, written under ``leader_epoch``, is on every in-sync replica.
 
-        Raises BrokerError NOT_LEADER_FOR_PARTITION when another leads since, as nobody knows then; and
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND when these are fewer than ``min.insync.replicas`` by now.
+        Raises BrokerError NOT_LEADER_FOR_PARTITION when another leads since, or may have, as nobody knows
+        then; and NOT_ENOUGH_REPLICAS_AFTER_APPEND when these are fewer than ``min.insync.replicas`` by now.
         """
         leadership = self.check_leader()
-        if leadership.leader_epoch != leader_epoch:
+        if leader_epoch < self._led_since:
             raise BrokerError(
                 ErrorCode.NOT_LEADER_FOR_PARTITION,
-                f"{self.topic_partition} has had leader epoch {leadership.leader_epoch} since the message "
-                f"was written under {leader_epoch}",
+                f"{self.topic_partition} is led from here since epoch {self._led_since}, the message was "
+                f"written under {leader_epoch}",
             )
         if self._high_watermark <= offset:
             return False

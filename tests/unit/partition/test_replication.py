@@ -289,10 +289,26 @@ def test_what_is_not_newer_than_known_changes_nothing(epoch: int) -> None:
 def test_who_waits_for_a_leader_that_was_replaced_hears_that_nobody_knows() -> None:
     leader = leading((1,))
     last = write(leader)
-    leader.become(leadership(1, 1, (1,)))
+    leader.become(leadership(2, 1))
     assert refused(leader.committed, last, 0) is ErrorCode.NOT_LEADER_FOR_PARTITION
-    leader.become(leadership(2, 2))
+    leader.become(leadership(1, 2, (1,)))
     assert refused(leader.committed, last, 0) is ErrorCode.NOT_LEADER_FOR_PARTITION
+
+
+def test_who_waits_for_a_leader_that_may_have_been_replaced_hears_that_nobody_knows() -> None:
+    leader = leading((1,))
+    last = write(leader)
+    leader.become(leadership(1, 2, (1,)))
+    assert refused(leader.committed, last, 0) is ErrorCode.NOT_LEADER_FOR_PARTITION
+
+
+def test_who_waits_for_a_leader_that_goes_on_in_the_next_epoch_waits_on() -> None:
+    leader = leading((1, 2))
+    last = write(leader)
+    leader.become(leadership(1, 1, (1, 2)))
+    assert not leader.committed(last, 0)
+    leader.followed(2, last + 1, 0)
+    assert leader.committed(last, 0)
 
 
 @pytest.mark.parametrize(
