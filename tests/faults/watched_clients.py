@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Collection
 from typing import Any
 
-from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NoCommittedOffset
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster as Client
 from minikafka.clients.group_admin import GroupAdmin
@@ -239,6 +239,15 @@ class Reading(Watched):
         self._assignment += 1
         self.positions = {}
 
+    def place(self, partition: int) -> int:
+        """Where to go on when a broker says that it has no such offset.
+
+        There is none at the beginning. Later a leader says so that was paused, or cut off, and does not know
+        that another one leads since: clients that are given no reliable leader epochs (Metadata before 9)
+        come back to it when its metadata are asked for. What was read must be in the log all the same.
+        """
+        return max(self.positions.get(partition, 0), self.told.get(partition, 0))
+
     def committed(self, partition: int, offset: int) -> None:
         """The coordinator says so."""
         self.told[partition] = max(offset, self.told.get(partition, 0))
@@ -258,8 +267,7 @@ class ConfluentReading(Reading):
                 "bootstrap.servers": servers,
                 "group.id": name,
                 "enable.auto.commit": False,
-                # Where nobody commits, each offset that is asked for is one that was read before.
-                "auto.offset.reset": "earliest" if group else "error",
+                "auto.offset.reset": "error",
                 "session.timeout.ms": 6_000,
                 "heartbeat.interval.ms": 300,
                 "fetch.wait.max.ms": 50,
@@ -299,8 +307,16 @@ class ConfluentReading(Reading):
             else:
                 self.refused[error.name()] += 1
                 if error.code() == confluent_kafka.KafkaError._AUTO_OFFSET_RESET:
-                    self.history.wrong.append(f"{self.name}: {error}")
+                    self._note_all()
+                    self._begin_again()
         self._note_all()
+
+    def _begin_again(self) -> None:
+        """A partition that has stopped goes on with another assignment only."""
+        same = self._consumer.assignment()
+        for one in same:
+            one.offset = self.place(one.partition)
+        self._consumer.assign(same)
 
     def _note_all(self) -> None:
         for partition, found in self._rows.items():
@@ -344,7 +360,7 @@ class OurReading(Reading):
             session_timeout_ms=6_000,
             heartbeat_interval_ms=300,
             auto_commit=False,
-            auto_offset_reset=Reset.EARLIEST,
+            auto_offset_reset=Reset.NONE,
             fetch_max_wait_ms=50,
         )
         with (
@@ -353,7 +369,15 @@ class OurReading(Reading):
         ):
             consumer.subscribe([TOPIC])
             while not self.stopping.is_set():
-                fetched = consumer.poll(100)
+                try:
+                    fetched = consumer.poll(100)
+                except (NoCommittedOffset, BrokerError) as error:
+                    if isinstance(error, BrokerError) and error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                        raise
+                    self.refused[type(error).__name__] += 1
+                    for partition in consumer.assignment:
+                        consumer.seek(partition, self.place(partition.partition))
+                    continue
                 for one in fetched:
                     rows = [(record.offset, record.value or b"") for record in one.records()]
                     if rows:

@@ -147,7 +147,8 @@ class WholeCluster:
 
         def all_went_on() -> bool:
             nonlocal slowest
-            assert self.clients.history.wrong == []
+            if self.clients.history.wrong:
+                raise AssertionError(f"told by a client: {self.clients.history.wrong[:3]}")
             waiting = [
                 name
                 for name, now, before in zip(self.clients.names, self.clients.progress(), mark, strict=True)
