@@ -199,6 +199,7 @@ class Producer(Client):
         if self.idempotent and self.producer_id < 0:
             return
         self.oracle.sending(self.host, name, values, once=self.idempotent)
+        life = self.oracle.lives[name.topic]
         data = self._records(name, values)
         patience_ms = self.dice.choice([60, 200, 500])
         topic = ProduceTopic(name.topic, (ProducePartition(name.partition, data),))
@@ -210,9 +211,9 @@ class Producer(Client):
             answer = yield Call(leader, ApiKey.PRODUCE, 3 if self.idempotent else 2, body, wait_ms)
             part = None if answer is None else answer.topics[0].partitions[0]
             if part is not None and part.error_code in {OK, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
-                self._acknowledged(name, values, part)
+                self._acknowledged(name, values, part, life)
                 return
-            if name.topic in self.oracle.deleted or (self.stopping and attempt > 2):
+            if self._is_gone(name, life) or (self.stopping and attempt > 2):
                 break
             yield self.dice.choice([5, 20, 50, 100])
             yield from self.refresh()
@@ -220,14 +221,17 @@ class Producer(Client):
         self.producer_id = -1
         self.oracle.counts["batches given up"] += 1
 
-    def _acknowledged(self, name: TopicPartition, values: list[bytes], part: Any) -> None:
+    def _is_gone(self, name: TopicPartition, life: int) -> bool:
+        return name.topic in self.oracle.deleted or life != self.oracle.lives[name.topic]
+
+    def _acknowledged(self, name: TopicPartition, values: list[bytes], part: Any, life: int) -> None:
         if self.idempotent:
             self.sequences[name] = self.sequences.get(name, 0) + len(values)
         what = f"{[value.decode() for value in values]} acknowledged at {name} offset {part.base_offset}"
         self.events.tell(self.host, f"{what} (acks={self.acks})")
         if self.acks == -1:
             offset = part.base_offset if part.error_code == OK else -1
-            self.oracle.acknowledged(self.host, name, offset, values)
+            self.oracle.acknowledged(self.host, name, offset, values, life)
         else:
             self.oracle.counts["messages acknowledged by leaders"] += len(values)
 
@@ -273,6 +277,7 @@ class Consumer(Client):
             -1,
             tuple(FetchTopic(topic, tuple(parts)) for topic, parts in topics.items()),
         )
+        lives = {name.topic: self.oracle.lives[name.topic] for name in names}
         response = yield Call(leader, ApiKey.FETCH, 4, body, wait_ms + 300)
         if response is None:
             yield from self.refresh()
@@ -281,33 +286,40 @@ class Consumer(Client):
             for part in topic.partitions:
                 name = TopicPartition(topic.name, part.index)
                 if part.error_code == OK:
-                    self._read(name, part.records)
+                    self._read(name, part.records, lives[name.topic])
                 else:
                     self.leaders.pop(name, None)
+                    if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self.oracle.lives[name.topic]:
+                        self.offsets.pop(name, None)  # it was made again
 
-    def _read(self, name: TopicPartition, records: Any) -> None:
+    def _read(self, name: TopicPartition, records: Any, life: int) -> None:
         offset = self.offsets.get(name, 0)
         try:
             for record in iterate(buffer_of(records)):
                 if record.offset >= offset:
-                    self.oracle.read(name, record.offset, record.value or b"")
+                    self.oracle.read(name, record.offset, record.value or b"", life)
                     self.offsets[name] = record.offset + 1
         except BrokerError as error:
             raise Broken(f"{name}: what a consumer is given is damaged: {error}") from error
 
 
 class Committer(Client):
-    """A group of one consumer, which commits offsets that rise."""
+    """A group of one consumer, which commits offsets that rise; with ``asks`` it looks at them, too."""
 
-    def __init__(self, world: World, oracle: Oracle, name: str, of: TopicPartition) -> None:
+    def __init__(self, world: World, oracle: Oracle, name: str, of: TopicPartition, *, asks: bool) -> None:
         super().__init__(world, oracle, name)
         self.of = of
+        self.asks = asks
         self.coordinator = -1
         self.begin(self._run())
 
     def _run(self) -> Routine:
         offset = 0
         while not self.stopping:
+            if self.asks and self.coordinator < 0:
+                yield from self.find()
+                # It may have come to be the coordinator just now.
+                yield from self._ask()
             yield from self.find()
             offset += 1
             part = OffsetCommitRequestPartition(self.of.partition, offset, -1, -1, "")
@@ -319,9 +331,35 @@ class Committer(Client):
                 self.oracle.counts["offsets committed"] += 1
                 self.events.tell(self.host, f"offset {offset} is committed")
                 yield self.dice.choice([50, 200])
+                if self.asks and self.dice.random() < 0.5:
+                    yield from self._ask()
             else:
                 self.coordinator = -1
                 yield 50
+
+    def _ask(self) -> Routine:
+        """The coordinator tells nothing older than what was acknowledged.
+
+        Of what was not, a new one may tell before all replicas have it, as Kafka's does.
+        """
+        yield from self.find()
+        coordinator, groups = self.coordinator, TopicPartition(OFFSETS_TOPIC, 0)
+        least = self.oracle.committed.get((self.host, self.of), -1)
+        epoch = self.oracle.coordinates(coordinator, groups)
+        response = yield self._fetch()
+        if response is None or response.error_code != OK or response.topics[0].partitions[0].error_code != OK:
+            self.coordinator = -1
+            return
+        if epoch < 0 or self.oracle.coordinates(coordinator, groups) != epoch:
+            return  # one whose time is over may know less
+        told = response.topics[0].partitions[0].committed_offset
+        self.oracle.counts["committed offsets told"] += 1
+        if told < least:
+            raise Broken(f"{self.host} committed {least}, and {coordinator} tells {told}")
+
+    def _fetch(self) -> Call:
+        topics = (OffsetFetchRequestTopic(self.of.topic, (self.of.partition,)),)
+        return Call(self.coordinator, ApiKey.OFFSET_FETCH, 2, OffsetFetchRequest(self.host, topics))
 
     def find(self) -> Routine:
         while self.coordinator < 0:
@@ -341,10 +379,7 @@ class Committer(Client):
         self.coordinator = -1
         while True:
             yield from self.find()
-            body = OffsetFetchRequest(
-                self.host, (OffsetFetchRequestTopic(self.of.topic, (self.of.partition,)),)
-            )
-            response = yield Call(self.coordinator, ApiKey.OFFSET_FETCH, 2, body)
+            response = yield self._fetch()
             if response is not None and response.error_code == OK:
                 part = response.topics[0].partitions[0]
                 if part.error_code == OK:
@@ -434,3 +469,36 @@ class Operator(Client):
         names = frozenset(TopicPartition(topic, partition) for partition in self._assignment(topic))
         self.store.create(paths.PREFERRED_ELECTION, PreferredElection(names).to_json(), make_parents=True)
         self.events.tell(self.host, f"wants the preferred leaders of {topic}")
+
+
+class Replacer(Operator):
+    """Deletes a topic, and makes another one of its name once it is gone, again and again."""
+
+    TOPIC = "again"
+
+    def __init__(self, world: World, oracle: Oracle) -> None:
+        super().__init__(world, oracle, 0)
+
+    def _make(self) -> None:
+        count = self.dice.choice([2, 3])
+        self.create(self.TOPIC, {0: self.some_replicas(count)}, min_insync_replicas="2")
+
+    def _run(self, deeds: int) -> Routine:
+        self._make()
+        while not self.stopping:
+            yield self.dice.choice([400, 900, 1500])
+            if self.stopping:
+                return
+            self.events.tell(self.host, f"deletes {self.TOPIC}, to make it again")
+            self.oracle.deleted.add(self.TOPIC)
+            self.store.create(f"{paths.DELETE_TOPICS}/{self.TOPIC}", make_parents=True)
+            while self._is_there():
+                if self.stopping:
+                    return
+                yield 20
+            self.oracle.made_again(self.TOPIC)
+            self._make()
+
+    def _is_there(self) -> bool:
+        wanted = (paths.topic_path(self.TOPIC), f"{paths.DELETE_TOPICS}/{self.TOPIC}")
+        return any(self.store.exists(path) is not None for path in wanted)

@@ -31,18 +31,34 @@ MOST_STEPS = 500
 
 
 class MachineClock:
-    """Time as one machine has it: nobody has set its wall clock well."""
+    """Time as one machine has it: nobody has set its wall clock well, and it may run fast or slow."""
 
     def __init__(self, events: Events, wall_ms: int, up_ms: int) -> None:
         self._events = events
         self.wall_ms = wall_ms
         self._up_ms = up_ms
+        self._passed_ms = 0
+        """Up to ``_since_ms``, by this clock."""
+        self._since_ms = events.now_ms
+        self._percent = 100
+
+    def _passed(self) -> int:
+        return self._passed_ms + (self._events.now_ms - self._since_ms) * self._percent // 100
 
     def now_ms(self) -> int:
-        return self.wall_ms + self._events.now_ms
+        return self.wall_ms + self._passed()
 
     def monotonic_ms(self) -> int:
-        return self._up_ms + self._events.now_ms
+        return self._up_ms + self._passed()
+
+    def run_at(self, percent: int) -> None:
+        """Of the right speed, from now on."""
+        self._passed_ms, self._since_ms = self._passed(), self._events.now_ms
+        self._percent = percent
+
+    def passes_in_ms(self, deadline_ms: int) -> int:
+        """How long it really takes until this clock has ``deadline_ms`` (monotonic)."""
+        return -((self.monotonic_ms() - deadline_ms) * 100 // self._percent)
 
 
 class Disk(MemoryFiles):
@@ -324,7 +340,7 @@ class Machine:
     def _wake_by(self, deadline_ms: int) -> None:
         if deadline_ms < self._wakes_at_ms:
             self._wakes_at_ms = deadline_ms
-            self.later(deadline_ms - self.clock.monotonic_ms(), lambda: self._expire(deadline_ms), self.life)
+            self.later(self.clock.passes_in_ms(deadline_ms), lambda: self._expire(deadline_ms), self.life)
 
     def _expire(self, deadline_ms: int) -> None:
         if self.running is not None and self._wakes_at_ms == deadline_ms:

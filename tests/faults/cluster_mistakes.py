@@ -15,13 +15,16 @@ from minikafka.controller import controller as deciding
 from minikafka.controller.context import Context
 from minikafka.controller.controller import Controller
 from minikafka.controller.election import Electorate, next_leadership
+from minikafka.groups.shard import Shard
 from minikafka.log.epochs import LeaderEpochs
 from minikafka.log.log import Log
+from minikafka.log.manager import LogManager
 from minikafka.log.reading import LogRead
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
 from minikafka.partition.progress import Progress
 from minikafka.records.replicated import ReplicatedSet, replicated
+from minikafka.server.coordinator import Coordinator
 from minikafka.server.isr import InSync
 from minikafka.server.partition_states import PartitionStates
 from minikafka.server.peer import Conversation, Peer
@@ -40,6 +43,8 @@ class Mistake:
     """The faults by which it tells most; none: each seed's own."""
     seed: int = 1
     """The one that found it last, which is tried first."""
+    more: bool = False
+    """Whether it takes what happens beside the faults."""
 
 
 def nothing(*_arguments: object, **_more: object) -> None:
@@ -213,6 +218,27 @@ def stop_with_deletion(replicas: Replicas, partitions: Any) -> None:
     replicas.drop(partitions, lambda topic_partition: None)
 
 
+def delete_in_name_only(manager: LogManager, partition: TopicPartition, home: Any) -> None:
+    """The files stay where they are."""
+    log = manager.get(partition)
+    if log is not None:
+        log.abandon()
+    manager._forget(partition)
+
+
+# Of groups.
+
+
+def coordinate_while_loading(coordinator: Coordinator, group_id: str) -> Shard:
+    """What is being loaded has nothing yet."""
+    if coordinator.partition_of(group_id).partition in coordinator._loads:
+        return Shard(coordinator._settings)
+    return shard_of(coordinator, group_id)
+
+
+shard_of = Coordinator._shard_of
+
+
 MISTAKES: dict[str, Mistake] = {
     "a follower does not cut its log": Mistake([(ReplicaFetcher, "_cut_later", cut_nothing)], seed=7),
     "a follower cuts its log to its high watermark": Mistake(
@@ -264,6 +290,13 @@ MISTAKES: dict[str, Mistake] = {
         [(Replicas, "stop", stop_with_deletion)], ("stop", "kill"), seed=57
     ),
     "partitions that a tool adds are not noticed": Mistake([(TopicWatches, "keep", nothing)], seed=20),
+    "the files of a deleted topic stay": Mistake([(LogManager, "_delete", delete_in_name_only)], more=True),
+    "a coordinator answers before it has read its log": Mistake(
+        [(Coordinator, "_shard_of", coordinate_while_loading)],
+        ("slow_control", "kill", "expire"),
+        seed=39,
+        more=True,
+    ),
     "an answer that never comes is waited for": Mistake(
         [(Conversation, "__init__", converse_patiently)], ("hang_connections",)
     ),

@@ -3,10 +3,13 @@
 While it runs
     In each leader epoch of a partition one broker leads, at most, and its high watermark never goes back.
     What a consumer has read at an offset is what every consumer reads there.
+    The coordinator of a group tells no older offset than was acknowledged.
 At the end, when faults have stopped
     Every partition has a leader, all its replicas in sync and with the same bytes; topics that were to be
-    deleted are gone, and no request of an operator is left.
+    deleted are gone, also where another one has their name, and no request of an operator is left.
     What was acknowledged with acks=all lies at its offset; of idempotent producers once, in their order.
+    Where a replica may be elected that is not in sync, and was, that is what lay below its high watermark,
+    and what was acknowledged since.
     What a consumer has read lies where it was read. Committed offsets are the last ones, or later.
 """
 
@@ -22,6 +25,9 @@ from minikafka.registry import paths
 from minikafka.registry.paths import PartitionState, TopicAssignment
 from minikafka.wire.parts import buffer_of
 from tests.faults.cluster_machines import Machine, World
+
+PARTITIONS = 6
+"""A topic has at most so many: one, and another with each deed of the operator."""
 
 
 class Broken(BaseException):
@@ -41,6 +47,8 @@ class Kept:
     once: set[bytes] = field(default_factory=set)
     """What must not be there twice."""
     read: dict[int, bytes] = field(default_factory=dict)
+    old: frozenset[bytes] = frozenset()
+    """What was acknowledged by a topic of the same name before, and went with it."""
 
 
 class Oracle:
@@ -51,13 +59,35 @@ class Oracle:
         self.partitions: dict[TopicPartition, Kept] = {}
         self.deleted: set[str] = set()
         """Topics that somebody has asked to delete: nothing is promised of them any more."""
+        self.lives: Counter[str] = Counter()
+        """How often a topic of that name was made again."""
         self.committed: dict[tuple[str, TopicPartition], int] = {}
         self.counts: Counter[str] = Counter()
+        self.unclean: set[str] = set()
+        """Topics of which a replica may be elected that is not in sync."""
+        self._states: dict[TopicPartition, tuple[bytes, PartitionState]] = {}
+        self._lossy: set[TopicPartition] = set()
+        """Of these one was."""
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
         self._watermarks: dict[tuple[TopicPartition, int], int] = {}
 
     def kept(self, partition: TopicPartition) -> Kept:
         return self.partitions.setdefault(partition, Kept())
+
+    def made_again(self, topic: str) -> None:
+        """A topic of this name was deleted and is gone, and another one is made: nothing of the old one may
+        be in it.
+        """
+        self.deleted.discard(topic)
+        self.lives[topic] += 1
+        self.counts["topics made again"] += 1
+        for name, kept in list(self.partitions.items()):
+            if name.topic == topic:
+                gone = kept.old | set(kept.acknowledged.values())
+                self.partitions[name] = Kept(sent=kept.sent, once=kept.once, old=frozenset(gone))
+        for table in (self._leaders, self._watermarks):
+            for key in [key for key in table if key[0].topic == topic]:
+                del table[key]
 
     # --- what clients tell ----------------------------------------------------------------------------------
 
@@ -68,10 +98,18 @@ class Oracle:
             if once:
                 kept.once.add(value)
 
-    def acknowledged(self, who: str, partition: TopicPartition, offset: int, values: list[bytes]) -> None:
-        """With acks=all; ``offset`` -1 where the answer did not tell."""
+    def acknowledged(
+        self, who: str, partition: TopicPartition, offset: int, values: list[bytes], life: int
+    ) -> None:
+        """With acks=all; ``offset`` -1 where the answer did not tell; ``life``: of the topic, when it was
+        sent.
+        """
         kept = self.kept(partition)
         self.counts["messages acknowledged by all"] += len(values)
+        if life != self.lives[partition.topic]:
+            return  # nobody knows by which of them
+        if partition in self._lossy and not self._is_led_with(partition, offset, values[0]):
+            return
         if values[0] in kept.once:
             kept.in_order.setdefault(who, []).extend(values)
         if partition.topic in self.deleted or offset < 0:
@@ -96,12 +134,16 @@ class Oracle:
         if len(without) > len(self._replicas(name)) - 2:
             raise Broken(f"{name}: all below {end} is acknowledged, and brokers {without} do not have it")
 
-    def read(self, partition: TopicPartition, offset: int, value: bytes) -> None:
-        """A consumer has got this."""
+    def read(self, partition: TopicPartition, offset: int, value: bytes, life: int) -> None:
+        """A consumer has got this; ``life``: of the topic, when it asked."""
         kept = self.kept(partition)
         self.counts["messages read"] += 1
-        if partition.topic in self.deleted:
+        if partition.topic in self.deleted or life != self.lives[partition.topic]:
             return
+        if partition in self._lossy and not self._is_led_with(partition, offset, value):
+            return
+        if value in kept.old:
+            raise Broken(f"{partition}: {value!r} was read at offset {offset}, of a topic that was deleted")
         if value not in kept.sent:
             raise Broken(f"{partition}: {value!r} was read at offset {offset}, and nobody sent it")
         kept.read.setdefault(offset, value)
@@ -116,10 +158,60 @@ class Oracle:
                     f"{partition}: offset {offset} was {other_how} with {other!r}, and {how} with {value!r}"
                 )
 
+    def _is_led_with(self, name: TopicPartition, offset: int, value: bytes) -> bool:
+        """Whether the leader of now, by ZooKeeper, has a value at an offset: what an earlier one says is lost
+        with it, once a replica was elected that was not in sync.
+        """
+        _, state = self._states[name]
+        running = self.world.machines[state.leader].running if state.leader >= 0 else None
+        partition = None if running is None else running.broker.partitions.get(name)
+        if partition is None or self.coordinates(state.leader, name) < 0:
+            return False
+        if not partition.log.start_offset <= offset < partition.log.end_offset:
+            return False
+        found = partition.log.read(offset, 1, at_least_one=True).slice
+        records = [] if found is None else iterate(found.read())
+        return any(record.offset == offset and record.value == value for record in records)
+
+    def _watch_elections(self) -> None:
+        """Notice who is elected out of sync: what reaches beyond its high watermark may be lost then, and
+        nothing else.
+        """
+        for name in (TopicPartition(topic, number) for topic in self.unclean for number in range(PARTITIONS)):
+            znode = self.world.zookeeper._znodes.get(paths.partition_state_path(*name))
+            known = self._states.get(name)
+            if znode is None or (known is not None and known[0] == znode.data):
+                continue
+            state = PartitionState.from_json(znode.data, "")
+            self._states[name] = znode.data, state
+            if known is None or state.leader < 0 or state.leader in known[1].isr:
+                continue
+            self._lossy.add(name)
+            self.counts["leaders elected out of sync"] += 1
+            running = self.world.machines[state.leader].running
+            partition = None if running is None else running.broker.partitions.get(name)
+            end = 0 if partition is None else partition.high_watermark
+            kept = self.kept(name)
+            for table in (kept.acknowledged, kept.read):
+                for offset in [offset for offset in table if offset >= end]:
+                    del table[offset]
+
+    def coordinates(self, broker: int, name: TopicPartition) -> int:
+        """The epoch in which a broker leads ``name``, by ZooKeeper and by itself; -1 where it does not."""
+        znode = self.world.zookeeper._znodes.get(paths.partition_state_path(*name))
+        running = self.world.machines[broker].running
+        partition = None if running is None else running.broker.partitions.get(name)
+        if znode is None or partition is None or partition.leadership is None:
+            return -1
+        state, known = PartitionState.from_json(znode.data, ""), partition.leadership
+        agreed = (state.leader, state.leader_epoch) == (broker, known.leader_epoch)
+        return state.leader_epoch if agreed and known.leader == broker else -1
+
     # --- while it runs --------------------------------------------------------------------------------------
 
     def look(self, machine: Machine) -> None:
         """At what a broker leads now."""
+        self._watch_elections()
         if machine.running is None:
             return
         for name, partition in machine.running.broker.partitions.items():
@@ -144,7 +236,8 @@ class Oracle:
             znode = self.world.zookeeper._znodes.get(paths.partition_state_path(*name))
             if znode is not None and name.topic not in self.deleted:
                 state = PartitionState.from_json(znode.data, "")
-                if state.leader not in live and live & set(state.isr):
+                could = self._replicas(name) if name.topic in self.unclean else state.isr
+                if state.leader not in live and live & set(could):
                     return f"{name} is led by {state.leader}, and {state.isr} are in sync"
         return ""
 
@@ -250,14 +343,17 @@ class Oracle:
         for offset, value in kept.read.items():
             if there.get(offset) != value:
                 raise Broken(f"{name}: {value!r} was read at offset {offset}, where {there.get(offset)!r} is")
+        if kept.old & times.keys():
+            raise Broken(f"{name}: {sorted(kept.old & times.keys())} are of a topic that was deleted")
         for value in kept.once:
             if times[value] > 1:
                 raise Broken(f"{name}: {value!r} of an idempotent producer is there {times[value]} times")
         offsets = {value: offset for offset, value in there.items()}
         for who, values in kept.in_order.items():
             lost = [value for value in values if value not in offsets]
-            if lost:
+            if lost and name not in self._lossy:
                 raise Broken(f"{name}: of {who}, {lost} were acknowledged and are lost")
-            if [offsets[value] for value in values] != sorted(offsets[value] for value in values):
+            where = [offsets[value] for value in values if value in offsets]
+            if where != sorted(where):
                 raise Broken(f"{name}: of {who}, {values} are not in their order")
         self.counts["messages at the end"] += len(there)

@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Collection
 
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
-from tests.faults.cluster_clients import Client, Committer, Consumer, Operator, Producer
+from tests.faults.cluster_clients import Client, Committer, Consumer, Operator, Producer, Replacer
 from tests.faults.cluster_events import Died
 from tests.faults.cluster_machines import ZOOKEEPER, Machine, World
 from tests.faults.cluster_oracle import Broken, Oracle
@@ -46,9 +46,12 @@ COMES_BACK_MS = 60_000
 class Simulation:
     """The run of one seed. ``run`` raises AssertionError when a promise is broken."""
 
-    def __init__(self, seed: int, focus: Collection[str] = ()) -> None:
-        """``focus``: the names of faults that happen in place of the seed's own."""
+    def __init__(self, seed: int, focus: Collection[str] = (), *, more: bool | None = None) -> None:
+        """``focus``: the names of faults that happen in place of the seed's own. ``more``: whether something
+        happens beside them; None: in every other seed.
+        """
         self.seed = seed
+        self.more = seed % 2 == 1 if more is None else more
         dice = random.Random(seed)
         self.brokers = dice.choice([3, 3, 4, 5])
         self.durable = "careful_power_cut" not in focus and dice.random() < 0.6
@@ -109,7 +112,12 @@ class Simulation:
         operator.create(
             "safe", {0: operator.some_replicas(3), 1: operator.some_replicas(3)}, min_insync_replicas="2"
         )
-        operator.create("other", {0: operator.some_replicas(2)}, min_insync_replicas="1")
+        more = self.more
+        settings = {"min_insync_replicas": "1"}
+        if more and not self.careful and dice.random() < 0.5:
+            self.oracle.unclean.add("other")
+            settings["unclean_leader_election_enable"] = "true"
+        operator.create("other", {0: operator.some_replicas(2)}, **settings)
         self.clients = [
             operator,
             Producer(world, self.oracle, "plain", acks=-1),
@@ -117,10 +125,24 @@ class Simulation:
             Producer(world, self.oracle, "quick", acks=1),
             Consumer(world, self.oracle, "reader-0"),
             Consumer(world, self.oracle, "reader-1"),
-            Committer(world, self.oracle, "group", TopicPartition("safe", 0)),
+            Committer(world, self.oracle, "group", TopicPartition("safe", 0), asks=more),
         ]
         if self.faults:
             self.events.at(450, self._strike)
+        if more:
+            self._begin_more()
+
+    def _begin_more(self) -> None:
+        """What happens beside the faults, in every other seed."""
+        dice = self.dice
+        for _ in range(dice.choice([0, 1, 3])):
+            self.events.at(dice.randrange(LOAD_MS), self._drift)
+        if self.careful:
+            return
+        if dice.random() < 0.7:
+            self.clients.append(Replacer(self.world, self.oracle))
+        if dice.random() < 0.5:
+            self.events.at(dice.randrange(600, LOAD_MS), self._die_together)
 
     def _stop_faults(self) -> None:
         self.events.tell("faults", "stop")
@@ -236,6 +258,33 @@ class Simulation:
             raise Died
 
         return ends
+
+    def _drift(self) -> None:
+        """A clock runs fast or slow from now on, beside all faults."""
+        machine = self.dice.choice(list(self.world.machines.values()))
+        percent = self.dice.choice([80, 95, 105, 125])
+        self.events.tell(machine.host, f"its clock runs at {percent} percent")
+        self.events.happened["A clock runs fast or slow"] += 1
+        machine.clock.run_at(percent)
+
+    def _die_together(self) -> None:
+        """The controller and another broker die and are back at once, beside all faults: the next controller
+        finds a broker that led a moment ago.
+        """
+        running = [one for one in self.world.machines.values() if one.running is not None]
+        head = [one for one in running if one.running is not None and one.running.broker.registrar.in_office]
+        others = [one for one in running if one not in head]
+        if not head or not others:
+            return
+        delay_ms = self.dice.choice([5, 50, 200])
+        self.events.happened["The controller and another broker die together"] += 1
+        for machine in (head[0], self.dice.choice(others)):
+            self.events.tell(machine.host, "dies, the controller and another broker together")
+            if self.durable and self.dice.random() < 0.5:
+                machine.power_cut(partly=self.dice.random() < 0.7)
+            else:
+                machine.kill()
+            self.events.at(delay_ms + self.dice.randrange(10), lambda one=machine: self._start(one))  # type: ignore[misc]
 
     def kill(self) -> bool:
         """A broker is killed."""

@@ -8,6 +8,9 @@ acknowledge is not flushed yet, so a power cut may take more than promised:
     nothing is flushed                                     one at a time may, all replicas of all others
                                                            being in sync; or none, with all other faults
 
+Beside the faults, in every other seed, clocks may run fast or slow, a topic be deleted and made again under
+its name, a replica that is out of sync be elected, or the controller and another broker die together.
+
 `MINIKAFKA_SEEDS` asks for more seeds (``scripts/soak``); ``-rP`` shows what happened how often.
 """
 
@@ -64,7 +67,7 @@ def test_a_planted_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(owner, name, wrong)
     for seed in (planted.seed, *range(1, WITHIN + 1)):
         try:
-            Simulation(seed, planted.focus).run()
+            Simulation(seed, planted.focus, more=planted.more).run()
         except AssertionError as found:
             sys.stdout.write(f"found with seed {seed}: {str(found).splitlines()[0]}\n")
             return
