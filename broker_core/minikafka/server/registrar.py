@@ -10,12 +10,11 @@ ARCHITECTURE.md.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import BadVersion, ConfigError, CoordinationError, NodeExists, NoNode, StorageError
@@ -40,11 +39,10 @@ from minikafka.server.partition_states import PartitionStates
 from minikafka.server.registrations import Registrations
 from minikafka.server.topic_watches import TopicWatches
 from minikafka.server.worker import Job, Worker
+from minikafka.server.znodes import Znodes
 from minikafka.server.zookeeper_offsets import ZooKeeperOffsets
 
 _log = logging.getLogger(__name__)
-
-Value = TypeVar("Value")
 
 _ADVICE = "; delete the topic, or mend this and restart the broker"
 
@@ -113,9 +111,8 @@ class Registrar:
         """The settings of topics as they were last read."""
         self._config_changes = ConfigChanges(store, clock)
         self._unreadable: frozenset[str] = frozenset()
-        self._complaints: dict[str, str] = {}
-        """What was last said about a znode that cannot be understood."""
-        self.states = PartitionStates(store, lambda path, what: self._complain(path, what + _ADVICE))
+        self._znodes = znodes = Znodes(store)
+        self.states = PartitionStates(store, lambda path, what: znodes.complain(path, what + _ADVICE))
         """Who leads each partition."""
         self.requests = AdminRequests(store)
         """What operators ask the controller for."""
@@ -127,11 +124,11 @@ class Registrar:
         """Whether ZooKeeper answers."""
         self._expired = False
         self._elected_in: int | None = None
-        self._registrations = Registrations(store, clock, self._read_with_stat)
+        self._registrations = Registrations(store, clock, znodes.read_with_stat)
         self.ticket_kept = True
         """Whether the directory has this session's ticket."""
         for path in paths.PERSISTENT_PATHS:
-            self._make(path, b"")
+            self._znodes.make(path, b"")
         self.tree = counters.agree_on_cluster_id(store, random_bytes)
         """The cluster's id, and the change of ZooKeeper that made its znode."""
         self.cluster_id = self.tree[0]
@@ -142,7 +139,7 @@ class Registrar:
 
     def generate_broker_id(self, reserved_max: int) -> int:
         """A broker id that nobody had: the next version of ``/brokers/seqid``, above the reserved ids."""
-        self._make(paths.BROKER_SEQUENCE, b"")
+        self._znodes.make(paths.BROKER_SEQUENCE, b"")
         return self._store.write(paths.BROKER_SEQUENCE, b"").version + reserved_max
 
     def end_predecessor(self, files: Files, directory: str) -> None:
@@ -222,7 +219,7 @@ class Registrar:
         if self._store.exists(paths.topic_path(topic)) is not None:
             raise NodeExists(f"{paths.topic_path(topic)} exists")
         config_path = paths.topic_config_path(topic)
-        if not self._make(config_path, EntityConfig(config).to_json()):
+        if not self._znodes.make(config_path, EntityConfig(config).to_json()):
             self._store.write(config_path, EntityConfig(config).to_json())
         self._store.create(paths.topic_path(topic), TopicAssignment(assignment).to_json())
 
@@ -263,8 +260,8 @@ class Registrar:
         kept. What is other than the last time is logged: who reads settings gives them to the logs.
         """
         path, last = paths.topic_config_path(topic), self._configs.get(topic)
-        config = self._read(path, EntityConfig.from_json, "; the topic keeps the settings that it has")
-        if path in self._complaints:
+        config = self._znodes.read(path, EntityConfig.from_json, "; the topic keeps the settings that it has")
+        if self._znodes.is_nonsense(path):
             return last or {}
         settings = {} if config is None else config.config
         if last is not None:
@@ -278,7 +275,7 @@ class Registrar:
 
     def config_of(self, kind: str, name: str) -> Mapping[str, str]:
         """The settings of a client or broker, by its znode's name; empty when there are none, or nonsense."""
-        config = self._read(paths.config_path(kind, name), EntityConfig.from_json)
+        config = self._znodes.read(paths.config_path(kind, name), EntityConfig.from_json)
         return {} if config is None else config.config
 
     def client_configs(self) -> dict[str, Mapping[str, str]]:
@@ -288,20 +285,20 @@ class Registrar:
 
     def request_deletion(self, topic: str) -> None:
         """Mark the topic for deletion; the controller does the rest."""
-        self._make(f"{paths.DELETE_TOPICS}/{topic}", b"")
+        self._znodes.make(f"{paths.DELETE_TOPICS}/{topic}", b"")
 
     def drop_deletion_request(self, topic: str) -> None:
         """Take the mark away."""
-        self._remove(f"{paths.DELETE_TOPICS}/{topic}")
+        self._znodes.remove(f"{paths.DELETE_TOPICS}/{topic}")
 
     def remove_topic(self, topic: str) -> None:
         """Remove the topic's znodes, the mark last, so that a crash in between repeats the deletion."""
-        self._remove(paths.topic_path(topic))
-        self._remove(paths.topic_config_path(topic))
-        self._remove(f"{paths.DELETE_TOPICS}/{topic}")
+        self._znodes.remove(paths.topic_path(topic))
+        self._znodes.remove(paths.topic_config_path(topic))
+        self._znodes.remove(f"{paths.DELETE_TOPICS}/{topic}")
         self._assignments.pop(topic, None)
         self._configs.pop(topic, None)
-        self._complaints.pop(paths.topic_path(topic), None)
+        self._znodes.forget(paths.topic_path(topic))
 
     def write_leaderships(
         self, leaderships: Mapping[TopicPartition, Leadership], *, create: bool
@@ -360,7 +357,7 @@ class Registrar:
             data, stat = self._store.read(paths.CONTROLLER)
         except NoNode:
             self._listener.controller_changed(-1)
-            self._make(paths.CONTROLLER, own.to_json(), ephemeral=True)
+            self._znodes.make(paths.CONTROLLER, own.to_json(), ephemeral=True)
             data, stat = self._store.read(paths.CONTROLLER)
         self._listener.controller_changed(self._controller_in(data, stat, own))
         if stat.ephemeral_owner != self._store.session_id:
@@ -379,12 +376,12 @@ class Registrar:
                 mine = (
                     "its owner mends it" if stat.ephemeral_owner else "nobody is elected before it is removed"
                 )
-                self._complain(paths.CONTROLLER, f"nobody knows the controller, {mine}: {error}")
+                self._znodes.complain(paths.CONTROLLER, f"nobody knows the controller, {mine}: {error}")
                 return -1
             _log.error("%s is written again: %s", paths.CONTROLLER, error)
             self._store.write(paths.CONTROLLER, own.to_json())
             known = own.broker_id
-        self._complaints.pop(paths.CONTROLLER, None)
+        self._znodes.forget(paths.CONTROLLER)
         return known
 
     def _highest_epoch_seen(self) -> int:
@@ -478,7 +475,7 @@ class Registrar:
 
     def _see_topic(self, topic: str) -> None:
         """Somebody wrote a topic's assignment, perhaps with more partitions."""
-        held = self._read_with_stat(paths.topic_path(topic), TopicAssignment.from_json, _ADVICE)
+        held = self._znodes.read_with_stat(paths.topic_path(topic), TopicAssignment.from_json, _ADVICE)
         if not self.in_office or held is None:
             return
         if topic in self._assignments and held[1].created_at != self._created_at.get(topic):
@@ -551,50 +548,13 @@ class Registrar:
     def _read_assignments(self, topics: list[str]) -> None:
         for topic in topics:
             if topic not in self._assignments:
-                found = self._read_with_stat(paths.topic_path(topic), TopicAssignment.from_json, _ADVICE)
+                found = self._znodes.read_with_stat(
+                    paths.topic_path(topic), TopicAssignment.from_json, _ADVICE
+                )
                 if found is not None:
                     self._assignments[topic] = found[0].partitions
                     self._created_at[topic] = found[1].created_at
-        self._unreadable = frozenset(topic for topic in topics if paths.topic_path(topic) in self._complaints)
+        self._unreadable = frozenset(
+            topic for topic in topics if self._znodes.is_nonsense(paths.topic_path(topic))
+        )
         self._listener.unreadable_changed(self._unreadable)
-
-    def _read(self, path: str, parse: Callable[[bytes, str], Value], advice: str = "") -> Value | None:
-        """The value in a znode; None when there is none, or one that cannot be understood."""
-        found = self._read_with_stat(path, parse, advice)
-        return None if found is None else found[0]
-
-    def _read_with_stat(
-        self, path: str, parse: Callable[[bytes, str], Value], advice: str = ""
-    ) -> tuple[Value, Stat] | None:
-        try:
-            data, stat = self._store.read(path)
-        except NoNode:
-            self._complaints.pop(path, None)
-            return None
-        try:
-            value = parse(data, path)
-        except CoordinationError as error:
-            self._complain(path, f"{path} is left out: {error}{advice}")
-            return None
-        self._complaints.pop(path, None)
-        return value, stat
-
-    def _complain(self, path: str, complaint: str) -> None:
-        """Say what is wrong with a znode, once until something else is."""
-        if self._complaints.get(path) != complaint:
-            _log.error("%s", complaint)
-        self._complaints[path] = complaint
-
-    # --- small things ---------------------------------------------------------------------------------------
-
-    def _make(self, path: str, data: bytes, *, ephemeral: bool = False) -> bool:
-        """Create a znode; False when it is there already."""
-        try:
-            self._store.create(path, data, ephemeral=ephemeral, make_parents=True)
-        except NodeExists:
-            return False
-        return True
-
-    def _remove(self, path: str) -> None:
-        with contextlib.suppress(NoNode):
-            self._store.delete(path, recursive=True)
