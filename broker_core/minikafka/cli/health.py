@@ -23,6 +23,7 @@ LOOK_S = 0.5
 ASK_TIMEOUT_MS = 2_000
 SHOWN_MAX = 20
 """Most partitions of a kind in a table; JSON has all."""
+RULES = "access rules are enforced: topics that this client may not describe are not seen"
 COLUMNS = ["broker", "alive", "address", "controller", "leads", "follows", "preferred", "out_of_sync"]
 PARTITION_COLUMNS = ["topic", "partition", "leader", "replicas", "in_sync"]
 
@@ -71,7 +72,7 @@ def sentence(health: ClusterHealth) -> str:
         * bool(health.under_replicated),
         f"dead: {', '.join(map(str, dead))}" * bool(dead),
     ]
-    what = "healthy" if health.healthy else "not healthy"
+    what = "healthy" if health.healthy else "not known to be healthy" if health.unseen else "not healthy"
     told = [counted(len(health.live), "broker"), counted(health.partitions, "partition")]
     return f"cluster {health.cluster_id} is {what}: {', '.join([*told, *filter(None, wrong)])}"
 
@@ -79,6 +80,8 @@ def sentence(health: ClusterHealth) -> str:
 def lines(health: ClusterHealth) -> Iterator[str]:
     """The sentence, the brokers, and the partitions that want for something."""
     yield sentence(health)
+    if health.access_rules:
+        yield RULES
     yield from table_lines(broker_rows(health), COLUMNS)
     for what, partitions in (
         ("without a leader", health.leaderless),
@@ -97,6 +100,7 @@ def as_json(health: ClusterHealth) -> dict[str, object]:
         "cluster": health.cluster_id,
         "healthy": health.healthy,
         "controller": health.controller_id,
+        "access_rules": health.access_rules,
         "topics": health.topics,
         "partitions": health.partitions,
         "brokers": broker_rows(health),

@@ -13,7 +13,7 @@ from enum import IntEnum
 from functools import partial
 from typing import Protocol, TypeVar
 
-from minikafka.base.acls import Acl, AclFilter, Operation, Permission, Resource, ResourceType
+from minikafka.base.acls import CLUSTER, Acl, AclFilter, Operation, Permission, Resource, ResourceType
 from minikafka.base.errors import BrokerError, CoordinationError, ErrorCode
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.retry import Deadline
@@ -87,6 +87,15 @@ def describe_acls(cluster: Cluster, wanted: AclFilter, deadline: Deadline) -> li
         for acl in one.acls
     ]
     return sorted(one for one in found if one is not None)
+
+
+def enforces_rules(cluster: Cluster, deadline: Deadline) -> bool:
+    """Whether brokers have an authorizer; False too where they do not tell (before 0.11)."""
+    try:
+        describe_acls(cluster, AclFilter(CLUSTER.type, CLUSTER.name), deadline)  # any filter would do
+    except BrokerError as error:
+        return error.code not in (ErrorCode.SECURITY_DISABLED, ErrorCode.UNSUPPORTED_VERSION)
+    return True
 
 
 def create_acls(

@@ -11,7 +11,7 @@ from typing import Any
 from minikafka.base.acls import AclFilter
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.acls import AclBinding, create_acls, delete_acls, describe_acls
+from minikafka.clients.acls import AclBinding, create_acls, delete_acls, describe_acls, enforces_rules
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.configs import Setting, change_configs, describe_configs
 from minikafka.clients.health import ClusterHealth, health_of
@@ -188,8 +188,14 @@ class Admin:
         return self._cluster.metadata(None, timeout_ms=timeout_ms)
 
     def health(self, *, timeout_ms: int | None = None) -> ClusterHealth:
-        """Which brokers live, what each leads and follows, and which partitions want for something."""
-        return health_of(self.describe_cluster(timeout_ms=timeout_ms))
+        """Which brokers live, what each leads and follows, and which partitions want for something.
+
+        Metadata leave out, without a word, the topics that rules hide. So whether there are rules is asked
+        too; brokers before 0.11 do not tell.
+        """
+        deadline = self._cluster.deadline(timeout_ms)
+        known = self.describe_cluster(timeout_ms=timeout_ms)
+        return health_of(known, access_rules=enforces_rules(self._cluster, deadline))
 
     def offsets(
         self,

@@ -39,6 +39,8 @@ class ClusterHealth:
     """Those with a replica that is not in sync."""
     leaderless: tuple[PartitionMetadata, ...]
     """Those that nobody can write to or read."""
+    access_rules: bool = False
+    """Whether brokers enforce access rules: topics that this client may not describe are not counted."""
 
     @property
     def live(self) -> tuple[int, ...]:
@@ -47,13 +49,27 @@ class ClusterHealth:
 
     @property
     def healthy(self) -> bool:
-        """Whether there is a controller, and every partition has a leader and all its replicas in sync."""
-        return self.controller_id is not None and not self.under_replicated and not self.leaderless
+        """Whether there is a controller, and every partition has a leader and all its replicas in sync.
+
+        False too where rules may hide every topic.
+        """
+        return not self.unseen and not (
+            self.controller_id is None or self.under_replicated or self.leaderless
+        )
+
+    @property
+    def unseen(self) -> bool:
+        """Whether no topic is seen, and rules may be why."""
+        return self.access_rules and not self.topics
 
 
-def health_of(cluster: ClusterMetadata) -> ClusterHealth:
-    """The health of a cluster whose metadata are those of all topics."""
-    partitions = [one for _, topic in sorted(cluster.topics.items()) for one in topic.partitions]
+def health_of(cluster: ClusterMetadata, *, access_rules: bool = False) -> ClusterHealth:
+    """The health of a cluster whose metadata are those of all topics, or with rules of those that are seen.
+
+    Partitions come by topic, those of Kafka's own use last.
+    """
+    topics = sorted(cluster.topics.values(), key=lambda topic: (topic.is_internal, topic.name))
+    partitions = [one for topic in topics for one in topic.partitions]
     leads = Counter(one.leader_id for one in partitions)
     preferred = Counter(one.replicas[0] for one in partitions if one.replicas)
     has = Counter(replica for one in partitions for replica in one.replicas)
@@ -76,6 +92,7 @@ def health_of(cluster: ClusterMetadata) -> ClusterHealth:
         len(partitions),
         tuple(one for one in partitions if is_under_replicated(one)),
         tuple(one for one in partitions if is_leaderless(one, cluster)),
+        access_rules,
     )
 
 

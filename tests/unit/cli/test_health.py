@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -35,6 +36,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> list[ClusterMetadata]:
 
     monkeypatch.setattr("minikafka.cli.connect.connected", connected)
     monkeypatch.setattr(Admin, "describe_cluster", lambda admin, timeout_ms=None: told[0])
+    monkeypatch.setattr("minikafka.clients.admin.enforces_rules", lambda cluster, deadline: False)
     return told
 
 
@@ -72,6 +74,23 @@ def test_what_is_wrong_is_named_and_is_status_one(
     assert found["leaderless"] == [
         {"topic": "t", "partition": 1, "leader": None, "replicas": [2, 1], "in_sync": [2]}
     ]
+
+
+def test_rules_that_may_hide_topics_are_told_of(
+    known: list[ClusterMetadata], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("minikafka.clients.admin.enforces_rules", lambda cluster, deadline: True)
+    assert run(["cluster", "health"]) == 0
+    assert capfd.readouterr().out.splitlines()[1] == (
+        "access rules are enforced: topics that this client may not describe are not seen"
+    )
+    known[0] = replace(WELL, topics={})
+    assert run(["cluster", "health"]) == 1
+    assert capfd.readouterr().out.startswith(
+        "cluster c is not known to be healthy: 3 brokers, 0 partitions\n"
+    )
+    assert run(["cluster", "health", "--format", "json"]) == 1
+    assert json.loads(capfd.readouterr().out)["access_rules"] is True
 
 
 def test_a_table_of_many_partitions_has_an_end() -> None:

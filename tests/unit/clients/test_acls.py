@@ -88,6 +88,28 @@ def test_a_broker_without_an_authorizer_says_so(brokers: BrokersInMemory, admin:
         admin.describe_acls()
 
 
+@pytest.mark.parametrize(
+    ("code", "enforced"),
+    [
+        (ErrorCode.NONE, True),
+        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, True),
+        (ErrorCode.SECURITY_DISABLED, False),
+    ],
+)
+def test_health_says_whether_rules_may_hide_topics(
+    brokers: BrokersInMemory, admin: Admin, code: ErrorCode, enforced: bool
+) -> None:
+    asked(brokers, ApiKey.DESCRIBE_ACLS, DescribeAclsResponse(0, code, None, ()))
+    assert admin.health().access_rules is enforced
+
+
+def test_brokers_that_do_not_know_the_question_are_taken_to_have_no_rules(
+    brokers: BrokersInMemory, admin: Admin
+) -> None:
+    brokers.unknown.add(ApiKey.DESCRIBE_ACLS)
+    assert not admin.health().access_rules
+
+
 def test_each_rule_that_is_made_has_its_outcome(brokers: BrokersInMemory, admin: Admin) -> None:
     results = (AclCreationResult(0), AclCreationResult(ErrorCode.INVALID_REQUEST, "not so"))
     requests = asked(brokers, ApiKey.CREATE_ACLS, CreateAclsResponse(0, results))

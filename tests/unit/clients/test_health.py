@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.health import health_of
@@ -46,6 +48,21 @@ def test_a_dead_broker_is_known_by_its_replicas() -> None:
 
 def test_a_leader_that_does_not_live_is_none() -> None:
     assert not health_of(metadata((2, (2,), (2,)), brokers=2)).healthy
+
+
+def test_where_rules_may_hide_every_topic_nobody_knows_that_all_is_well() -> None:
+    hidden = health_of(ClusterMetadata(controller_id=1), access_rules=True)
+    assert (hidden.healthy, hidden.unseen) == (False, True)
+    seen = health_of(metadata((0, (0,), (0,))), access_rules=True)
+    assert (seen.healthy, seen.unseen) == (True, False)
+
+
+def test_partitions_of_internal_topics_come_last() -> None:
+    one = metadata((0, (0, 1), (0,)))
+    rows = (PartitionMetadata(TopicPartition("__own", 0), 0, (0, 1), (0,)),)
+    topics = {"__own": TopicMetadata("__own", ErrorCode.NONE, True, rows), **one.topics}
+    found = health_of(replace(one, topics=topics)).under_replicated
+    assert [partition.topic_partition.topic for partition in found] == ["t", "__own"]
 
 
 def test_a_cluster_without_a_controller_is_not_healthy() -> None:
