@@ -44,7 +44,7 @@ def elect(
 
     if sum(map(bool, (topics, file, everything))) != 1:
         raise ConfigError("--file", str(file or ""), "give one of: topics, --file J, --all")
-    named = None if file is None else elections.read_file(read(file), "--file")
+    named = None if file is None else elections.read_file(read(file), "--file", str(file))
     with coordinated(zookeeper, None, data_dir) as store:
         if topics:
             named = elections.partitions_of(store, topics)

@@ -29,6 +29,8 @@ UNDER_WAY = 3
 """The status of ``verify`` while nothing has failed and something is not done."""
 LOOK_S = 0.2
 AND_ENDS = ", and ends the throttle once all is done"
+BUT_ANOTHER = "; another reassignment is under way: {}, and until its end none is started"
+THROTTLE_STAYS = "the throttle stays for what is under way: {}; verify again when that is done"
 THROTTLED = "; until all are, copying keeps to {} bytes a second"
 MOVE_COLUMNS = ["topic", "partition", "before", "after", "adds", "removes"]
 VERDICT_COLUMNS = ["topic", "partition", "replicas", "in_sync", "status"]
@@ -73,7 +75,7 @@ def generate(
     if bool(topics) == bool(file):
         raise ConfigError("--file", str(file or ""), "give topics, or --file J")
     broker_ids = ids(brokers)
-    names = topics or reassignments.read_topics_file(read(file or Path()), "--file")
+    names = topics or reassignments.read_topics_file(read(file or Path()), "--file", str(file))
     with coordinated(zookeeper, None, data_dir) as store:
         moves = reassignments.propose(store, names, broker_ids, replicas=replicas)
     print(reassignments.to_json({move.topic_partition: move.after for move in moves}))
@@ -92,7 +94,7 @@ def execute(
             "--throttle",
             metavar="BYTES_PER_SECOND",
             min=1,
-            help="What each broker may give, and copy. Under way already: only this changes.",
+            help="What each broker may give, and copy. Of the same plan under way: only this changes.",
             show_default=False,
         ),
     ] = None,
@@ -102,21 +104,27 @@ def execute(
 ) -> int:
     """Give partitions other replicas. Status 1 where one could not have them.
 
-    A throttle ends with the wait; with --no-wait, `reassign verify` ends it once all is done.
+    One that is under way already is waited for. A throttle ends with the wait; with --no-wait, `reassign
+    verify` ends it once all is done.
     """
     from minikafka.cli.connect import coordinated
-    from minikafka.clients import reassignments, throttles
+    from minikafka.clients import reassignments
+    from minikafka.clients.placement import listed
 
-    wanted = reassignments.read_file(read(file), "--file")
+    wanted = reassignments.read_file(read(file), "--file", str(file))
     with coordinated(zookeeper, None, data_dir) as store:
+        if reassignments.is_under_way(store, wanted):
+            return go_on(
+                store, wanted, style, throttle=None if dry_run else throttle, wait=wait and not dry_run
+            )
         moves = reassignments.plan(store, wanted)
-        if throttle is not None and not dry_run and reassignments.under_way(store):
-            brokers = ", ".join(map(str, throttles.limit(store, wanted, throttle)))
-            note(f"minikafka: one is under way; brokers {brokers} now keep to {throttle} bytes a second")
-            return 0
+        if throttle is not None and not dry_run:
+            reassignments.check_not_under_way(store)
         if dry_run or not moves:
+            others = reassignments.under_way(store)
+            refused = BUT_ANOTHER.format(listed(others)) if others else ""
             print_rows(_move_rows(moves), MOVE_COLUMNS, style)
-            note(f"minikafka: {_changes(moves, len(wanted))}{'; nothing was changed' * dry_run}")
+            note(f"minikafka: {_changes(moves, len(wanted))}{'; nothing was changed' * dry_run}{refused}")
             return 0
         reassignments.request(store, moves, throttle=throttle)
         before = reassignments.to_json({move.topic_partition: move.before for move in moves})
@@ -125,14 +133,10 @@ def execute(
             print_rows(_move_rows(moves), MOVE_COLUMNS, style)
             return 0
         targets = {move.topic_partition: move.after for move in moves}
-        try:
-            verdicts = follow(store, targets)
-        except KeyboardInterrupt:
-            note(f"minikafka: it goes on; `reassign verify` tells how far it is{AND_ENDS * bool(throttle)}")
-            raise
+        verdicts = follow(store, targets, throttled=throttle is not None)
         if throttle is not None:
             note_throttle(store, verdicts)
-    print_rows(_verdict_rows(verdicts), VERDICT_COLUMNS, style)
+    print_verdicts(verdicts, style)
     return status_of(verdicts)
 
 
@@ -150,23 +154,47 @@ def verify(
     from minikafka.cli.connect import coordinated
     from minikafka.clients import reassignments
 
-    wanted = reassignments.read_file(read(file), "--file")
+    wanted = reassignments.read_file(read(file), "--file", str(file))
     with coordinated(zookeeper, None, data_dir) as store:
         verdicts = reassignments.verify(store, wanted)
         note_throttle(store, verdicts)
-    print_rows(_verdict_rows(verdicts), VERDICT_COLUMNS, style)
+    print_verdicts(verdicts, style)
+    return status_of(verdicts)
+
+
+def go_on(store: Store, wanted: Replicas, style: Format, *, throttle: int | None, wait: bool) -> int:
+    """With one that is under way already: give it another rate, or wait for its end."""
+    from minikafka.clients import reassignments, throttles
+
+    if throttle is not None:
+        brokers = ", ".join(map(str, throttles.limit(store, wanted, throttle)))
+        note(f"minikafka: one is under way; brokers {brokers} now keep to {throttle} bytes a second")
+        return 0
+    if not wait:
+        note("minikafka: it is under way already; `reassign verify` tells how far it is")
+        print_verdicts(reassignments.verify(store, wanted), style)
+        return 0
+    note("minikafka: it is under way already")
+    verdicts = follow(store, wanted, throttled=bool(throttles.rates(store)))
+    note_throttle(store, verdicts)
+    print_verdicts(verdicts, style)
     return status_of(verdicts)
 
 
 def note_throttle(store: Store, verdicts: Sequence[Verdict]) -> None:
-    """End a throttle when all is done; until then tell of it, and how much is done."""
+    """End a throttle when all is done or gone; until then tell of it, and how much is done."""
     from minikafka.clients import reassignments, throttles
+    from minikafka.clients.placement import listed
     from minikafka.clients.reassignments import Status
 
     done = sum(one.status is Status.DONE for one in verdicts)
-    if done == len(verdicts):
+    if all(one.gone or one.status is Status.DONE for one in verdicts):
+        partitions = counted(len(verdicts), "partition")
+        ended = "all is done" if done == len(verdicts) else f"{done} of {partitions} done, the rest is gone"
         if reassignments.remove_throttle(store, verdicts):
-            note("minikafka: all is done; the throttle is removed")
+            note(f"minikafka: {ended}; the throttle is removed")
+        elif (others := reassignments.under_way(store)) and throttles.rates(store):
+            note(f"minikafka: {ended}; {THROTTLE_STAYS.format(listed(others))}")
         return
     brokers = {one for verdict in verdicts for one in (*verdict.wanted, *verdict.replicas)}
     rates = " or ".join(map(str, throttles.rates(store, brokers)))
@@ -182,15 +210,19 @@ def ids(text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def follow(store: Store, wanted: Replicas) -> list[Verdict]:
-    """Wait until nothing is under way any more, and show how far it is."""
+def follow(store: Store, wanted: Replicas, *, throttled: bool) -> list[Verdict]:
+    """Wait until nothing of it is under way any more, and show how far it is."""
     from minikafka.clients import reassignments
 
-    with Progress("moving partitions", len(wanted), lines=True) as progress:
-        while left := len(reassignments.under_way(store).keys() & wanted.keys()):
-            progress.advance(len(wanted) - left - progress.done)
-            time.sleep(LOOK_S)
-        progress.advance(len(wanted) - progress.done)
+    try:
+        with Progress("moving partitions", len(wanted), lines=True) as progress:
+            while left := len(reassignments.under_way(store).keys() & wanted.keys()):
+                progress.advance(len(wanted) - left - progress.done)
+                time.sleep(LOOK_S)
+            progress.advance(len(wanted) - progress.done)
+    except KeyboardInterrupt:
+        note(f"minikafka: it goes on; `reassign verify` tells how far it is{AND_ENDS * throttled}")
+        raise
     return reassignments.verify(store, wanted)
 
 
@@ -226,6 +258,12 @@ def _move_rows(moves: Iterable[Move]) -> list[dict[str, object]]:
     ]
 
 
+def print_verdicts(verdicts: Sequence[Verdict], style: Format) -> None:
+    """How far each is, and why where one has failed."""
+    reasons = ["reason"] * any(one.reason for one in verdicts)
+    print_rows(_verdict_rows(verdicts), [*VERDICT_COLUMNS, *reasons], style)
+
+
 def _verdict_rows(verdicts: Iterable[Verdict]) -> list[dict[str, object]]:
     return [
         {
@@ -235,6 +273,7 @@ def _verdict_rows(verdicts: Iterable[Verdict]) -> list[dict[str, object]]:
             "in_sync": list(one.in_sync),
             "wanted": list(one.wanted),
             "status": one.status.value,
+            "reason": one.reason or None,
         }
         for one in verdicts
     ]

@@ -47,14 +47,16 @@ class Candidate:
         return self.preferred in self.in_sync
 
 
-def read_file(data: bytes, option: str = OPTION) -> frozenset[TopicPartition]:
+def read_file(data: bytes, option: str = OPTION, path: str | None = None) -> frozenset[TopicPartition]:
     """The partitions of a JSON file, in the form of the text and of the release: ``{"partitions": [{"topic":
-    "t", "partition": 0}]}``, also under ``partition``. Raises ConfigError under the name ``option``.
+    "t", "partition": 0}]}``, also under ``partition``. Raises ConfigError under the name ``option``, which
+    shows the file's ``path`` (None: its beginning).
     """
     try:
         return PreferredElection.from_json(data, "the file").partitions
     except CoordinationError as error:
-        raise ConfigError(option, _start(data), f"nothing was changed: {error}") from None
+        value = path or placement.start_of(data)
+        raise ConfigError(option, value, f"nothing was changed: {error}") from None
 
 
 def candidates(store: Store, partitions: Iterable[TopicPartition] | None = None) -> list[Candidate]:
@@ -126,7 +128,3 @@ def request(store: Store, partitions: Collection[TopicPartition]) -> None:
 def await_end(store: Store, timeout_s: float) -> bool:
     """Wait until the controller has seen to the request; False when it has not within ``timeout_s``."""
     return placement.await_gone(store, paths.PREFERRED_ELECTION, timeout_s)
-
-
-def _start(data: bytes) -> str:
-    return data[:100].decode("utf-8", "replace")

@@ -59,18 +59,21 @@ def check_known(store: Store, option: str, partitions: Collection[TopicPartition
     """ConfigError, as ``option``, for partitions that there are not, or that are marked for deletion."""
     unknown = sorted(set(partitions) - set(known))
     if unknown:
-        first = unknown[0]
-        numbers = [one.partition for one in known if one.topic == first.topic]
-        if numbers:
-            why = f"topic {first.topic!r} has partitions {min(numbers)} to {max(numbers)}"
-        else:
-            near = difflib.get_close_matches(first.topic, _children(store, paths.BROKER_TOPICS))
-            hint = f"; there is {' and '.join(map(repr, near))}" if near else ""
-            why = f"there is no topic {first.topic!r}{hint}"
+        why = why_unknown(store, unknown[0], known)
         raise ConfigError(option, listed(unknown), f"{why}; nothing was changed")
     going = sorted({one.topic for one in partitions} & set(_children(store, paths.DELETE_TOPICS)))
     if going:
         raise ConfigError(option, ", ".join(going), "marked for deletion; nothing was changed")
+
+
+def why_unknown(store: Store, one: TopicPartition, known: Replicas) -> str:
+    """What there is instead of a partition that is not among those ``known`` of its topic."""
+    numbers = [other.partition for other in known if other.topic == one.topic]
+    if numbers:
+        return f"topic {one.topic!r} has partitions {min(numbers)} to {max(numbers)}"
+    near = difflib.get_close_matches(one.topic, _children(store, paths.BROKER_TOPICS))
+    hint = f"; there is {' and '.join(map(repr, near))}" if near else ""
+    return f"there is no topic {one.topic!r}{hint}"
 
 
 def check_controller(store: Store) -> None:
@@ -103,16 +106,23 @@ def await_gone(store: Store, path: str, timeout_s: float) -> bool:
     return True
 
 
-def objects_in(data: bytes, option: str, name: str) -> list[dict[str, object]]:
-    """The objects of the list ``name`` of a JSON file that a user gave. ConfigError under ``option``."""
+def start_of(data: bytes) -> str:
+    """What errors show of a file without a name."""
+    return data[:100].decode("utf-8", "replace")
+
+
+def objects_in(data: bytes, option: str, name: str, path: str | None = None) -> list[dict[str, object]]:
+    """The objects of the list ``name`` of a JSON file that a user gave. ConfigError under ``option``, which
+    names the file by its ``path``.
+    """
     try:
         fields = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(option, data[:100].decode("utf-8", "replace"), f"no JSON: {error}") from None
+        raise ConfigError(option, path or start_of(data), f"no JSON: {error}") from None
     rows = fields.get(name) if isinstance(fields, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        text = data[:100].decode("utf-8", "replace")
-        raise ConfigError(option, text, f'an object with a list "{name}" of objects is wanted')
+        wanted = f'an object with a list "{name}" of objects is wanted'
+        raise ConfigError(option, path or start_of(data), wanted)
     return rows
 
 

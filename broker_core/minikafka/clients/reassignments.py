@@ -65,28 +65,39 @@ class Verdict:
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
     status: Status
+    reason: str = ""
+    """Why it has failed."""
+
+    @property
+    def gone(self) -> bool:
+        """Whether there is no such partition any more."""
+        return not self.replicas
 
 
-def read_file(data: bytes, option: str = OPTION) -> dict[TopicPartition, tuple[int, ...]]:
+def read_file(
+    data: bytes, option: str = OPTION, path: str | None = None
+) -> dict[TopicPartition, tuple[int, ...]]:
     """The partitions of a JSON file: ``{"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}``.
 
-    Raises ConfigError under the name ``option``, also for what is named twice.
+    Raises ConfigError under the name ``option``, which shows the file's ``path`` (None: its beginning), also
+    for what is named twice.
     """
     try:
         found = dict(Reassignments.from_json(data, "the file").partitions)
     except CoordinationError as error:
-        raise ConfigError(option, _start(data), f"nothing was changed: {error}") from None
+        raise ConfigError(option, path or placement.start_of(data), str(error)) from None
     if not found:
-        raise ConfigError(option, _start(data), "it names no partition")
+        raise ConfigError(option, path or placement.start_of(data), "it names no partition")
     return found
 
 
-def read_topics_file(data: bytes, option: str = OPTION) -> list[str]:
-    """The topics of a JSON file: ``{"topics": [{"topic": "t"}]}``. ConfigError under the name ``option``."""
-    topics = [row.get("topic") for row in placement.objects_in(data, option, "topics")]
+def read_topics_file(data: bytes, option: str = OPTION, path: str | None = None) -> list[str]:
+    """The topics of a JSON file: ``{"topics": [{"topic": "t"}]}``. ConfigError as of ``read_file``."""
+    topics = [row.get("topic") for row in placement.objects_in(data, option, "topics", path)]
     names = [name for name in topics if isinstance(name, str) and name]
     if len(names) < len(topics) or not names or len(set(names)) < len(names):
-        raise ConfigError(option, _start(data), "each object names a topic, and each another one")
+        why = "each object names a topic, and each another one"
+        raise ConfigError(option, path or placement.start_of(data), why)
     return names
 
 
@@ -121,11 +132,16 @@ def propose(
     moves = []
     for topic in sorted(set(topics)):
         own = sorted(one for one in known if one.topic == topic)
+        count, named = replicas or len(known[own[0]]), len(broker_ids)
+        if count > named:
+            were = "broker was" if named == 1 else "brokers were"
+            why = f"topic {topic!r} is to have {count} replicas, and {named} {were} named"
+            raise ConfigError("brokers", list(broker_ids), f"{why}: name {count}, or give --replicas {named}")
         try:
             assignment = assign_replicas(
                 broker_ids,
                 len(own),
-                replicas or len(known[own[0]]),
+                count,
                 start_index=chance.randrange(len(broker_ids)),
                 start_shift=chance.randrange(len(broker_ids)),
                 racks={number: live[number].rack for number in broker_ids},
@@ -177,18 +193,23 @@ def request(store: Store, moves: Collection[Move], *, throttle: int | None = Non
 
 
 def remove_throttle(store: Store, verdicts: Iterable[Verdict]) -> bool:
-    """Where all of what ``verify`` gave is done: end the throttles of all brokers and of its topics.
+    """Where all of what ``verify`` gave is done, or gone: end the throttles of all brokers and of its topics.
 
-    Whether there were any. As 0.10.1's verify: also those that somebody set by hand.
+    Whether there were any. As 0.10.1's verify: also those that somebody set by hand. But as the brokers'
+    rates are for all moves, they stay while any is under way.
     """
     found = list(verdicts)
-    if any(one.status is not Status.DONE for one in found):
+    if not all(one.gone or one.status is Status.DONE for one in found) or under_way(store):
         return False
     return throttles.remove(store, {one.topic_partition.topic for one in found})
 
 
 def check_not_under_way(store: Store) -> None:
-    """CoordinationError where a reassignment is under way."""
+    """CoordinationError where a reassignment is under way, with its partitions."""
+    others = under_way(store)
+    if others:
+        names = placement.listed(others)
+        raise CoordinationError(f"another reassignment is under way: {names}; this plan was not started")
     placement.check_not_under_way(store, paths.REASSIGN_PARTITIONS, WHAT)
 
 
@@ -201,28 +222,51 @@ def under_way(store: Store) -> Mapping[TopicPartition, tuple[int, ...]]:
     return Reassignments.from_json(data).partitions
 
 
+def is_under_way(store: Store, wanted: Replicas) -> bool:
+    """Whether this very reassignment is under way: every partition is asked for so, or has come so far.
+
+    CoordinationError where it waits for brokers that are dead.
+    """
+    asked = under_way(store)  # first, as in ``verify``
+    own = asked.keys() & wanted.keys()
+    if not own:
+        return False
+    known = placement.assigned(store, {one.topic for one in wanted})
+    if any(asked.get(one, known.get(one)) != replicas for one, replicas in wanted.items()):
+        return False
+    dead = sorted({one for own_one in own for one in wanted[own_one]} - placement.live_brokers(store).keys())
+    if dead:
+        raise CoordinationError(
+            f"this reassignment is under way already, and waits for brokers that are not alive: start {dead}"
+        )
+    return True
+
+
 def verify(store: Store, wanted: Replicas) -> list[Verdict]:
-    """How far each partition is. ConfigError for one that there is not."""
+    """How far each partition is; one that there is not has failed, and has no replicas."""
     asked = under_way(store)  # first: what leaves it later has its assignment by then
     known = placement.assigned(store, {one.topic for one in wanted})
-    placement.check_known(store, OPTION, list(wanted), known)
-    found = placement.states(store, wanted)
-    return [
-        Verdict(
-            one,
-            replicas,
-            known[one],
-            found[one].isr if one in found else (),
-            _status(replicas, known[one], asked.get(one)),
-        )
-        for one, replicas in sorted(wanted.items())
-    ]
+    found = placement.states(store, wanted.keys() & known.keys())
+    verdicts = []
+    for one, replicas in sorted(wanted.items()):
+        now = known.get(one, ())
+        if one not in known:
+            status, reason = Status.FAILED, placement.why_unknown(store, one, known)
+        else:
+            status, reason = _status(replicas, now, asked.get(one))
+        in_sync = found[one].isr if one in found else ()
+        verdicts.append(Verdict(one, replicas, now, in_sync, status, reason))
+    return verdicts
 
 
-def _status(wanted: tuple[int, ...], now: tuple[int, ...], asked: tuple[int, ...] | None) -> Status:
+def _status(
+    wanted: tuple[int, ...], now: tuple[int, ...], asked: tuple[int, ...] | None
+) -> tuple[Status, str]:
+    has = f"has replicas {list(now)}, wanted {list(wanted)}"
     if asked is not None:
-        return Status.UNDER_WAY if asked == wanted else Status.FAILED
-    return Status.DONE if now == wanted else Status.FAILED
+        same = asked == wanted
+        return (Status.UNDER_WAY, "") if same else (Status.FAILED, f"{has}, and {list(asked)} are under way")
+    return (Status.DONE, "") if now == wanted else (Status.FAILED, f"{has}, and none under way")
 
 
 def _check_brokers(broker_ids: Sequence[int], live: Collection[int]) -> None:
@@ -233,7 +277,3 @@ def _check_brokers(broker_ids: Sequence[int], live: Collection[int]) -> None:
         raise ConfigError(
             "brokers", unknown, f"the brokers that live are {sorted(live)}; nothing was changed"
         )
-
-
-def _start(data: bytes) -> str:
-    return data[:100].decode("utf-8", "replace")

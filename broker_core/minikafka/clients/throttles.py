@@ -56,20 +56,24 @@ def name_replicas(store: Store, before: Replicas, after: Replicas) -> None:
 
 def remove(store: Store, topics: Collection[str]) -> bool:
     """Take both rates from all brokers, and the lists from these topics; whether there was anything."""
-    try:
-        brokers = store.children(f"/config/{paths.BROKERS}")
-    except NoNode:
-        brokers = []
-    rates = _change(store, paths.BROKERS, sorted(brokers), lambda _, held: _without(held, RATES))
+    rates = _change(store, paths.BROKERS, _configured(store), lambda _, held: _without(held, RATES))
     lists = _change(store, paths.TOPICS, sorted(topics), lambda _, held: _without(held, REPLICAS))
     return rates or lists
 
 
-def rates(store: Store, broker_ids: Iterable[int]) -> list[int]:
-    """The different rates that these brokers keep to, in bytes a second, rising."""
-    held = [read_config(store, paths.BROKERS, str(broker_id)) for broker_id in broker_ids]
+def rates(store: Store, broker_ids: Iterable[int] | None = None) -> list[int]:
+    """The different rates that these brokers keep to (None: all), in bytes a second, rising."""
+    names = _configured(store) if broker_ids is None else map(str, broker_ids)
+    held = [read_config(store, paths.BROKERS, name) for name in names]
     texts = {one[name] for one in held for name in RATES if name in one}
     return sorted(int(text) for text in texts if text.isascii() and text.isdecimal())
+
+
+def _configured(store: Store) -> list[str]:
+    try:
+        return sorted(store.children(f"/config/{paths.BROKERS}"))
+    except NoNode:
+        return []
 
 
 def _named(one: TopicPartition, broker_ids: Iterable[int]) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from minikafka.base.ids import TopicPartition
 from minikafka.cli import reassign
 from minikafka.cli.commands import run
 from minikafka.clients import elections
@@ -130,6 +131,16 @@ def test_an_election_that_does_not_end_goes_on(store: MemoryStore, capfd: pytest
     assert "is under way already" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["elect", "reassign execute", "reassign verify", "reassign generate"])
+def test_an_error_about_a_file_names_it(
+    store: MemoryStore, capfd: pytest.CaptureFixture[str], plan: str, command: str
+) -> None:
+    Path(plan).write_text("{")
+    brokers = ["--brokers", "0"] if command.endswith("generate") else []
+    assert run([*command.split(), "--file", plan, *brokers]) == 2
+    assert f"--file='{plan}': " in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("arguments", [[], ["t", "--all"]])
 def test_an_election_is_for_one_choice_of_partitions(
     store: MemoryStore, capfd: pytest.CaptureFixture[str], arguments: list[str]
@@ -176,7 +187,7 @@ def test_executing_waits_for_the_end_and_tells_the_way_back(
     controller(monkeypatch, store, moves=moves)
     assert run(["reassign", "execute", "--file", plan]) == status
     out, err = capfd.readouterr()
-    assert out.splitlines()[1].endswith(word)
+    assert word in out.splitlines()[1]
     way_back = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[0,1]}]}'
     assert f"the way back: {way_back}\n" in err
 
@@ -193,6 +204,108 @@ def test_verifying_has_a_status_for_done_failed_and_under_way(
     capfd.readouterr()
     assert run(verify) == 0
     assert [(row["status"], row["replicas"]) for row in rows(capfd)] == [("done", [2, 1])]
+
+
+def begin(store: MemoryStore, topic: str, partition: int, *replicas: int) -> None:
+    """Somebody has asked for it."""
+    asked = Reassignments({TopicPartition(topic, partition): replicas})
+    store.create(paths.REASSIGN_PARTITIONS, asked.to_json(), make_parents=True)
+
+
+@pytest.mark.parametrize("listed", [(0, 1), (2, 1, 0), (2, 1)])
+def test_executing_again_what_is_under_way_waits_for_it(
+    store: MemoryStore,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    plan: str,
+    listed: tuple[int, ...],
+) -> None:
+    begin(store, "t", 0, 2, 1)
+    assign(store, "t", {0: listed, 1: (1, 0)})
+    execute = ["reassign", "execute", "--file", plan]
+    for option in ("--no-wait", "--dry-run"):
+        assert run([*execute, option]) == 0
+        out, err = capfd.readouterr()
+        assert out.splitlines()[1].endswith("under way")
+        assert err == "minikafka: it is under way already; `reassign verify` tells how far it is\n"
+    controller(monkeypatch, store)
+    assert run(execute) == 0
+    out, err = capfd.readouterr()
+    assert out.splitlines()[1].endswith("done")
+    assert err == "minikafka: it is under way already\n"
+
+
+def test_who_waits_for_one_under_way_ends_its_throttle(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], plan: str
+) -> None:
+    execute = ["reassign", "execute", "--file", plan]
+    assert run([*execute, "--throttle", "1000", "--no-wait"]) == 0
+    controller(monkeypatch, store)
+    assert run(execute) == 0
+    assert capfd.readouterr().err.endswith("minikafka: all is done; the throttle is removed\n")
+    assert throttled(store) == []
+
+
+def test_executing_again_what_waits_for_a_dead_broker_says_so(
+    store: MemoryStore, capfd: pytest.CaptureFixture[str], plan: str
+) -> None:
+    begin(store, "t", 0, 2, 1)
+    store.delete(paths.broker_path(2))
+    assert run(["reassign", "execute", "--file", plan]) == 1
+    assert (
+        "is under way already, and waits for brokers that are not alive: start [2]" in capfd.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("throttle", [[], ["--throttle", "2000"]])
+def test_another_plan_is_refused_while_one_is_under_way(
+    store: MemoryStore, capfd: pytest.CaptureFixture[str], plan: str, throttle: list[str]
+) -> None:
+    begin(store, "t", 1, 2, 0)
+    assert run(["reassign", "execute", "--file", plan, *throttle]) == 1
+    err = capfd.readouterr().err
+    assert err == "minikafka: another reassignment is under way: t-1; this plan was not started\n"
+    assert store.exists("/config/brokers") is None
+    assert run(["reassign", "execute", "--file", plan, "--dry-run", *throttle]) == 0
+    assert "nothing was changed; another reassignment is under way: t-1, and" in capfd.readouterr().err
+
+
+def test_verifying_an_old_plan_keeps_the_throttle_of_what_is_under_way(
+    store: MemoryStore, capfd: pytest.CaptureFixture[str], plan: str
+) -> None:
+    assert run(["reassign", "execute", "--file", plan, "--throttle", "1000", "--no-wait"]) == 0
+    Path(plan).write_text(PLAN.replace('"partition":0,"replicas":[2,1]', '"partition":1,"replicas":[1,0]'))
+    before = throttled(store)
+    capfd.readouterr()
+    assert run(["reassign", "verify", "--file", plan]) == 0
+    stays = "the throttle stays for what is under way: t-0; verify again when that is done"
+    assert capfd.readouterr().err == f"minikafka: all is done; {stays}\n"
+    assert throttled(store) == before
+
+
+def test_verifying_what_failed_tells_why(
+    store: MemoryStore, capfd: pytest.CaptureFixture[str], plan: str
+) -> None:
+    assert run(["reassign", "verify", "--file", plan]) == 1
+    out, err = capfd.readouterr()
+    assert out.splitlines() == [
+        "TOPIC  PARTITION  REPLICAS  IN SYNC  STATUS  REASON",
+        "t              0  0,1       0,1      failed  has replicas [0, 1], wanted [2, 1], and none under way",
+    ]
+    assert "nothing was changed" not in err
+
+
+def test_verifying_what_was_deleted_tells_so_and_ends_the_throttle(
+    store: MemoryStore, capfd: pytest.CaptureFixture[str], plan: str
+) -> None:
+    assert run(["reassign", "execute", "--file", plan, "--throttle", "1000", "--no-wait"]) == 0
+    store.delete(paths.REASSIGN_PARTITIONS)
+    Path(plan).write_text(PLAN.replace('"t"', '"gone"'))
+    capfd.readouterr()
+    assert run(["reassign", "verify", "--file", plan]) == 1
+    out, err = capfd.readouterr()
+    assert out.splitlines()[1].endswith("failed  there is no topic 'gone'")
+    assert err == "minikafka: 0 of 1 partition done, the rest is gone; the throttle is removed\n"
 
 
 def throttled(store: MemoryStore) -> list[object]:

@@ -48,7 +48,7 @@ def test_a_proposal_keeps_replicas_in_different_racks() -> None:
         (["tt"], [0], "there is no topic 'tt'; there is 't'"),
         (["t"], [0, 9], r"brokers=\[9\]: the brokers that live are \[0, 1, 2\]"),
         (["t"], [0, 0], "one or more brokers, each once"),
-        (["t"], [0], "topic 't': replication factor 2 is more than the live brokers, 1"),
+        (["t"], [0], "topic 't' is to have 2 replicas, and 1 broker was named: name 2, or give --replicas 1"),
     ],
 )
 def test_a_proposal_that_cannot_be_is_refused(topics: list[str], brokers: list[int], words: str) -> None:
@@ -84,7 +84,9 @@ def test_the_request_stands_where_the_controller_looks_and_there_is_one_at_a_tim
     moves = reassignments.plan(store, {T0: (2, 1)})
     reassignments.request(store, moves)
     assert Reassignments.from_json(store.read(paths.REASSIGN_PARTITIONS)[0]).partitions == {T0: (2, 1)}
-    with pytest.raises(CoordinationError, match="a reassignment is under way already"):
+    with pytest.raises(
+        CoordinationError, match="another reassignment is under way: t-0; this plan was not started"
+    ):
         reassignments.request(store, moves)
 
 
@@ -119,6 +121,58 @@ def test_verifying_tells_what_is_done_under_way_and_failed() -> None:
     assert verdicts() == [Status.DONE, Status.UNDER_WAY]
     store.delete(paths.REASSIGN_PARTITIONS)
     assert verdicts() == [Status.DONE, Status.FAILED]
+
+
+def test_what_has_failed_has_a_reason() -> None:
+    store = cluster(TOPICS)
+    store.create(paths.REASSIGN_PARTITIONS, Reassignments({T1: (2, 0)}).to_json(), make_parents=True)
+    wanted = {T0: (2, 1), T1: (1, 2), TopicPartition("t", 7): (0,), TopicPartition("x", 0): (0,)}
+    verdicts = reassignments.verify(store, wanted)
+    assert [one.reason for one in verdicts] == [
+        "has replicas [0, 1], wanted [2, 1], and none under way",
+        "has replicas [1, 0], wanted [1, 2], and [2, 0] are under way",
+        "topic 't' has partitions 0 to 1",
+        "there is no topic 'x'",
+    ]
+    assert {one.status for one in verdicts} == {Status.FAILED}
+    assert [one.gone for one in verdicts] == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted", "own"),
+    [
+        ({}, {T0: (0, 1)}, False),
+        ({T0: (2, 1)}, {T0: (2, 1)}, True),
+        ({T0: (2, 1)}, {T0: (2, 1), T1: (1, 0)}, True),  # the other is done
+        ({T0: (2, 1)}, {T0: (2, 1), T1: (1, 2)}, False),
+        ({T0: (2, 1)}, {T0: (0, 1)}, False),
+        ({T0: (2, 1)}, {T1: (1, 0)}, False),
+        ({T0: (2, 1), T1: (1, 2)}, {T1: (1, 2)}, True),
+    ],
+)
+def test_a_plan_is_under_way_when_all_of_it_is_asked_for_or_done(
+    asked: dict[TopicPartition, tuple[int, ...]], wanted: dict[TopicPartition, tuple[int, ...]], own: bool
+) -> None:
+    store = cluster(TOPICS)
+    if asked:
+        store.create(paths.REASSIGN_PARTITIONS, Reassignments(asked).to_json(), make_parents=True)
+    assert reassignments.is_under_way(store, wanted) is own
+
+
+def test_one_under_way_to_a_broker_that_died_says_who_is_to_be_started() -> None:
+    store = cluster(TOPICS)
+    reassignments.request(store, reassignments.plan(store, {T0: (2, 1)}))
+    store.delete(paths.broker_path(2))
+    with pytest.raises(CoordinationError, match=r"under way already, and waits for .* start \[2\]"):
+        reassignments.is_under_way(store, {T0: (2, 1)})
+
+
+def test_an_error_about_a_file_names_its_path() -> None:
+    with pytest.raises(ConfigError, match=r"--file='d/plan\.json': it names no partition"):
+        reassignments.read_file(b'{"partitions": []}', "--file", "d/plan.json")
+    for data in (b"{", b"[]", b'{"topics": [{}]}'):
+        with pytest.raises(ConfigError, match=r"--file='d/topics\.json'"):
+            reassignments.read_topics_file(data, "--file", "d/topics.json")
 
 
 def test_the_file_of_a_proposal_is_what_is_read() -> None:

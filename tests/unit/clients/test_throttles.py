@@ -99,3 +99,30 @@ def test_the_throttle_goes_when_all_is_done_and_not_before(store: MemoryStore) -
     assert len(news(store)) == told + 5
     assert not reassignments.remove_throttle(store, reassignments.verify(store, WANTED))
     assert len(news(store)) == told + 5
+
+
+def test_the_throttle_stays_while_another_move_is_under_way(store: MemoryStore) -> None:
+    reassignments.request(store, reassignments.plan(store, {TopicPartition("u", 0): (2,)}), throttle=1000)
+    done = reassignments.verify(store, {T0: (0, 1)})
+    assert not reassignments.remove_throttle(store, done)
+    assert throttles.rates(store) == [1000]
+    store.delete(paths.REASSIGN_PARTITIONS)
+    assert reassignments.remove_throttle(store, done)
+    assert throttles.rates(store) == []
+
+
+def test_the_throttle_of_a_topic_that_was_deleted_goes(store: MemoryStore) -> None:
+    reassignments.request(store, reassignments.plan(store, WANTED), throttle=1000)
+    store.delete(paths.REASSIGN_PARTITIONS)
+    for path in sorted(store.read_all(topic_paths(store, "t")), reverse=True):
+        store.delete(path)
+    assert reassignments.remove_throttle(store, reassignments.verify(store, WANTED))
+    assert throttles.rates(store) == []
+
+
+def topic_paths(store: MemoryStore, topic: str) -> list[str]:
+    """A topic's znode, and those below it."""
+    found = [paths.topic_path(topic)]
+    for path in found:
+        found += [f"{path}/{name}" for name in store.children(path)]
+    return found
