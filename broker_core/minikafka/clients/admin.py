@@ -89,11 +89,14 @@ class Admin:
             raise error
 
     def create_partitions(self, name: str, count: int, *, timeout_ms: int = 30_000) -> None:
-        """Give a topic ``count`` partitions in all, and wait until each has a leader. Raises its BrokerError.
+        """Give a topic ``count`` partitions in all, and wait until each new one has a leader. Raises its
+        BrokerError.
 
         Which partition a key belongs to changes; messages stay where they are.
         """
         deadline = self._cluster.deadline(timeout_ms)
+        before = self._known().topics.get(name)
+        first = 0 if before is None else len(before.partitions)
 
         def request(names: list[str]) -> CreatePartitionsRequest:
             topics = tuple(CreatePartitionsTopic(name, count, None) for name in names)
@@ -105,7 +108,7 @@ class Admin:
         call = _ControllerCall(self._cluster, deadline, CREATE_PARTITIONS, request, why)
         error = call.run([name])[name]
         if error is None or error.code is ErrorCode.REQUEST_TIMED_OUT:
-            error = self._await_leaders(name, deadline, count)
+            error = self._await_leaders(name, deadline, first, count)
         if error is not None:
             raise error
 
@@ -213,20 +216,24 @@ class Admin:
             return self._cluster.metadata(None, timeout_ms=_EXPLAIN_TIMEOUT_MS)
         return ClusterMetadata()
 
-    def _await_leaders(self, name: str, deadline: Deadline, partitions: int = 1) -> BrokerError | None:
+    def _await_leaders(
+        self, name: str, deadline: Deadline, first: int = 0, count: int = 1
+    ) -> BrokerError | None:
+        """Wait for the leaders of the partitions from ``first`` on, of which there are to be ``count``."""
+
         def attempt() -> None:
             topic = self._cluster.metadata(
                 [name], refresh=True, timeout_ms=max(1, deadline.remaining_ms())
             ).topics[name]
             if topic.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 return  # made, by one who may not see it
-            if topic.error is not ErrorCode.NONE or len(topic.available) < max(
-                partitions, len(topic.partitions)
-            ):
+            wanted = range(first, max(count, len(topic.partitions)))
+            if topic.error is not ErrorCode.NONE or not set(wanted) <= set(topic.available):
                 # Retriable whatever it was: the broker that was asked may not have heard of the topic yet.
-                raise BrokerError(
-                    ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name!r} was made, but has no leaders yet"
-                )
+                words = f"topic {name!r} was made, but has no leaders yet"
+                if first:
+                    words = f"topic {name!r} got more partitions, {count} in all, which have no leaders yet"
+                raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, words)
 
         try:
             self._cluster.retrying(f"waiting for the leaders of topic {name!r}", deadline, attempt)

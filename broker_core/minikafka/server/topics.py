@@ -121,13 +121,14 @@ class TopicTicket:
         self._reply({**outcomes, **self._failed})
 
 
-def is_usable(broker: Broker, name: str, partitions: int) -> bool:
-    """Whether a topic has so many partitions, all with leaders."""
+def is_usable(broker: Broker, name: str, partitions: int, first: int = 0) -> bool:
+    """Whether a topic has so many partitions, those from ``first`` on with leaders."""
     known = broker.image.topics.get(name, {})
     return len(known) >= partitions and all(
         leadership.leader != NO_LEADER
         and (leadership.leader != broker.broker_id or TopicPartition(name, index) in broker.partitions)
         for index, leadership in known.items()
+        if index >= first
     )
 
 
@@ -153,7 +154,7 @@ def check_creation(
         )
     for other in broker.image.topics:
         if other == name:
-            raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists")
+            raise _exists(broker, name)
         if names_collide(other, name):
             raise BrokerError(
                 ErrorCode.INVALID_TOPIC, f"topic {name} collides with {other}: '.' and '_' look alike"
@@ -180,6 +181,12 @@ def check_creation(
     return CreationRequest(name, assignment, overrides)
 
 
+def _exists(broker: Broker, name: str) -> BrokerError:
+    going = broker.controller.assignment_of(name) is None and not broker.controller.is_gone(name)
+    words = " and is marked for deletion: it goes once all brokers that have it are there" if going else ""
+    return BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists{words}")
+
+
 def _check_size(name: str, partitions: int, znode_bytes: int = 0) -> None:
     """Raise INVALID_PARTITIONS for more than one znode tells; by the number alone before it is made."""
     if max(znode_bytes, partitions * _PARTITION_BYTES_MIN) > DATA_MAX_BYTES:
@@ -201,8 +208,7 @@ def submit_creation(broker: Broker, wish: CreationRequest, ticket: TopicTicket |
         except NodeExists:
             # After a lost connection the topic may be there because of us.
             if ticket is not None and not tried:
-                failure = BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {wish.name} exists")
-                broker.run(lambda: ticket.failed_later(broker, wish.name, failure))
+                broker.run(lambda: ticket.failed_later(broker, wish.name, _exists(broker, wish.name)))
         except CoordinationError:
             tried = True
             raise

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin import Admin
 from minikafka.clients.configs import Setting
 from minikafka.wire.apis.alter_configs import (
@@ -171,6 +173,32 @@ def test_more_partitions_are_waited_for_until_they_have_leaders(
     brokers.script(ApiKey.CREATE_PARTITIONS, grow)
     admin.create_partitions("t", 3)
     assert len(admin.describe_cluster().topics["t"].partitions) == 3
+
+
+def grown(brokers: BrokersInMemory, leader: int) -> Callable[..., CreatePartitionsResponse]:
+    def grow(broker_id: int, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+        brokers.leaders[TopicPartition("t", 2)] = leader
+        return CreatePartitionsResponse(0, (CreatePartitionsTopicResult("t", 0, None),))
+
+    return grow
+
+
+def test_more_partitions_wait_for_no_leader_of_those_that_were_there(
+    brokers: BrokersInMemory, admin: Admin
+) -> None:
+    brokers.add_topic("t", 2)
+    brokers.leaders[TopicPartition("t", 0)] = -1
+    brokers.script(ApiKey.CREATE_PARTITIONS, grown(brokers, 1))
+    admin.create_partitions("t", 3)
+
+
+def test_partitions_that_were_added_and_have_no_leader_are_said_to_be_there(
+    brokers: BrokersInMemory, admin: Admin
+) -> None:
+    brokers.add_topic("t", 2)
+    brokers.script(ApiKey.CREATE_PARTITIONS, grown(brokers, -1))
+    with pytest.raises(BrokerError, match="'t' got more partitions, 3 in all, which have no leaders yet"):
+        admin.create_partitions("t", 3)
 
 
 def test_partitions_that_cannot_be_are_refused_in_the_brokers_words(

@@ -2,7 +2,7 @@
 
 Behaviour: only the controller serves it (NOT_CONTROLLER). Partitions that are there keep their replicas and
 their messages; which partition a key belongs to changes. Each topic succeeds or fails for itself. Time-outs
-and ``validate_only`` as in CreateTopics.
+and ``validate_only`` as in CreateTopics; only the new partitions are waited for.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ def handle(broker: Broker, context: RequestContext, request: CreatePartitionsReq
     """Serve one request, when its partitions can be used."""
     named = Counter(topic.name for topic in request.topics)
     counts = {topic.name: topic.count for topic in request.topics}
+    added: dict[str, int] = {}
     ticket = TopicTicket(
         list(named),
-        is_done=lambda name: is_usable(broker, name, counts[name]),
+        is_done=lambda name: is_usable(broker, name, counts[name], counts[name] - added.get(name, 0)),
         context=context,
         reply=lambda outcomes: context.reply(
             CreatePartitionsResponse(
@@ -54,7 +55,9 @@ def handle(broker: Broker, context: RequestContext, request: CreatePartitionsReq
             if named[topic.name] > 1:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} is named twice")
             check_controller(broker)
-            wishes.append(check_more_partitions(broker, topic.name, topic.count, _given(topic)))
+            wish = check_more_partitions(broker, topic.name, topic.count, _given(topic))
+            wishes.append(wish)
+            added[topic.name] = len(wish.assignment)
             if request.validate_only:
                 ticket.succeed(topic.name)
         except BrokerError as error:
