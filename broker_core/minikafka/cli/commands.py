@@ -53,6 +53,15 @@ BAD_INPUT = frozenset(
 )
 """Codes by which a broker says that the request itself can never succeed."""
 
+FORBIDDEN = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+"""Codes of access rules that do not permit something."""
+
 app = typer.Typer(
     name="minikafka",
     help="Apache Kafka's log, protocol and coordination in Python. `minikafka up` starts a cluster.",
@@ -134,6 +143,10 @@ def explain(error: Exception) -> tuple[int, str]:
         status = 2
     elif isinstance(error, BrokerError):
         status = 2 if error.code in BAD_INPUT else 1
+        if error.code in FORBIDDEN:
+            text += "; see `minikafka acl list`; `minikafka acl add` permits more"
+    elif isinstance(error, NetworkError) and isinstance(error.__cause__, BrokerError):
+        pass  # a broker did answer
     elif isinstance(error, NetworkError):
         text += "; start a broker with `minikafka up`, or name a running one by --bootstrap or --data-dir"
     elif isinstance(error, MinikafkaError):

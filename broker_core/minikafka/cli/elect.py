@@ -40,7 +40,7 @@ def elect(
 ) -> int:
     """Let the preferred replica lead, the first of each partition's. Status 1 where one does not."""
     from minikafka.cli.connect import coordinated
-    from minikafka.clients import elections
+    from minikafka.clients import elections, placement
 
     if sum(map(bool, (topics, file, everything))) != 1:
         raise ConfigError("--file", str(file or ""), "give one of: topics, --file J, --all")
@@ -49,6 +49,8 @@ def elect(
         if topics:
             named = elections.partitions_of(store, topics)
         found = elections.candidates(store, named)
+        if everything and (going := sorted(placement.marked(store))):
+            note(f"minikafka: left out, as marked for deletion: {', '.join(going)}")
         wanting = [one.topic_partition for one in found if not one.done]
         if dry_run or not wanting:
             print_rows(rows(found), COLUMNS, style)

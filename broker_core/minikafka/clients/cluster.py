@@ -188,6 +188,11 @@ class Cluster:
         leader = self._metadata.leader(tp)
         return None if leader is None else leader.broker_id
 
+    def known_in_sync(self, tp: TopicPartition) -> tuple[int, ...] | None:
+        """The replicas in sync of a partition as far as is known without asking; None for an unknown one."""
+        found = self._metadata.partition(tp)
+        return None if found is None else found.in_sync
+
     def invalidate(self, topic: str) -> None:
         """What is known of ``topic`` has turned out wrong: ask again before it is used."""
         with self._lock:

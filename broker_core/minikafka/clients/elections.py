@@ -60,11 +60,15 @@ def read_file(data: bytes, option: str = OPTION, path: str | None = None) -> fro
 
 
 def candidates(store: Store, partitions: Iterable[TopicPartition] | None = None) -> list[Candidate]:
-    """Who leads these partitions (None: all) and who should. ConfigError for one that there is not."""
+    """Who leads these partitions and who should. None: all, but for topics marked for deletion.
+
+    ConfigError for one that there is not.
+    """
     wanted = None if partitions is None else set(partitions)
     known = placement.assigned(store, None if wanted is None else {one.topic for one in wanted})
     if wanted is None:
-        wanted = set(known)
+        going = placement.marked(store)
+        wanted = {one for one in known if one.topic not in going}
     else:
         placement.check_known(store, OPTION, wanted, known)
     found = placement.states(store, wanted)

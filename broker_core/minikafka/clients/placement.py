@@ -61,7 +61,7 @@ def check_known(store: Store, option: str, partitions: Collection[TopicPartition
     if unknown:
         why = why_unknown(store, unknown[0], known)
         raise ConfigError(option, listed(unknown), f"{why}; nothing was changed")
-    going = sorted({one.topic for one in partitions} & set(_children(store, paths.DELETE_TOPICS)))
+    going = sorted({one.topic for one in partitions} & marked(store))
     if going:
         raise ConfigError(option, ", ".join(going), "marked for deletion; nothing was changed")
 
@@ -74,6 +74,11 @@ def why_unknown(store: Store, one: TopicPartition, known: Replicas) -> str:
     near = difflib.get_close_matches(one.topic, _children(store, paths.BROKER_TOPICS))
     hint = f"; there is {' and '.join(map(repr, near))}" if near else ""
     return f"there is no topic {one.topic!r}{hint}"
+
+
+def marked(store: Store) -> set[str]:
+    """The topics that are marked for deletion."""
+    return set(_children(store, paths.DELETE_TOPICS))
 
 
 def check_controller(store: Store) -> None:

@@ -64,6 +64,19 @@ def test_when_nobody_answers_the_line_says_how_to_find_or_start_a_broker() -> No
     assert "`minikafka up`" in line
 
 
+def test_where_a_broker_answered_nobody_is_told_to_start_one() -> None:
+    error = NetworkError("not acknowledged")
+    error.__cause__ = BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert explain(error) == (1, "not acknowledged")
+
+
+def test_what_rules_forbid_comes_with_where_to_look_for_them() -> None:
+    assert explain(BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no")) == (
+        1,
+        "TOPIC_AUTHORIZATION_FAILED: no; see `minikafka acl list`; `minikafka acl add` permits more",
+    )
+
+
 def test_a_mistake_of_ours_says_that_it_is_one() -> None:
     assert explain(KeyError("x")) == (
         1,

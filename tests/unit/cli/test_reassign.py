@@ -16,6 +16,7 @@ from minikafka.clients import elections
 from minikafka.registry import paths
 from minikafka.registry.admin_paths import PreferredElection, Reassignments
 from minikafka.registry.memory import MemoryStore
+from minikafka.registry.paths import TopicAssignment
 from minikafka.registry.store import Store
 from tests.unit.clients.zookeeper_with_topics import assign, cluster, set_state
 
@@ -100,6 +101,21 @@ def test_an_election_tells_by_its_status_whether_all_are_led_as_they_should_be(
     controller(monkeypatch, store, elects=elects)
     assert run(["elect", "t", "--format", "json"]) == status
     assert [(row["partition"], row["done"]) for row in rows(capfd)] == [(1, elects)]
+
+
+def test_an_election_of_all_leaves_out_what_is_marked_for_deletion(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    going = paths.topic_path("going")
+    store.create(going, TopicAssignment({0: (0, 1)}).to_json())
+    store.create(f"{paths.DELETE_TOPICS}/going")
+    set_state(store, "t", 1, 0, (1, 0))
+    controller(monkeypatch, store)
+    assert run(["elect", "--all"]) == 0
+    out, err = capfd.readouterr()
+    assert "going" not in out
+    assert err.startswith("minikafka: left out, as marked for deletion: going\n")
+    assert run(["elect", "going"]) == 2
 
 
 def test_an_election_that_nothing_wants_asks_nobody(

@@ -55,6 +55,7 @@ _WHY = {
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "; what was acknowledged before it is missing there, as after an "
     "unclean election",
 }
+_TOO_FEW = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 _NOT_APPENDED = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.NOT_ENOUGH_REPLICAS})
 """Retriable codes that brokers give only before they append. Any other may come while an append waits for
 replicas."""
@@ -66,6 +67,9 @@ class Leaders(Protocol):
 
     def known_leader(self, tp: TopicPartition) -> int | None:
         """The broker that led the partition when last heard of, or None."""
+
+    def known_in_sync(self, tp: TopicPartition) -> tuple[int, ...] | None:
+        """The brokers with replicas in sync when last heard of, or None."""
 
     def invalidate(self, topic: str) -> None:
         """What is known of the topic has turned out to be wrong."""
@@ -215,12 +219,21 @@ class Sender:
             elif code in _TOO_LARGE:
                 self._divide_or_fail(batch, code, job.broker_id)
             else:
-                error = BrokerError(code, f"broker {job.broker_id} did not take {batch}{_WHY.get(code, '')}")
+                error = BrokerError(
+                    code, f"broker {job.broker_id} did not take {batch}{self._why(code, batch)}"
+                )
                 if code is ErrorCode.UNKNOWN_PRODUCER_ID and batch.stamp is not None:
                     self._numbering.begin_anew(batch)
                     self._again(batch, error, now_ms)
                 else:
                     self._again_or_fail(batch, error, now_ms)
+
+    def _why(self, code: ErrorCode, batch: Batch) -> str:
+        if code not in _TOO_FEW:
+            return _WHY.get(code, "")
+        in_sync = self._leaders.known_in_sync(batch.topic_partition)
+        told = "" if in_sync is None else f" ({', '.join(map(str, in_sync)) or 'none'})"
+        return f"; fewer replicas are in sync{told} than the topic's min.insync.replicas"
 
     def failed(self, job: ProduceJob, error: MinikafkaError, now_ms: int) -> None:
         """The request was not sent, or its answer did not come."""
@@ -291,10 +304,12 @@ class Sender:
 
     def _expiry(self, batch: Batch) -> NetworkError:
         reason = batch.last_error or self._why_waiting
-        return NetworkError(
+        error = NetworkError(
             f"{batch} not acknowledged within {self._config.delivery_timeout_ms} ms "
             f"after {batch.failures} failed attempts; last: {reason}"
         )
+        error.__cause__ = batch.last_error
+        return error
 
     def _acknowledge(self, batch: Batch, base_offset: int, log_append_time_ms: int) -> None:
         if not batch.outcome.done:

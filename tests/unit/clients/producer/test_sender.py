@@ -37,6 +37,9 @@ class World:
     def known_leader(self, tp: TopicPartition) -> int | None:
         return self.leaders.get(tp)
 
+    def known_in_sync(self, tp: TopicPartition) -> tuple[int, ...] | None:
+        return (1,) if tp in self.leaders else None
+
     def invalidate(self, topic: str) -> None:
         self.invalid.append(topic)
 
@@ -208,6 +211,22 @@ def test_a_delivery_ends_with_its_time_out_and_tells_the_last_failure() -> None:
     assert str(delivery.error) == (
         "1 record for t-0 not acknowledged within 1000 ms after 4 failed attempts; last: the connection broke"
     )
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND])
+def test_too_few_replicas_in_sync_are_told_with_those_that_are(code: ErrorCode) -> None:
+    world = World(delivery_timeout_ms=150)
+    (delivery,) = world.put(A)
+    for now_ms in (0, 100):
+        job = world.produce(now_ms)
+        world.sender.answered(job, answer(job, code), now_ms)
+    assert str(delivery.error) == (
+        f"1 record for t-0 not acknowledged within 150 ms after 2 failed attempts; last: {code.name}: "
+        "broker 1 did not take 1 record for t-0; fewer replicas are in sync (1) than the topic's "
+        "min.insync.replicas"
+    )
+    assert isinstance(delivery.error, NetworkError)
+    assert isinstance(delivery.error.__cause__, BrokerError)
 
 
 def test_a_batch_that_never_found_a_leader_tells_why() -> None:
