@@ -24,6 +24,11 @@ app = typer.Typer(
 )
 
 COLUMNS = ["resource", "name", "principal", "permission", "operation", "host"]
+ADVICE = {
+    ErrorCode.UNSUPPORTED_VERSION: "give --zookeeper HOST:PORT/CHROOT, where the rules are kept",
+    ErrorCode.SECURITY_DISABLED: "rules can be made before it is: give --zookeeper HOST:PORT/CHROOT",
+}
+"""What else to try, by what a broker says."""
 NOT_THERE = 1
 """The status of ``remove`` where there was nothing to remove."""
 
@@ -213,10 +218,10 @@ def _keeper(bootstrap: str | None, zookeeper: str | None, data_dir: Path | None)
             try:
                 yield ClusterAcls(cluster)
             except BrokerError as error:
-                if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+                advice = ADVICE.get(error.code)
+                if advice is None:
                     raise
-                advice = f"{error.detail}; give --zookeeper HOST:PORT/CHROOT, where the rules are kept"
-                raise BrokerError(error.code, advice) from None
+                raise BrokerError(error.code, f"{error.detail}; {advice}") from None
 
 
 def _rows(rules: Iterable[AclBinding]) -> list[dict[str, object]]:

@@ -7,6 +7,7 @@ the process's output goes to ``logs/broker-N.log`` there. The broker is ready wh
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -25,6 +26,10 @@ OPENING = "opening logs: "
 COMPILING = "compiling its kernels"
 """What it says before the first start on a machine goes on (``records.kernels.cache``)."""
 COMPILING_TIMEOUT_S = 300.0
+
+_REFUSED = re.compile(r"User:ANONYMOUS at (?P<host>\S+) may not do ClusterAction to Cluster:")
+"""What the log of a broker says that waits for its controller, which may not tell it anything."""
+_LOG_BYTES = 1 << 16
 
 _LOOK_S = 1.0
 
@@ -79,6 +84,23 @@ def opening_state(log: str) -> str | None:
     return None
 
 
+def refused_host(log: str, start: int = 0) -> str | None:
+    """From where a controller was refused ClusterAction, by what a broker's log says behind ``start``."""
+    with contextlib.suppress(OSError), open(log, "rb") as file:
+        file.seek(max(start, os.path.getsize(log) - _LOG_BYTES))
+        found = _REFUSED.findall(file.read().decode("utf-8", "replace"))
+        return found[-1] if found else None
+    return None
+
+
+def permission(host: str, zookeeper: str) -> str:
+    """The command that lets brokers at ``host`` be controllers."""
+    return (
+        "`minikafka acl add --cluster --operation ClusterAction --allow-principal User:ANONYMOUS "
+        f"--allow-host {host} --zookeeper {zookeeper}`"
+    )
+
+
 class BrokerProcess:
     """One broker process, running from construction on.
 
@@ -100,10 +122,13 @@ class BrokerProcess:
         path = os.path.join(directory, f"broker-{broker_id}.properties")
         with open(path, "w", encoding="utf-8") as file:
             file.write(properties_text({"broker.id": str(broker_id), **properties}))
+        self._zookeeper = properties.get("zookeeper.connect", "HOST:PORT")
+        log = os.path.join(directory, "logs", f"broker-{broker_id}.log")
+        self._log_start = os.path.getsize(log) if os.path.exists(log) else 0
         self._child = ChildProcess(
             [sys.executable, "-m", "minikafka.server", path],
             name=f"broker {broker_id}",
-            log=os.path.join(directory, "logs", f"broker-{broker_id}.log"),
+            log=log,
             announce="ready ",
             grace_s=STOP_GRACE_S,
             keep_open=keep_open,
@@ -125,8 +150,8 @@ class BrokerProcess:
     ) -> Ready:
         """Where it serves. Raises BrokerFailed with its last words when it does not come up.
 
-        ``on_progress`` is told how far a long recovery is, whenever that has changed; ``timeout_s`` begins
-        anew then.
+        ``on_progress`` is told how far a long recovery is, whenever that has changed, and of access rules
+        that keep it from starting; ``timeout_s`` begins anew then.
         """
         state, deadline = None, time.monotonic() + timeout_s
         line: str | None = None
@@ -135,11 +160,11 @@ class BrokerProcess:
             try:
                 line = self._child.wait_for_line(min(_LOOK_S, max(0.0, left_s)))
             except ProcessFailed as failure:
-                now = opening_state(self._child.log)
+                now = opening_state(self._child.log) or self._refusal()
                 if self._child.exit_code is not None:
                     raise self._failed(failure) from None
                 if left_s <= 0 and now == state:
-                    raise self._failed(self._child.failure(f"was not ready within {timeout_s:g} s")) from None
+                    raise self._late(timeout_s) from None
                 if now != state:
                     compiling = now is not None and now.startswith(COMPILING)
                     patience_s = COMPILING_TIMEOUT_S if compiling else timeout_s
@@ -149,6 +174,27 @@ class BrokerProcess:
         if ready is None:
             raise BrokerFailed(f"broker {self.broker_id} said {line!r}, which is no ready line", None)
         return ready
+
+    def _refusal(self) -> str | None:
+        host = refused_host(self._child.log, self._log_start)
+        if host is None:
+            return None
+        return (
+            f"broker {self.broker_id} waits, as access rules refuse its controller ClusterAction; permit it: "
+            + permission(host, self._zookeeper)
+        )
+
+    def _late(self, timeout_s: float) -> BrokerFailed:
+        what = f"was not ready within {timeout_s:g} s"
+        host = refused_host(self._child.log, self._log_start)
+        if host is None:
+            return self._failed(self._child.failure(what))
+        return BrokerFailed(
+            f"broker {self.broker_id} {what}, as access rules refuse its controller ClusterAction: start "
+            f"without the authorizer, permit it by {permission(host, 'HOST:PORT')} with the address that is "
+            f"printed then, stop, and start with the authorizer again (more in {self._child.log})",
+            None,
+        )
 
     def _failed(self, failure: ProcessFailed) -> BrokerFailed:
         code = self._child.exit_code

@@ -9,11 +9,15 @@ from collections.abc import Iterator
 import pytest
 
 from minikafka.base.acls import CLUSTER, Acl, Operation, Permission, Resource, ResourceType
+from minikafka.base.errors import ErrorCode
 from minikafka.cli.commands import run
 from minikafka.registry.acl_paths import ACL_CHANGES, acl_path
 from minikafka.registry.acl_store import read_acls
 from minikafka.registry.memory import MemoryStore
 from minikafka.registry.store import Store
+from minikafka.wire.apis.describe_acls import DescribeAclsResponse
+from minikafka.wire.keys import ApiKey
+from tests.unit.clients.support import BrokersInMemory
 from tests.unit.clients.zookeeper_with_topics import cluster
 
 ALICE = ("--allow-principal", "User:alice")
@@ -127,6 +131,25 @@ def test_those_of_a_topic_are_listed_with_those_of_all_topics(
 def test_an_empty_list_says_so(store: MemoryStore, capfd: pytest.CaptureFixture[str]) -> None:
     assert acl("list") == 0
     assert capfd.readouterr() == ("", "minikafka: there are no such rules\n")
+
+
+def test_where_brokers_keep_no_rules_zookeeper_is_named(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    brokers = BrokersInMemory(1)
+    answer = DescribeAclsResponse(0, ErrorCode.SECURITY_DISABLED, "no rules", ())
+    brokers.script(ApiKey.DESCRIBE_ACLS, lambda *_: answer)
+
+    @contextlib.contextmanager
+    def connected(*_: object, **__: object) -> Iterator[object]:
+        yield brokers.client()
+
+    monkeypatch.setattr("minikafka.cli.connect.connected", connected)
+    assert run(["acl", "add", *ALICE, "--topic", "t"]) == 1
+    assert capfd.readouterr().err == (
+        "minikafka: SECURITY_DISABLED: no rules; rules can be made before it is: give --zookeeper "
+        "HOST:PORT/CHROOT\n"
+    )
 
 
 def test_of_several_rules_those_are_removed_that_are_named(store: MemoryStore) -> None:
