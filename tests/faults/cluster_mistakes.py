@@ -247,7 +247,7 @@ MISTAKES: dict[str, Mistake] = {
         seed=41,
     ),
     "the leader epoch of a request is not looked at": Mistake(
-        [(Partition, "check_leader", know_no_epoch)], ("partition", "pause", "slow_network", "kill"), seed=340
+        [(Partition, "check_leader", know_no_epoch)], ("kill", "stop", "slow_network"), seed=114
     ),
     "the high watermark is the log's end": Mistake([(Partition, "_advance", advance_to_end)]),
     "the high watermark goes by an ISR that is not written yet": Mistake(
@@ -268,7 +268,7 @@ MISTAKES: dict[str, Mistake] = {
     "a replica out of sync is elected": Mistake([(deciding, "next_leadership", elect_anybody)], seed=4),
     "an election keeps the leader epoch": Mistake([(deciding, "next_leadership", keep_epoch)]),
     "a leader does not write down where its epoch begins": Mistake(
-        [(LeaderEpochs, "begin", nothing)], seed=1029
+        [(LeaderEpochs, "begin", nothing)], ("kill", "end_in_the_middle", "power_cut"), seed=15
     ),
     "a copy may leave something out": Mistake([(Log, "append_copy", append_gaps)]),
     "a follower goes on copying from earlier leaders": Mistake(
