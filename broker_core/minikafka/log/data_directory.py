@@ -6,6 +6,7 @@
     log-start-offset-checkpoint        below which messages were deleted, where their segment is still there
     replication-offset-checkpoint      the high watermark of each log (``watermarks``)
     topic-creations.json               which topic of that name each log is of (``creations``)
+    leader-epochs-begun.json           epochs that the logs' own files may not hold yet (``begun``)
     NAME.N-delete                      a deleted partition that is being removed, at open if a crash left it
     NAME.N-stray                       the log of an earlier topic of that name, set aside
 

@@ -11,9 +11,11 @@ Epochs and offsets rise from line to line. A follower that comes back asks the l
 ended, and cuts its log there: the high watermark alone would let two logs differ for ever (KIP-101).
 
 The file is written with every change, and flushed; changes are as rare as elections. Only the first one is
-not: it becomes as durable as the first messages, by their flush (``make_durable``). Where a file cannot be
-written (a full disk must not stop reads) ``save`` tries again. One that makes no sense counts as absent: then
-no question can be answered, and followers fall back to the high watermark.
+not: it becomes as durable as the first messages, by their flush (``make_durable``). And what ``begin`` is
+told not to write the broker writes down for many logs at once (``begun``, ``recorded``); the file gets it
+with the next ``save``. Where a file cannot be written (a full disk must not stop reads) ``save`` tries again.
+One that makes no sense counts as absent: then no question can be answered, and followers fall back to the
+high watermark.
 """
 
 from __future__ import annotations
@@ -37,7 +39,18 @@ _log = logging.getLogger(__name__)
 class LeaderEpochs:
     """The epochs of one log. Any thread may change them, when ``mutex`` is a lock."""
 
-    __slots__ = ("_complaint", "_durable", "_entries", "_files", "_kept", "_saved", "begun", "mutex", "path")
+    __slots__ = (
+        "_complaint",
+        "_durable",
+        "_elsewhere",
+        "_entries",
+        "_files",
+        "_kept",
+        "_saved",
+        "begun",
+        "mutex",
+        "path",
+    )
 
     def __init__(self, files: Files, directory: str, entries: tuple[tuple[int, int], ...] = ()) -> None:
         self.path = os.path.join(directory, EPOCHS_FILE)
@@ -45,6 +58,8 @@ class LeaderEpochs:
         self._entries = entries
         self._saved = True
         self._durable = True
+        self._elsewhere = False
+        """Whether the entries are written down, durably, beside the file."""
         self._kept = False
         """Whether the file has epochs yet that recovery has cut."""
         self.begun = UNKNOWN
@@ -77,15 +92,38 @@ class LeaderEpochs:
         """The newest epoch; -1 when none is known."""
         return self._entries[-1][0] if self._entries else UNKNOWN
 
-    def begin(self, epoch: int, first_offset: int) -> None:
+    def learn(self, begun: tuple[tuple[int, int], ...]) -> None:
+        """These were written down beside the file: they count where they reach further."""
+        if begun and begun[-1][0] > self.latest:
+            self._entries, self.begun, self._saved, self._elsewhere = begun, begun[-1][0], False, True
+
+    def begin(self, epoch: int, first_offset: int, *, write: bool = True) -> None:
         """A leader of ``epoch`` writes from ``first_offset`` on. Older epochs change nothing.
 
-        Entries of epochs that began at or behind that offset go: nothing of them was kept.
+        Entries of epochs that began at or behind that offset go: nothing of them was kept. Without ``write``
+        the caller writes them down elsewhere, and says so (``recorded``); the first one is written anyway.
         """
         with self.mutex:
             if epoch > self.latest:
                 kept = tuple(entry for entry in self._entries if entry[1] < first_offset)
-                self._replace((*kept, (epoch, first_offset)))
+                self._replace((*kept, (epoch, first_offset)), write=write)
+
+    @property
+    def written(self) -> bool:
+        """Whether they are written down, here or elsewhere."""
+        return self._saved or self._elsewhere
+
+    def recorded(self, entries: tuple[tuple[int, int], ...]) -> None:
+        """These are written down elsewhere, durably."""
+        with self.mutex:
+            if entries == self._entries:
+                self._elsewhere = True
+
+    def stand_alone(self) -> None:
+        """Write the file durably: what is written down elsewhere is to go. StorageError."""
+        with self.mutex:
+            self._saved = self._elsewhere = False
+        self.require_saved()
 
     def copy(self, copied: ReplicatedSet, told: Sequence[tuple[int, int]]) -> None:
         """These messages are about to be written as the leader has them.
@@ -153,27 +191,28 @@ class LeaderEpochs:
                 kept = ((before[-1][0], start_offset), *kept)
             self._replace(kept)
 
-    def _replace(self, entries: tuple[tuple[int, int], ...]) -> None:
+    def _replace(self, entries: tuple[tuple[int, int], ...], *, write: bool = True) -> None:
         if entries == self._entries:
             return
         first = not self._entries and not self._files.exists(self.path)
         self._entries = entries
-        self._kept = self._saved = False
-        self._save(sync=not first)
+        self._kept = self._saved = self._elsewhere = False
+        if write or first:
+            self._save(sync=not first)
 
     def save(self) -> None:
         """Write the file where that failed; a failure is told once, and left to the next call."""
         with self.mutex:
             if not self._saved:
-                self._save(sync=True)
+                self._save(sync=not self._elsewhere)
 
     def require_saved(self) -> None:
         """Before anything is written under an epoch, the file has to tell of it: a log whose epochs begin
         elsewhere after a restart would part from the others. StorageError where it cannot be written.
         """
         if self._kept:
-            self._kept = self._saved = False
-        if not self._saved:
+            self._kept = self._saved = self._elsewhere = False
+        if not self.written:
             self.save()
             if not self._saved:
                 raise StorageError(f"nothing can be written before the leader epochs are: {self._complaint}")
@@ -181,7 +220,7 @@ class LeaderEpochs:
     def make_durable(self) -> bool:
         """Flush the file where that may not have been done; whether its name has to be, too. StorageError."""
         with self.mutex:
-            if self._durable or not self._entries:
+            if self._durable or self._elsewhere or not self._entries:
                 return False
             file = self._files.open(self.path)
             try:

@@ -45,6 +45,7 @@ WATERMARKS_FILE = "replication-offset-checkpoint"
 LOG_START_FILE = "log-start-offset-checkpoint"
 CLEANER_POINT_FILE = "cleaner-offset-checkpoint"
 CREATIONS_FILE = "topic-creations.json"
+BEGUN_FILE = "leader-epochs-begun.json"
 EPOCHS_FILE = "leader-epoch-checkpoint"
 
 _DIRECTORY = re.compile(r"([a-zA-Z0-9._-]+)([_-])(0|[1-9][0-9]{0,9})")

@@ -292,9 +292,9 @@ class Log:
     # Taking away.
 
     def begin_epoch(self, epoch: int) -> None:
-        """A leader of ``epoch`` writes from the log's end on: what is appended from now on is of it."""
+        """A leader of ``epoch`` writes from the log's end on. The caller writes that down."""
         with self._mutex:
-            self.epochs.begin(epoch, self._end_offset)
+            self.epochs.begin(epoch, self._end_offset, write=False)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """``LeaderEpochs.end_offset_for`` as this log is."""

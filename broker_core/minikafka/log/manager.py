@@ -26,6 +26,7 @@ from minikafka.base.clock import Clock
 from minikafka.base.errors import BrokerError, DirectoryLocked, ErrorCode, StorageError
 from minikafka.base.files import Files
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition, check_topic_name
+from minikafka.log.begun import BegunEpochs
 from minikafka.log.config import LogConfig
 from minikafka.log.creations import Creations, Tree
 from minikafka.log.data_directory import DataDirectory
@@ -98,6 +99,7 @@ class LogManager:
         self.watermarks = Watermarks()
         self.creations = Creations(files)
         """Which topics the logs are of."""
+        self.begun = BegunEpochs(files)
         self.guard: Guard | None = None
         """Told before a log is truncated or deleted, and after it."""
 
@@ -108,8 +110,7 @@ class LogManager:
         lies in two. Then nothing stays locked. A log that cannot be opened, while its directory can, is told
         and left to ``create``. ``overrides`` should name at least the compacted topics: in others, a hole
         between segments that were not flushed counts as loss and ends the log. Of overrides, here and below,
-        what cannot be used is left out with a warning: a newer Kafka may have written them. ``tree``: of
-        znodes, for ``creations``.
+        what cannot be used, as of a newer Kafka, is left out with a warning. ``tree``: for ``creations``.
         """
         try:
             for path in self._paths:
@@ -238,6 +239,7 @@ class LogManager:
     def _forget(self, partition: TopicPartition) -> None:
         self.watermarks.forget(partition)
         self.creations.forget(partition)
+        self.begun.forget(partition)
         self._homes.pop(partition).partitions.discard(partition)
         self._unopened.pop(partition, None)
         self._logs.pop(partition, None)
@@ -459,6 +461,7 @@ class LogManager:
         jobs: list[Callable[[], None]] = []
         found = dict(directory.found())
         self.creations.enter(directory, found)
+        self.begun.enter(directory, found)
         for partition, path in found.items():
             if partition in self._homes:
                 other = self._homes[partition].path
@@ -494,6 +497,7 @@ class LogManager:
         # First of all: while it cannot be opened, nobody may make it anew in another directory.
         directory.partitions.add(partition)
         self._homes[partition] = directory
+        known = replace(known, begun=self.begun.of(partition))
         self._unopened[partition] = replace(known, clean=False)
         log = Log.open(
             self._files,

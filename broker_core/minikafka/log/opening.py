@@ -127,6 +127,8 @@ class Known:
     """Messages below this offset were deleted, though their segment may be there."""
     advance: Callable[[int], None] = field(default=lambda size_bytes: None)
     """Told how many bytes were checked, from time to time."""
+    begun: tuple[tuple[int, int], ...] = ()
+    """Epochs, and where they begin, that the log's own file may lack (``begun``)."""
 
 
 def open_segments(
@@ -142,6 +144,7 @@ def open_segments(
         if base is not None and base not in bases:
             files.remove(os.path.join(directory, name))  # an index without its segment
     epochs = LeaderEpochs.load(files, directory) if EPOCHS_FILE in names else LeaderEpochs(files, directory)
+    epochs.learn(known.begun)
     producers = LogProducers(files, directory, snapshot_offsets(names))
     if not bases:
         start = known.start_offset

@@ -158,6 +158,7 @@ class RunningBroker:
         registrar.start(self.address, control, keep_ticket)
         if config.control.controlled_shutdown:
             self._stops.callback(lambda: withdraw(self.broker, ports.connector))
+            self._stops.callback(replicas.follow_no_more)
 
     @staticmethod
     def _advertised(config: BrokerConfig, broker_id: int, server: Server) -> dict[str, BrokerAddress]:

@@ -1,13 +1,15 @@
 """The control path: what the controller on this broker hears of, and what becomes of its decisions.
 
-Everything here runs as jobs of the worker, in order. What a decision says of this broker's own replicas goes
-to ``replicas`` at once, what it says of other brokers' through their channels.
+Everything here runs as jobs of the worker, in order. What a decision says of other brokers' replicas goes
+through their channels, what it says of this broker's own to ``replicas`` at once, which takes longer, and so
+comes last.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -63,7 +65,7 @@ class ControlPath:
         )
         # Before what is to be sent, and behind what was decided earlier: both are jobs.
         broker.worker.submit(partial(self._channels.keep, brokers, sessions))
-        for effect in effects:
+        for effect in _own_last(effects, broker.broker_id):
             broker.worker.submit(partial(self._perform, effect, epoch, brokers))
         if isinstance(event, events.TopicRemoved):
             broker.run(lambda: broker.touch(("topic", event.topic)))
@@ -298,3 +300,9 @@ class ControlPath:
             else:
                 self._not_stopped[broker_id, topic_partition] = None
                 self.post(events.ReplicaNotDeleted(broker_id, topic_partition))
+
+
+def _own_last(effects: Iterable[events.Effect], own: int) -> Iterator[events.Effect]:
+    """The same, but of what follows one another to brokers that of this one last."""
+    for _, run in itertools.groupby(effects, lambda effect: isinstance(effect, _Sent)):
+        yield from sorted(run, key=lambda effect: isinstance(effect, _Sent) and effect.broker_id == own)

@@ -1,12 +1,14 @@
 """What leaders write themselves: who is in sync, into the partitions' state znodes.
 
-The write is a job of the worker, under the condition of the znode's version. That it happened is told to the
-controller some time later, many partitions at once (``/isr_change_notification``): it only tells clients.
+The writes are jobs of the worker, each under the condition of its znode's version. That they happened is told
+to the controller some time later, many partitions at once (``/isr_change_notification``): it only tells
+clients.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from functools import partial
 
 from minikafka.base.ids import TopicPartition
@@ -24,42 +26,65 @@ _TELL_AT_LAST_MS = 60_000
 """or this long after the last time."""
 
 
+_Waiting = dict[TopicPartition, tuple[Partition, Leadership]]
+
+
 class InSync:
     """The ISRs of the partitions that this broker leads."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._waiting: _Waiting | None = None
+        """What the job that was submitted last is to write; None once that has begun."""
         self._changed: set[TopicPartition] = set()
         self._changed_ms = 0
         self._told_ms = 0
 
     def write(self, partition: Partition, wanted: Leadership) -> None:
-        """From anywhere: have ``wanted``, of ``partition``, written."""
-        self._broker.worker.submit(partial(self._write, partition, wanted))
+        """In a step: have ``wanted``, of ``partition``, written, with all that comes until its turn is there:
+        a broker that comes back is in sync of a thousand partitions at the same time.
+        """
+        if self._waiting is None or partition.topic_partition in self._waiting:
+            self._waiting = {}
+            self._broker.worker.submit(partial(self._write, self._waiting))
+        self._waiting[partition.topic_partition] = partition, wanted
 
-    def _write(self, partition: Partition, wanted: Leadership) -> None:
-        broker, name = self._broker, partition.topic_partition
-        stored = None if self._is_gone(partition) else broker.registrar.states.write({name: wanted}).get(name)
-        known = partition.leadership
-        if known is not None and stored is not None and stored.isr != known.isr:
-            how = "shrinks" if len(stored.isr) < len(known.isr) else "grows"
-            _log.info("the ISR of %s %s from %s to %s", name, how, list(known.isr), list(stored.isr))
+    def _write(self, waiting: _Waiting) -> None:
+        broker = self._broker
+
+        def close() -> None:
+            if self._waiting is waiting:
+                self._waiting = None
+
+        broker.run(close)
+        created = broker.registrar.creations({name.topic for name in waiting})
+        here = {name: wanted for name, (one, wanted) in waiting.items() if not self._is_gone(one, created)}
+        states = broker.registrar.states.write(here)
+        for name in here:
+            self._log_change(name, waiting[name][0].leadership, states.get(name))
 
         def step() -> None:
-            if partition.isr_written(wanted, stored):
-                broker.touch(name)
-            self._changed.add(name)
+            for name, (partition, wanted) in waiting.items():
+                if partition.isr_written(wanted, states.get(name)):
+                    broker.touch(name)
+            self._changed |= waiting.keys()
             self._changed_ms = broker.clock.monotonic_ms()
 
         broker.run(step)
 
-    def _is_gone(self, partition: Partition) -> bool:
+    @staticmethod
+    def _log_change(name: TopicPartition, known: Leadership | None, stored: Leadership | None) -> None:
+        if known is not None and stored is not None and stored.isr != known.isr:
+            how = "shrinks" if len(stored.isr) < len(known.isr) else "grows"
+            _log.info("the ISR of %s %s from %s to %s", name, how, list(known.isr), list(stored.isr))
+
+    def _is_gone(self, partition: Partition, created: Mapping[str, int]) -> bool:
         """Whether the state may be that of another topic of the name, as this one's znodes were removed."""
         broker, name = self._broker, partition.topic_partition
         made_by = broker.logs.creations.of(name)
         if broker.partitions.get(name) is not partition:
             return True
-        return made_by not in {None, broker.registrar.creations((name.topic,)).get(name.topic)}
+        return made_by not in {None, created.get(name.topic)}
 
     def drop_laggards(self) -> None:
         """Take followers that lag out of the ISRs. For one thread, the housekeeper's."""

@@ -58,8 +58,13 @@ class Replicas:
         """Epochs that it does not lead again, and since when."""
         self.new: set[TopicPartition] = set()
         """Partitions that were made just now: they cannot lie in a directory that is left out."""
+        self._leaving = False
         self._not_deleted: dict[TopicPartition, Callable[[], None]] = {}
         """What could not be deleted, and what is to be done once it is."""
+
+    def follow_no_more(self) -> None:
+        """This broker is about to stop: what it copied it would be in sync by, and missing a moment later."""
+        self._leaving = True
 
     def take_epoch(self, controller_epoch: int) -> bool:
         """In a step: whether a message of the controller of this epoch counts; an older one's does not."""
@@ -130,6 +135,9 @@ class Replicas:
         configs = {topic: broker.registrar.topic_config(topic) for topic in _topics(leaderships)}
         created = broker.registrar.creations(configs)
         leaderships = self._of_these_topics(leaderships, created, leaders)
+        for topic_partition, leadership in leaderships.items():
+            if not self._is_known(topic_partition, leadership):
+                self._fetchers.leave(topic_partition)  # all at once: they would ask leaders that are none now
         for topic, overrides in configs.items():
             broker.logs.set_overrides(topic, overrides)
             broker.throttles.set_topic(topic, overrides)
@@ -139,17 +147,17 @@ class Replicas:
                 if broker.broker_id not in leadership.replicas:
                     codes[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     continue
-                self._fetchers.leave(topic_partition)
                 log = self._open(topic_partition, leadership, leaders, overrides)
                 if log is None:
                     codes[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
                 else:
                     opened[topic_partition] = log
         self._write_down(opened, created, leaderships, leaders)
+        self._write_begun(opened, leaderships, leaders)
         broker.run(lambda: self._take_over(opened, leaderships))
         for topic_partition in opened:
             leader = leaders.get(leaderships[topic_partition].leader)
-            if leader is not None and leader.broker_id != broker.broker_id:
+            if leader is not None and leader.broker_id != broker.broker_id and not self._leaving:
                 epoch = leaderships[topic_partition].leader_epoch
                 self._fetchers.follow(broker.partitions[topic_partition], leader, epoch)
         self._fetchers.sweep()
@@ -256,6 +264,26 @@ class Replicas:
                 self._broker.log_failed(topic_partition)
                 del opened[topic_partition]
 
+    def _write_begun(
+        self, opened: dict[TopicPartition, Log], leaderships: Leaderships, leaders: Brokers
+    ) -> None:
+        """The epochs that begin here, and that nothing begins in the logs of leaders elsewhere: one flush."""
+        record, own = self._broker.logs.begun, self._broker.broker_id
+        begun = {key: record.of(key) if leaderships[key].leader == own else () for key in opened}
+        begun |= {key: log.epochs.entries for key, log in opened.items() if not log.epochs.written}
+        ending = [key for key, entries in begun.items() if record.of(key) and not entries]
+        try:
+            record.record(begun)
+        except StorageError as error:
+            # Leaders flush the file of each log instead, before they write to it.
+            _log.warning("%s; %d partitions follow their leaders later", error, len(ending))
+            for topic_partition in ending:
+                self._not_opened[topic_partition] = leaderships[topic_partition], leaders
+                del opened[topic_partition]
+            return
+        for topic_partition, entries in begun.items():
+            opened[topic_partition].epochs.recorded(entries)
+
     def _open(
         self,
         topic_partition: TopicPartition,
@@ -286,6 +314,8 @@ class Replicas:
                     return None
                 self._begun[topic_partition] = leadership.leader_epoch
                 log.begin_epoch(leadership.leader_epoch)
+            elif logs.begun.of(topic_partition):
+                log.epochs.stand_alone()
         except (MinikafkaError, FileNotFoundError) as error:
             if topic_partition not in self._not_opened:
                 _log.error("%s has no leader, it is tried again: %s", topic_partition, error)

@@ -1,0 +1,99 @@
+"""Epochs that this broker has begun to lead in and that the logs' own files may not hold yet after a power
+cut: ``leader-epochs-begun.json``.
+
+    {"version":1,"topics":{"my_topic":{"0":[[0,0],[3,4711]]}}}
+
+Of each partition all its epochs and the offsets where they begin, as in ``leader-epoch-checkpoint``, which
+gets them later. A broker that comes to lead a thousand partitions writes and flushes this one file and not a
+thousand: clients wait for it meanwhile. What it says counts where its newest epoch is newer than that of the
+log's file; so what it says of a log has to go, durably, before the log is cut or copies another's messages.
+
+One file in each data directory.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection, Mapping
+
+from minikafka.base.errors import StorageError
+from minikafka.base.files import Files, read_file, replace_file
+from minikafka.base.ids import TopicPartition
+from minikafka.log.data_directory import DataDirectory
+from minikafka.log.layout import BEGUN_FILE
+
+_logger = logging.getLogger(__name__)
+
+VERSION = 1
+
+Entries = tuple[tuple[int, int], ...]
+"""(epoch, first offset), rising."""
+
+
+class BegunEpochs:
+    """Of the data directories that were entered. For the thread that opens and creates logs."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._directories: list[DataDirectory] = []
+        self._known: dict[TopicPartition, Entries] = {}
+        self._stale: set[str] = set()
+        """Directories whose file does not say what is known."""
+
+    def enter(self, directory: DataDirectory, partitions: Collection[TopicPartition]) -> None:
+        """Read the file of a directory in which these lie; nothing where it makes no sense."""
+        self._directories.append(directory)
+        path = directory.file(BEGUN_FILE)
+        try:
+            held = _parse(read_file(self._files, path))
+            self._known |= {key: entries for key, entries in held.items() if key in partitions}
+            if not held.keys() <= set(partitions):
+                self._stale.add(directory.path)  # a log of such a name that is made has nothing of these
+        except FileNotFoundError:
+            return
+        except (StorageError, ValueError, KeyError, TypeError, AttributeError) as error:
+            _logger.warning("%s is left out, the epochs count that the logs' own files have: %r", path, error)
+
+    def of(self, partition: TopicPartition) -> Entries:
+        """What the file says; nothing of a partition whose log has it durably."""
+        return self._known.get(partition, ())
+
+    def forget(self, partition: TopicPartition) -> None:
+        """The log is gone: the next one of its name has begun nothing. StorageError where a disk keeps it."""
+        self.record({partition: ()})
+
+    def record(self, epochs: Mapping[TopicPartition, Entries]) -> None:
+        """Write down what has begun, and of those with no entries that nothing has. After a StorageError
+        nobody knows which of it is written, until another call is through.
+        """
+        changed = {key: entries for key, entries in epochs.items() if self.of(key) != entries}
+        self._known = {key: entries for key, entries in (self._known | changed).items() if entries}
+        for directory in self._directories:
+            if not directory.partitions.isdisjoint(changed):
+                self._stale.add(directory.path)
+            if directory.path in self._stale and not directory.partitions.isdisjoint(epochs):
+                self._write(directory)
+                self._stale.discard(directory.path)
+
+    def _write(self, directory: DataDirectory) -> None:
+        topics: dict[str, dict[str, Entries]] = {}
+        for key in sorted(directory.partitions & self._known.keys()):
+            topics.setdefault(key.topic, {})[str(key.partition)] = self._known[key]
+        held = {"version": VERSION, "topics": topics}
+        data = json.dumps(held, separators=(",", ":")).encode("ascii") + b"\n"
+        try:
+            replace_file(self._files, directory.file(BEGUN_FILE), data)
+        except FileNotFoundError as error:
+            raise StorageError(f"cannot write {BEGUN_FILE}: {directory.path} is gone") from error
+
+
+def _parse(data: bytes) -> dict[TopicPartition, Entries]:
+    held = json.loads(data)
+    if held["version"] != VERSION:
+        raise ValueError(f"version {held['version']}")
+    return {
+        TopicPartition(topic, int(partition)): tuple((int(epoch), int(offset)) for epoch, offset in entries)
+        for topic, partitions in held["topics"].items()
+        for partition, entries in partitions.items()
+    }

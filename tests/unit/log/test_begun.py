@@ -1,0 +1,133 @@
+"""Epochs that began here, written down for many logs at once."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from minikafka.base.clock import ManualClock
+from minikafka.base.errors import StorageError
+from minikafka.base.files import read_file, replace_file
+from minikafka.base.ids import TopicPartition
+from minikafka.base.memory_files import MemoryFiles
+from minikafka.log.config import LogConfig
+from minikafka.log.layout import Layout
+from minikafka.log.log import Log
+from minikafka.log.manager import LogManager
+from tests.unit.log.support import fill
+
+ONE, TWO = TopicPartition("my_topic", 0), TopicPartition("my_topic", 1)
+PATH = "data/leader-epochs-begun.json"
+OWN_FILE = "data/my_topic_0/leader-epoch-checkpoint"
+
+
+def manager_of(files: MemoryFiles) -> LogManager:
+    manager = LogManager(files, ["data"], LogConfig(), Layout.CLASSIC, ManualClock(0))
+    manager.open_all()
+    return manager
+
+
+def log_of(manager: LogManager, partition: TopicPartition = ONE) -> Log:
+    log = manager.get(partition)
+    assert log is not None
+    return log
+
+
+def led_again(files: MemoryFiles) -> LogManager:
+    """A log with ten flushed messages of epoch 0, in which epoch 4 has begun, and is written down."""
+    manager = manager_of(files)
+    log = manager.create(ONE)
+    log.begin_epoch(0)
+    fill(log, 10)
+    log.flush()
+    log.begin_epoch(4)
+    manager.begun.record({ONE: log.epochs.entries})
+    log.epochs.recorded(log.epochs.entries)
+    return manager
+
+
+def test_an_epoch_that_is_written_down_beside_the_log_survives_a_power_cut() -> None:
+    files = MemoryFiles()
+    led_again(files)
+    assert read_file(files, OWN_FILE) == b"0\n1\n0 0\n"
+    files.power_cut()
+    epochs = log_of(manager_of(files)).epochs
+    assert epochs.begun == 4
+
+
+def test_messages_may_be_written_under_it_and_the_logs_own_file_follows_later() -> None:
+    files = MemoryFiles()
+    manager = led_again(files)
+    log = log_of(manager)
+    log.epochs.require_saved()
+    assert read_file(files, OWN_FILE) == b"0\n1\n0 0\n"
+    manager.checkpoint_offsets()
+    assert read_file(files, OWN_FILE) == b"0\n2\n0 0\n4 10\n"
+
+
+def test_an_epoch_that_is_written_down_nowhere_is_flushed_before_anything_is_written_under_it() -> None:
+    files = MemoryFiles()
+    log = log_of(led_again(files))
+    log.begin_epoch(7)
+    assert not log.epochs.written
+    log.epochs.require_saved()
+    files.power_cut()
+    assert log_of(manager_of(files)).epochs.begun == 7
+
+
+def test_what_stands_there_of_a_log_goes_once_its_own_file_is_flushed() -> None:
+    files = MemoryFiles()
+    manager = led_again(files)
+    log_of(manager).epochs.stand_alone()
+    manager.begun.record({ONE: ()})
+    assert json.loads(read_file(files, PATH)) == {"version": 1, "topics": {}}
+    files.power_cut()
+    assert log_of(manager_of(files)).epochs.begun == 4
+
+
+def test_the_logs_own_file_counts_where_it_reaches_as_far() -> None:
+    files = MemoryFiles()
+    manager = led_again(files)
+    log_of(manager).epochs.begin(5, 10)
+    manager.close()
+    assert log_of(manager_of(files)).epochs.latest == 5
+
+
+def test_a_log_that_is_deleted_leaves_nothing_to_the_next_of_its_name() -> None:
+    files = MemoryFiles()
+    manager = led_again(files)
+    manager.delete(ONE)
+    assert json.loads(read_file(files, PATH))["topics"] == {}
+    assert manager.create(ONE).epochs.begun == -1
+
+
+def test_of_a_log_that_was_removed_by_hand_nothing_is_left_once_another_is_made() -> None:
+    files = MemoryFiles()
+    led_again(files).close()
+    files.remove_tree("data/my_topic_0")
+    manager = manager_of(files)
+    assert manager.begun.of(ONE) == ()
+    manager.create(ONE)
+    manager.begun.record({ONE: ()})
+    assert json.loads(read_file(files, PATH))["topics"] == {}
+
+
+def test_what_could_not_be_written_is_written_with_what_comes_next() -> None:
+    files = MemoryFiles()
+    manager = led_again(files)
+    files.fail_next_sync(match="leader-epochs-begun")
+    with pytest.raises(StorageError):
+        manager.begun.record({ONE: ((0, 0), (5, 10))})
+    manager.begun.record({ONE: ((0, 0), (5, 10))})
+    assert json.loads(read_file(files, PATH))["topics"] == {"my_topic": {"0": [[0, 0], [5, 10]]}}
+
+
+def test_a_file_that_makes_no_sense_is_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    files = MemoryFiles()
+    led_again(files).close()
+    replace_file(files, PATH, b"{}")
+    with caplog.at_level(logging.WARNING):
+        assert manager_of(files).begun.of(ONE) == ()
+    assert f"{PATH} is left out" in caplog.text
