@@ -294,7 +294,7 @@ MISTAKES: dict[str, Mistake] = {
     "a coordinator answers before it has read its log": Mistake(
         [(Coordinator, "_shard_of", coordinate_while_loading)],
         ("slow_control", "kill", "expire"),
-        seed=39,
+        seed=183,
         more=True,
     ),
     "an answer that never comes is waited for": Mistake(

@@ -67,6 +67,8 @@ class Oracle:
         """Topics of which a replica may be elected that is not in sync."""
         self._states: dict[TopicPartition, tuple[bytes, PartitionState]] = {}
         self._lossy: set[TopicPartition] = set()
+        self._parted: dict[TopicPartition, int] = {}
+        """From where on replicas elected out of sync may differ from the others."""
         """Of these one was."""
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
         self._watermarks: dict[tuple[TopicPartition, int], int] = {}
@@ -191,6 +193,8 @@ class Oracle:
             running = self.world.machines[state.leader].running
             partition = None if running is None else running.broker.partitions.get(name)
             end = 0 if partition is None else partition.high_watermark
+            # What it has may be of a history that parted from the others' with such an election before.
+            end = self._parted[name] = min(end, self._parted.get(name, end))
             kept = self.kept(name)
             for table in (kept.acknowledged, kept.read):
                 for offset in [offset for offset in table if offset >= end]:
