@@ -40,6 +40,8 @@ class BegunEpochs:
         self._known: dict[TopicPartition, Entries] = {}
         self._stale: set[str] = set()
         """Directories whose file does not say what is known."""
+        self._told: dict[str, set[TopicPartition]] = {}
+        """Of which partitions the file of each directory may say something, written whole or not."""
 
     def enter(self, directory: DataDirectory, partitions: Collection[TopicPartition]) -> None:
         """Read the file of a directory in which these lie; nothing where it makes no sense."""
@@ -47,6 +49,7 @@ class BegunEpochs:
         path = directory.file(BEGUN_FILE)
         try:
             held = _parse(read_file(self._files, path))
+            self._told[directory.path] = set(held)
             self._known |= {key: entries for key, entries in held.items() if key in partitions}
             if not held.keys() <= set(partitions):
                 self._stale.add(directory.path)  # a log of such a name that is made has nothing of these
@@ -54,31 +57,47 @@ class BegunEpochs:
             return
         except (StorageError, ValueError, KeyError, TypeError, AttributeError) as error:
             _logger.warning("%s is left out, the epochs count that the logs' own files have: %r", path, error)
+            self._stale.add(directory.path)  # the next start may read it
 
     def of(self, partition: TopicPartition) -> Entries:
         """What the file says; nothing of a partition whose log has it durably."""
         return self._known.get(partition, ())
+
+    def may_tell(self, partition: TopicPartition) -> bool:
+        """Whether the file, as it is on the disk, may say something of a partition."""
+        return any(
+            partition in one.partitions and partition in self._told.get(one.path, ())
+            for one in self._directories
+        )
 
     def forget(self, partition: TopicPartition) -> None:
         """The log is gone: the next one of its name has begun nothing. StorageError where a disk keeps it."""
         self.record({partition: ()})
 
     def record(self, epochs: Mapping[TopicPartition, Entries]) -> None:
-        """Write down what has begun, and of those with no entries that nothing has. After a StorageError
-        nobody knows which of it is written, until another call is through.
+        """Write down what has begun, and of those with no entries that nothing has. A directory that takes
+        nothing does not keep the others from it. After a StorageError nobody knows which of it is written,
+        until another call is through.
         """
         changed = {key: entries for key, entries in epochs.items() if self.of(key) != entries}
         self._known = {key: entries for key, entries in (self._known | changed).items() if entries}
+        # All before the first is written: what is known of the others has changed, too, if that fails.
+        self._stale |= {one.path for one in self._directories if not one.partitions.isdisjoint(changed)}
+        failure: StorageError | None = None
         for directory in self._directories:
-            if not directory.partitions.isdisjoint(changed):
-                self._stale.add(directory.path)
             if directory.path in self._stale and not directory.partitions.isdisjoint(epochs):
-                self._write(directory)
-                self._stale.discard(directory.path)
+                try:
+                    self._write(directory)
+                except StorageError as error:
+                    failure = failure or error
+        if failure is not None:
+            raise failure
 
     def _write(self, directory: DataDirectory) -> None:
         topics: dict[str, dict[str, Entries]] = {}
-        for key in sorted(directory.partitions & self._known.keys()):
+        told = directory.partitions & self._known.keys()
+        self._told.setdefault(directory.path, set()).update(told)
+        for key in sorted(told):
             topics.setdefault(key.topic, {})[str(key.partition)] = self._known[key]
         held = {"version": VERSION, "topics": topics}
         data = json.dumps(held, separators=(",", ":")).encode("ascii") + b"\n"
@@ -86,6 +105,8 @@ class BegunEpochs:
             replace_file(self._files, directory.file(BEGUN_FILE), data)
         except FileNotFoundError as error:
             raise StorageError(f"cannot write {BEGUN_FILE}: {directory.path} is gone") from error
+        self._told[directory.path] = set(told)
+        self._stale.discard(directory.path)
 
 
 def _parse(data: bytes) -> dict[TopicPartition, Entries]:

@@ -101,12 +101,13 @@ class LeaderEpochs:
         """A leader of ``epoch`` writes from ``first_offset`` on. Older epochs change nothing.
 
         Entries of epochs that began at or behind that offset go: nothing of them was kept. Without ``write``
-        the caller writes them down elsewhere, and says so (``recorded``); the first one is written anyway.
+        the caller writes them down elsewhere, and says so (``recorded``); the first one is written anyway,
+        and one that the file told of already: against the file, only a newer one would count elsewhere.
         """
         with self.mutex:
             if epoch > self.latest:
                 kept = tuple(entry for entry in self._entries if entry[1] < first_offset)
-                self._replace((*kept, (epoch, first_offset)), write=write)
+                self._replace((*kept, (epoch, first_offset)), write=write or epoch <= self.begun)
 
     @property
     def written(self) -> bool:
@@ -116,7 +117,7 @@ class LeaderEpochs:
     def recorded(self, entries: tuple[tuple[int, int], ...]) -> None:
         """These are written down elsewhere, durably."""
         with self.mutex:
-            if entries == self._entries:
+            if entries and entries == self._entries:
                 self._elsewhere = True
 
     def stand_alone(self) -> None:

@@ -154,6 +154,7 @@ class Replicas:
                     opened[topic_partition] = log
         self._write_down(opened, created, leaderships, leaders)
         self._write_begun(opened, leaderships, leaders)
+        self._resign(leaderships)
         broker.run(lambda: self._take_over(opened, leaderships))
         for topic_partition in opened:
             leader = leaders.get(leaderships[topic_partition].leader)
@@ -162,6 +163,16 @@ class Replicas:
                 self._fetchers.follow(broker.partitions[topic_partition], leader, epoch)
         self._fetchers.sweep()
         return codes
+
+    def _resign(self, leaderships: Leaderships) -> None:
+        """Serve those no longer that were served, and cannot be as the controller says now: who led one
+        would go on to, for clients that have not heard of the new leader.
+        """
+        broker = self._broker
+        served = [key for key in leaderships if key in self._not_opened and key in broker.partitions]
+        left = [key for key in served if not self._is_known(key, leaderships[key])]
+        if left:
+            broker.run(lambda: self._let_go(left))
 
     def _is_known(self, topic_partition: TopicPartition, leadership: Leadership) -> bool:
         partition = self._broker.partitions.get(topic_partition)
@@ -270,11 +281,15 @@ class Replicas:
         """The epochs that begin here, and that nothing begins in the logs of leaders elsewhere: one flush."""
         record, own = self._broker.logs.begun, self._broker.broker_id
         begun = {key: record.of(key) if leaderships[key].leader == own else () for key in opened}
-        begun |= {key: log.epochs.entries for key, log in opened.items() if not log.epochs.written}
-        ending = [key for key, entries in begun.items() if record.of(key) and not entries]
+        begun |= {
+            key: log.epochs.entries
+            for key, log in opened.items()
+            if leaderships[key].leader == own and not log.epochs.written
+        }
         try:
             record.record(begun)
         except StorageError as error:
+            ending = [key for key, entries in begun.items() if not entries and record.may_tell(key)]
             # Leaders flush the file of each log instead, before they write to it.
             _log.warning("%s; %d partitions follow their leaders later", error, len(ending))
             for topic_partition in ending:

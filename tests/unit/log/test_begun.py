@@ -131,3 +131,67 @@ def test_a_file_that_makes_no_sense_is_left_out_with_a_warning(caplog: pytest.Lo
     with caplog.at_level(logging.WARNING):
         assert manager_of(files).begun.of(ONE) == ()
     assert f"{PATH} is left out" in caplog.text
+
+
+def test_a_directory_that_takes_nothing_keeps_no_other_from_being_written() -> None:
+    files = MemoryFiles()
+    manager = LogManager(files, ["full", "data"], LogConfig(), Layout.CLASSIC, ManualClock(0))
+    manager.open_all()
+    for partition in (ONE, TWO):
+        manager.create(partition)
+    manager.begun.record({ONE: ((1, 0),), TWO: ((1, 0),)})
+    files.fail_next_sync(match="full/leader-epochs-begun")
+    with pytest.raises(StorageError):
+        manager.begun.record({ONE: (), TWO: ()})
+    assert json.loads(read_file(files, PATH))["topics"] == {}
+    assert [manager.begun.may_tell(one) for one in (ONE, TWO)] == [True, False]
+    manager.begun.record({ONE: (), TWO: ()})
+    assert not manager.begun.may_tell(ONE)
+
+
+def test_the_file_may_tell_of_a_log_until_a_write_without_it_is_through() -> None:
+    files = MemoryFiles()
+    manager = led_again(files)
+    for _ in range(2):
+        files.fail_next_sync(match="leader-epochs-begun")
+        with pytest.raises(StorageError):
+            manager.begun.record({ONE: ()})
+        assert manager.begun.may_tell(ONE)
+    manager.begun.record({ONE: ()})
+    assert not manager.begun.may_tell(ONE)
+
+
+def test_what_a_log_was_removed_with_may_be_told_of_the_next_one_until_it_is_written_anew() -> None:
+    files = MemoryFiles()
+    led_again(files).close()
+    files.remove_tree("data/my_topic_0")
+    manager = manager_of(files)
+    assert not manager.begun.may_tell(ONE)
+    manager.create(ONE)
+    assert manager.begun.may_tell(ONE)
+
+
+def test_an_epoch_that_the_logs_file_told_of_and_recovery_cut_is_written_to_that_file() -> None:
+    files = MemoryFiles()
+    manager = manager_of(files)
+    log = manager.create(ONE)
+    log.begin_epoch(0)
+    fill(log, 10)
+    log.flush()
+    fill(log, 5)
+    log.epochs.begin(4, 15)
+    files.power_cut()
+    log = log_of(manager_of(files))
+    assert (log.end_offset, log.epochs.begun, log.epochs.entries) == (10, 4, ((0, 0),))
+    log.begin_epoch(4)
+    files.power_cut()
+    assert read_file(files, OWN_FILE) == b"0\n2\n0 0\n4 10\n"
+
+
+def test_that_nothing_has_begun_is_no_reason_to_leave_the_logs_file_as_it_is() -> None:
+    files = MemoryFiles()
+    log = log_of(led_again(files))
+    files.fail_next_sync(match="leader-epoch-checkpoint")
+    log.epochs.cut_end(0)
+    log.epochs.recorded(())
+    assert not log.epochs.written

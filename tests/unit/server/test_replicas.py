@@ -1,0 +1,96 @@
+"""What becomes of a replica whose disk does not take what its broker is to write down first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from minikafka.base.clock import ManualClock
+from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.memory_files import MemoryFiles
+from minikafka.log.config import LogConfig
+from minikafka.log.layout import Layout
+from minikafka.log.manager import LogManager
+from minikafka.partition.leadership import Leadership
+from minikafka.partition.partition import Partition
+from minikafka.server.replicas import Replicas
+
+ONE = TopicPartition("my_topic", 0)
+OWN, OTHER = 1, 2
+BROKERS = {one: BrokerAddress(one, "host", 9092 + one) for one in (OWN, OTHER)}
+
+
+class Fetchers:
+    """Whom each partition follows."""
+
+    def __init__(self) -> None:
+        self.followed: dict[TopicPartition, int] = {}
+
+    def follow(self, partition: Partition, leader: BrokerAddress, epoch: int) -> None:
+        self.followed[partition.topic_partition] = leader.broker_id
+
+    def leave(self, topic_partition: TopicPartition) -> None:
+        self.followed.pop(topic_partition, None)
+
+    def sweep(self) -> None:
+        pass
+
+
+def nothing(*_: object) -> None:
+    pass
+
+
+def run(step: Callable[[], Any]) -> None:
+    step()
+
+
+def broker_of(files: MemoryFiles) -> Any:
+    logs = LogManager(files, ["data"], LogConfig(), Layout.CLASSIC, ManualClock(0))
+    logs.open_all()
+    return SimpleNamespace(
+        broker_id=OWN,
+        clock=ManualClock(0),
+        logs=logs,
+        partitions={},
+        registrar=SimpleNamespace(topic_config=lambda _: {}, creations=lambda _: {}),
+        throttles=SimpleNamespace(set_topic=nothing),
+        worker=SimpleNamespace(submit=run),
+        run=run,
+        touch=nothing,
+        log_failed=nothing,
+    )
+
+
+def led_by(leader: int, epoch: int) -> dict[TopicPartition, Leadership]:
+    return {ONE: Leadership(leader, epoch, (OWN, OTHER), (OWN, OTHER), 1, 0)}
+
+
+@pytest.mark.parametrize("file", ["leader-epochs-begun", "leader-epoch-checkpoint"])
+def test_who_led_and_cannot_follow_yet_leads_no_longer_and_follows_once_the_disk_takes_it(file: str) -> None:
+    files, fetchers = MemoryFiles(), Fetchers()
+    broker = broker_of(files)
+    coordinator: Any = SimpleNamespace(leadership_changed=nothing)
+    fetching: Any = fetchers
+    replicas = Replicas(broker, coordinator, fetching, serving=nothing)
+    for epoch in (0, 1):  # the first one is in the log's own file
+        replicas.become(led_by(OWN, epoch), BROKERS)
+    assert broker.partitions[ONE].is_leader
+    assert broker.logs.begun.may_tell(ONE)
+
+    files.fail_next_sync(match=file)
+    replicas.become(led_by(OTHER, 2), BROKERS)
+    assert ONE not in broker.partitions
+    assert not fetchers.followed
+    if file == "leader-epochs-begun":  # a second failure is none the less one
+        files.fail_next_sync(match=file)
+        broker.clock.advance(60_000)
+        replicas.retry()
+        assert not fetchers.followed
+
+    broker.clock.advance(60_000)
+    replicas.retry()
+    assert fetchers.followed == {ONE: OTHER}
+    assert not broker.logs.begun.may_tell(ONE)
