@@ -62,8 +62,8 @@ class ControllerChannel(Conversation):
         self.wake()
 
     def mark(self, reached: Callable[[], None]) -> None:
-        """Have ``reached`` called, once or twice, when all that was sent so far is answered, or never will
-        be.
+        """Have ``reached`` called, once or more often, when all that was sent so far is answered, never will
+        be, or is forbidden by the other's access rules: until somebody changes those, nobody is to wait.
         """
         self._messages.append(_Mark(reached))
         self.wake()
@@ -90,6 +90,7 @@ class ControllerChannel(Conversation):
 
     def _again(self) -> None:
         self._not_before_ms = self.clock.monotonic_ms() + REFUSED_MS
+        self._reach_all()
         if not self._refused:
             self._refused = True
             _log.warning(
@@ -100,6 +101,9 @@ class ControllerChannel(Conversation):
 
     def stop(self) -> None:
         super().stop()
+        self._reach_all()
+
+    def _reach_all(self) -> None:
         for message in list(self._messages):
             if isinstance(message, _Mark):
                 message.reached()
@@ -152,8 +156,8 @@ class Channels:
             known[2].send(message)
 
     def mark(self, reached: Callable[[int], None]) -> set[int]:
-        """Have ``reached`` called with the id of each of these brokers, once or twice, when it has answered
-        all that it was sent so far or is gone.
+        """Have ``reached`` called with the id of each of these brokers, once or more often, when it has
+        answered all that it was sent so far, or is not to be waited for (``ControllerChannel.mark``).
         """
         for broker_id, (_, _, channel) in self._channels.items():
             channel.mark(partial(reached, broker_id))
