@@ -66,7 +66,7 @@ def rates(store: Store, broker_ids: Iterable[int] | None = None) -> list[int]:
     names = _configured(store) if broker_ids is None else map(str, broker_ids)
     held = [read_config(store, paths.BROKERS, name) for name in names]
     texts = {one[name] for one in held for name in RATES if name in one}
-    return sorted(int(text) for text in texts if text.isascii() and text.isdecimal())
+    return sorted(int(text) for text in texts if text.isascii() and text.isdecimal() and len(text) <= 100)
 
 
 def _configured(store: Store) -> list[str]:

@@ -103,7 +103,7 @@ def _magic_of(version: str) -> int:
     return 1 if version.startswith("0.10.") else 2
 
 
-_REPLICA = re.compile(r"\s*([0-9]+):([0-9]+)\s*")
+_REPLICA = re.compile(r"\s*([0-9]{1,10}):([0-9]{1,10})\s*")  # no more digits than the ids have
 _ALL_REPLICAS = "*"
 
 

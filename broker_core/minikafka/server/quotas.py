@@ -24,6 +24,7 @@ from minikafka.registry.paths import DEFAULT_ENTITY, client_of
 _log = logging.getLogger(__name__)
 
 UNLIMITED = 0x7FFFFFFFFFFFFFFF
+_DIGITS_MAX = 100
 _SPARE_RATES = 64
 _LONGEST_MS = 0x7FFFFFFF
 """What the responses' field can hold: 24 days."""
@@ -155,6 +156,11 @@ class Quotas:
         self.limited = own or any(limit != UNLIMITED for limit in self._defaults.values())
 
 
+def is_number(digits: str) -> bool:
+    """Whether these are digits that Python reads: of thousands it makes no number, and raises."""
+    return digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX
+
+
 def _parsed(name: str, settings: Mapping[str, str]) -> dict[Flow, int]:
     limits: dict[Flow, int] = {}
     for key, text in settings.items():
@@ -163,7 +169,7 @@ def _parsed(name: str, settings: Mapping[str, str]) -> dict[Flow, int]:
             continue
         # Kafka 2.x writes what it parsed as a number with a fraction.
         digits = text.strip().removesuffix(".0")
-        if not digits.isascii() or not digits.isdecimal() or int(digits) == 0:
+        if not is_number(digits) or int(digits) == 0:
             _log.warning(
                 "quota of clients/%s: %s=%s is no number of bytes above 0: left out", name, key, text
             )

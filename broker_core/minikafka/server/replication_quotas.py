@@ -31,7 +31,7 @@ from minikafka.registry.entity_configs import (
     LEADER_REPLICAS,
     RATES,
 )
-from minikafka.server.quotas import UNLIMITED, Rate
+from minikafka.server.quotas import UNLIMITED, Rate, is_number
 
 _log = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ class Throttles:
 def is_rate(text: str) -> bool:
     """Whether this is a number of bytes a second, 0 and more."""
     digits = text.strip()
-    return digits.isascii() and digits.isdecimal() and int(digits) <= UNLIMITED
+    return is_number(digits) and int(digits) <= UNLIMITED
 
 
 def _limit(name: str, text: str) -> int:

@@ -85,6 +85,7 @@ def test_a_topics_own_property_wins() -> None:
         ("message.format.version", "0.7.2"),
         ("message.format.version", "2"),
         ("leader.replication.throttled.replicas", "1-2"),
+        ("leader.replication.throttled.replicas", f"{'9' * 5_000}:1"),
     ],
 )
 def test_a_value_that_is_not_allowed_is_refused_with_name_and_value(name: str, value: str) -> None:

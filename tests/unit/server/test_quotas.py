@@ -104,7 +104,7 @@ def test_limits_are_numbers_as_the_releases_write_them(text: str, limit: int) ->
     assert made._limit("a", Flow.PRODUCE) == limit
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1", "1e3", "fast", "²"])
+@pytest.mark.parametrize("text", ["", "0", "-1", "1e3", "fast", "²", "9" * 5_000])
 def test_what_is_no_limit_is_left_out_with_a_warning(text: str, caplog: pytest.LogCaptureFixture) -> None:
     made = quotas()
     made.change("a", {"producer_byte_rate": text, "consumer_byte_rate": "5"})

@@ -37,7 +37,9 @@ def test_a_star_names_all_partitions_of_its_topic() -> None:
     assert not both.follower.covers(FIRST)
 
 
-@pytest.mark.parametrize("settings", [{}, {LEADER_REPLICAS: ""}, {LEADER_REPLICAS: "0:1,x"}])
+@pytest.mark.parametrize(
+    "settings", [{}, {LEADER_REPLICAS: ""}, {LEADER_REPLICAS: "0:1,x"}, {LEADER_REPLICAS: f"{'9' * 5_000}:1"}]
+)
 def test_a_list_that_goes_or_makes_no_sense_names_nothing(settings: dict[str, str]) -> None:
     both = throttles()
     both.set_topic("t", {LEADER_REPLICAS: "0:1"})
@@ -70,6 +72,12 @@ def test_other_settings_of_a_broker_and_rates_that_are_no_numbers_are_said_and_h
         f"{FOLLOWER_RATE}=fast is no number of bytes from 0 on: there is no limit",
         f"{FOLLOWER_RATE}=-1 is no number of bytes from 0 on: there is no limit",
     ]
+
+
+def test_a_rate_of_more_digits_than_a_number_may_have_is_no_limit() -> None:
+    both = throttles()
+    both.set_rates({LEADER_RATE: "9" * 5_000})
+    assert both.leader.limit == UNLIMITED
 
 
 def test_the_first_bytes_count_as_those_of_one_window_and_wait_as_long_as_they_take() -> None:
