@@ -61,6 +61,10 @@ FORBIDDEN = frozenset(
     }
 )
 """Codes of access rules that do not permit something."""
+RULES_ADVICE = (
+    "see `minikafka acl list`; `minikafka acl add` permits more "
+    "(where brokers refuse these too, with --zookeeper)"
+)
 
 app = typer.Typer(
     name="minikafka",
@@ -144,7 +148,7 @@ def explain(error: Exception) -> tuple[int, str]:
     elif isinstance(error, BrokerError):
         status = 2 if error.code in BAD_INPUT else 1
         if error.code in FORBIDDEN:
-            text += "; see `minikafka acl list`; `minikafka acl add` permits more"
+            text += f"; {RULES_ADVICE}"
     elif isinstance(error, NetworkError) and isinstance(error.__cause__, BrokerError):
         pass  # a broker did answer
     elif isinstance(error, NetworkError):

@@ -232,7 +232,7 @@ class Sender:
         if code not in _TOO_FEW:
             return _WHY.get(code, "")
         in_sync = self._leaders.known_in_sync(batch.topic_partition)
-        told = "" if in_sync is None else f" ({', '.join(map(str, in_sync)) or 'none'})"
+        told = "" if in_sync is None else f" (brokers: {', '.join(map(str, in_sync)) or 'none'})"
         return f"; fewer replicas are in sync{told} than the topic's min.insync.replicas"
 
     def failed(self, job: ProduceJob, error: MinikafkaError, now_ms: int) -> None:

@@ -222,7 +222,7 @@ def test_too_few_replicas_in_sync_are_told_with_those_that_are(code: ErrorCode) 
         world.sender.answered(job, answer(job, code), now_ms)
     assert str(delivery.error) == (
         f"1 record for t-0 not acknowledged within 150 ms after 2 failed attempts; last: {code.name}: "
-        "broker 1 did not take 1 record for t-0; fewer replicas are in sync (1) than the topic's "
+        "broker 1 did not take 1 record for t-0; fewer replicas are in sync (brokers: 1) than the topic's "
         "min.insync.replicas"
     )
     assert isinstance(delivery.error, NetworkError)
