@@ -161,7 +161,8 @@ def open_segments(
         found = Found(tuple(segments), start_offset, end_offset, end_offset, epochs, None, settled, producers)
     else:
         found = _Recovery(files, directory, config, layout, segments, known).run(epochs, producers)
-        found.epochs.recovered(found.end_offset)
+    # Also of a log that was closed cleanly: the file may still have what an earlier recovery cut.
+    found.epochs.recovered(found.end_offset)
     if found.start_offset > found.end_offset:
         # What recovery cut reaches below the start: nothing of the log is left.
         # The new one first: a directory without segments would be no partition's.

@@ -185,3 +185,15 @@ def test_of_epochs_before_the_first_known_one_an_end_is_known_only_where_no_mess
     files: MemoryFiles, start: int, answer: tuple[int, int]
 ) -> None:
     assert epochs_of(files, (1, 5), (3, 10)).end_offset_for(0, 99, start) == answer
+
+
+def test_what_recovery_cut_and_the_file_still_has_is_cut_after_a_clean_close_too(files: MemoryFiles) -> None:
+    log = open_log(files)
+    log.begin_epoch(0)
+    fill(log, 1)
+    log.epochs.begin(1, 1)
+    log.close()
+    files.remove(f"{HOME}/00000000000.kafka")
+    opened = open_log(files)
+    opened.close()
+    assert open_log(files, clean=True).epochs.entries == ()
