@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping
 from functools import partial
 
+from minikafka.base.errors import CoordinationError, CoordinationLost, SessionExpired
 from minikafka.base.ids import TopicPartition
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
@@ -57,11 +58,9 @@ class InSync:
                 self._waiting = None
 
         broker.run(close)
-        created = broker.registrar.creations({name.topic for name in waiting})
-        here = {name: wanted for name, (one, wanted) in waiting.items() if not self._is_gone(one, created)}
-        states = broker.registrar.states.write(here)
-        for name in here:
-            self._log_change(name, waiting[name][0].leadership, states.get(name))
+        states = self._written(waiting)
+        for name in states:
+            self._log_change(name, waiting[name][0].leadership, states[name])
 
         def step() -> None:
             for name, (partition, wanted) in waiting.items():
@@ -72,9 +71,23 @@ class InSync:
 
         broker.run(step)
 
+    def _written(self, waiting: _Waiting) -> dict[TopicPartition, Leadership]:
+        """What ZooKeeper holds after the writes, of those that are here, and where that is known."""
+        broker = self._broker
+        try:
+            created = broker.registrar.creations({name.topic for name in waiting})
+            here = {key: wanted for key, (one, wanted) in waiting.items() if not self._is_gone(one, created)}
+            return broker.registrar.states.write(here)
+        except (CoordinationLost, SessionExpired):
+            raise
+        except CoordinationError as error:
+            # Of one, perhaps: the others are not to wait for an answer for ever.
+            _log.error("in-sync replicas cannot be written, it is tried again: %s", error)
+            return {}
+
     @staticmethod
-    def _log_change(name: TopicPartition, known: Leadership | None, stored: Leadership | None) -> None:
-        if known is not None and stored is not None and stored.isr != known.isr:
+    def _log_change(name: TopicPartition, known: Leadership | None, stored: Leadership) -> None:
+        if known is not None and stored.isr != known.isr:
             how = "shrinks" if len(stored.isr) < len(known.isr) else "grows"
             _log.info("the ISR of %s %s from %s to %s", name, how, list(known.isr), list(stored.isr))
 

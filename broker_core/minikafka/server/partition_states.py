@@ -96,8 +96,10 @@ class PartitionStates:
 
     def tell_changes(self, partitions: Iterable[TopicPartition]) -> None:
         """Tell the controller that the ISRs of these were changed."""
-        path = f"{paths.ISR_CHANGES}/{paths.ISR_CHANGE_PREFIX}"
-        self._store.create(path, IsrChange(frozenset(partitions)).to_json(), sequential=True)
+        path, left = f"{paths.ISR_CHANGES}/{paths.ISR_CHANGE_PREFIX}", sorted(partitions)
+        while left:
+            told, left = left[:_NAMED_AT_ONCE], left[_NAMED_AT_ONCE:]
+            self._store.create(path, IsrChange(frozenset(told)).to_json(), sequential=True)
 
     def take_changes(self, seen: Callable[[frozenset[TopicPartition]], None]) -> None:
         """Have ``seen`` look at what was told, and remove it then."""
