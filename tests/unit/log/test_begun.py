@@ -92,7 +92,7 @@ def test_the_logs_own_file_counts_where_it_reaches_as_far() -> None:
     manager = led_again(files)
     log_of(manager).epochs.begin(5, 10)
     manager.close()
-    assert log_of(manager_of(files)).epochs.latest == 5
+    assert log_of(manager_of(files)).epochs.begun == 5
 
 
 def test_a_log_that_is_deleted_leaves_nothing_to_the_next_of_its_name() -> None:
