@@ -24,9 +24,9 @@ from pathlib import Path
 import psutil
 
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.batching import BatchingConfig, BatchingProducer
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.fetcher import RangeFetcher
-from minikafka.clients.producer import Producer, ProducerConfig
 from minikafka.records.message_set import Codec
 
 READY_GOAL_S = 2.0
@@ -55,7 +55,7 @@ def use_every_kernel(bootstrap: str) -> None:
     """Produce with and without a codec, and fetch."""
     with Cluster(bootstrap) as cluster:
         for codec in (Codec.NONE, Codec.GZIP):
-            with Producer(cluster, ProducerConfig(compression=codec)) as producer:
+            with BatchingProducer(cluster, BatchingConfig(compression=codec)) as producer:
                 for number in range(100):
                     producer.send("startup", b"x" * 100, key=b"%d" % number, partition=0)
         assert sum(len(data) for data in RangeFetcher(cluster, TopicPartition("startup", 0), 0, 200)) > 0

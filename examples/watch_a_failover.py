@@ -21,10 +21,10 @@ from pathlib import Path
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin import LATEST, Admin
+from minikafka.clients.batching import BatchingConfig, BatchingProducer, Delivery
 from minikafka.clients.cluster import Cluster as Client
 from minikafka.clients.fetcher import RangeFetcher
 from minikafka.clients.metadata import PartitionMetadata
-from minikafka.clients.producer import Delivery, Producer, ProducerConfig
 from minikafka.embedded import Cluster
 from minikafka.records.message_set import iterate
 
@@ -43,7 +43,7 @@ class Orders(threading.Thread):
 
     def __init__(self, client: Client) -> None:
         super().__init__(name="orders")
-        self._producer = Producer(client, ProducerConfig(idempotence=True))  # so acks is all
+        self._producer = BatchingProducer(client, BatchingConfig(idempotence=True))  # so acks is all
         self._stopping = threading.Event()
         self.sent: list[tuple[bytes, Delivery]] = []
 

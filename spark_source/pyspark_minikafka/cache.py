@@ -25,7 +25,7 @@ from minikafka.clients.cluster import Cluster
 from pyspark_minikafka.kafka_options import ConnectionOptions
 
 if TYPE_CHECKING:
-    from minikafka.clients.producer import Producer, ProducerConfig
+    from minikafka.clients.batching import BatchingConfig, BatchingProducer
 
 KEPT_MAX = 8
 """Clusters that one worker keeps; the one used longest ago goes first."""
@@ -34,7 +34,7 @@ KEPT_MAX = 8
 _Key = tuple[bool, str, ConnectionOptions]
 _lock = threading.Lock()
 _clusters: dict[_Key, Cluster] = {}
-_producers: dict[tuple[Cluster, ProducerConfig], Producer] = {}
+_producers: dict[tuple[Cluster, BatchingConfig], BatchingProducer] = {}
 _pid = os.getpid()
 
 
@@ -52,14 +52,14 @@ def writing(bootstrap_servers: str, connection: ConnectionOptions) -> Cluster:
 
 
 @contextlib.contextmanager
-def producing(cluster: Cluster, config: ProducerConfig) -> Iterator[Producer]:
+def producing(cluster: Cluster, config: BatchingConfig) -> Iterator[BatchingProducer]:
     """A producer for the kept ``cluster``, for one task; kept for the next one if this one ends well."""
-    from minikafka.clients.producer import Producer  # only here, as readers need none
+    from minikafka.clients.batching import BatchingProducer  # only here, as readers need none
 
     with _lock:
         producer = _producers.pop((cluster, config), None)
     if producer is None:
-        producer = Producer(cluster, config)
+        producer = BatchingProducer(cluster, config)
     try:
         yield producer
     except BaseException:

@@ -1,7 +1,7 @@
 """A task's write: Arrow record batches -> message sets -> brokers.
 
     record batches ─▶ gathered, where there are many partitions ─▶ partition ids (numpy, murmur2 kernel)
-    ─▶ rows of each partition ─▶ message sets (kernel) ─▶ Producer
+    ─▶ rows of each partition ─▶ message sets (kernel) ─▶ BatchingProducer
 
 The producer sends in the background and holds ``kafka.buffer.memory`` bytes at most; what it holds beyond
 that makes this thread wait. A set that a broker refuses for good ends the task at the next batch.
@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.batching import BatchingConfig, BatchingProducer
 from minikafka.clients.cluster import Cluster
-from minikafka.clients.producer import Producer, ProducerConfig
 from minikafka.records.columns import RawHeaders, encode, partitions_by_key, raw_headers
 from pyspark_minikafka import cache
 from pyspark_minikafka.location import Target
@@ -78,7 +78,7 @@ class _Task:
     """One task's rows on their way."""
 
     def __init__(
-        self, cluster: Cluster, producer: Producer, options: SinkOptions, columns: SinkColumns
+        self, cluster: Cluster, producer: BatchingProducer, options: SinkOptions, columns: SinkColumns
     ) -> None:
         self._cluster = cluster
         self._options = options
@@ -243,7 +243,7 @@ def as_binary(column: pa.Array) -> pa.Array:
     return column if column.type == pa.binary() else column.cast(pa.binary())
 
 
-def producer_config(options: SinkOptions) -> ProducerConfig:
+def producer_config(options: SinkOptions) -> BatchingConfig:
     """The producer's settings, under the option names that the user knows."""
     producer = options.producer
     properties: dict[str, object] = {
@@ -262,6 +262,6 @@ def producer_config(options: SinkOptions) -> ProducerConfig:
     if producer.idempotence is not None:
         properties["enable.idempotence"] = producer.idempotence
     try:
-        return ProducerConfig.from_properties(properties)
+        return BatchingConfig.from_properties(properties)
     except ConfigError as problem:
         raise ConfigError(f"kafka.{problem.name}", problem.value, problem.allowed) from None

@@ -10,9 +10,9 @@ import pytest
 
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.batching import BatchingConfig, BatchingProducer, Delivery
 from minikafka.clients.cluster import Cluster as Client
 from minikafka.clients.fetcher import RangeFetcher
-from minikafka.clients.producer import Delivery, Producer, ProducerConfig
 from minikafka.embedded.cluster import Cluster
 from minikafka.records.message_set import iterate
 
@@ -30,7 +30,7 @@ def readable(client: Client, end_offset: int) -> dict[int, bytes | None]:
 
 def produce_until_killed(cluster: Cluster, kill_after: int) -> dict[int, bytes]:
     """Send numbered records, kill the broker after ``kill_after``; what was acknowledged, by offset."""
-    config = ProducerConfig(retries=0, batch_bytes=2000, max_block_ms=1000, request_timeout_ms=1000)
+    config = BatchingConfig(retries=0, batch_bytes=2000, max_block_ms=1000, request_timeout_ms=1000)
     sent: list[tuple[bytes, Delivery]] = []
     enough = threading.Event()
 
@@ -41,7 +41,7 @@ def produce_until_killed(cluster: Cluster, kill_after: int) -> dict[int, bytes]:
     thread = threading.Thread(target=killer)
     thread.start()
     with Client(cluster.bootstrap_servers) as client:
-        producer = Producer(client, config)
+        producer = BatchingProducer(client, config)
         with contextlib.suppress(MinikafkaError):
             for number in range(1_000_000):
                 value = b"%08d" % number

@@ -8,16 +8,18 @@ from pathlib import Path
 import pytest
 
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.batching import BatchingProducer
 from minikafka.clients.cluster import Cluster as Client
 from minikafka.clients.group_admin import GroupAdmin
-from minikafka.clients.group_consumer import ConsumerConfig, GroupConsumer, Reset
-from minikafka.clients.producer import Producer
+from minikafka.clients.group_consumer import GroupConsumer, GroupConsumerConfig, Reset
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 
 PATIENCE_S = 40
 PARTITIONS = 4
-CONFIG = ConsumerConfig("g", auto_commit=False, auto_offset_reset=Reset.EARLIEST, heartbeat_interval_ms=200)
+CONFIG = GroupConsumerConfig(
+    "g", auto_commit=False, auto_offset_reset=Reset.EARLIEST, heartbeat_interval_ms=200
+)
 
 
 @pytest.mark.timeout(180)
@@ -28,7 +30,7 @@ def test_members_go_on_without_a_rebalance_and_no_commit_goes_back(
     with (
         Cluster(data_dir=tmp_path / "data") as cluster,
         Client(cluster.bootstrap_servers) as client,
-        Producer(client) as producer,
+        BatchingProducer(client) as producer,
         GroupConsumer(client, CONFIG) as one,
         GroupConsumer(client, CONFIG) as other,
     ):

@@ -19,8 +19,8 @@ import psutil
 import pytest
 
 from minikafka.clients.admin import Admin, NewTopic
+from minikafka.clients.batching import BatchingConfig, BatchingProducer
 from minikafka.clients.cluster import Cluster as Client
-from minikafka.clients.producer import Producer, ProducerConfig
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from tests.spark.processes import output_of, python
@@ -38,7 +38,7 @@ def writer(servers: str, topics: list[str]) -> Iterator[None]:
     ended = threading.Event()
 
     def write() -> None:
-        with Client(servers) as client, Producer(client, ProducerConfig(acks=-1)) as producer:
+        with Client(servers) as client, BatchingProducer(client, BatchingConfig(acks=-1)) as producer:
             while not ended.wait(0.1):
                 for topic in topics:
                     for _ in range(chance.randrange(4)):

@@ -10,10 +10,10 @@ import pytest
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin import Admin
+from minikafka.clients.batching import BatchingConfig, BatchingProducer
 from minikafka.clients.cluster import Cluster as Client
 from minikafka.clients.fetcher import RangeFetcher
 from minikafka.clients.offsets import LATEST
-from minikafka.clients.producer import Producer, ProducerConfig
 from minikafka.embedded.cluster import Cluster
 from minikafka.records.message_set import iterate
 from minikafka.registry.paths import TopicAssignment, topic_path
@@ -26,7 +26,7 @@ T0 = TopicPartition("t", 0)
 def write(cluster: Cluster, values: list[bytes]) -> int:
     """Write these, acknowledged by all in sync; where the partition ends then."""
     with Client(cluster.bootstrap_servers) as client:
-        producer = Producer(client, ProducerConfig(delivery_timeout_ms=30_000))
+        producer = BatchingProducer(client, BatchingConfig(delivery_timeout_ms=30_000))
         last = [producer.send("t", value, partition=0) for value in values][-1]
         end = last.result(30_000).offset + 1
         producer.close(5_000)

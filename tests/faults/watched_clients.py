@@ -17,10 +17,10 @@ from typing import Any
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NoCommittedOffset
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.batching import BatchingConfig, BatchingProducer, Delivery
 from minikafka.clients.cluster import Cluster as Client
 from minikafka.clients.group_admin import GroupAdmin
-from minikafka.clients.group_consumer import ConsumerConfig, GroupConsumer, Reset
-from minikafka.clients.producer import Delivery, Producer, ProducerConfig
+from minikafka.clients.group_consumer import GroupConsumer, GroupConsumerConfig, Reset
 from tests.faults.anomalies import History, Poll
 
 with warnings.catch_warnings():
@@ -160,9 +160,12 @@ class OurSending(Sending):
         self._servers = servers
 
     def go_on(self) -> None:
-        config = ProducerConfig(idempotence=True, delivery_timeout_ms=600_000, request_timeout_ms=10_000)
+        config = BatchingConfig(idempotence=True, delivery_timeout_ms=600_000, request_timeout_ms=10_000)
         under_way: deque[tuple[int, Delivery]] = deque()
-        with Client(self._servers, metadata_max_age_ms=5_000) as client, Producer(client, config) as producer:
+        with (
+            Client(self._servers, metadata_max_age_ms=5_000) as client,
+            BatchingProducer(client, config) as producer,
+        ):
             while not self.stopping.wait(EVERY_S):
                 for _ in range(self.burst if len(under_way) < 1_000 else 0):
                     number, partition, value = self.next()
@@ -190,10 +193,13 @@ class HastySending(Sending):
         self._servers = servers
 
     def go_on(self) -> None:
-        config = ProducerConfig(
+        config = BatchingConfig(
             acks=-1, retries=0, idempotence=False, request_timeout_ms=3_000, delivery_timeout_ms=4_000
         )
-        with Client(self._servers, metadata_max_age_ms=1_000) as client, Producer(client, config) as producer:
+        with (
+            Client(self._servers, metadata_max_age_ms=1_000) as client,
+            BatchingProducer(client, config) as producer,
+        ):
             while not self.stopping.wait(EVERY_S):
                 number, partition, value = self.next()
                 if number % 50 == 0:
@@ -201,7 +207,7 @@ class HastySending(Sending):
                     self.sent[number] = partition, value
                 self._try(producer, number, partition, value)
 
-    def _try(self, producer: Producer, number: int, partition: int, value: bytes) -> None:
+    def _try(self, producer: BatchingProducer, number: int, partition: int, value: bytes) -> None:
         try:
             self.acknowledged(
                 number, (partition, producer.send(TOPIC, value, partition=partition).result().offset)
@@ -355,7 +361,7 @@ class OurReading(Reading):
         self.assigned_anew()
 
     def go_on(self) -> None:
-        config = ConsumerConfig(
+        config = GroupConsumerConfig(
             self.name,
             session_timeout_ms=6_000,
             heartbeat_interval_ms=300,

@@ -11,8 +11,8 @@ from pathlib import Path
 from minikafka.base.files import RealFiles
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin import Admin, NewTopic
+from minikafka.clients.batching import BatchingProducer
 from minikafka.clients.cluster import Cluster as Client
-from minikafka.clients.producer import Producer
 from minikafka.embedded.cluster import Cluster
 from minikafka.log.dump import dump_records
 from minikafka.records.message_set import Codec
@@ -153,7 +153,7 @@ class Relay:
             assert set(made.values()) == {None}, made
 
     def _append(self, bootstrap: str, number: int, topics: list[Topic]) -> None:
-        with Client(bootstrap) as client, Producer(client) as producer:
+        with Client(bootstrap) as client, BatchingProducer(client) as producer:
             for topic in topics:
                 partition = TopicPartition(str(topic), 0)
                 sent = [producer.send_set(partition, data, count) for data, count in sets_of(topic, number)]

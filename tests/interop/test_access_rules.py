@@ -14,8 +14,8 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.cli.commands import run
 from minikafka.clients.acls import AclBinding
 from minikafka.clients.admin import Admin, NewTopic
+from minikafka.clients.batching import BatchingConfig, BatchingProducer
 from minikafka.clients.cluster import Cluster as Client
-from minikafka.clients.producer import Producer, ProducerConfig
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
@@ -48,7 +48,7 @@ def new_topic(bootstrap: str) -> str:
 
 def writable(bootstrap: str, topic: str) -> bool:
     """Whether a producer without a name may write; AssertionError where something else is wrong."""
-    with Client(bootstrap) as client, Producer(client, ProducerConfig(idempotence=False)) as producer:
+    with Client(bootstrap) as client, BatchingProducer(client, BatchingConfig(idempotence=False)) as producer:
         code = ErrorCode.NONE
         try:
             producer.send(topic, b"x", partition=0).result(PATIENCE_S * 1000)

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from minikafka.clients.batching import BatchingProducer
 from minikafka.clients.cluster import Cluster as Client
-from minikafka.clients.producer import Producer
 from minikafka.embedded.cluster import Cluster
 from tests.interop.conftest import Pair
 from tests.interop.releases import KAFKA_0_10, KAFKA_3_9, Release
@@ -23,7 +23,7 @@ def test_a_release_dumps_a_segment_that_the_broker_wrote_for_it(
 ) -> None:
     topic = f"dumped-{release}"
     apache_cluster.create_topic(topic, config={"message.format.version": release.number.rpartition(".")[0]})
-    with Client(apache_cluster.bootstrap_servers) as client, Producer(client) as producer:
+    with Client(apache_cluster.bootstrap_servers) as client, BatchingProducer(client) as producer:
         for key, value in pairs:
             producer.send(topic, value, key=key, timestamp_ms=1000)
     segment = apache_cluster.data_dir / "broker-0" / f"{topic}-0" / f"{0:020d}.log"

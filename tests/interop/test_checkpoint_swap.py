@@ -17,8 +17,8 @@ import pytest
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin import Admin, NewTopic
+from minikafka.clients.batching import BatchingConfig, BatchingProducer
 from minikafka.clients.cluster import Cluster
-from minikafka.clients.producer import Producer, ProducerConfig
 from tests.interop.conftest import Broker
 from tests.interop.driver import Program, encode
 from tests.interop.spark_connector import PROGRAMS, SparkConnector, spark_connector
@@ -96,7 +96,7 @@ class Query:
         """Append so many records to the first partition, twice as many to the second, and so on."""
         with (
             Cluster(self._broker.bootstrap) as cluster,
-            Producer(cluster, ProducerConfig(acks=-1)) as producer,
+            BatchingProducer(cluster, BatchingConfig(acks=-1)) as producer,
         ):
             sent = [
                 producer.send(tp.topic, b"x", partition=tp.partition)

@@ -11,9 +11,9 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, OffsetOutOfRange
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin import EARLIEST, LATEST, Admin, NewTopic
+from minikafka.clients.batching import BatchingConfig, BatchingProducer
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.fetcher import RangeFetcher, prefetching
-from minikafka.clients.producer import Producer, ProducerConfig
 from minikafka.embedded.process import wait_until
 from minikafka.records.message_set import (
     CLASSIC_CODECS,
@@ -101,13 +101,13 @@ def test_what_the_producer_writes_the_fetcher_reads_back(
 ) -> None:
     magic = kafka.release.magics[-1]
     if codec is Codec.ZSTD and magic < 2:
-        with Producer(cluster, ProducerConfig(compression=codec)) as producer:
+        with BatchingProducer(cluster, BatchingConfig(compression=codec)) as producer:
             refused = producer.send(topic, b"v")
         assert isinstance(refused.error, BrokerError)
         assert refused.error.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         return
     records = hard_records(700, seed=codec * 10 + acks)
-    with Producer(cluster, ProducerConfig(acks=acks, compression=codec)) as producer:
+    with BatchingProducer(cluster, BatchingConfig(acks=acks, compression=codec)) as producer:
         deliveries = [
             producer.send(topic, r.value, key=r.key, partition=n % 3, timestamp_ms=r.timestamp_ms)
             for n, r in enumerate(records)
@@ -129,9 +129,9 @@ def test_what_the_producer_writes_the_fetcher_reads_back(
 def test_idempotence_is_had_of_releases_that_have_it(
     kafka: KafkaBroker, cluster: Cluster, topic: str
 ) -> None:
-    with Producer(cluster, ProducerConfig(idempotence=True)) as producer:
+    with BatchingProducer(cluster, BatchingConfig(idempotence=True)) as producer:
         demanded = producer.send(topic, b"v", partition=0)
-    with Producer(cluster, ProducerConfig(acks=-1)) as producer:
+    with BatchingProducer(cluster, BatchingConfig(acks=-1)) as producer:
         wished = producer.send(topic, b"v", partition=1)
     assert wished.result().offset == 0
     (record,) = read(cluster, TopicPartition(topic, 1))
@@ -152,7 +152,7 @@ def test_encoded_sets_arrive_as_they_are(
     needs(kafka, ApiKey.PRODUCE, 3 if magic is None else 2)
     records = hard_records(300, seed=codec)
     tp = TopicPartition(topic, 1)
-    with Producer(cluster) as producer:
+    with BatchingProducer(cluster) as producer:
         magic = producer.magic(tp) if magic is None else magic
         sets = [build_message_set(part, magic=magic, codec=codec) for part in (records[:200], records[200:])]
         first, second = producer.send_set(tp, sets[0], 200), producer.send_set(tp, sets[1], 100)
@@ -170,7 +170,7 @@ def test_every_fetch_version_reads_the_same_range(
     records = hard_records(200, seed=fetch_version)
     tp = TopicPartition(topic, 0)
     with Cluster(kafka.bootstrap, newest_versions={ApiKey.FETCH: fetch_version}) as cluster:
-        with Producer(cluster, ProducerConfig(compression=codec)) as producer:
+        with BatchingProducer(cluster, BatchingConfig(compression=codec)) as producer:
             for record in records:
                 producer.send(topic, record.value, record.key, partition=0, timestamp_ms=record.timestamp_ms)
         # The large record takes many times max_bytes: versions 0 to 2 cut it off at first. Of a batch that
@@ -188,7 +188,7 @@ def test_old_produce_versions_carry_magic_0(kafka: KafkaBroker, topic: str, prod
     needs(kafka, ApiKey.PRODUCE, produce_version)
     tp = TopicPartition(topic, 0)
     with Cluster(kafka.bootstrap, newest_versions={ApiKey.PRODUCE: produce_version}) as cluster:
-        with Producer(cluster, ProducerConfig(compression=Codec.GZIP)) as producer:
+        with BatchingProducer(cluster, BatchingConfig(compression=Codec.GZIP)) as producer:
             sent = [producer.send(topic, b"v%d" % n, partition=0, timestamp_ms=5) for n in range(10)]
             assert [d.result(10_000).offset for d in sent] == list(range(10))
         found = read(cluster, tp)
@@ -202,7 +202,7 @@ def test_offsets_are_listed_in_every_version(kafka: KafkaBroker, topic: str, ver
     needs(kafka, ApiKey.LIST_OFFSETS, version)
     partitions = [TopicPartition(topic, n) for n in range(3)]
     with Cluster(kafka.bootstrap, newest_versions={ApiKey.LIST_OFFSETS: version}) as cluster:
-        with Producer(cluster) as producer:
+        with BatchingProducer(cluster) as producer:
             for n in range(7):
                 producer.send(topic, b"x", partition=2, timestamp_ms=1000 + n)
         admin = Admin(cluster)
@@ -220,7 +220,7 @@ def test_offsets_are_listed_in_every_version(kafka: KafkaBroker, topic: str, ver
 
 def test_a_range_outside_of_the_log_is_told_with_the_logs_own(cluster: Cluster, topic: str) -> None:
     tp = TopicPartition(topic, 0)
-    with Producer(cluster) as producer:
+    with BatchingProducer(cluster) as producer:
         producer.send(topic, b"only", partition=0)
     with pytest.raises(OffsetOutOfRange) as caught:
         list(RangeFetcher(cluster, tp, 50, 60, timeout_ms=5_000))
@@ -281,7 +281,7 @@ def test_the_cluster_describes_itself(cluster: Cluster, kafka: KafkaBroker) -> N
 def test_a_record_that_the_topic_does_not_take_fails_alone(cluster: Cluster) -> None:
     name = f"small-{next(_NUMBERS)}"
     Admin(cluster).create_topic(NewTopic(name, configs={"max.message.bytes": "1000"}))
-    with Producer(cluster, ProducerConfig(linger_ms=200)) as producer:
+    with BatchingProducer(cluster, BatchingConfig(linger_ms=200)) as producer:
         sent = [producer.send(name, b"x" * size) for size in (10, 20, 5000, 30, 40)]
         producer.flush(20_000)
     assert sent[2].error.code is ErrorCode.MESSAGE_TOO_LARGE
@@ -293,7 +293,7 @@ def test_records_without_acknowledgement_arrive(cluster: Cluster, topic: str) ->
     tp = TopicPartition(topic, 0)
     # Nobody tells who sends like this that the new topic's leader is not ready.
     assert Admin(cluster).offsets({tp: LATEST})[tp] == 0
-    with Producer(cluster, ProducerConfig(acks=0)) as producer:
+    with BatchingProducer(cluster, BatchingConfig(acks=0)) as producer:
         sent = [producer.send(topic, b"%d" % n, partition=0) for n in range(50)]
         producer.flush(10_000)
     assert {d.result().offset for d in sent} == {-1}
@@ -304,9 +304,9 @@ def test_records_without_acknowledgement_arrive(cluster: Cluster, topic: str) ->
 def test_every_acknowledged_record_outlives_a_killed_and_restarted_broker(
     kafka: KafkaBroker, cluster: Cluster, topic: str
 ) -> None:
-    config = ProducerConfig(acks=1, batch_bytes=2_000, request_timeout_ms=10_000)
+    config = BatchingConfig(acks=1, batch_bytes=2_000, request_timeout_ms=10_000)
     acknowledged = []
-    with Producer(cluster, config) as producer:
+    with BatchingProducer(cluster, config) as producer:
         sent = [producer.send(topic, b"%06d" % n, partition=n % 3) for n in range(2_000)]
         sent[500].result(20_000)
         kafka.kill()

@@ -11,8 +11,8 @@ import pytest
 
 from minikafka.clients import throttles
 from minikafka.clients.admin import Admin
+from minikafka.clients.batching import BatchingProducer
 from minikafka.clients.cluster import Cluster as Client
-from minikafka.clients.producer import Producer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.registry.zookeeper import ZooKeeperStore
@@ -124,7 +124,7 @@ def test_a_broker_gets_rates_of_replication(cluster: Cluster) -> None:
 def test_a_reassignment_is_throttled_until_it_is_verified(cluster: Cluster, tmp_path: Path) -> None:
     run(cluster, "TopicCommand", "--create", "--topic", "slow", "--replica-assignment", "0")
     assert wait_until(lambda: partitions(cluster, "slow") == [(0, {0})], PATIENCE_S)
-    with Client(cluster.bootstrap_servers) as client, Producer(client) as producer:
+    with Client(cluster.bootstrap_servers) as client, BatchingProducer(client) as producer:
         for _ in range(4):
             producer.send("slow", b"x" * 50_000).result(PATIENCE_S * 1000)
     plan, wanted = tmp_path / "plan.json", {"topic": "slow", "partition": 0, "replicas": [2, 0]}

@@ -21,10 +21,10 @@ from minikafka.base.errors import BrokerError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.commands import run
 from minikafka.clients.admin import Admin, NewTopic
+from minikafka.clients.batching import BatchingProducer
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.group_admin import GroupAdmin
-from minikafka.clients.group_consumer import Committed, ConsumerConfig, GroupConsumer, Reset
-from minikafka.clients.producer import Producer
+from minikafka.clients.group_consumer import Committed, GroupConsumer, GroupConsumerConfig, Reset
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from tests.interop.kafka_broker import KafkaBroker
@@ -90,7 +90,7 @@ def group() -> str:
 
 def fill(cluster: Cluster, topic: str, count: int, start: int = 0) -> list[bytes]:
     values = [b"%04d" % number for number in range(start, start + count)]
-    with Producer(cluster) as producer:
+    with BatchingProducer(cluster) as producer:
         for number, value in enumerate(values):
             producer.send(topic, value, partition=number % 6, timestamp_ms=1_700_000_000_000 + number)
     return values
@@ -98,7 +98,7 @@ def fill(cluster: Cluster, topic: str, count: int, start: int = 0) -> list[bytes
 
 def ours(cluster: Cluster, group: str, topic: str, **settings: Any) -> GroupConsumer:
     settings = {"auto_offset_reset": Reset.EARLIEST, "heartbeat_interval_ms": 200} | settings
-    consumer = GroupConsumer(cluster, ConsumerConfig(group, **settings))
+    consumer = GroupConsumer(cluster, GroupConsumerConfig(group, **settings))
     consumer.subscribe([topic])
     return consumer
 

@@ -16,9 +16,9 @@ import pytest
 from minikafka.base.errors import NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin import LATEST, Admin, NewTopic
+from minikafka.clients.batching import BatchingConfig, BatchingProducer
 from minikafka.clients.cluster import Cluster as Client
 from minikafka.clients.fetcher import RangeFetcher
-from minikafka.clients.producer import Producer, ProducerConfig
 from minikafka.embedded.cluster import Cluster
 from minikafka.net.connection import SocketConnector
 from minikafka.net.port import Connection, Connector, PendingResponse
@@ -132,8 +132,8 @@ def losing(bootstrap: str, connector: Connector) -> Client:
 def test_records_whose_answers_were_lost_are_there_once_and_in_order(bootstrap: str, codec: Codec) -> None:
     partitions = topic_of(bootstrap, 2)
     losses = Losses(seed=codec)
-    config = ProducerConfig(idempotence=True, batch_bytes=1_000, retry_backoff_ms=1, compression=codec)
-    with losing(bootstrap, losses) as client, Producer(client, config) as producer:
+    config = BatchingConfig(idempotence=True, batch_bytes=1_000, retry_backoff_ms=1, compression=codec)
+    with losing(bootstrap, losses) as client, BatchingProducer(client, config) as producer:
         sent = [producer.send(partitions[0].topic, b"%d" % n, partition=n % 2) for n in range(COUNT)]
     assert losses.count > 5
     assert [delivery.result().offset for delivery in sent] == [n // 2 for n in range(COUNT)]
@@ -162,8 +162,8 @@ def test_ready_made_sets_whose_answers_were_lost_are_there_once_and_in_order(boo
             sealed=one_is_sealed,
         )
     ]
-    config = ProducerConfig(acks=-1, retry_backoff_ms=1)
-    with losing(bootstrap, losses) as client, Producer(client, config) as producer:
+    config = BatchingConfig(acks=-1, retry_backoff_ms=1)
+    with losing(bootstrap, losses) as client, BatchingProducer(client, config) as producer:
         sent = [producer.send_set(tp, data, 20, sealed=one_is_sealed) for data, one_is_sealed in sets]
     assert losses.count > 5
     assert [delivery.result().offset for delivery in sent] == list(range(0, 1_000, 20))
@@ -175,7 +175,7 @@ def test_ready_made_sets_whose_answers_were_lost_are_there_once_and_in_order(boo
 
 def test_after_the_records_of_a_producer_were_deleted_it_goes_on(bootstrap: str) -> None:
     (tp,) = topic_of(bootstrap, 1)
-    with Client(bootstrap) as client, Producer(client, ProducerConfig(idempotence=True)) as producer:
+    with Client(bootstrap) as client, BatchingProducer(client, BatchingConfig(idempotence=True)) as producer:
         for number in range(3):
             assert producer.send(tp.topic, b"%d" % number, partition=0).result().offset == number
             delete_records(bootstrap, tp, number + 1)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.clients.batching import BatchingProducer
 from minikafka.clients.cluster import Cluster as Client
-from minikafka.clients.producer import Producer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.registry.zookeeper import ZooKeeperStore
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(180)
 class Topic:
     """One topic of a cluster."""
 
-    def __init__(self, cluster: Cluster, name: str, producer: Producer) -> None:
+    def __init__(self, cluster: Cluster, name: str, producer: BatchingProducer) -> None:
         self._cluster = cluster
         self._name = name
         self._producer = producer
@@ -66,7 +66,7 @@ class Topic:
 
 @pytest.fixture
 def topic(apache_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Topic]:
-    with Client(apache_cluster.bootstrap_servers) as client, Producer(client) as producer:
+    with Client(apache_cluster.bootstrap_servers) as client, BatchingProducer(client) as producer:
         yield Topic(apache_cluster, request.node.name, producer)
 
 

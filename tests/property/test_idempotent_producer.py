@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.producer import Delivery, Producer, ProducerConfig
+from minikafka.clients.batching import BatchingConfig, BatchingProducer, Delivery
 from minikafka.net.memory import Fault
 from minikafka.records.message_set import Record, build_message_set
 from minikafka.wire.keys import ApiKey
@@ -38,8 +38,8 @@ class World:
         self.chance = random.Random(seed)
         self.brokers = BrokersInMemory(2, {"t": 3})
         self.sent: dict[TopicPartition, list[tuple[bytes, int, Delivery]]] = {tp: [] for tp in PARTITIONS}
-        self.producer = Producer(
-            self.brokers.client(), ProducerConfig(idempotence=True, **settings), threads=False
+        self.producer = BatchingProducer(
+            self.brokers.client(), BatchingConfig(idempotence=True, **settings), threads=False
         )
 
     def send(self) -> None:

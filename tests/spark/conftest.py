@@ -23,8 +23,8 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin import Admin, NewTopic
+from minikafka.clients.batching import BatchingConfig, BatchingProducer
 from minikafka.clients.cluster import Cluster as Client
-from minikafka.clients.producer import Producer, ProducerConfig
 from tests.spark import peer
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Kafka:
 
     def produce(self, topic: str, values: Sequence[str | None], partition: int = 0, **record: Any) -> None:
         """Append one record a value and wait until all are there."""
-        with Producer(self.client, ProducerConfig(acks=-1)) as producer:
+        with BatchingProducer(self.client, BatchingConfig(acks=-1)) as producer:
             sent = [
                 producer.send(topic, None if v is None else v.encode(), partition=partition, **record)
                 for v in values

@@ -163,8 +163,8 @@ def growing_source(servers: str, topic: str) -> type:
             return "minikafka-growing"
 
         def streamReader(self, schema: Any) -> Any:  # noqa: N802
+            from minikafka.clients.batching import BatchingConfig, BatchingProducer
             from minikafka.clients.cluster import Cluster
-            from minikafka.clients.producer import Producer, ProducerConfig
 
             reader: Any = super().streamReader(schema)
             find_start = reader._initial
@@ -173,7 +173,10 @@ def growing_source(servers: str, topic: str) -> type:
                 known = reader._start
                 start = find_start()
                 if known is None:
-                    with Cluster(servers) as cluster, Producer(cluster, ProducerConfig(acks=-1)) as producer:
+                    with (
+                        Cluster(servers) as cluster,
+                        BatchingProducer(cluster, BatchingConfig(acks=-1)) as producer,
+                    ):
                         for number in range(10):
                             producer.send(
                                 topic, f"after {sorted(start.positions.values())} {number}".encode()

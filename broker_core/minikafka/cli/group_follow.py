@@ -12,7 +12,7 @@ from minikafka.cli.connect import existing_topic
 from minikafka.cli.output import note
 from minikafka.clients.admin import Admin
 from minikafka.clients.cluster import Cluster
-from minikafka.clients.group_config import ConsumerConfig, Reset
+from minikafka.clients.group_config import GroupConsumerConfig, Reset
 from minikafka.clients.group_consumer import GroupConsumer
 from minikafka.clients.group_offsets import Committed
 
@@ -38,7 +38,7 @@ class GroupFollower:
     ) -> None:
         self._cluster = cluster
         self._topic = topic
-        config = ConsumerConfig(group, auto_commit=False, auto_offset_reset=reset)
+        config = GroupConsumerConfig(group, auto_commit=False, auto_offset_reset=reset)
         self._consumer = GroupConsumer(cluster, config, listener=self, threads=threads)
         self._shown: dict[TopicPartition, Committed] = {}
         self._begun: dict[TopicPartition, Committed] = {}

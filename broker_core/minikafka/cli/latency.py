@@ -14,8 +14,8 @@ from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, Topi
 
 if TYPE_CHECKING:
     from minikafka.base.ids import TopicPartition
+    from minikafka.clients.batching.producer import BatchingProducer
     from minikafka.clients.cluster import Cluster
-    from minikafka.clients.producer.producer import Producer
 
 ACKS = {"1": 1, "all": -1, "-1": -1}
 WARM_UP_RECORDS = 100
@@ -39,8 +39,8 @@ def latency(
     from minikafka.cli.output import print_rows
     from minikafka.cli.progress import Progress
     from minikafka.clients.admin import Admin
-    from minikafka.clients.producer.config import ProducerConfig
-    from minikafka.clients.producer.producer import Producer
+    from minikafka.clients.batching.config import BatchingConfig
+    from minikafka.clients.batching.producer import BatchingProducer
 
     with (
         connected(bootstrap, data_dir, writes=True) as cluster,
@@ -48,7 +48,7 @@ def latency(
     ):
         partition = existing_topic(Admin(cluster), topic).partitions[0].topic_partition
         times_ms = []
-        with Producer(cluster, ProducerConfig(acks=ACKS[acks])) as producer:
+        with BatchingProducer(cluster, BatchingConfig(acks=ACKS[acks])) as producer:
             passes = trips(cluster, producer, partition, size)
             # What comes first makes connections and loads code.
             for _ in itertools.islice(passes, WARM_UP_RECORDS):
@@ -60,7 +60,9 @@ def latency(
     print_rows([row], list(row), style)
 
 
-def trips(cluster: Cluster, producer: Producer, partition: TopicPartition, size: int) -> Iterator[float]:
+def trips(
+    cluster: Cluster, producer: BatchingProducer, partition: TopicPartition, size: int
+) -> Iterator[float]:
     """The ms that each message takes from ``send`` to when it was read, for ever."""
     from minikafka.clients.admin import LATEST, Admin
     from minikafka.clients.fetcher import RangeFetcher

@@ -20,9 +20,9 @@ from minikafka.cli.produce import INTERRUPTED_PATIENCE_MS
 
 if TYPE_CHECKING:
     from minikafka.base.ids import TopicPartition
+    from minikafka.clients.batching.delivery import Delivery
+    from minikafka.clients.batching.producer import BatchingProducer
     from minikafka.clients.cluster import Cluster
-    from minikafka.clients.producer.delivery import Delivery
-    from minikafka.clients.producer.producer import Producer
     from minikafka.records.columns import EncodedSet
     from minikafka.records.message_set import Codec
 
@@ -92,12 +92,12 @@ def produce(
     from minikafka.cli.output import print_rows
     from minikafka.cli.progress import Progress
     from minikafka.clients.admin import Admin
-    from minikafka.clients.producer.config import ProducerConfig
-    from minikafka.clients.producer.producer import Producer
+    from minikafka.clients.batching.config import BatchingConfig
+    from minikafka.clients.batching.producer import BatchingProducer
     from minikafka.records.message_set import Codec
 
     compression = Codec.parse(codec)
-    config = ProducerConfig(
+    config = BatchingConfig(
         acks=ACKS[acks], batch_bytes=batch_bytes, max_request_bytes=max(1 << 20, 2 * batch_bytes)
     )
     latencies, interrupted = Latencies(), False
@@ -106,7 +106,7 @@ def produce(
         Progress(f"producing to {topic}", records, lines=True) as progress,
     ):
         partitions = [one.topic_partition for one in existing_topic(Admin(cluster), topic).partitions]
-        producer = Producer(cluster, config)
+        producer = BatchingProducer(cluster, config)
         magic = producer.magic(partitions[0])
         warm_up(compression, magic)
         started_s = time.perf_counter()
@@ -205,7 +205,7 @@ def random_sets(records: int, size: int, codec: Codec, batch_bytes: int, magic: 
         records -= rows
 
 
-def send(producer: Producer, topic_partition: TopicPartition, one: EncodedSet) -> Delivery:
+def send(producer: BatchingProducer, topic_partition: TopicPartition, one: EncodedSet) -> Delivery:
     """Hand a message set to the producer."""
     return producer.send_set(topic_partition, one.data, one.count)
 

@@ -16,8 +16,8 @@ from minikafka.cli.options import Bootstrap, CodecName, DataDir, Format, OutputF
 
 if TYPE_CHECKING:
     from minikafka.cli.progress import Progress
-    from minikafka.clients.producer.delivery import Delivery
-    from minikafka.clients.producer.producer import Producer
+    from minikafka.clients.batching.delivery import Delivery
+    from minikafka.clients.batching.producer import BatchingProducer
 
 LINGER_MS = 5
 BATCH_BYTES = 65_536
@@ -50,22 +50,24 @@ def produce(
     from minikafka.cli.connect import connected
     from minikafka.cli.output import counted, note, print_json
     from minikafka.cli.progress import Progress
-    from minikafka.clients.producer.config import ACKS_ALL, ProducerConfig
-    from minikafka.clients.producer.producer import Producer
+    from minikafka.clients.batching.config import ACKS_ALL, BatchingConfig
+    from minikafka.clients.batching.producer import BatchingProducer
     from minikafka.records.message_set import Codec
 
     check_topic_name(topic)
-    config = ProducerConfig(
+    config = BatchingConfig(
         acks=ACKS_ALL, linger_ms=LINGER_MS, batch_bytes=BATCH_BYTES, compression=Codec.parse(codec)
     )
     # What was not acknowledged is told here, once.
-    logging.getLogger("minikafka.clients.producer").addHandler(logging.NullHandler())
+    logging.getLogger("minikafka.clients.batching").addHandler(logging.NullHandler())
     with (
         connected(bootstrap, data_dir, writes=True) as cluster,
         # A bar would be in the way of lines that somebody types.
         Progress(f"producing to {topic}", hidden=sys.stdin.isatty(), lines=True) as progress,
     ):
-        sent = send_all(Producer(cluster, config), topic, messages(sys.stdin.buffer, key_separator), progress)
+        sent = send_all(
+            BatchingProducer(cluster, config), topic, messages(sys.stdin.buffer, key_separator), progress
+        )
     missing = sent.given - sent.acknowledged
     if missing:
         note(f"minikafka: not acknowledged: {missing} of {counted(sent.given, 'message')}")
@@ -114,7 +116,7 @@ class Sent:
 
 
 def send_all(
-    producer: Producer, topic: str, pairs: Iterable[tuple[bytes | None, bytes]], progress: Progress
+    producer: BatchingProducer, topic: str, pairs: Iterable[tuple[bytes | None, bytes]], progress: Progress
 ) -> Sent:
     """Send ``pairs`` of key and value and close ``producer``; ``progress`` shows what was acknowledged.
 

@@ -27,7 +27,7 @@ class Reset(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerConfig:
+class GroupConsumerConfig:
     """How a consumer keeps its place in a group, and how it fetches. Defaults are those of Kafka 0.10.1.
 
     ``assignors`` are offered to the group in this order. Sizes are bytes.
@@ -68,7 +68,7 @@ class ConsumerConfig:
             )
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, object]) -> ConsumerConfig:
+    def from_properties(cls, properties: Mapping[str, object]) -> GroupConsumerConfig:
         """The settings that a mapping of Kafka's names holds; names of other things are ignored.
 
         Values may be text. Raises ConfigError with the property's name, the value and what is allowed.
@@ -121,7 +121,7 @@ _KAFKA_NAMES = {
     "retry_backoff_ms": "retry.backoff.ms",
     "isolation": "isolation.level",
 }
-assert set(_KAFKA_NAMES) == {f.name for f in fields(ConsumerConfig)}
+assert set(_KAFKA_NAMES) == {f.name for f in fields(GroupConsumerConfig)}
 
 _LEAST = {
     "session_timeout_ms": 1,

@@ -1,6 +1,6 @@
 """A consumer that shares the partitions of its topics with the other members of its group.
 
-    with GroupConsumer(cluster, ConsumerConfig("billing", auto_commit=False)) as consumer:
+    with GroupConsumer(cluster, GroupConsumerConfig("billing", auto_commit=False)) as consumer:
         consumer.subscribe(["orders"])
         while True:
             for fetched in consumer.poll(1_000):
@@ -29,7 +29,7 @@ from minikafka.base.ids import TopicPartition, check_topic_name
 from minikafka.clients import group_membership as member
 from minikafka.clients.cluster import Cluster, OwnLane, worth_a_retry
 from minikafka.clients.group_commits import CommitCallback, GroupCommits, log_failure
-from minikafka.clients.group_config import ConsumerConfig, Reset
+from minikafka.clients.group_config import GroupConsumerConfig, Reset
 from minikafka.clients.group_coordinator import Coordinator
 from minikafka.clients.group_fetcher import Fetched, GroupFetcher
 from minikafka.clients.group_membership import Membership, Phase
@@ -52,7 +52,7 @@ from minikafka.wire.apis.leave_group import LEAVE_GROUP, LeaveGroupRequest
 from minikafka.wire.apis.offset_commit import NO_GENERATION
 from minikafka.wire.apis.sync_group import SYNC_GROUP
 
-__all__ = ["Committed", "ConsumerConfig", "Fetched", "GroupConsumer", "RebalanceListener", "Reset"]
+__all__ = ["Committed", "Fetched", "GroupConsumer", "GroupConsumerConfig", "RebalanceListener", "Reset"]
 
 logger = logging.getLogger("minikafka.clients.group")
 
@@ -93,7 +93,7 @@ class GroupConsumer:
     def __init__(
         self,
         cluster: Cluster,
-        config: ConsumerConfig,
+        config: GroupConsumerConfig,
         *,
         listener: RebalanceListener | None = None,
         threads: bool = True,

@@ -19,7 +19,7 @@ from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWi
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.answers import records_of, whole_entries
 from minikafka.clients.cluster import Cluster, OwnLane, worth_a_retry
-from minikafka.clients.group_config import ConsumerConfig
+from minikafka.clients.group_config import GroupConsumerConfig
 from minikafka.clients.links import Reply
 from minikafka.records.message_set import StoredRecord, iterate
 from minikafka.wire.apis.fetch import (
@@ -99,7 +99,7 @@ class _Taken:
 class GroupFetcher:
     """Fetches for one consumer. Not thread-safe."""
 
-    def __init__(self, cluster: Cluster, config: ConsumerConfig, lane: OwnLane) -> None:
+    def __init__(self, cluster: Cluster, config: GroupConsumerConfig, lane: OwnLane) -> None:
         self._cluster = cluster
         self._config = config
         self._lane = lane

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.clients.group_config import ConsumerConfig
+from minikafka.clients.group_config import GroupConsumerConfig
 from minikafka.clients.retry import Backoff
 from minikafka.wire.apis.offset_commit import NO_GENERATION
 
@@ -210,7 +210,7 @@ class Membership:
     ``phase``, ``generation`` and ``member_id`` may be read; NO_GENERATION while it is no member.
     """
 
-    def __init__(self, config: ConsumerConfig) -> None:
+    def __init__(self, config: GroupConsumerConfig) -> None:
         self.phase = Phase.OUTSIDE
         self.generation = NO_GENERATION
         self.member_id = NO_MEMBER

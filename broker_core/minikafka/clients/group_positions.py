@@ -13,7 +13,7 @@ from minikafka.base.errors import (
 )
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster, worth_a_retry
-from minikafka.clients.group_config import ConsumerConfig, Reset
+from minikafka.clients.group_config import GroupConsumerConfig, Reset
 from minikafka.clients.group_coordinator import Coordinator
 from minikafka.clients.group_offsets import Committed, committed_offsets
 from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
@@ -28,7 +28,7 @@ _AGAIN_MS = 1_000
 class GroupPositions:
     """The partitions of one member. Not thread-safe."""
 
-    def __init__(self, cluster: Cluster, config: ConsumerConfig, coordinator: Coordinator) -> None:
+    def __init__(self, cluster: Cluster, config: GroupConsumerConfig, coordinator: Coordinator) -> None:
         self.assigned: tuple[TopicPartition, ...] = ()
         self.known: dict[TopicPartition, int] = {}
         self.paused: set[TopicPartition] = set()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from minikafka.base.errors import ErrorCode, RemoteWireError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group_assignors import ASSIGNORS
-from minikafka.clients.group_config import ConsumerConfig
+from minikafka.clients.group_config import GroupConsumerConfig
 from minikafka.clients.group_membership import Join, Joined, Share, Shared, Sync, Synced
 from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
@@ -26,7 +26,7 @@ from minikafka.wire.consumer_protocol import (
 logger = logging.getLogger("minikafka.clients.group")
 
 
-def join_request(config: ConsumerConfig, effect: Join, topics: tuple[str, ...]) -> JoinGroupRequest:
+def join_request(config: GroupConsumerConfig, effect: Join, topics: tuple[str, ...]) -> JoinGroupRequest:
     """JoinGroup with the same subscription for each assignor. Version 0 has the session's time-out only."""
     subscription = encode_subscription(Subscription(topics))
     return JoinGroupRequest(
@@ -51,7 +51,7 @@ def joined(response: JoinGroupResponse) -> Joined:
     )
 
 
-def sync_request(config: ConsumerConfig, effect: Sync) -> SyncGroupRequest:
+def sync_request(config: GroupConsumerConfig, effect: Sync) -> SyncGroupRequest:
     """SyncGroup; with everybody's share from the leader."""
     shares = tuple(SyncGroupRequestAssignment(member, share) for member, share in effect.shares)
     return SyncGroupRequest(config.group_id, effect.generation, effect.member_id, shares)

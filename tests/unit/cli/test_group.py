@@ -15,10 +15,10 @@ from minikafka.base.ids import TopicPartition
 from minikafka.cli.commands import run
 from minikafka.cli.group_follow import GroupFollower
 from minikafka.cli.latency import summary, trips
+from minikafka.clients.batching import BatchingProducer
 from minikafka.clients.cluster import Cluster
-from minikafka.clients.group_config import ConsumerConfig, Reset
+from minikafka.clients.group_config import GroupConsumerConfig, Reset
 from minikafka.clients.group_consumer import GroupConsumer
-from minikafka.clients.producer import Producer
 from minikafka.wire.keys import ApiKey
 from tests.unit.clients.groups_in_memory import Group, commit_answer
 from tests.unit.clients.support import BrokersInMemory
@@ -47,7 +47,7 @@ def client(brokers: BrokersInMemory) -> Cluster:
 
 
 def join(brokers: BrokersInMemory, group: str = "g") -> GroupConsumer:
-    config = ConsumerConfig(group, auto_commit=False, auto_offset_reset=Reset.LATEST)
+    config = GroupConsumerConfig(group, auto_commit=False, auto_offset_reset=Reset.LATEST)
     consumer = GroupConsumer(client(brokers), config, threads=False)
     consumer.subscribe(["t"])
     for _ in range(10):
@@ -365,7 +365,7 @@ def test_a_topic_that_is_deleted_ends_it(brokers: BrokersInMemory) -> None:
 
 def test_a_trip_ends_when_the_message_was_read(brokers: BrokersInMemory) -> None:
     cluster = client(brokers)
-    producer = Producer(cluster, threads=False)
+    producer = BatchingProducer(cluster, threads=False)
     times_ms = list(itertools.islice(trips(cluster, producer, T0, 20), 5))
     assert all(one > 0 for one in times_ms)
     assert [value and len(value) for value in brokers.logs[T0].values()[5:]] == [20] * 5
@@ -373,7 +373,7 @@ def test_a_trip_ends_when_the_message_was_read(brokers: BrokersInMemory) -> None
 
 def test_a_topic_that_others_write_to_is_refused(brokers: BrokersInMemory) -> None:
     cluster = client(brokers)
-    passes = trips(cluster, Producer(cluster, threads=False), T0, 20)
+    passes = trips(cluster, BatchingProducer(cluster, threads=False), T0, 20)
     next(passes)
     brokers.fill(T0, b"not ours")
     with pytest.raises(MinikafkaError, match="t-0 is written to by somebody else"):

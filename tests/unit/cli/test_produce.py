@@ -10,7 +10,7 @@ import pytest
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.cli.produce import INTERRUPTED_PATIENCE_MS, Sent, messages, send_all
 from minikafka.cli.progress import Progress
-from minikafka.clients.producer.producer import Producer
+from minikafka.clients.batching import BatchingProducer
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Acknowledging:
 
 
 def sent_by(producer: Acknowledging, pairs: Iterator[tuple[bytes | None, bytes]], progress: Progress) -> Sent:
-    return send_all(cast("Producer", producer), "t", pairs, progress)
+    return send_all(cast("BatchingProducer", producer), "t", pairs, progress)
 
 
 def lines(count: int) -> Iterator[tuple[bytes | None, bytes]]:

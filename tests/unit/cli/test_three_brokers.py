@@ -12,8 +12,8 @@ import pytest
 from minikafka.cli.commands import run
 from minikafka.cli.reassign import UNDER_WAY
 from minikafka.clients import throttles
+from minikafka.clients.batching import BatchingProducer
 from minikafka.clients.cluster import Cluster as Client
-from minikafka.clients.producer import Producer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.registry.entity_configs import read_config
@@ -77,7 +77,7 @@ def test_a_throttled_move_copies_no_more_than_its_rate_allows_and_ends_without_a
 ) -> None:
     at, to = ("--bootstrap", cluster.bootstrap_servers), ("--zookeeper", cluster.zookeeper_connect)
     assert run(["topic", "create", "slow", "--replica-assignment", "0", *at]) == 0
-    with Client(cluster.bootstrap_servers) as client, Producer(client) as producer:
+    with Client(cluster.bootstrap_servers) as client, BatchingProducer(client) as producer:
         for number in range(10):
             producer.send("slow", bytes([number]) * 50_000).result(PATIENCE_S * 1000)
     plan = tmp_path / "plan.json"

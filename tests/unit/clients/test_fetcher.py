@@ -8,11 +8,11 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, OffsetOutOfRange
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.batching import BatchingProducer
 from minikafka.clients.cluster import Cluster, Lane
 from minikafka.clients.fetcher import RangeFetcher
 from minikafka.clients.links import Reply
 from minikafka.clients.offsets import LATEST, list_offsets
-from minikafka.clients.producer import Producer
 from minikafka.net.memory import Fault
 from minikafka.records.batch import ControlType, build_control_batch
 from minikafka.records.columns import decode
@@ -87,7 +87,7 @@ def test_brokers_that_have_given_up_the_oldest_versions_are_written_and_read() -
     brokers.oldest = {ApiKey.PRODUCE: 3, ApiKey.FETCH: 4, ApiKey.LIST_OFFSETS: 1, ApiKey.DELETE_TOPICS: 1}
     brokers.newest = {ApiKey.PRODUCE: 13, ApiKey.FETCH: 18, ApiKey.LIST_OFFSETS: 11, ApiKey.METADATA: 13}
     with brokers.client() as cluster:
-        with Producer(cluster, threads=False) as producer:
+        with BatchingProducer(cluster, threads=False) as producer:
             for value in VALUES:
                 producer.send("t", value, partition=0)
         end = list_offsets(cluster, {TP: LATEST}, cluster.deadline())[TP]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.errors import ConfigError
-from minikafka.clients.group_config import ConsumerConfig, Reset
+from minikafka.clients.group_config import GroupConsumerConfig, Reset
 from minikafka.clients.isolation import IsolationLevel
 
 
 def test_kafkas_properties_are_read_and_others_passed_over() -> None:
-    config = ConsumerConfig.from_properties(
+    config = GroupConsumerConfig.from_properties(
         {
             "group.id": "g",
             "session.timeout.ms": "6000",
@@ -22,7 +22,7 @@ def test_kafkas_properties_are_read_and_others_passed_over() -> None:
             "key.deserializer": "x",
         }
     )
-    assert config == ConsumerConfig(
+    assert config == GroupConsumerConfig(
         "g",
         session_timeout_ms=6_000,
         auto_commit=False,
@@ -52,5 +52,5 @@ def test_kafkas_properties_are_read_and_others_passed_over() -> None:
 )
 def test_what_cannot_be_is_refused_under_its_kafka_name(properties: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        ConsumerConfig.from_properties(properties)
+        GroupConsumerConfig.from_properties(properties)
     assert message in str(caught.value)

@@ -11,7 +11,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NoCommittedOffset
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group_config import ConsumerConfig, Reset
+from minikafka.clients.group_config import GroupConsumerConfig, Reset
 from minikafka.clients.group_consumer import GroupConsumer
 from minikafka.clients.group_offsets import Committed
 from minikafka.clients.isolation import IsolationLevel
@@ -58,7 +58,9 @@ class World:
         usual = {"auto_commit": False, "auto_offset_reset": Reset.EARLIEST, "heartbeat_interval_ms": 200}
         settings = usual | settings
         cluster = self.brokers.client(unknown_topic_patience_ms=100)
-        consumer = GroupConsumer(cluster, ConsumerConfig("g", **settings), listener=listener, threads=False)
+        consumer = GroupConsumer(
+            cluster, GroupConsumerConfig("g", **settings), listener=listener, threads=False
+        )
         consumer.subscribe(["t"])
         self.consumers.append(consumer)
         return consumer

@@ -7,7 +7,7 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode, GroupHeld, NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group_admin import GroupAdmin
-from minikafka.clients.group_config import ConsumerConfig
+from minikafka.clients.group_config import GroupConsumerConfig
 from minikafka.clients.group_consumer import GroupConsumer
 from minikafka.clients.group_holder import SoleMember
 from minikafka.net.memory import Fault
@@ -53,7 +53,7 @@ def test_a_second_one_is_refused_with_the_name_of_the_first(world: World) -> Non
 
 
 def test_a_group_of_consumers_is_left_to_them(world: World) -> None:
-    consumer = GroupConsumer(world.cluster, ConsumerConfig("g", auto_commit=False), threads=False)
+    consumer = GroupConsumer(world.cluster, GroupConsumerConfig("g", auto_commit=False), threads=False)
     consumer.subscribe(["t"])
     for _ in range(4):
         consumer.poll(50)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.clients.group_config import ConsumerConfig
+from minikafka.clients.group_config import GroupConsumerConfig
 from minikafka.clients.group_membership import (
     Beaten,
     Changed,
@@ -34,7 +34,7 @@ from minikafka.clients.group_membership import (
 )
 from minikafka.wire.apis.offset_commit import NO_GENERATION
 
-CONFIG = ConsumerConfig(
+CONFIG = GroupConsumerConfig(
     "g",
     session_timeout_ms=10_000,
     heartbeat_interval_ms=3_000,

@@ -10,9 +10,9 @@ import pytest
 from minikafka.base.errors import ConfigError, DirectoryLocked
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin import LATEST, Admin
+from minikafka.clients.batching.config import BatchingConfig
+from minikafka.clients.batching.producer import BatchingProducer
 from minikafka.clients.cluster import Cluster as Client
-from minikafka.clients.producer.config import ProducerConfig
-from minikafka.clients.producer.producer import Producer
 from minikafka.embedded import Cluster
 from minikafka.embedded.broker import BrokerFailed
 from minikafka.net.probe import can_bind, can_connect, free_port
@@ -30,7 +30,10 @@ def cluster(directory: Path) -> Iterator[Cluster]:
 
 
 def produce(cluster: Cluster, topic: str, count: int) -> None:
-    with Client(cluster.bootstrap_servers) as client, Producer(client, ProducerConfig(acks=-1)) as producer:
+    with (
+        Client(cluster.bootstrap_servers) as client,
+        BatchingProducer(client, BatchingConfig(acks=-1)) as producer,
+    ):
         deliveries = [producer.send(topic, b"%d" % number, partition=0) for number in range(count)]
         producer.flush()
         for delivery in deliveries:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from minikafka.clients import producer
+from minikafka.clients import batching
+from minikafka.clients.batching import BatchingConfig
 from minikafka.clients.cluster import Cluster
-from minikafka.clients.producer import ProducerConfig
 from pyspark_minikafka import cache
 from pyspark_minikafka.options import Mode, source_options
 
@@ -35,7 +35,7 @@ class FakeCluster:
 @pytest.fixture(autouse=True)
 def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(cache, "Cluster", FakeCluster)
-    monkeypatch.setattr(producer, "Producer", FakeProducer)
+    monkeypatch.setattr(batching, "BatchingProducer", FakeProducer)
     yield
     cache.close_all()
 
@@ -79,7 +79,7 @@ def test_at_the_end_all_are_closed() -> None:
 class FakeProducer:
     """Stands for a producer that has nothing to send."""
 
-    def __init__(self, cluster: object, config: ProducerConfig) -> None:
+    def __init__(self, cluster: object, config: BatchingConfig) -> None:
         self.config = config
         self.closed = False
 
@@ -87,10 +87,10 @@ class FakeProducer:
         self.closed = True
 
 
-ONE = ProducerConfig()
+ONE = BatchingConfig()
 
 
-def borrowed(cluster: Cluster, config: ProducerConfig = ONE) -> Any:
+def borrowed(cluster: Cluster, config: BatchingConfig = ONE) -> Any:
     with cache.producing(cluster, config) as kept:
         return kept
 
@@ -99,13 +99,13 @@ def test_tasks_use_one_producer_after_the_other() -> None:
     cluster = cache.writing("a:1", CONNECTION)
     first = borrowed(cluster)
     assert borrowed(cluster) is first
-    assert borrowed(cluster, ProducerConfig(acks=-1)) is not first
+    assert borrowed(cluster, BatchingConfig(acks=-1)) is not first
     assert not first.closed
 
 
 def test_two_tasks_at_a_time_do_not_share_a_producer() -> None:
     cluster = cache.writing("a:1", CONNECTION)
-    with cache.producing(cluster, ProducerConfig()) as first:
+    with cache.producing(cluster, BatchingConfig()) as first:
         second = borrowed(cluster)
         assert second is not first
     assert made(first).closed
@@ -114,7 +114,7 @@ def test_two_tasks_at_a_time_do_not_share_a_producer() -> None:
 
 def test_the_producer_of_a_failed_task_is_used_no_more() -> None:
     cluster = cache.writing("a:1", CONNECTION)
-    with pytest.raises(RuntimeError), cache.producing(cluster, ProducerConfig()) as failed:
+    with pytest.raises(RuntimeError), cache.producing(cluster, BatchingConfig()) as failed:
         raise RuntimeError
     assert made(failed).closed
     assert borrowed(cluster) is not failed

@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.batching import BatchingProducer
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.fetcher import RangeFetcher
-from minikafka.clients.producer import Producer
 from minikafka.wire.keys import ApiKey
 from pyspark_minikafka.lookup import ClusterLookup
 from pyspark_minikafka.offsets import StreamOffset
@@ -92,6 +92,6 @@ def test_several_tasks_of_a_worker_use_one_connection_to_each_leader() -> None:
 
 
 def write(cluster: Cluster, partition: int) -> None:
-    with Producer(cluster) as producer:
+    with BatchingProducer(cluster) as producer:
         producer.send("t", b"v", partition=partition).result()
     cluster.close()

@@ -16,7 +16,7 @@ from pyspark.sql.types import ArrayType, IntegerType, StructType
 
 from minikafka.base.errors import BrokerError, ConfigError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.producer import ProducerConfig
+from minikafka.clients.batching import BatchingConfig
 from minikafka.records.columns import HEADERS_TYPE
 from pyspark_minikafka import sending, writer
 from pyspark_minikafka.kafka_options import ConnectionOptions, ProducerOptions
@@ -126,7 +126,7 @@ def test_a_writer_travels_to_the_executors() -> None:
 class BrokersOfKafka010:
     """A cluster and its producer: one topic of two partitions, no headers."""
 
-    config = ProducerConfig()
+    config = BatchingConfig()
 
     def __init__(self) -> None:
         self.sent: list[tuple[int, int]] = []

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.producer.delivery import Delivery, Outcome
+from minikafka.clients.batching.delivery import Delivery, Outcome
 from minikafka.records.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.batch import set_producer
 from minikafka.records.message_set import CODEC_MASK, Codec, Record, build_message_set
@@ -105,7 +105,7 @@ class Batch(ABC):
 
 
 class RecordBatch(Batch):
-    """Records as they came from ``Producer.send``; encoded when they leave."""
+    """Records as they came from ``BatchingProducer.send``; encoded when they leave."""
 
     def __init__(self, topic_partition: TopicPartition, outcome: Outcome, created_ms: int) -> None:
         super().__init__(topic_partition, outcome, created_ms)

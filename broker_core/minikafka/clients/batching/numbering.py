@@ -22,8 +22,8 @@ from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.producer.batch import Batch, Stamp
-from minikafka.clients.producer.config import ProducerConfig
+from minikafka.clients.batching.batch import Batch, Stamp
+from minikafka.clients.batching.config import BatchingConfig
 
 _SEQUENCES = 1 << 31
 _CHAIN_ENDS = frozenset(
@@ -45,7 +45,7 @@ class _Chain:
 class Numbering:
     """The numbers of one producer's batches. Called under the producer's lock; times are monotonic ms."""
 
-    def __init__(self, config: ProducerConfig) -> None:
+    def __init__(self, config: BatchingConfig) -> None:
         self.refusal: MinikafkaError | None = None
         """Why nothing can be sent: idempotence is demanded and the brokers do not have it."""
         self._demanded = config.idempotence is True

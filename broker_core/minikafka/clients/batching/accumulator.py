@@ -17,9 +17,9 @@ from enum import Enum
 
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.producer.batch import Batch, RecordBatch, SetBatch
-from minikafka.clients.producer.config import ProducerConfig
-from minikafka.clients.producer.delivery import Delivery, Outcome
+from minikafka.clients.batching.batch import Batch, RecordBatch, SetBatch
+from minikafka.clients.batching.config import BatchingConfig
+from minikafka.clients.batching.delivery import Delivery, Outcome
 from minikafka.records.message_set import Record
 
 
@@ -45,7 +45,7 @@ class PartitionQueue:
 class Accumulator:
     """All partitions' queues of one producer."""
 
-    def __init__(self, config: ProducerConfig, condition: threading.Condition) -> None:
+    def __init__(self, config: BatchingConfig, condition: threading.Condition) -> None:
         self._config = config
         self._condition = condition
         self._limit = min(config.batch_bytes, config.max_request_bytes)

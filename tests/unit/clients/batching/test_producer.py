@@ -1,4 +1,4 @@
-"""``clients/producer/producer``: whole producers, in a simulation without threads and with their own
+"""``clients/batching/producer``: whole producers, in a simulation without threads and with their own
 threads."""
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.producer import Producer, ProducerConfig
-from minikafka.clients.producer.partitioner import DefaultPartitioner
+from minikafka.clients.batching import BatchingConfig, BatchingProducer
+from minikafka.clients.batching.partitioner import DefaultPartitioner
 from minikafka.net.memory import Fault
 from minikafka.records.message_set import Codec, Record, build_message_set, iterate
 from minikafka.wire.apis.produce import ProduceRequest, ProduceResponse
@@ -26,16 +26,16 @@ def brokers() -> BrokersInMemory:
     return BrokersInMemory(2, {"t": 4})
 
 
-def producer_of(brokers: BrokersInMemory, cluster: Any = None, **settings: Any) -> Producer:
-    return Producer(
+def producer_of(brokers: BrokersInMemory, cluster: Any = None, **settings: Any) -> BatchingProducer:
+    return BatchingProducer(
         cluster or brokers.client(),
-        ProducerConfig(**settings),
+        BatchingConfig(**settings),
         partitioner=DefaultPartitioner(first_turn=0),
         threads=False,
     )
 
 
-def run(producer: Producer) -> None:
+def run(producer: BatchingProducer) -> None:
     while producer.step():
         pass
 
@@ -443,9 +443,9 @@ def workers() -> list[threading.Thread]:
     return [t for t in threading.enumerate() if t.name.startswith("minikafka-producer")]
 
 
-def threaded(brokers: BrokersInMemory, **settings: Any) -> Producer:
+def threaded(brokers: BrokersInMemory, **settings: Any) -> BatchingProducer:
     # The network in memory is not thread-safe, but one request at a time is under way here.
-    return Producer(brokers.client(), ProducerConfig(max_in_flight=1, **settings))
+    return BatchingProducer(brokers.client(), BatchingConfig(max_in_flight=1, **settings))
 
 
 def test_with_threads_everything_is_delivered_and_no_thread_is_left() -> None:
@@ -463,13 +463,13 @@ def test_with_threads_a_batch_leaves_after_its_linger_without_another_call() -> 
     told = threading.Event()
     from minikafka.base.clock import SystemClock
 
-    with Producer(brokers.client(clock=SystemClock()), ProducerConfig(linger_ms=20)) as producer:
+    with BatchingProducer(brokers.client(clock=SystemClock()), BatchingConfig(linger_ms=20)) as producer:
         producer.send("t", b"v").on_done(lambda _: told.set())
         assert told.wait(20)
 
 
 def test_a_producer_that_sent_nothing_starts_no_thread() -> None:
-    with Producer(BrokersInMemory().client()):
+    with BatchingProducer(BrokersInMemory().client()):
         assert workers() == []
 
 

@@ -40,11 +40,11 @@ from minikafka.base.errors import (
 )
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.producer.accumulator import Accumulator
-from minikafka.clients.producer.batch import Batch
-from minikafka.clients.producer.config import ProducerConfig
-from minikafka.clients.producer.delivery import UNKNOWN_OFFSET, Delivery
-from minikafka.clients.producer.numbering import Numbering
+from minikafka.clients.batching.accumulator import Accumulator
+from minikafka.clients.batching.batch import Batch
+from minikafka.clients.batching.config import BatchingConfig
+from minikafka.clients.batching.delivery import UNKNOWN_OFFSET, Delivery
+from minikafka.clients.batching.numbering import Numbering
 from minikafka.records.message_set import NO_TIMESTAMP
 from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceResponse, ProduceTopic
 
@@ -106,7 +106,7 @@ class ProduceJob:
 class Sender:
     """The producer's decisions. Every method is called under the producer's lock; times are monotonic ms."""
 
-    def __init__(self, accumulator: Accumulator, config: ProducerConfig, leaders: Leaders) -> None:
+    def __init__(self, accumulator: Accumulator, config: BatchingConfig, leaders: Leaders) -> None:
         self._accumulator = accumulator
         self._config = config
         self._leaders = leaders

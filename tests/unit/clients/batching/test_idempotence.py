@@ -8,8 +8,8 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.producer import Producer, ProducerConfig
-from minikafka.clients.producer.partitioner import DefaultPartitioner
+from minikafka.clients.batching import BatchingConfig, BatchingProducer
+from minikafka.clients.batching.partitioner import DefaultPartitioner
 from minikafka.net.memory import Fault
 from minikafka.records.batch import BatchHeader, read_header
 from minikafka.records.message_set import Codec, Record, build_message_set
@@ -29,16 +29,16 @@ def brokers() -> BrokersInMemory:
     return BrokersInMemory(2, {"t": 4})
 
 
-def producer_of(brokers: BrokersInMemory, **settings: Any) -> Producer:
-    return Producer(
+def producer_of(brokers: BrokersInMemory, **settings: Any) -> BatchingProducer:
+    return BatchingProducer(
         brokers.client(),
-        ProducerConfig(**{"idempotence": True} | settings),
+        BatchingConfig(**{"idempotence": True} | settings),
         partitioner=DefaultPartitioner(first_turn=0),
         threads=False,
     )
 
 
-def run(producer: Producer) -> None:
+def run(producer: BatchingProducer) -> None:
     while producer.step():
         pass
 
@@ -275,7 +275,7 @@ def test_a_batch_that_may_be_in_the_log_is_not_divided(brokers: BrokersInMemory)
 def test_numbers_go_on_at_0_after_the_largest(
     brokers: BrokersInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("minikafka.clients.producer.numbering._SEQUENCES", 5)
+    monkeypatch.setattr("minikafka.clients.batching.numbering._SEQUENCES", 5)
     monkeypatch.setattr("minikafka.log.producer_state._SEQUENCES", 5)
     with producer_of(brokers) as producer:
         for _ in range(4):

@@ -1,4 +1,4 @@
-"""``clients/producer/batch``: what is encoded, kept for retries, and divided."""
+"""``clients/batching/batch``: what is encoded, kept for retries, and divided."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.producer.batch import RecordBatch, SetBatch, Stamp, message_bytes
-from minikafka.clients.producer.delivery import Acknowledged, Delivery, Outcome
+from minikafka.clients.batching.batch import RecordBatch, SetBatch, Stamp, message_bytes
+from minikafka.clients.batching.delivery import Acknowledged, Delivery, Outcome
 from minikafka.records.message_set import CLASSIC_CODECS, Codec, Record, build_message_set, iterate
 
 TP = TopicPartition("t", 0)

@@ -17,14 +17,14 @@ from collections.abc import Callable
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.batching.accumulator import Accumulator, Change
+from minikafka.clients.batching.batch import Batch, message_bytes
+from minikafka.clients.batching.config import BatchingConfig
+from minikafka.clients.batching.delivery import Delivery
+from minikafka.clients.batching.partitioner import DefaultPartitioner
+from minikafka.clients.batching.sender import IdJob, MetadataJob, ProduceJob, Sender, produce_request
 from minikafka.clients.cluster import Cluster, Lane, numbers_of
 from minikafka.clients.metadata import TopicMetadata
-from minikafka.clients.producer.accumulator import Accumulator, Change
-from minikafka.clients.producer.batch import Batch, message_bytes
-from minikafka.clients.producer.config import ProducerConfig
-from minikafka.clients.producer.delivery import Delivery
-from minikafka.clients.producer.partitioner import DefaultPartitioner
-from minikafka.clients.producer.sender import IdJob, MetadataJob, ProduceJob, Sender, produce_request
 from minikafka.clients.retry import Deadline
 from minikafka.records.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.message_set import Codec, Record
@@ -35,7 +35,7 @@ from minikafka.wire.apis.init_producer_id import (
 )
 from minikafka.wire.apis.produce import PRODUCE, ProduceRequest, ProduceResponse
 
-logger = logging.getLogger("minikafka.clients.producer")
+logger = logging.getLogger("minikafka.clients.batching")
 
 MAGIC_1_SINCE = 2
 """The Produce version that carries messages of magic 1; older ones carry magic 0."""
@@ -49,7 +49,7 @@ _NO_TRANSACTIONS_MS = (1 << 31) - 1
 """The time-out of transactions where there are none, as Kafka's producer sends it."""
 
 
-class Producer:
+class BatchingProducer:
     """Sends records in batches. Thread-safe. Close it, or use it as a context manager: what is queued is
     sent first.
 
@@ -60,12 +60,12 @@ class Producer:
     def __init__(
         self,
         cluster: Cluster,
-        config: ProducerConfig | None = None,
+        config: BatchingConfig | None = None,
         *,
         partitioner: DefaultPartitioner | None = None,
         threads: bool = True,
     ) -> None:
-        self.config = config or ProducerConfig()
+        self.config = config or BatchingConfig()
         self._cluster = cluster
         self._clock = cluster.clock
         self._partitioner = partitioner or DefaultPartitioner()
@@ -230,7 +230,7 @@ class Producer:
         self._carry_out(job)
         return True
 
-    def __enter__(self) -> Producer:
+    def __enter__(self) -> BatchingProducer:
         return self
 
     def __exit__(self, *_: object) -> None:

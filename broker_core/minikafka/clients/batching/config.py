@@ -17,7 +17,7 @@ _INT32_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerConfig:
+class BatchingConfig:
     """How a producer batches, retries and gives up. Sizes are bytes. Defaults are those of Kafka 0.10.1, but
     for two.
 
@@ -81,7 +81,7 @@ class ProducerConfig:
         return Backoff(self.retry_backoff_ms, max(self.retry_backoff_ms, 1_000))
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, object]) -> ProducerConfig:
+    def from_properties(cls, properties: Mapping[str, object]) -> BatchingConfig:
         """The settings that a mapping of Kafka's names holds; names of other things are ignored.
 
         Values may be text. Raises ConfigError with the property's name, the value and what is allowed.
@@ -128,7 +128,7 @@ _KAFKA_NAMES = {
     "retry_backoff_ms": "retry.backoff.ms",
     "idempotence": "enable.idempotence",
 }
-assert set(_KAFKA_NAMES) == {f.name for f in fields(ProducerConfig)}
+assert set(_KAFKA_NAMES) == {f.name for f in fields(BatchingConfig)}
 
 _LEAST = {
     "retries": 0,

@@ -1,13 +1,13 @@
-"""``clients/producer/accumulator``: when batches are closed, sent, given back and forgotten."""
+"""``clients/batching/accumulator``: when batches are closed, sent, given back and forgotten."""
 
 from __future__ import annotations
 
 import threading
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.producer.accumulator import Accumulator, Change
-from minikafka.clients.producer.batch import message_bytes
-from minikafka.clients.producer.config import ProducerConfig
+from minikafka.clients.batching.accumulator import Accumulator, Change
+from minikafka.clients.batching.batch import message_bytes
+from minikafka.clients.batching.config import BatchingConfig
 from minikafka.records.message_set import Record, build_message_set
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -15,7 +15,7 @@ SIZE = message_bytes(None, b"0123456789")
 
 
 def accumulator(**settings: int) -> Accumulator:
-    return Accumulator(ProducerConfig(**settings), threading.Condition())  # type: ignore[arg-type]
+    return Accumulator(BatchingConfig(**settings), threading.Condition())  # type: ignore[arg-type]
 
 
 def put(queue: Accumulator, tp: TopicPartition, now_ms: int = 0, count: int = 1) -> bool:

@@ -1,4 +1,4 @@
-"""``clients/producer/sender``: which batches go out together, and what answers and failures mean."""
+"""``clients/batching/sender``: which batches go out together, and what answers and failures mean."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, LocalWireError, MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.producer.accumulator import Accumulator
-from minikafka.clients.producer.batch import message_bytes
-from minikafka.clients.producer.config import ProducerConfig
-from minikafka.clients.producer.delivery import Delivery
-from minikafka.clients.producer.sender import MetadataJob, ProduceJob, Sender, produce_request
+from minikafka.clients.batching.accumulator import Accumulator
+from minikafka.clients.batching.batch import message_bytes
+from minikafka.clients.batching.config import BatchingConfig
+from minikafka.clients.batching.delivery import Delivery
+from minikafka.clients.batching.sender import MetadataJob, ProduceJob, Sender, produce_request
 from minikafka.records.message_set import Record
 from minikafka.wire.apis.produce import ProducePartitionResponse, ProduceResponse, ProduceTopicResponse
 
@@ -26,7 +26,7 @@ class World:
     """A sender with its accumulator, and leaders to be set by hand."""
 
     def __init__(self, **settings: int) -> None:
-        self.config = ProducerConfig(**settings)  # type: ignore[arg-type]
+        self.config = BatchingConfig(**settings)  # type: ignore[arg-type]
         self.condition = threading.Condition()
         self.accumulator = Accumulator(self.config, self.condition)
         self.leaders: dict[TopicPartition, int] = {A: 1, B: 1, C: 2, D: 2}

@@ -1,16 +1,16 @@
-"""``clients/producer/config``: Kafka's property names, and what is refused."""
+"""``clients/batching/config``: Kafka's property names, and what is refused."""
 
 from __future__ import annotations
 
 import pytest
 
 from minikafka.base.errors import ConfigError
-from minikafka.clients.producer.config import ProducerConfig
+from minikafka.clients.batching.config import BatchingConfig
 from minikafka.records.message_set import Codec
 
 
 def test_kafkas_properties_are_taken_as_text_or_numbers_and_others_are_left_alone() -> None:
-    config = ProducerConfig.from_properties(
+    config = BatchingConfig.from_properties(
         {
             "acks": "all",
             "retries": 3,
@@ -28,9 +28,9 @@ def test_kafkas_properties_are_taken_as_text_or_numbers_and_others_are_left_alon
             "key.serializer": "whatever",
         }
     )
-    assert config == ProducerConfig(-1, 3, 20, 100, 2, Codec.GZIP, 1000, 5, 500, 6, 7, 8, False)
-    assert ProducerConfig.from_properties({}) == ProducerConfig()
-    assert ProducerConfig.from_properties({"acks": "-1"}).acks == -1
+    assert config == BatchingConfig(-1, 3, 20, 100, 2, Codec.GZIP, 1000, 5, 500, 6, 7, 8, False)
+    assert BatchingConfig.from_properties({}) == BatchingConfig()
+    assert BatchingConfig.from_properties({"acks": "-1"}).acks == -1
 
 
 @pytest.mark.parametrize(
@@ -49,13 +49,13 @@ def test_kafkas_properties_are_taken_as_text_or_numbers_and_others_are_left_alon
 )
 def test_a_bad_value_is_told_with_the_property(name: str, value: object, allowed: str) -> None:
     with pytest.raises(ConfigError, match=allowed) as caught:
-        ProducerConfig.from_properties({name: value})
+        BatchingConfig.from_properties({name: value})
     assert caught.value.name == name
 
 
 def test_pauses_grow_from_the_configured_one() -> None:
-    assert [ProducerConfig().backoff.delay_ms(n) for n in (1, 2, 9)] == [100, 200, 1_000]
-    assert ProducerConfig(retry_backoff_ms=5_000).backoff.delay_ms(3) == 5_000
+    assert [BatchingConfig().backoff.delay_ms(n) for n in (1, 2, 9)] == [100, 200, 1_000]
+    assert BatchingConfig(retry_backoff_ms=5_000).backoff.delay_ms(3) == 5_000
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,13 @@ def test_what_rules_idempotence_out_is_refused_with_it_and_else_turns_it_off(
     name: str, value: str, allowed: str
 ) -> None:
     with pytest.raises(ConfigError, match=allowed):
-        ProducerConfig.from_properties({"enable.idempotence": "true", name: value})
-    assert not ProducerConfig.from_properties({"acks": "all", name: value}).may_be_idempotent
+        BatchingConfig.from_properties({"enable.idempotence": "true", name: value})
+    assert not BatchingConfig.from_properties({"acks": "all", name: value}).may_be_idempotent
 
 
 def test_all_replicas_acknowledge_where_idempotence_is_demanded_and_nothing_else_is_said() -> None:
-    assert ProducerConfig.from_properties({"enable.idempotence": "TRUE"}).acks == -1
-    assert ProducerConfig().acks == 1
-    assert not ProducerConfig().may_be_idempotent
-    assert ProducerConfig(acks=-1).may_be_idempotent
-    assert not ProducerConfig(acks=-1, idempotence=False).may_be_idempotent
+    assert BatchingConfig.from_properties({"enable.idempotence": "TRUE"}).acks == -1
+    assert BatchingConfig().acks == 1
+    assert not BatchingConfig().may_be_idempotent
+    assert BatchingConfig(acks=-1).may_be_idempotent
+    assert not BatchingConfig(acks=-1, idempotence=False).may_be_idempotent
