@@ -11,6 +11,7 @@ from minikafka.base.errors import MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin import Admin
 from minikafka.clients.batching import BatchingConfig, BatchingProducer
+from minikafka.clients.batching.config import ACKS_ALL
 from minikafka.clients.cluster import Cluster as Client
 from minikafka.clients.fetcher import RangeFetcher
 from minikafka.clients.offsets import LATEST
@@ -26,7 +27,7 @@ T0 = TopicPartition("t", 0)
 def write(cluster: Cluster, values: list[bytes]) -> int:
     """Write these, acknowledged by all in sync; where the partition ends then."""
     with Client(cluster.bootstrap_servers) as client:
-        producer = BatchingProducer(client, BatchingConfig(delivery_timeout_ms=30_000))
+        producer = BatchingProducer(client, BatchingConfig(acks=ACKS_ALL, delivery_timeout_ms=30_000))
         last = [producer.send("t", value, partition=0) for value in values][-1]
         end = last.result(30_000).offset + 1
         producer.close(5_000)
