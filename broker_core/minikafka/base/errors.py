@@ -16,6 +16,7 @@
     │   ├── SessionExpired
     │   └── CoordinationLost     no connection at the moment: the outcome of a write is unknown
     └── ConfigError              an option or property: its name, the value, what is allowed
+        └── ConfigErrors         several of them, all named
 
 A message says what was wrong, with the value, and what to do.
 Codes are those of Kafka 2.1 (``Errors.java``), under the names that 0.10.1 has for those that it has.
@@ -265,3 +266,20 @@ class ConfigError(MinikafkaError):
 
     def __str__(self) -> str:
         return f"{self.name}={self.value!r}: {self.allowed}"
+
+
+class ConfigErrors(ConfigError):
+    """All that is wrong with a configuration, in one error; ``name``, ``value`` and ``allowed`` are the
+    first's.
+    """
+
+    def __init__(self, faults: Iterable[ConfigError]) -> None:
+        self.faults = tuple(faults)
+        first = self.faults[0]
+        super().__init__(first.name, first.value, first.allowed)
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.faults))
+
+    def __reduce__(self) -> tuple[type[ConfigErrors], tuple[tuple[ConfigError, ...]]]:
+        return ConfigErrors, (self.faults,)

@@ -1,4 +1,7 @@
-"""Regular expressions of Java, which ``subscribePattern`` takes, for Python's ``re``. Pure.
+"""Regular expressions of Java, in which topics are chosen by pattern, for Python's ``re``. Pure.
+
+The filters of consumers in ZooKeeper are such, which consumers in Java read as well, and
+``subscribePattern`` of the Spark source.
 
 A pattern means here what it means in ``java.util.regex`` of Java 9 and later, or it is refused with what
 stands in it. It is only ever asked about names of topics, which are ASCII without line ends, and that decides

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_minikafka.patterns import BadPattern, compiled
+from minikafka.clients.java_regex import BadPattern, compiled
 
 NAMES = ("a", "A", "ab", "AB", "b", "abab", "a-b", "a.b", "a1", "12", "orders.eu", "orders-1")
 

@@ -1,0 +1,199 @@
+"""The settings of a consumer whose group is in ZooKeeper (texts: ``ConsumerConfig``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from minikafka.base.errors import ConfigError
+from minikafka.clients.consumer.partition_assignor import STRATEGIES, STRATEGY
+from minikafka.clients.property_reader import PropertyReader
+
+ZOOKEEPER, KAFKA = "zookeeper", "kafka"
+"""What ``offsets.storage`` may be."""
+SMALLEST, LARGEST = "smallest", "largest"
+"""What ``auto.offset.reset`` is mostly; anything else is an error where it is needed."""
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]*")
+_LEGAL_SAID = "letters and digits of ASCII, '.', '_' and '-'"
+_NO_ZNODE = re.compile(r"[/\x00-\x1f\x7f-\x9f]")
+_OTHERS_WORDS = frozenset({"earliest", "latest"})
+_DERIVED: Any = None
+"""Stands where another setting gives the default."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerConfig:
+    """How a consumer of a group in ZooKeeper registers, fetches, commits and rebalances.
+
+    The fields are the property names with ``_`` for ``.``; the defaults are 0.10.1's. Times are milliseconds,
+    sizes bytes. Raises ConfigErrors, which names every fault at once under the name of its property.
+
+    ``auto_offset_reset`` is ``smallest`` or ``largest``, or anything else: then an offset that the log does
+    not have is an error to whoever reads the stream. (0.10.1 describes that, and refuses such a setting.)
+    The words of later consumers, ``earliest`` and ``latest``, are refused.
+    """
+
+    group_id: str
+    """Letters and digits of ASCII, ``.``, ``_`` and ``-``, as ``client_id``."""
+    zookeeper_connect: str
+    """``HOST:PORT[,HOST:PORT…][/CHROOT]``"""
+    consumer_id: str | None = None
+    """The consumer registers as ``GROUP_ID``; None: by a name that nobody else has."""
+    client_id: str = _DERIVED
+    """What brokers know the consumer by; default: ``group_id``."""
+    socket_timeout_ms: int = 30_000
+    """Not less than ``fetch_wait_max_ms``."""
+    socket_receive_buffer_bytes: int = 64 * 1024
+    """Not above 0: what the system gives."""
+    fetch_message_max_bytes: int = 1024 * 1024
+    """Of one partition in a fetch."""
+    num_consumer_fetchers: int = 1
+    """For each leading broker."""
+    auto_commit_enable: bool = True
+    auto_commit_interval_ms: int = 60_000
+    queued_max_message_chunks: int = 2
+    """That wait in front of one stream."""
+    rebalance_max_retries: int = 4
+    """Times that a rebalance is tried, from 1 on."""
+    fetch_min_bytes: int = 1
+    fetch_max_bytes: int = 50 * 1024 * 1024
+    """Of one fetch in all."""
+    fetch_wait_max_ms: int = 100
+    rebalance_backoff_ms: int = _DERIVED
+    """Between two tries; default: ``zookeeper_sync_time_ms``."""
+    refresh_leader_backoff_ms: int = 200
+    auto_offset_reset: str = LARGEST
+    consumer_timeout_ms: int = -1
+    """An iterator that gets nothing for so long gives up; -1 (and any negative number): never."""
+    exclude_internal_topics: bool = True
+    """Whether a filter leaves out the topic of the committed offsets."""
+    partition_assignment_strategy: str = STRATEGIES[0]
+    """``range`` or ``roundrobin``."""
+    zookeeper_session_timeout_ms: int = 6_000
+    zookeeper_connection_timeout_ms: int = _DERIVED
+    """Default: ``zookeeper_session_timeout_ms``."""
+    zookeeper_sync_time_ms: int = 2_000
+    offsets_storage: str = ZOOKEEPER
+    """``zookeeper`` or ``kafka``."""
+    offsets_channel_backoff_ms: int = 1_000
+    """Between two tries to reach the coordinator, or to have it commit or tell offsets."""
+    offsets_channel_socket_timeout_ms: int = 10_000
+    offsets_commit_max_retries: int = 5
+    """Of the commit when the consumer is shut down; others are tried once."""
+    dual_commit_enabled: bool = _DERIVED
+    """Whether offsets are kept in both storages; default: where ``offsets_storage`` is ``kafka``."""
+
+    def __post_init__(self) -> None:
+        checked = _read({_KAFKA_NAMES[field.name]: getattr(self, field.name) for field in fields(self)})
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, object]) -> ConsumerConfig:
+        """The settings that a mapping of Kafka's names holds, whose values may be text.
+
+        A name that is no setting of the consumer is logged as a warning, as the release does.
+        """
+        return cls(**_read(properties))
+
+    def to_properties(self) -> dict[str, str]:
+        """All settings as text, under their property names; ``from_properties`` reads them back."""
+        found = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None:
+                found[_KAFKA_NAMES[field.name]] = str(value).lower() if type(value) is bool else str(value)
+        return found
+
+
+_KAFKA_NAMES = {field.name: field.name.replace("_", ".") for field in fields(ConsumerConfig)}
+
+
+def _read(properties: Mapping[str, object]) -> dict[str, Any]:
+    """Field to value, of all fields. Raises ConfigErrors."""
+    read = PropertyReader(properties)
+    found = _names(read) | _consuming(read) | _coordinating(read)
+    wait_ms, timeout_ms = found["fetch_wait_max_ms"], found["socket_timeout_ms"]
+    if wait_ms > timeout_ms:
+        read.refuse("socket.timeout.ms", timeout_ms, f"not less than fetch.wait.max.ms, which is {wait_ms}")
+    read.finish()
+    return found
+
+
+def _names(read: PropertyReader) -> dict[str, Any]:
+    """Who it is, and where ZooKeeper is."""
+    group = read.required("group.id", _LEGAL_SAID)
+    client, consumer = read.optional("client.id"), read.optional("consumer.id")
+    connect = read.required("zookeeper.connect", "HOST:PORT, or HOST:PORT/CHROOT")
+    if group is not None and (_LEGAL.fullmatch(group) is None or group in {"", ".", ".."}):
+        read.refuse("group.id", group, f"a name of {_LEGAL_SAID} that is not only one or two dots")
+    if client is not None and _LEGAL.fullmatch(client) is None:
+        read.refuse("client.id", client, f"made of {_LEGAL_SAID}")
+    if consumer is not None and _NO_ZNODE.search(consumer or "/"):
+        read.refuse("consumer.id", consumer, "a name without '/' and control characters: a part of a path")
+    if connect is not None:
+        _check_connect(read, connect)
+    return {
+        "group_id": group,
+        "client_id": group if client is None else client,
+        "consumer_id": consumer,
+        "zookeeper_connect": connect,
+    }
+
+
+def _check_connect(read: PropertyReader, connect: str) -> None:
+    from minikafka.registry.zookeeper import parse_connect  # brings the client library along
+
+    try:
+        parse_connect(connect)
+    except ConfigError as problem:
+        read.refuse(problem.name, problem.value, problem.allowed)
+
+
+def _consuming(read: PropertyReader) -> dict[str, Any]:
+    """How it fetches and hands out."""
+    reset = read.text("auto.offset.reset", LARGEST)
+    if not reset or reset in _OTHERS_WORDS:
+        wanted = f"{SMALLEST} or {LARGEST}, or another word, such as none, to have an error raised"
+        read.refuse("auto.offset.reset", reset, wanted)
+    return {
+        "auto_offset_reset": reset,
+        "socket_timeout_ms": read.integer("socket.timeout.ms", 30_000, 1),
+        "socket_receive_buffer_bytes": read.integer("socket.receive.buffer.bytes", 64 * 1024, -1),
+        "fetch_message_max_bytes": read.integer("fetch.message.max.bytes", 1024 * 1024, 1),
+        "fetch_max_bytes": read.integer("fetch.max.bytes", 50 * 1024 * 1024, 1),
+        "fetch_min_bytes": read.integer("fetch.min.bytes", 1, 0),
+        "fetch_wait_max_ms": read.integer("fetch.wait.max.ms", 100, 0),
+        "num_consumer_fetchers": read.integer("num.consumer.fetchers", 1, 1),
+        "queued_max_message_chunks": read.integer("queued.max.message.chunks", 2, 1),
+        "refresh_leader_backoff_ms": read.integer("refresh.leader.backoff.ms", 200, 0),
+        "consumer_timeout_ms": max(-1, read.integer("consumer.timeout.ms", -1)),
+        "exclude_internal_topics": read.boolean("exclude.internal.topics", True),
+    }
+
+
+def _coordinating(read: PropertyReader) -> dict[str, Any]:
+    """How it shares partitions out, and where it commits."""
+    storage = read.text("offsets.storage", ZOOKEEPER).lower()
+    if storage not in {ZOOKEEPER, KAFKA}:
+        read.refuse("offsets.storage", storage, f"{ZOOKEEPER} or {KAFKA}")
+    session_ms = read.integer("zookeeper.session.timeout.ms", 6_000, 1)
+    sync_ms = read.integer("zookeeper.sync.time.ms", 2_000, 0)
+    return {
+        "zookeeper_session_timeout_ms": session_ms,
+        "zookeeper_connection_timeout_ms": read.integer("zookeeper.connection.timeout.ms", session_ms, 1),
+        "zookeeper_sync_time_ms": sync_ms,
+        "partition_assignment_strategy": read.choice(STRATEGY, STRATEGIES[0], STRATEGIES),
+        "rebalance_max_retries": read.integer("rebalance.max.retries", 4, 1),
+        "rebalance_backoff_ms": read.integer("rebalance.backoff.ms", sync_ms, 0),
+        "auto_commit_enable": read.boolean("auto.commit.enable", True),
+        "auto_commit_interval_ms": read.integer("auto.commit.interval.ms", 60_000, 1),
+        "offsets_storage": storage,
+        "dual_commit_enabled": read.boolean("dual.commit.enabled", storage == KAFKA),
+        "offsets_channel_backoff_ms": read.integer("offsets.channel.backoff.ms", 1_000, 0),
+        "offsets_channel_socket_timeout_ms": read.integer("offsets.channel.socket.timeout.ms", 10_000, 1),
+        "offsets_commit_max_retries": read.integer("offsets.commit.max.retries", 5, 0),
+    }

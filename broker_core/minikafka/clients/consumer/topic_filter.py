@@ -1,0 +1,95 @@
+"""Which topics a consumer reads that names them by a pattern (texts: ``TopicFilter``, ``Whitelist``,
+``Blacklist``).
+
+The pattern stands in a znode that consumers in Java read, too, so it is a regular expression of Java's; see
+``clients.java_regex`` for what is refused. It has to match the whole name of a topic.
+
+Before it is used a comma becomes ``|``, and spaces go, and quotes around it, as lists of topics and lines
+of property files have them. So ``a{2,3}`` cannot be written: it becomes ``a{2|3}``, which is refused, as
+0.10.1 does.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+from minikafka.base.errors import ConfigError
+from minikafka.base.ids import OFFSETS_TOPIC
+from minikafka.clients.java_regex import BadPattern, compiled
+
+_BLANKS = "".join(map(chr, range(33)))
+"""What Java's ``trim`` takes away."""
+_QUOTES = "\"'"
+
+
+class TopicFilter:
+    """A pattern on names of topics. Use one of the two subclasses.
+
+    Raises ConfigError for a pattern that Java refuses, or one that would not mean the same here.
+    """
+
+    pattern: ClassVar[str]
+    """What the registration of a consumer calls this kind."""
+
+    def __init__(self, raw_regex: str) -> None:
+        regex = raw_regex.strip(_BLANKS).replace(",", "|").replace(" ", "")
+        self._regex = regex.lstrip(_QUOTES).rstrip(_QUOTES)
+        try:
+            self._compiled: re.Pattern[str] = compiled(self._regex)
+        except BadPattern as problem:
+            raise ConfigError(type(self).__name__, raw_regex, _refusal(raw_regex, problem)) from None
+
+    @property
+    def regex(self) -> str:
+        """The pattern as it is used, and registered."""
+        return self._regex
+
+    def is_topic_allowed(self, topic: str, exclude_internal_topics: bool) -> bool:
+        """Whether a consumer with this filter reads ``topic``.
+
+        With ``exclude_internal_topics`` the topic of the committed offsets is never read.
+        """
+        if exclude_internal_topics and topic == OFFSETS_TOPIC:
+            return False
+        return self._chooses(self._compiled.fullmatch(topic) is not None)
+
+    def _chooses(self, matches: bool) -> bool:
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TopicFilter):
+            return NotImplemented
+        return type(other) is type(self) and other.regex == self.regex
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._regex))
+
+    def __str__(self) -> str:
+        return self._regex
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._regex!r})"
+
+
+class Whitelist(TopicFilter):
+    """Those topics that match."""
+
+    pattern = "white_list"
+
+    def _chooses(self, matches: bool) -> bool:
+        return matches
+
+
+class Blacklist(TopicFilter):
+    """Those topics that do not match."""
+
+    pattern = "black_list"
+
+    def _chooses(self, matches: bool) -> bool:
+        return not matches
+
+
+def _refusal(raw_regex: str, problem: BadPattern) -> str:
+    allowed = f"a regular expression of Java on names of topics; {problem}"
+    return f"{allowed} (a comma stands for '|')" if "," in raw_regex else allowed

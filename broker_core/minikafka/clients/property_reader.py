@@ -1,0 +1,96 @@
+"""Settings under Kafka's own property names, read so that every fault is named at once.
+
+Values may be text, as in a property file, or Python's own; blanks around a text go. What is read as in
+Kafka 0.10.1 (``VerifiableProperties``): ``true`` and ``false`` in small letters only, whole numbers of 32
+bits, and a name that nobody knows is no fault but a warning.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import re
+from collections.abc import Iterable, Mapping
+
+from minikafka.base.errors import ConfigError, ConfigErrors
+
+INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
+_log = logging.getLogger(__name__)
+
+
+class PropertyReader:
+    """Reads one mapping of properties; a value of None counts as not given.
+
+    A setting that cannot be read is remembered, and stands as its default until ``finish`` raises.
+    """
+
+    def __init__(self, properties: Mapping[str, object]) -> None:
+        self._given = {name: _text_of(value) for name, value in properties.items() if value is not None}
+        self._known: set[str] = set()
+        self._faults: list[ConfigError] = []
+
+    def optional(self, name: str) -> str | None:
+        """A text; None where it is not given."""
+        self._known.add(name)
+        return self._given.get(name)
+
+    def text(self, name: str, default: str) -> str:
+        """A text."""
+        found = self.optional(name)
+        return default if found is None else found
+
+    def required(self, name: str, allowed: str) -> str | None:
+        """A text that must be given; None, and a fault, where it is not. ``allowed`` says what it should
+        be.
+        """
+        found = self.optional(name)
+        if found is None:
+            self.refuse(name, None, f"must be given: {allowed}")
+        return found
+
+    def integer(self, name: str, default: int, least: int = INT32_MIN, most: int = INT32_MAX) -> int:
+        """A whole number from ``least`` to ``most``, both included."""
+        text = self.text(name, str(default))
+        number = int(text) if _NUMBER.fullmatch(text) else None
+        if number is None or not least <= number <= most:
+            self.refuse(name, text, f"a whole number from {least} to {most}")
+            return default
+        return number
+
+    def boolean(self, name: str, default: bool) -> bool:
+        """``true`` or ``false``."""
+        text = self.text(name, "true" if default else "false")
+        if text not in {"true", "false"}:
+            self.refuse(name, text, "true or false")
+            return default
+        return text == "true"
+
+    def choice(self, name: str, default: str, choices: Iterable[str]) -> str:
+        """One of some words."""
+        text, choices = self.text(name, default), tuple(choices)
+        if text not in choices:
+            self.refuse(name, text, f"one of {', '.join(choices)}")
+            return default
+        return text
+
+    def refuse(self, name: str, value: object, allowed: str) -> None:
+        """Remember a fault."""
+        self._faults.append(ConfigError(name, value, allowed))
+
+    def finish(self) -> None:
+        """Raise ConfigErrors with all faults, or warn of the names that nobody has read.
+
+        Those that begin with ``external`` belong to somebody else, as in 0.10.1.
+        """
+        if self._faults:
+            raise ConfigErrors(self._faults)
+        for name in sorted(set(self._given) - self._known):
+            if not name.startswith("external"):
+                near = difflib.get_close_matches(name, sorted(self._known), 1, 0.8)
+                _log.warning("property %s is not valid%s", name, f" (is it {near[0]}?)" if near else "")
+
+
+def _text_of(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value).strip()

@@ -1,0 +1,165 @@
+"""``clients/consumer/consumer_config``: the keys, defaults and rules of 0.10.1's consumer."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping
+
+import pytest
+
+from minikafka.base.errors import ConfigError, ConfigErrors
+from minikafka.clients.consumer.consumer_config import ConsumerConfig
+
+NEEDED = {"group.id": "g", "zookeeper.connect": "h:2181/c"}
+
+DEFAULTS = {
+    "group.id": "g",
+    "zookeeper.connect": "h:2181/c",
+    "client.id": "g",
+    "socket.timeout.ms": "30000",
+    "socket.receive.buffer.bytes": "65536",
+    "fetch.message.max.bytes": "1048576",
+    "num.consumer.fetchers": "1",
+    "auto.commit.enable": "true",
+    "auto.commit.interval.ms": "60000",
+    "queued.max.message.chunks": "2",
+    "rebalance.max.retries": "4",
+    "fetch.min.bytes": "1",
+    "fetch.max.bytes": "52428800",
+    "fetch.wait.max.ms": "100",
+    "rebalance.backoff.ms": "2000",
+    "refresh.leader.backoff.ms": "200",
+    "auto.offset.reset": "largest",
+    "consumer.timeout.ms": "-1",
+    "exclude.internal.topics": "true",
+    "partition.assignment.strategy": "range",
+    "zookeeper.session.timeout.ms": "6000",
+    "zookeeper.connection.timeout.ms": "6000",
+    "zookeeper.sync.time.ms": "2000",
+    "offsets.storage": "zookeeper",
+    "offsets.channel.backoff.ms": "1000",
+    "offsets.channel.socket.timeout.ms": "10000",
+    "offsets.commit.max.retries": "5",
+    "dual.commit.enabled": "false",
+}
+
+
+def config(**given: object) -> ConsumerConfig:
+    return ConsumerConfig.from_properties(
+        {**NEEDED, **{name.replace("_", "."): v for name, v in given.items()}}
+    )
+
+
+def faults(properties: Mapping[str, object]) -> dict[str, str]:
+    with pytest.raises(ConfigErrors) as refusal:
+        ConsumerConfig.from_properties(properties)
+    return {fault.name: str(fault) for fault in refusal.value.faults}
+
+
+def test_the_defaults_are_those_of_the_release() -> None:
+    assert config().to_properties() == DEFAULTS
+    assert config().consumer_id is None
+
+
+def test_every_key_is_taken_and_given_back() -> None:
+    other = {
+        name: str(int(value) + 1)
+        if value.lstrip("-").isdecimal()
+        else {"true": "false", "false": "true"}.get(value)
+        for name, value in DEFAULTS.items()
+    } | {
+        "group.id": "other",
+        "zookeeper.connect": "a:1,b:2",
+        "client.id": "me",
+        "consumer.id": "c1",
+        "auto.offset.reset": "smallest",
+        "partition.assignment.strategy": "roundrobin",
+        "offsets.storage": "kafka",
+    }
+    assert ConsumerConfig.from_properties(other).to_properties() == other
+
+
+def test_some_defaults_follow_other_settings() -> None:
+    found = config(zookeeper_session_timeout_ms=500, zookeeper_sync_time_ms=7, offsets_storage="KAFKA")
+    assert found.zookeeper_connection_timeout_ms == 500
+    assert found.rebalance_backoff_ms == 7
+    assert (found.offsets_storage, found.dual_commit_enabled) == ("kafka", True)
+    assert config(offsets_storage="kafka", dual_commit_enabled="false").dual_commit_enabled is False
+    assert config(dual_commit_enabled=True).dual_commit_enabled is True
+
+
+def test_fields_do_as_well_as_properties() -> None:
+    by_field = ConsumerConfig("g", "h:2181/c", rebalance_backoff_ms=200)
+    assert by_field == config(rebalance_backoff_ms=200)
+    assert dataclasses.replace(by_field, offsets_storage="kafka").dual_commit_enabled is False
+    with pytest.raises(ConfigErrors, match=r"num\.consumer\.fetchers='0'"):
+        ConsumerConfig("g", "h:2181", num_consumer_fetchers=0)
+
+
+def test_every_fault_is_named_at_once() -> None:
+    found = faults(
+        {
+            "client.id": "a b",
+            "consumer.id": "x/y",
+            "auto.offset.reset": "earliest",
+            "offsets.storage": "disk",
+            "partition.assignment.strategy": "sticky",
+            "queued.max.message.chunks": "0",
+            "auto.commit.enable": "yes",
+            "fetch.wait.max.ms": "500",
+            "socket.timeout.ms": "400",
+        }
+    )
+    assert found == {
+        "group.id": "group.id=None: must be given: letters and digits of ASCII, '.', '_' and '-'",
+        "zookeeper.connect": "zookeeper.connect=None: must be given: HOST:PORT, or HOST:PORT/CHROOT",
+        "client.id": "client.id='a b': made of letters and digits of ASCII, '.', '_' and '-'",
+        "consumer.id": "consumer.id='x/y': a name without '/' and control characters: a part of a path",
+        "auto.offset.reset": "auto.offset.reset='earliest': smallest or largest, or another word, such as "
+        "none, to have an error raised",
+        "offsets.storage": "offsets.storage='disk': zookeeper or kafka",
+        "partition.assignment.strategy": "partition.assignment.strategy='sticky': one of range, roundrobin",
+        "queued.max.message.chunks": "queued.max.message.chunks='0': a whole number from 1 to 2147483647",
+        "auto.commit.enable": "auto.commit.enable='yes': true or false",
+        "socket.timeout.ms": "socket.timeout.ms=400: not less than fetch.wait.max.ms, which is 500",
+    }
+
+
+@pytest.mark.parametrize("group", ["", ".", "..", "a/b", "a b", "é", "a\n"])
+def test_a_group_has_a_name_that_a_path_can_have(group: str) -> None:
+    said = faults({"group.id": f"{group}|" if group.endswith("\n") else group, "zookeeper.connect": "h:1"})
+    assert list(said) == ["group.id"]
+
+
+@pytest.mark.parametrize("name", [name for name, value in DEFAULTS.items() if value.lstrip("-").isdecimal()])
+def test_a_number_is_a_number(name: str) -> None:
+    assert list(faults({**NEEDED, name: "many"})) == [name]
+
+
+@pytest.mark.parametrize("connect", ["", "h:x", ",", "h:1/a/../b"])
+def test_zookeepers_address_is_looked_at(connect: str) -> None:
+    assert list(faults({"group.id": "g", "zookeeper.connect": connect})) == ["zookeeper.connect"]
+
+
+@pytest.mark.parametrize("word", ["smallest", "largest", "none", "raise"])
+def test_another_word_than_smallest_and_largest_is_left_to_the_iterator(word: str) -> None:
+    assert config(auto_offset_reset=word).auto_offset_reset == word
+
+
+def test_any_negative_timeout_is_none() -> None:
+    assert config(consumer_timeout_ms=-5).consumer_timeout_ms == -1
+
+
+def test_an_unknown_key_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        ConsumerConfig.from_properties({**NEEDED, "dual.commit.enable": "true", "external.thing": "1"})
+    assert [record.getMessage() for record in caplog.records] == [
+        "property dual.commit.enable is not valid (is it dual.commit.enabled?)"
+    ]
+
+
+def test_the_error_is_a_config_error_like_any_other() -> None:
+    with pytest.raises(ConfigError) as refusal:
+        ConsumerConfig.from_properties({"group.id": "g"})
+    assert refusal.value.name == "zookeeper.connect"

@@ -1,0 +1,239 @@
+"""``clients/consumer/partition_assignor`` and ``assignment_context``: the texts' examples, what
+``PartitionAssignorTest`` of 0.10.1 asks for, and the recorded owners.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from minikafka.base.errors import ConfigError, CoordinationError, NoNode
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.consumer.assignment_context import AssignmentContext
+from minikafka.clients.consumer.partition_assignor import Owners, RangeAssignor, RoundRobinAssignor, create
+from minikafka.clients.consumer.topic_count import (
+    StaticTopicCount,
+    TopicCount,
+    WildcardTopicCount,
+    registration_of,
+)
+from minikafka.clients.consumer.topic_filter import Whitelist
+from minikafka.records.hashes import string_hash
+from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
+from minikafka.registry.paths import TopicAssignment
+
+RECORDED = Path(__file__).parents[3] / "data" / "zookeeper" / "03-old-consumers-running.json"
+
+
+def context(
+    consumers: Mapping[str, Mapping[str, int]], partitions: Mapping[str, int], me: str = ""
+) -> AssignmentContext:
+    counts = {topic: range(count) for topic, count in partitions.items()}
+    return AssignmentContext.of("g", me or min(consumers), consumers, counts)
+
+
+def by_thread(owners: Owners) -> dict[str, list[str]]:
+    """Thread to its partitions, as texts."""
+    found: dict[str, list[str]] = {}
+    for partitions in owners.values():
+        for tp, thread in partitions.items():
+            found.setdefault(str(thread), []).append(str(tp))
+    return found
+
+
+ONE_AND_TWO_THREADS = {"c1": {"t": 1}, "c2": {"t": 2}}
+
+
+def test_range_gives_the_remainder_of_ten_partitions_to_the_first_of_three_threads() -> None:
+    assert by_thread(RangeAssignor().assign(context(ONE_AND_TWO_THREADS, {"t": 10}))) == {
+        "c1-0": ["t-0", "t-1", "t-2", "t-3"],
+        "c2-0": ["t-4", "t-5", "t-6"],
+        "c2-1": ["t-7", "t-8", "t-9"],
+    }
+
+
+def test_range_gives_the_remainder_of_eleven_partitions_to_the_first_two() -> None:
+    assert by_thread(RangeAssignor().assign(context(ONE_AND_TWO_THREADS, {"t": 11}))) == {
+        "c1-0": ["t-0", "t-1", "t-2", "t-3"],
+        "c2-0": ["t-4", "t-5", "t-6", "t-7"],
+        "c2-1": ["t-8", "t-9", "t-10"],
+    }
+
+
+def test_range_counts_five_partitions_off_to_four_threads() -> None:
+    owners = RangeAssignor().assign(context({"C1": {"t": 2}, "C2": {"t": 2}}, {"t": 5}))
+    assert by_thread(owners) == {
+        "C1-0": ["t-0", "t-1"],
+        "C1-1": ["t-2"],
+        "C2-0": ["t-3"],
+        "C2-1": ["t-4"],
+    }
+
+
+def test_range_takes_thread_ten_before_thread_two_as_the_release_does() -> None:
+    owners = RangeAssignor().assign(context({"c": {"t": 11}}, {"t": 11}))
+    assert [by_thread(owners)[f"c-{n}"] for n in (0, 1, 10, 2)] == [["t-0"], ["t-1"], ["t-2"], ["t-3"]]
+
+
+def test_range_divides_each_topic_among_its_own_readers() -> None:
+    consumers = {"a": {"t": 1, "u": 1}, "b": {"u": 2}}
+    assert by_thread(RangeAssignor().assign(context(consumers, {"t": 2, "u": 3}))) == {
+        "a-0": ["t-0", "t-1", "u-0"],
+        "b-0": ["u-1"],
+        "b-1": ["u-2"],
+    }
+
+
+def test_range_says_of_its_own_threads_which_are_idle(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        owners = RangeAssignor().assign(context({"a": {"t": 1}, "b": {"t": 1}}, {"t": 1}, me="b"))
+    assert owners["b"] == {}
+    assert [record.getMessage() for record in caplog.records] == [
+        "consumer thread b-0 has no partition of topic 't' to read"
+    ]
+
+
+def test_every_consumer_has_an_entry_and_a_topic_that_is_not_there_has_no_owner() -> None:
+    consumers = {"a": {"gone": 1}, "b": {"other": 1}}
+    assert RangeAssignor().assign(context(consumers, {"other": 1})) == {"a": {}, "b": {}}
+
+
+def test_roundrobin_deals_partitions_out_in_the_order_of_javas_hash() -> None:
+    owners = RoundRobinAssignor().assign(context({"c1": {"t": 2}, "c2": {"t": 2}}, {"t": 10}))
+    order = sorted(range(10), key=lambda number: string_hash(f"[t,{number}]"))
+    ring = ["c1-0", "c1-1", "c2-0", "c2-1"]
+    found = {tp.partition: str(thread) for share in owners.values() for tp, thread in share.items()}
+    assert found == {number: ring[turn % 4] for turn, number in enumerate(order)}
+    assert sorted(map(len, by_thread(owners).values())) == [2, 2, 3, 3]
+
+
+def test_roundrobin_compares_hashes_with_their_sign() -> None:
+    # [orders,0] to [orders,9] have negative hashes, [orders,10] and [orders,11] positive ones.
+    owners = RoundRobinAssignor().assign(context({"c": {"orders": 12}}, {"orders": 12}))
+    assert by_thread(owners)["c-0"] == ["orders-0"]
+    assert by_thread(owners)["c-9"] == ["orders-11"]
+
+
+def test_roundrobin_has_one_order_for_partitions_whose_hashes_are_equal() -> None:
+    assert string_hash("[Aa,0]") == string_hash("[BB,0]")
+    owners = RoundRobinAssignor().assign(context({"c": {"BB": 2, "Aa": 2}}, {"BB": 1, "Aa": 1}))
+    assert by_thread(owners) == {"c-0": ["Aa-0"], "c-1": ["BB-0"]}
+
+
+@pytest.mark.parametrize(
+    "consumers",
+    [
+        {"c1": {"t": 1, "u": 1}, "c2": {"t": 1}},
+        {"c1": {"t": 1, "u": 2}},
+        {"c1": {"t": 1}, "c2": {"u": 1}},
+    ],
+    ids=["another topic", "another number of streams", "nothing in common"],
+)
+def test_roundrobin_refuses_unless_the_same_threads_read_every_topic_and_lists_both(
+    consumers: dict[str, dict[str, int]],
+) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        RoundRobinAssignor().assign(context(consumers, {"t": 2, "u": 2}))
+    said = str(refusal.value)
+    for topic in ("t", "u"):
+        threads = sorted(f"{one}-{n}" for one, count in consumers.items() for n in range(count.get(topic, 0)))
+        assert f"topic {topic!r}" in said
+        assert "{" + ", ".join(threads) + "}" in said
+
+
+def test_roundrobin_lets_consumers_have_different_numbers_of_streams() -> None:
+    owners = RoundRobinAssignor().assign(
+        context({"a": {"t": 1, "u": 1}, "b": {"t": 2, "u": 2}}, {"t": 3, "u": 3})
+    )
+    assert sorted(map(len, by_thread(owners).values())) == [2, 2, 2]
+
+
+def test_the_strategies_have_their_names() -> None:
+    assert isinstance(create("range"), RangeAssignor)
+    assert isinstance(create("roundrobin"), RoundRobinAssignor)
+    with pytest.raises(ConfigError, match=r"strategy='sticky': one of range, roundrobin"):
+        create("sticky")
+
+
+# From ZooKeeper.
+
+
+def group(consumers: Mapping[str, TopicCount], topics: Mapping[str, int]) -> MemoryStore:
+    """A group ``g`` in ZooKeeper."""
+    store = MemoryZooKeeper().connect()
+    for topic, count in topics.items():
+        assignment = TopicAssignment(dict.fromkeys(range(count), (0,))).to_json()
+        store.create(f"/brokers/topics/{topic}", assignment, make_parents=True)
+    for consumer, topic_count in consumers.items():
+        data = registration_of(topic_count, 1).to_json()
+        store.create(f"/consumers/g/ids/{consumer}", data, make_parents=True)
+    return store
+
+
+def test_the_recorded_group_gets_the_recorded_owners() -> None:
+    recorded = json.loads(RECORDED.read_text())
+    store = MemoryZooKeeper().connect()
+    for path, node in sorted(recorded.items()):
+        if path != "/" and store.exists(path) is None:
+            store.create(path, (node["data"] or "").encode(), make_parents=True)
+    for name, consumer in [("old-group", "old-group_c2"), ("white-group", "white-group_w1")]:
+        owners = RangeAssignor().assign(AssignmentContext(name, consumer, True, store))
+        found = {
+            f"{tp.topic}/{tp.partition}": str(owner) for one in owners.values() for tp, owner in one.items()
+        }
+        above = f"/consumers/{name}/owners/"
+        assert found == {
+            path.removeprefix(above): node["data"]
+            for path, node in recorded.items()
+            if path.startswith(above) and node["ephemeral"]
+        }
+
+
+def test_a_context_has_the_consumers_their_threads_and_the_partitions_of_my_topics() -> None:
+    store = group(
+        {
+            "w": WildcardTopicCount("w", Whitelist("t.*"), 1, True, list),
+            "s": StaticTopicCount("s", {"t2": 2, "u": 1}),
+        },
+        {"t1": 2, "t2": 3, "u": 1},
+    )
+    ctx = AssignmentContext("g", "w", True, store)
+    assert ctx.consumers == ("s", "w")
+    assert {topic: list(map(str, threads)) for topic, threads in ctx.my_topic_thread_ids.items()} == {
+        "t1": ["w-0"],
+        "t2": ["w-0"],
+    }
+    assert {topic: list(map(str, threads)) for topic, threads in ctx.consumers_for_topic.items()} == {
+        "t1": ["w-0"],
+        "t2": ["s-0", "s-1", "w-0"],
+        "u": ["s-0"],
+    }
+    assert ctx.partitions_for_topic == {"t1": (0, 1), "t2": (0, 1, 2)}
+    assert RangeAssignor().assign(ctx)["w"] == {
+        TopicPartition("t1", 0): ctx.my_topic_thread_ids["t1"][0],
+        TopicPartition("t1", 1): ctx.my_topic_thread_ids["t1"][0],
+        TopicPartition("t2", 2): ctx.my_topic_thread_ids["t2"][0],
+    }
+
+
+def test_a_topic_that_nobody_has_made_has_no_partitions() -> None:
+    store = group({"s": StaticTopicCount("s", {"later": 1})}, {})
+    assert AssignmentContext("g", "s", True, store).partitions_for_topic == {"later": ()}
+
+
+def test_who_is_not_registered_has_no_context() -> None:
+    with pytest.raises(NoNode, match="'gone' is not registered"):
+        AssignmentContext("g", "gone", True, group({"s": StaticTopicCount("s", {"t": 1})}, {}))
+    with pytest.raises(NoNode):
+        AssignmentContext("none", "s", True, group({}, {}))
+
+
+def test_a_registration_that_nobody_can_read_is_named() -> None:
+    store = group({"s": StaticTopicCount("s", {"t": 1})}, {})
+    store.create("/consumers/g/ids/odd", b"{}")
+    with pytest.raises(CoordinationError, match="/consumers/g/ids/odd"):
+        AssignmentContext("g", "s", True, store)

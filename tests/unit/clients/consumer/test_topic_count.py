@@ -1,0 +1,157 @@
+"""``clients/consumer/topic_count``: what consumers have registered, in the form that 0.10.1.1 wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minikafka.base.errors import ConfigError, CoordinationError, NoNode
+from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId
+from minikafka.clients.consumer.topic_count import (
+    StaticTopicCount,
+    TopicCount,
+    WildcardTopicCount,
+    construct_topic_count,
+    make_thread_id,
+    registration_of,
+    topic_count_of,
+)
+from minikafka.clients.consumer.topic_filter import Blacklist, Whitelist
+from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
+
+RECORDED = Path(__file__).parents[3] / "data" / "zookeeper" / "03-old-consumers-running.json"
+
+
+@pytest.fixture(scope="module")
+def recorded() -> dict[str, Any]:
+    return {path: node["data"] for path, node in json.loads(RECORDED.read_text()).items()}
+
+
+@pytest.fixture
+def store(recorded: dict[str, Any]) -> MemoryStore:
+    """ZooKeeper as the release's consumers left it, two in one group and one with a whitelist."""
+    store = MemoryZooKeeper().connect()
+    for path, data in sorted(recorded.items()):
+        if path != "/" and store.exists(path) is None:
+            store.create(path, (data or "").encode(), make_parents=True)
+    return store
+
+
+def threads(consumer: str, count: int) -> tuple[ConsumerThreadId, ...]:
+    return tuple(ConsumerThreadId(consumer, number) for number in range(count))
+
+
+def names(topic_count: TopicCount) -> dict[str, list[str]]:
+    return {
+        topic: list(map(str, ids)) for topic, ids in topic_count.get_consumer_thread_ids_per_topic().items()
+    }
+
+
+def test_a_consumer_of_named_topics_is_read_as_it_was_recorded(store: MemoryStore) -> None:
+    found = construct_topic_count("old-group", "old-group_c1", store, True)
+    assert found == StaticTopicCount("old-group_c1", {"orders": 2})
+    assert names(found) == {"orders": ["old-group_c1-0", "old-group_c1-1"]}
+
+
+def test_a_consumer_with_a_whitelist_is_read_as_it_was_recorded(store: MemoryStore) -> None:
+    found = construct_topic_count("white-group", "white-group_w1", store, True)
+    assert (found.pattern, found.get_topic_count_map()) == ("white_list", {"ord.*|pay.*": 1})
+    assert names(found) == {"orders": ["white-group_w1-0"], "payments": ["white-group_w1-0"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "mine"),
+    [
+        ("/consumers/old-group/ids/old-group_c1", StaticTopicCount("old-group_c1", {"orders": 2})),
+        ("/consumers/old-group/ids/old-group_c2", StaticTopicCount("old-group_c2", {"orders": 1})),
+        (
+            "/consumers/white-group/ids/white-group_w1",
+            WildcardTopicCount("white-group_w1", Whitelist("ord.*,pay.*"), 1, True, list),
+        ),
+    ],
+)
+def test_what_is_registered_equals_what_the_release_wrote(
+    path: str, mine: TopicCount, recorded: dict[str, Any]
+) -> None:
+    timestamp = int(json.loads(recorded[path])["timestamp"])
+    assert registration_of(mine, timestamp).to_json() == recorded[path].encode()
+
+
+def test_a_topic_that_comes_later_is_read_if_the_filter_takes_it(store: MemoryStore) -> None:
+    found = construct_topic_count("white-group", "white-group_w1", store, True)
+    for topic in ("pay-back", "other"):
+        store.create(f"/brokers/topics/{topic}")
+    assert sorted(found.get_consumer_thread_ids_per_topic()) == ["orders", "pay-back", "payments"]
+
+
+def test_a_blacklist_leaves_out_what_matches_and_the_offsets_unless_they_are_wanted() -> None:
+    def read(exclude: bool) -> list[str]:
+        topics = ["__consumer_offsets", "orders", "payments"]
+        found = WildcardTopicCount("c", Blacklist("pay.*"), 2, exclude, lambda: topics)
+        assert found.pattern == "black_list"
+        return sorted(found.get_consumer_thread_ids_per_topic())
+
+    assert read(True) == ["orders"]
+    assert read(False) == ["__consumer_offsets", "orders"]
+
+
+def test_a_pattern_with_characters_that_json_escapes_comes_back_as_it_was() -> None:
+    mine = WildcardTopicCount("c", Whitelist(r'a\.b|"\d"+x'), 1, True, list)
+    again = topic_count_of(registration_of(mine, 1).to_json(), "/consumers/g/ids/c", True, list)
+    assert again == mine
+
+
+def test_where_there_never_was_a_topic_a_filter_chooses_none() -> None:
+    store = MemoryZooKeeper().connect()
+    data = registration_of(WildcardTopicCount("c", Whitelist(".*"), 1, True, list), 1).to_json()
+    store.create("/consumers/g/ids/c", data, make_parents=True)
+    assert construct_topic_count("g", "c", store, True).get_consumer_thread_ids_per_topic() == {}
+
+
+@pytest.mark.parametrize("pattern", ["static", "something"])
+def test_an_unknown_pattern_and_an_empty_subscription_are_static(pattern: str) -> None:
+    data = {"version": 1, "subscription": {"a": 1}, "pattern": pattern, "timestamp": "1"}
+    path = "/consumers/g/ids/c"
+    assert topic_count_of(json.dumps(data).encode(), path, True, list) == StaticTopicCount("c", {"a": 1})
+    empty = json.dumps({**data, "subscription": {}, "pattern": "white_list"}).encode()
+    assert topic_count_of(empty, path, True, list) == StaticTopicCount("c", {})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"not json",
+        b"[]",
+        b'{"version":1,"pattern":"static","timestamp":"1"}',
+        b'{"version":1,"subscription":{"a":1},"timestamp":"1"}',
+        b'{"version":1,"subscription":{"a":0},"pattern":"static","timestamp":"1"}',
+        b'{"version":1,"subscription":{"a":true},"pattern":"static","timestamp":"1"}',
+        b'{"version":1,"subscription":{"(":1},"pattern":"white_list","timestamp":"1"}',
+        b'{"version":1,"subscription":{"a":-1},"pattern":"black_list","timestamp":"1"}',
+    ],
+)
+def test_a_registration_that_cannot_be_read_is_named(data: bytes) -> None:
+    with pytest.raises(CoordinationError, match=r"^/consumers/g/ids/c"):
+        topic_count_of(data, "/consumers/g/ids/c", True, list)
+
+
+def test_a_consumer_that_is_not_registered_is_no_node() -> None:
+    with pytest.raises(NoNode):
+        construct_topic_count("g", "c", MemoryZooKeeper().connect(), True)
+
+
+@pytest.mark.parametrize("streams", [0, -1, True, "2"])
+def test_a_topic_without_a_stream_is_refused(streams: Any) -> None:
+    with pytest.raises(ConfigError, match="streams"):
+        StaticTopicCount("c", {"a": streams})
+    with pytest.raises(ConfigError, match="streams"):
+        WildcardTopicCount("c", Whitelist("a"), streams, True, list)
+
+
+def test_a_thread_has_its_consumers_name_and_a_number() -> None:
+    assert make_thread_id("g_c", 3) == "g_c-3"
+    assert StaticTopicCount("c", {"a": 2}).get_consumer_thread_ids_per_topic() == {"a": threads("c", 2)}

@@ -1,0 +1,84 @@
+"""``clients/consumer/topic_filter``: which topics a pattern chooses, as 0.10.1's ``TopicFilterTest`` and
+the recorded znodes have it.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import ConfigError
+from minikafka.clients.consumer.topic_filter import Blacklist, TopicFilter, Whitelist
+
+
+@pytest.mark.parametrize(
+    ("raw", "topic", "allowed"),
+    [
+        ("white1,white2", "white2", True),
+        ("white1,white2", "black1", False),
+        (".+", "alltopics", True),
+        ("white_listed-topic.+", "white_listed-topic1", True),
+        ("white_listed-topic.+", "black1", False),
+        ("test-(?!bad\\b)[\\w]+", "test-good", True),
+        ("test-(?!bad\\b)[\\w]+", "test-bad", False),
+        ("test-(?!bad\\b)[\\w]+", "test-badly", True),
+        ("ord", "orders", False),
+    ],
+)
+def test_a_whitelist_takes_the_topics_whose_whole_name_matches(raw: str, topic: str, allowed: bool) -> None:
+    assert Whitelist(raw).is_topic_allowed(topic, True) is allowed
+
+
+@pytest.mark.parametrize(
+    ("raw", "topic", "allowed"),
+    [("black1", "black1", False), ("black1", "black10", True), ("a|b", "b", False)],
+)
+def test_a_blacklist_takes_all_others(raw: str, topic: str, allowed: bool) -> None:
+    assert Blacklist(raw).is_topic_allowed(topic, True) is allowed
+
+
+@pytest.mark.parametrize("topic_filter", [Whitelist(".*"), Blacklist("black1")], ids=repr)
+def test_the_topic_of_the_committed_offsets_is_read_only_by_who_does_not_exclude_it(
+    topic_filter: TopicFilter,
+) -> None:
+    assert not topic_filter.is_topic_allowed("__consumer_offsets", True)
+    assert topic_filter.is_topic_allowed("__consumer_offsets", False)
+
+
+@pytest.mark.parametrize(
+    ("raw", "regex"),
+    [
+        ("ord.*,pay.*", "ord.*|pay.*"),
+        ("  a , b\t", "a|b"),
+        ('"a,b"', "a|b"),
+        ("'\"a'", "a"),
+        ("a'b", "a'b"),
+        ('" a"', "a"),
+        ("", ""),
+    ],
+)
+def test_a_comma_is_an_or_and_blanks_and_quotes_around_go(raw: str, regex: str) -> None:
+    assert Whitelist(raw).regex == regex
+
+
+def test_what_is_registered_is_read_as_the_same_filter_again() -> None:
+    written = Whitelist(' "a.*, b\\d" ')
+    assert Whitelist(written.regex) == written
+    assert Whitelist("a") != Blacklist("a")
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        ("a{2,3}", "a comma stands for '|'"),
+        ("(", "')' is missing"),
+        ("(?P<n>a)", "(?P<n>a"),
+        ("(?(1)a|b)", "(?(1"),
+        ("(?#x)a", "(?#x"),
+        ("a{x}", "{x}"),
+    ],
+)
+def test_what_java_would_refuse_is_refused_by_name(raw: str, said: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        Whitelist(raw)
+    assert said in str(refusal.value)
+    assert repr(raw) in str(refusal.value)
