@@ -2,7 +2,10 @@
 
     MinikafkaError
     ├── BrokerError(code)        an error of Kafka's protocol, with its numeric code
-    │   └── OffsetOutOfRange     carries the valid range of the log that was asked
+    │   ├── OffsetOutOfRange     carries the valid range of the log that was asked
+    │   ├── CorruptMessage       a stream met a damaged message, at this topic, partition and offset
+    │   └── MessageSizeTooLarge  a stream met a message larger than what it may fetch
+    ├── ConsumerTimeout          a stream had no message within ``consumer.timeout.ms``
     ├── GroupHeld                a group has another owner, with its name
     ├── NoCommittedOffset        a group has no place to go on from, and is told not to choose one
     ├── StorageError             the disk or what lies on it
@@ -184,6 +187,45 @@ class OffsetOutOfRange(BrokerError):
 
     def __reduce__(self) -> tuple[type[OffsetOutOfRange], tuple[int, int, int]]:
         return OffsetOutOfRange, (self.offset, self.start_offset, self.end_offset)
+
+
+class CorruptMessage(BrokerError):
+    """A message of a stream that cannot be read; it can be read on at ``after_offset``."""
+
+    def __init__(self, topic: str, partition: int, offset: int, after_offset: int, problem: str) -> None:
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, f"{topic}-{partition} at offset {offset}: {problem}")
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.after_offset = after_offset
+        self._problem = problem
+
+    def __reduce__(self) -> tuple[type[CorruptMessage], tuple[str, int, int, int, str]]:
+        return CorruptMessage, (self.topic, self.partition, self.offset, self.after_offset, self._problem)
+
+
+class MessageSizeTooLarge(BrokerError):
+    """A message (or compressed set) at ``offset`` has more bytes than a stream may fetch at a time."""
+
+    def __init__(self, topic: str, partition: int, offset: int, size_bytes: int, allowed_bytes: int) -> None:
+        super().__init__(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"what {topic}-{partition} has at offset {offset} takes {size_bytes} bytes, more than the "
+            f"{allowed_bytes} of fetch.message.max.bytes: raise that",
+        )
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.size_bytes = size_bytes
+        self.allowed_bytes = allowed_bytes
+
+    def __reduce__(self) -> tuple[type[MessageSizeTooLarge], tuple[str, int, int, int, int]]:
+        fields = self.topic, self.partition, self.offset, self.size_bytes, self.allowed_bytes
+        return MessageSizeTooLarge, fields
+
+
+class ConsumerTimeout(MinikafkaError):
+    """No message came within ``consumer.timeout.ms``: ask for the next one to go on waiting."""
 
 
 class NoCommittedOffset(MinikafkaError):

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from minikafka.records import kernels, stops
 from minikafka.records.arrays import read_only
+from minikafka.records.record import Headers
 
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 _MAX_BYTES = 0x7FFFFFFF
+_INT32_BITS = 32
 _NO_BYTES = read_only(b"")
 
 
@@ -69,6 +71,37 @@ def _valid_text(names: pa.StringArray) -> pa.StringArray:
     except pa.ArrowInvalid:
         return pa.array([name.decode(errors="replace") for name in names.view(pa.binary()).to_pylist()])
     return names
+
+
+def read_headers(data: bytes) -> Headers:
+    """The headers of one row, as ``RawHeaders`` has them; none for no bytes. For small uses.
+
+    ValueError for bytes that are no headers.
+    """
+    at = 0
+
+    def number() -> int:
+        nonlocal at
+        raw = shift = 0
+        while at < len(data) and shift < _INT32_BITS:
+            byte = data[at]
+            at += 1
+            raw |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return raw >> 1 ^ -(raw & 1)
+        raise ValueError(f"these are no headers of a record: {data[:200]!r}")
+
+    def part() -> bytes | None:
+        nonlocal at
+        size = number()
+        if size < -1 or size > len(data) - at:
+            raise ValueError(f"these are no headers of a record: {data[:200]!r}")
+        at += max(size, 0)
+        return None if size < 0 else data[at - size : at]
+
+    count = number() if data else 0
+    return tuple(((part() or b"").decode(errors="replace"), part()) for _ in range(count))
 
 
 def raw_headers(column: pa.Array | pa.ChunkedArray) -> RawHeaders:

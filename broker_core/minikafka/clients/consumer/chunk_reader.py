@@ -1,0 +1,182 @@
+"""The messages of one chunk, page by page, and what lies behind a damaged one.
+
+Only what a page needs is decoded, so that a chunk of compressed messages is never unpacked as a whole, and
+objects are made one by one, as they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise, repeat
+from operator import length_hint
+from typing import TYPE_CHECKING, Generic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minikafka.base.errors import CorruptMessage
+from minikafka.clients.consumer.fetched_data_chunk import FetchedDataChunk
+from minikafka.clients.consumer.message_and_metadata import K, MessageAndMetadata, V
+from minikafka.clients.serializer import Decoder
+from minikafka.records.batch import MAGIC as BATCH_MAGIC
+from minikafka.records.message_set import ATTRIBUTES_AT, CODEC_MASK, ENTRY_HEADER_BYTES, MAGIC_AT
+from minikafka.records.record import TimestampType
+
+if TYPE_CHECKING:
+    from minikafka.records.columns import Columns
+
+PAGE_ROWS = 1_000
+_DECODED_ROWS = 4 * PAGE_ROWS
+"""Of plain messages of magic 0 and 1, at a time."""
+_DECODED_BYTES = 1 << 17
+"""Of compressed messages and of batches, at a time, unless one has more."""
+
+_TYPES = {int(one): one for one in TimestampType}
+
+
+class Page(Generic[K, V]):
+    """Messages that are made when they are asked for."""
+
+    __slots__ = ("_left", "count", "messages")
+
+    def __init__(self, count: int, left: Iterator[int], messages: Iterator[MessageAndMetadata[K, V]]) -> None:
+        self.count = count
+        self._left = left
+        self.messages = messages
+
+    @property
+    def given(self) -> int:
+        """How many were asked for."""
+        return self.count - length_hint(self._left)
+
+
+class ChunkReader(Generic[K, V]):
+    """Reads one chunk from its ``fetch_offset`` to before its ``next_offset``."""
+
+    def __init__(self, chunk: FetchedDataChunk, key_decoder: Decoder[K], value_decoder: Decoder[V]) -> None:
+        self.chunk = chunk
+        self._decoders = key_decoder, value_decoder
+        self._data = chunk.messages
+        self._offset = chunk.fetch_offset
+        self._columns: Columns | None = None
+        self._row = 0
+
+    def page(self) -> Page[K, V] | None:
+        """The next messages; None behind the last one. CorruptMessage, and again until ``skip``."""
+        while self._columns is None or self._row >= self._columns.count:
+            if not self._data:
+                return None
+            self._columns, self._row = self._decode(), 0
+        columns, begin = self._columns, self._row
+        end = self._row = min(begin + PAGE_ROWS, columns.count)
+        return self._page(columns, begin, end)
+
+    def skip(self, problem: CorruptMessage) -> None:
+        """Pass over what was raised."""
+        size = ENTRY_HEADER_BYTES + int.from_bytes(self._data[8:ENTRY_HEADER_BYTES], "big", signed=True)
+        self._data = self._data[max(size, ENTRY_HEADER_BYTES) :]
+        self._offset = problem.after_offset
+
+    def _decode(self) -> Columns:
+        """The next rows, without those of control batches: there may be none."""
+        from minikafka.records.columns import DamagedEntry, decode_pieces
+
+        data, rows = _span(self._data)
+        end = self.chunk.next_offset
+        pieces = decode_pieces(data, self._offset, end, headers=True, max_rows=rows)
+        columns = next(pieces)
+        # What is full is gone on with from the entry on in which it was.
+        self._data, left = self._data[columns.valid_bytes :], len(data) - columns.valid_bytes
+        self._offset = columns.next_offset
+        if columns.next_offset >= end:
+            self._data = self._data[:0]
+        elif left and not columns.count:
+            try:
+                next(pieces, None)
+            except DamagedEntry as damage:
+                tp = self.chunk.info.topic_partition
+                raise CorruptMessage(*tp, damage.offset, damage.after_offset, damage.detail) from None
+            if not columns.valid_bytes:
+                self._data = self._data[:0]
+        return columns
+
+    def _page(self, columns: Columns, begin: int, end: int) -> Page[K, V]:
+        count = end - begin
+        topic, partition = self.chunk.info.topic_partition
+        left = iter(columns.offsets[begin:end].tolist())
+        types = columns.timestamp_types[begin:end]
+        if (types == types[0]).all():
+            kinds: Iterable[TimestampType] = repeat(_TYPES[int(types[0])])
+        else:
+            kinds = [_TYPES[one] for one in types.tolist()]
+        raw = columns.headers
+        headers: Iterable[bytes | None] = repeat(b"")
+        if raw is not None and raw.count:
+            headers = _slices(raw.data, raw.ends, begin, end, None, 0, columns.count)
+        messages: Iterator[MessageAndMetadata[K, V]] = map(
+            MessageAndMetadata,
+            repeat(topic),
+            repeat(partition),
+            left,
+            columns.timestamps[begin:end].tolist(),
+            kinds,
+            _slices(
+                columns.keys,
+                columns.key_ends,
+                begin,
+                end,
+                columns.key_validity,
+                columns.null_keys,
+                columns.count,
+            ),
+            _slices(
+                columns.values,
+                columns.value_ends,
+                begin,
+                end,
+                columns.value_validity,
+                columns.null_values,
+                columns.count,
+            ),
+            headers,
+            repeat(self._decoders[0]),
+            repeat(self._decoders[1]),
+        )
+        return Page(count, left, messages)
+
+
+def _slices(
+    data: NDArray[np.uint8],
+    ends: NDArray[np.int32],
+    begin: int,
+    end: int,
+    validity: NDArray[np.uint8] | None,
+    nulls: int,
+    rows: int,
+) -> Iterable[bytes | None]:
+    """The bytes of rows ``begin`` to before ``end``, None for nulls."""
+    if nulls == rows:
+        return repeat(None)
+    first = int(ends[begin])
+    content = data[first : int(ends[end])].tobytes()
+    places = (ends[begin : end + 1] - first).tolist()
+    found: list[bytes | None] = [content[start:stop] for start, stop in pairwise(places)]
+    if validity is not None:
+        present = np.unpackbits(validity, count=end, bitorder="little")[begin:]
+        for row in np.flatnonzero(present == 0).tolist():
+            found[row] = None
+    return found
+
+
+def _span(data: memoryview) -> tuple[memoryview, int | None]:
+    """What to decode next of ``data``: this much of it, and at most so many rows."""
+    at, size = 0, len(data)
+    while at < size and at < _DECODED_BYTES:
+        plain = data[at + MAGIC_AT] < BATCH_MAGIC and not data[at + ATTRIBUTES_AT] & CODEC_MASK
+        if plain:
+            break
+        at += ENTRY_HEADER_BYTES + int.from_bytes(data[at + 8 : at + ENTRY_HEADER_BYTES], "big")
+    return (data[:at], None) if at else (data, _DECODED_ROWS)
+
+
+__all__: Sequence[str] = ["PAGE_ROWS", "ChunkReader", "Page"]

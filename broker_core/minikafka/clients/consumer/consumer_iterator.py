@@ -1,0 +1,220 @@
+"""What an application takes the messages of one stream from.
+
+A message counts as consumed when the next one is asked for: until then the application may be working on it,
+and no commit passes it. (The release counts it when it is handed out.) What lies in between holds for the
+iterator's lock, which is that of its queue:
+
+- ``_page`` gives the messages of the chunk in work; whoever clears the chunk, puts an empty one in its place.
+- ``_in_hand`` is the message that was handed out and not followed by another request; ``_info`` is its
+  partition, and that of the chunk.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import Generic, Protocol
+
+from minikafka.base.errors import ConsumerTimeout, CorruptMessage, MinikafkaError
+from minikafka.clients.consumer.chunk_queue import ChunkQueue, Command
+from minikafka.clients.consumer.chunk_reader import ChunkReader, Page
+from minikafka.clients.consumer.consumer_topic_stats import ConsumerTopicStatsRegistry
+from minikafka.clients.consumer.fetched_data_chunk import FetchedDataChunk, Place
+from minikafka.clients.consumer.message_and_metadata import K, MessageAndMetadata, V
+from minikafka.clients.serializer import Decoder
+
+_LEASE_POLL_SECONDS = 0.02
+
+logger = logging.getLogger("minikafka.clients")
+
+
+class Validity(Protocol):
+    """Whether what is read is certainly nobody else's: a ``Lease``."""
+
+    @property
+    def valid(self) -> bool:
+        """While it is not, nothing is handed out."""
+
+
+class _Always:
+    valid = True
+
+
+ALWAYS_VALID = _Always()
+"""For who shares with nobody."""
+
+
+class ConsumerIterator(Generic[K, V]):
+    """The messages of one stream, one by one (``ConsumerIterator`` of text 004). For one thread.
+
+    ``next`` waits for a message. It raises ConsumerTimeout when there is none for ``consumer_timeout_ms``
+    (-1: it waits for ever), and goes on at the next call. The shutdown command in the queue ends the
+    iteration. An error that came in the place of messages is raised, and again at each call: of these a
+    CorruptMessage can be passed over by ``skip_corrupt``.
+    """
+
+    def __init__(
+        self,
+        queue: ChunkQueue,
+        consumer_timeout_ms: int,
+        key_decoder: Decoder[K],
+        value_decoder: Decoder[V],
+        client_id: str,
+        lease: Validity = ALWAYS_VALID,
+    ) -> None:
+        self.client_id = client_id
+        self._queue = queue
+        self._lock = queue.lock
+        self._timeout_ms = consumer_timeout_ms
+        self._decoders = key_decoder, value_decoder
+        self._lease = lease
+        self._stats = ConsumerTopicStatsRegistry.get(client_id)
+        self._page: Iterator[MessageAndMetadata[K, V]] = iter(())
+        self._counted: Page[K, V] | None = None
+        """The page in work, for the count of what was taken."""
+        self._reader: ChunkReader[K, V] | None = None
+        self._info: Place
+        self._in_hand: MessageAndMetadata[K, V] | None = None
+        self._problem: MinikafkaError | None = None
+
+    def __iter__(self) -> ConsumerIterator[K, V]:
+        return self
+
+    def __next__(self) -> MessageAndMetadata[K, V]:
+        with self._lock:
+            if self._lease.valid:
+                for message in self._page:
+                    # Asking for it says that all before it is done with.
+                    self._info.consumed_offset = message.offset
+                    self._in_hand = message
+                    return message
+            return self._make_next()
+
+    def clear_current_chunk(self) -> None:
+        """Forget what was fetched and not handed out yet, here and in the queue (``clearCurrentChunk``).
+
+        When this returns, nothing of it will be handed out any more, also if another thread is just asking.
+        """
+        with self._lock:
+            self._queue.clear_locked()
+            self._drop_chunk()
+
+    def settle(self, timeout_ms: int) -> bool:
+        """After ``clear_current_chunk``: wait until the application asks for the next message, so that the
+        one in its hands counts. False when it does not within ``timeout_ms``; then the message does not count
+        any more, and will be given out again wherever its partition goes.
+        """
+        end = time.monotonic() + timeout_ms / 1000
+        with self._lock:
+            while self._in_hand is not None and self._queue.wait_locked(end):
+                pass
+            settled, self._in_hand = self._in_hand is None, None
+            return settled
+
+    def count_delivered(self) -> None:
+        """All that was handed out is consumed: for who knows, at a shutdown or an explicit commit."""
+        with self._lock:
+            self._count_in_hand()
+
+    def skip_corrupt(self) -> int:
+        """Pass over the damaged message that was raised; the offset where it goes on.
+
+        ValueError when none was.
+        """
+        with self._lock:
+            problem = self._problem
+            if not isinstance(problem, CorruptMessage):
+                raise ValueError("there is no damaged message to be skipped")
+            if self._reader is not None:
+                self._reader.skip(problem)
+            self._info.consumed_offset = problem.after_offset
+            self._problem = None
+            self._stats.passed_over(problem.topic)
+            logger.warning("skipped a damaged message: %s", problem)
+            return problem.after_offset
+
+    # --- with the lock held
+
+    def _make_next(self) -> MessageAndMetadata[K, V]:
+        """The next message where the page in work has none (``makeNext``)."""
+        self._count_in_hand()
+        end = None if self._timeout_ms < 0 else time.monotonic() + self._timeout_ms / 1000
+        while True:
+            if not self._lease.valid:
+                self._wait_for_lease(end)
+                continue
+            for message in self._page:
+                self._info.consumed_offset = message.offset
+                self._in_hand = message
+                return message
+            if self._problem is not None:
+                raise self._problem.with_traceback(None)
+            if self._turn_page():
+                continue
+            chunk = self._queue.take_locked(end)
+            if chunk is None:
+                raise ConsumerTimeout(f"no message came within {self._timeout_ms} ms")
+            if isinstance(chunk, Command):
+                raise StopIteration
+            self._begin(chunk)
+
+    def _wait_for_lease(self, end: float | None) -> None:
+        """Wait a little. It is asked again and again, as a chunk that is cleared ends this wait, too."""
+        now = time.monotonic()
+        if end is not None and now >= end:
+            raise ConsumerTimeout(
+                f"for {self._timeout_ms} ms it was not sure that the partitions are still this consumer's: "
+                "ZooKeeper does not answer"
+            )
+        if self._queue.closed:
+            raise StopIteration
+        self._queue.wait_locked(
+            now + _LEASE_POLL_SECONDS if end is None else min(end, now + _LEASE_POLL_SECONDS)
+        )
+
+    def _turn_page(self) -> bool:
+        """Go on in the chunk in work; False at its end. What is damaged becomes the problem."""
+        self._count_page()
+        if self._reader is None:
+            return False
+        try:
+            page = self._reader.page()
+        except CorruptMessage as problem:
+            self._problem = problem
+            return True
+        if page is None:
+            self._info.consumed_offset = self._reader.chunk.next_offset
+            self._reader = None
+            return False
+        self._page, self._counted = page.messages, page
+        return True
+
+    def _begin(self, chunk: FetchedDataChunk) -> None:
+        info = self._info = chunk.info
+        if chunk.messages and 0 <= info.consumed_offset < chunk.fetch_offset:
+            logger.error(
+                "%s was consumed up to %d, and what was fetched begins at %d: messages may be lost",
+                info.topic_partition,
+                info.consumed_offset,
+                chunk.fetch_offset,
+            )
+        info.consumed_offset = chunk.fetch_offset
+        self._problem = chunk.error
+        self._reader = ChunkReader(chunk, *self._decoders) if chunk.messages else None
+
+    def _drop_chunk(self) -> None:
+        self._count_page()
+        self._page = iter(())
+        self._reader = self._problem = None
+
+    def _count_in_hand(self) -> None:
+        message, self._in_hand = self._in_hand, None
+        if message is not None:
+            self._info.consumed_offset = message.offset + 1
+            self._queue.changed_locked()
+
+    def _count_page(self) -> None:
+        page, self._counted = self._counted, None
+        if page is not None:
+            self._stats.taken(self._info.topic_partition.topic, page.given)

@@ -1,0 +1,77 @@
+"""Streams without brokers, for tests: what a fetcher would have put into their queues."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from minikafka.base.errors import ConsumerTimeout
+from minikafka.clients.consumer.chunk_queue import ChunkQueue
+from minikafka.clients.consumer.consumer_iterator import ALWAYS_VALID, Validity
+from minikafka.clients.consumer.consumer_topic_stats import ConsumerTopicStats, ConsumerTopicStatsRegistry
+from minikafka.clients.consumer.kafka_stream import KafkaStream
+from minikafka.clients.consumer.message_and_metadata import MessageAndMetadata
+from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
+from minikafka.clients.serializer import DefaultDecoder
+from minikafka.records.message_set import Codec, Record, build_message_set
+
+CLIENT = "streams-of-tests"
+FETCH_SIZE = 1 << 20
+
+Message = MessageAndMetadata[bytes, bytes]
+
+
+@dataclass
+class OneStream:
+    """A stream, its queue, and partitions that are put into it."""
+
+    queue: ChunkQueue
+    stream: KafkaStream[bytes, bytes]
+
+    def partition(self, number: int = 0, offset: int = 0, topic: str = "t") -> PartitionTopicInfo:
+        return PartitionTopicInfo(topic, number, self.queue, offset, offset, FETCH_SIZE, CLIENT)
+
+    def take(self, count: int) -> list[Message]:
+        return [next(self.stream.iterator()) for _ in range(count)]
+
+    def drain(self) -> list[Message]:
+        """All that there is."""
+        found: list[Message] = []
+        with contextlib.suppress(ConsumerTimeout):
+            found.extend(self.stream)
+        return found
+
+
+@contextlib.contextmanager
+def one_stream(
+    max_chunks: int = 10, timeout_ms: int = 0, lease: Validity = ALWAYS_VALID
+) -> Iterator[OneStream]:
+    queue = ChunkQueue(max_chunks)
+    decoder = DefaultDecoder()
+    try:
+        yield OneStream(queue, KafkaStream(queue, timeout_ms, decoder, decoder, CLIENT, lease))
+    finally:
+        ConsumerTopicStatsRegistry.remove(CLIENT)
+
+
+def stats() -> ConsumerTopicStats:
+    return ConsumerTopicStatsRegistry.get(CLIENT)
+
+
+def message_set(
+    first: int, count: int, *, magic: int = 1, codec: Codec = Codec.NONE, key: bytes | None = b"k"
+) -> memoryview:
+    """Values that are the offsets as text, ``count`` of them from offset ``first`` on."""
+    records = [Record(key, b"%d" % offset, 1_000 + offset) for offset in range(first, first + count)]
+    return memoryview(build_message_set(records, magic=magic, codec=codec, base_offset=first))
+
+
+def fill(info: PartitionTopicInfo, count: int, *, magic: int = 1, codec: Codec = Codec.NONE) -> None:
+    """The next ``count`` messages of a partition arrive as one chunk."""
+    first = info.fetched_offset
+    assert info.enqueue(message_set(first, count, magic=magic, codec=codec), first + count)
+
+
+def offsets(messages: list[Message]) -> list[int]:
+    return [message.offset for message in messages]

@@ -1,0 +1,459 @@
+"""What a stream hands out, when it counts, and what ends or interrupts it."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import threading
+
+import pytest
+
+from minikafka.base.errors import (
+    BrokerError,
+    ConsumerTimeout,
+    CorruptMessage,
+    ErrorCode,
+    MessageSizeTooLarge,
+)
+from minikafka.clients.consumer.chunk_reader import PAGE_ROWS
+from minikafka.clients.consumer.consumer_iterator import ConsumerIterator
+from minikafka.clients.consumer.message_and_metadata import MessageAndMetadata
+from minikafka.clients.serializer import IntegerEncoder, StringDecoder
+from minikafka.records.batch import ControlType, build_control_batch
+from minikafka.records.message_set import Codec, Record, TimestampType, build_message_set
+from tests.unit.clients.consumer.streams import fill, message_set, offsets, one_stream, stats
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+def test_messages_of_every_format_come_in_their_order(magic: int, codec: Codec) -> None:
+    with one_stream() as one:
+        info = one.partition(3, 10)
+        fill(info, 5, magic=magic, codec=codec)
+        fill(info, 2, magic=magic, codec=codec)
+        found = one.drain()
+        assert offsets(found) == list(range(10, 17))
+        assert [message.message for message in found] == [b"%d" % offset for offset in range(10, 17)]
+        assert {(m.topic, m.partition, m.key) for m in found} == {("t", 3, b"k")}
+        if magic:
+            assert [m.timestamp_ms for m in found] == [1_010 + n for n in range(7)]
+            assert found[0].timestamp_type is TimestampType.CREATE_TIME
+        else:
+            assert {(m.timestamp_ms, m.timestamp_type) for m in found} == {
+                (-1, TimestampType.NO_TIMESTAMP_TYPE)
+            }
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_a_chunk_of_many_pages_comes_whole(magic: int, codec: Codec) -> None:
+    count = 5 * PAGE_ROWS + 7
+    with one_stream() as one:
+        info = one.partition()
+        fill(info, count, magic=magic, codec=codec)
+        found = one.drain()
+        assert offsets(found) == list(range(count))
+        assert found[-1].message == b"%d" % (count - 1)
+        assert info.consumed_offset == count
+        assert stats().topic("t").messages.count == count
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_of_a_compressed_set_what_lies_before_the_fetch_offset_is_left_out(magic: int) -> None:
+    with one_stream() as one:
+        info = one.partition(offset=3)
+        assert info.enqueue(message_set(0, 5, magic=magic, codec=Codec.GZIP), 5)
+        assert offsets(one.drain()) == [3, 4]
+
+
+def test_formats_may_follow_each_other_in_a_chunk() -> None:
+    sets = [
+        message_set(0, 2, magic=0),
+        message_set(2, 2, codec=Codec.GZIP),
+        message_set(4, 2),
+        message_set(6, 2, magic=2),
+        message_set(8, 2, magic=2, codec=Codec.LZ4),
+        message_set(10, 2, magic=1),
+    ]
+    with one_stream() as one:
+        assert one.partition().enqueue(memoryview(b"".join(sets)), 12)
+        assert offsets(one.drain()) == list(range(12))
+
+
+def test_null_keys_and_values_are_none_and_no_decoder_sees_them() -> None:
+    records = [Record(None, b"v"), Record(b"k", None), Record(b"", b"")]
+    with one_stream() as one:
+        assert one.partition().enqueue(memoryview(build_message_set(records)), 3)
+        assert [(m.key, m.message) for m in one.drain()] == [(None, b"v"), (b"k", None), (b"", b"")]
+
+
+def test_decoders_work_when_the_message_is_looked_at() -> None:
+    with one_stream() as one:
+        fill(one.partition(), 2)
+        text = StringDecoder()
+        iterator = ConsumerIterator(one.queue, 0, text, text, "c")
+        first: MessageAndMetadata[str, str] = next(iterator)
+        assert (first.key, first.message, first.raw_message) == ("k", "0", b"0")
+
+
+def test_headers_are_read_when_they_are_asked_for() -> None:
+    headers = (("a", b"1"), ("b", None), ("a", IntegerEncoder().to_bytes(7)))
+    records = [Record(b"k", b"v", headers=headers), Record(b"k", b"v")]
+    with one_stream() as one:
+        assert one.partition().enqueue(memoryview(build_message_set(records, magic=2)), 2)
+        assert [m.headers for m in one.drain()] == [headers, ()]
+
+
+def test_marks_of_transactions_are_passed_over_and_count_as_consumed() -> None:
+    mark = build_control_batch(
+        ControlType.COMMIT,
+        coordinator_epoch=0,
+        producer_id=1,
+        producer_epoch=0,
+        timestamp_ms=0,
+        base_offset=2,
+    )
+    with one_stream() as one:
+        info = one.partition()
+        assert info.enqueue(memoryview(bytes(message_set(0, 2, magic=2)) + mark), 3)
+        assert offsets(one.drain()) == [0, 1]
+        assert info.consumed_offset == 3
+
+
+# --- when a message counts
+
+
+def test_a_message_counts_once_the_next_one_is_asked_for() -> None:
+    with one_stream() as one:
+        info = one.partition(offset=5)
+        fill(info, 2)
+        one.take(1)
+        assert info.consumed_offset == 5
+        one.take(1)
+        assert info.consumed_offset == 6
+        with pytest.raises(ConsumerTimeout):
+            one.take(1)
+        assert info.consumed_offset == 7
+
+
+def test_partitions_of_one_stream_are_counted_each_for_itself() -> None:
+    with one_stream() as one:
+        a, b = one.partition(0, 10), one.partition(1, 20)
+        fill(a, 1)
+        fill(b, 1)
+        fill(a, 1)
+        one.take(2)
+        assert (a.consumed_offset, b.consumed_offset) == (11, 20)
+        one.take(1)
+        assert (a.consumed_offset, b.consumed_offset) == (11, 21)
+
+
+def test_all_that_was_handed_out_counts_when_the_caller_says_so() -> None:
+    with one_stream() as one:
+        info = one.partition()
+        fill(info, 3)
+        one.take(2)
+        one.stream.iterator().count_delivered()
+        assert info.consumed_offset == 2
+        one.take(1)
+        assert info.consumed_offset == 2
+
+
+# --- waiting, and the end
+
+
+def test_without_a_message_in_time_it_raises_and_goes_on_later() -> None:
+    with one_stream(timeout_ms=1) as one:
+        for _ in range(2):
+            with pytest.raises(ConsumerTimeout, match="no message came within 1 ms"):
+                one.take(1)
+        fill(one.partition(), 1)
+        assert offsets(one.take(1)) == [0]
+
+
+def test_it_waits_for_a_message_without_a_time_out() -> None:
+    with one_stream(timeout_ms=-1) as one:
+        found: list[int] = []
+        reading = threading.Thread(target=lambda: found.extend(offsets(one.take(1))))
+        reading.start()
+        fill(one.partition(), 1)
+        reading.join()
+        assert found == [0]
+
+
+def test_the_shutdown_command_ends_the_iteration_for_good() -> None:
+    with one_stream(timeout_ms=-1) as one:
+        fill(one.partition(), 2)
+        one.take(1)
+        one.queue.close()
+        assert offsets(list(one.stream)) == [1]
+        assert list(one.stream) == []
+
+
+def test_a_loop_that_was_left_is_gone_on_with_by_the_next() -> None:
+    with one_stream() as one:
+        fill(one.partition(), 3)
+        for message in one.stream:
+            assert message.offset == 0
+            break
+        assert offsets(one.drain()) == [1, 2]
+
+
+# --- a rebalance
+
+
+def test_after_the_chunk_was_cleared_nothing_of_it_is_handed_out() -> None:
+    with one_stream() as one:
+        info = one.partition()
+        fill(info, 3)
+        fill(info, 3)
+        one.take(1)
+        one.stream.clear()
+        assert len(one.queue) == 0
+        assert one.queue.has_room
+        assert one.drain() == []
+        assert info.consumed_offset == 1
+        assert stats().topic("t").messages.count == 1
+
+
+def test_what_comes_after_the_clearing_is_handed_out() -> None:
+    with one_stream() as one:
+        fill(one.partition(), 3)
+        one.take(1)
+        one.stream.clear()
+        fill(one.partition(offset=1), 2)
+        assert offsets(one.drain()) == [1, 2]
+
+
+def test_who_is_waiting_while_it_is_cleared_gets_what_comes_then() -> None:
+    with one_stream(timeout_ms=-1) as one:
+        found: list[int] = []
+        reading = threading.Thread(target=lambda: found.extend(offsets(one.take(1))))
+        reading.start()
+        one.stream.clear()
+        fill(one.partition(offset=7), 1)
+        reading.join()
+        assert found == [7]
+
+
+def test_it_is_settled_when_nothing_is_in_the_applications_hands() -> None:
+    with one_stream() as one:
+        info = one.partition()
+        fill(info, 1)
+        assert one.stream.iterator().settle(0)
+        one.drain()
+        one.stream.clear()
+        assert one.stream.iterator().settle(0)
+        assert info.consumed_offset == 1
+
+
+def test_it_settles_when_the_application_asks_for_the_next_message() -> None:
+    with one_stream(timeout_ms=-1) as one:
+        info = one.partition()
+        fill(info, 2)
+        one.take(1)
+        one.stream.clear()
+        reading = threading.Thread(target=lambda: list(one.stream))
+        reading.start()
+        assert one.stream.iterator().settle(60_000)
+        assert info.consumed_offset == 1
+        one.queue.close()
+        reading.join()
+
+
+def test_a_message_that_is_still_worked_on_in_the_end_does_not_count() -> None:
+    with one_stream() as one:
+        info = one.partition()
+        fill(info, 2)
+        one.take(1)
+        one.stream.clear()
+        assert not one.stream.iterator().settle(1)
+        assert one.drain() == []
+        assert info.consumed_offset == 0
+        assert one.stream.iterator().settle(0)
+
+
+class ALease:
+    valid = True
+
+
+def test_nothing_is_handed_out_while_the_lease_is_not_valid() -> None:
+    lease = ALease()
+    with one_stream(lease=lease) as one:
+        info = one.partition()
+        fill(info, 3)
+        one.take(1)
+        lease.valid = False
+        for _ in range(2):
+            with pytest.raises(ConsumerTimeout, match="ZooKeeper does not answer"):
+                one.take(1)
+        assert info.consumed_offset == 1
+        lease.valid = True
+        assert offsets(one.drain()) == [1, 2]
+
+
+def test_who_waits_for_the_lease_goes_on_with_it() -> None:
+    lease = ALease()
+    lease.valid = False
+    with one_stream(timeout_ms=-1, lease=lease) as one:
+        fill(one.partition(), 1)
+        found: list[int] = []
+        reading = threading.Thread(target=lambda: found.extend(offsets(one.take(1))))
+        reading.start()
+        lease.valid = True
+        reading.join()
+        assert found == [0]
+
+
+def test_the_shutdown_ends_the_wait_for_the_lease() -> None:
+    lease = ALease()
+    lease.valid = False
+    with one_stream(timeout_ms=-1, lease=lease) as one:
+        one.queue.close()
+        assert list(one.stream) == []
+
+
+# --- what is not as it should be
+
+
+def test_a_gap_before_a_chunk_is_reported_as_possible_loss(caplog: pytest.LogCaptureFixture) -> None:
+    with one_stream() as one, caplog.at_level(logging.ERROR, "minikafka.clients"):
+        info = one.partition()
+        fill(info, 1)
+        info.fetched_offset = 5
+        fill(info, 1)
+        assert offsets(one.drain()) == [0, 5]
+        assert caplog.messages == [
+            "t-0 was consumed up to 1, and what was fetched begins at 5: messages may be lost"
+        ]
+
+
+def test_a_gap_that_compaction_left_is_no_loss(caplog: pytest.LogCaptureFixture) -> None:
+    with one_stream() as one, caplog.at_level(logging.ERROR, "minikafka.clients"):
+        info = one.partition()
+        assert info.enqueue(memoryview(bytes(message_set(0, 1)) + bytes(message_set(4, 1))), 5)
+        fill(info, 1)
+        assert offsets(one.drain()) == [0, 4, 5]
+        assert caplog.messages == []
+
+
+def test_a_partition_that_is_read_on_elsewhere_gives_first_what_was_fetched(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with one_stream() as one, caplog.at_level(logging.ERROR, "minikafka.clients"):
+        info = one.partition(offset=10)
+        fill(info, 2)
+        assert info.reset(4)
+        fill(info, 1)
+        assert offsets(one.take(2)) == [10, 11]
+        assert offsets(one.take(1)) == [4]
+        assert info.consumed_offset == 4
+        assert caplog.messages == []
+
+
+def test_a_partition_of_which_nothing_waits_is_read_on_elsewhere_at_once() -> None:
+    with one_stream() as one:
+        info = one.partition(offset=-1)
+        assert info.reset(7)
+        assert (info.consumed_offset, info.fetched_offset, len(one.queue)) == (7, 7, 0)
+        assert info.reset(9)
+        assert (info.consumed_offset, info.fetched_offset, len(one.queue)) == (9, 9, 0)
+
+
+def test_a_full_queue_takes_neither_messages_nor_a_reset() -> None:
+    with one_stream(max_chunks=1) as one:
+        info = one.partition()
+        fill(info, 2)
+        assert not info.enqueue(message_set(2, 1), 3)
+        assert not info.reset(50)
+        assert info.fetched_offset == 2
+
+
+def damaged(first: int, count: int, at: int, magic: int = 1) -> memoryview:
+    """A set of which the message (magic 2: the batch) with offset ``at`` has a wrong checksum."""
+    sets = [bytearray(message_set(offset, 1, magic=magic)) for offset in range(first, first + count)]
+    sets[at - first][-1] ^= 1
+    return memoryview(b"".join(sets))
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+def test_a_damaged_message_is_raised_with_its_place_until_it_is_skipped(magic: int) -> None:
+    with one_stream() as one:
+        info = one.partition(2)
+        assert info.enqueue(damaged(0, 4, 1, magic), 4)
+        fill(info, 1)
+        iterator = one.stream.iterator()
+        assert offsets(one.take(1)) == [0]
+        for _ in range(2):
+            with pytest.raises(CorruptMessage, match="CORRUPT_MESSAGE: t-2 at offset 1: ") as raised:
+                one.take(1)
+            error = raised.value
+            assert (error.topic, error.partition, error.offset, error.after_offset) == ("t", 2, 1, 2)
+            assert info.consumed_offset == 1
+        assert iterator.skip_corrupt() == 2
+        assert info.consumed_offset == 2
+        assert offsets(one.drain()) == [2, 3, 4]
+        assert stats().topic("t").skipped.count == 1
+
+
+def test_of_a_damaged_compressed_set_nothing_is_given_out() -> None:
+    broken = bytearray(message_set(1, 3, codec=Codec.GZIP))
+    broken[-3] ^= 1
+    with one_stream() as one:
+        data = bytes(message_set(0, 1)) + bytes(broken) + bytes(message_set(4, 1))
+        assert one.partition().enqueue(memoryview(data), 5)
+        assert offsets(one.take(1)) == [0]
+        with pytest.raises(CorruptMessage) as raised:
+            one.take(1)
+        assert raised.value.offset == 1
+        assert one.stream.iterator().skip_corrupt() == 4
+        assert offsets(one.drain()) == [4]
+
+
+def test_there_is_nothing_to_skip_where_nothing_is_damaged() -> None:
+    with one_stream() as one, pytest.raises(ValueError, match="no damaged message"):
+        one.stream.iterator().skip_corrupt()
+
+
+def test_an_error_in_the_queue_is_raised_behind_what_came_before_it() -> None:
+    error = BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE, "t-0")
+    with one_stream() as one:
+        info = one.partition()
+        fill(info, 1)
+        assert info.enqueue(memoryview(b""), 1, error)
+        assert offsets(one.take(1)) == [0]
+        for _ in range(2):
+            with pytest.raises(BrokerError) as raised:
+                one.take(1)
+            assert raised.value is error
+        assert info.consumed_offset == 1
+        one.stream.clear()
+        with pytest.raises(ConsumerTimeout):
+            one.take(1)
+
+
+def test_a_damaged_place_that_a_fetcher_met_can_be_skipped_too() -> None:
+    with one_stream() as one:
+        info = one.partition()
+        assert info.enqueue(memoryview(b""), 1, CorruptMessage("t", 0, 0, 1, "damaged"))
+        fill(info, 1)
+        with pytest.raises(CorruptMessage):
+            one.take(1)
+        assert one.stream.iterator().skip_corrupt() == 1
+        assert offsets(one.drain()) == [1]
+        assert info.consumed_offset == 2
+
+
+@pytest.mark.parametrize(
+    "error", [CorruptMessage("t", 1, 2, 3, "why"), MessageSizeTooLarge("t", 1, 2, 300, 100)]
+)
+def test_errors_of_streams_travel_between_processes(error: BrokerError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+
+
+def test_a_message_that_is_too_large_says_what_to_do() -> None:
+    assert str(MessageSizeTooLarge("t", 1, 2, 300, 100)) == (
+        "MESSAGE_TOO_LARGE: what t-1 has at offset 2 takes 300 bytes, more than the 100 of "
+        "fetch.message.max.bytes: raise that"
+    )

@@ -1,0 +1,61 @@
+"""Counts and rates."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.clock import ManualClock
+from minikafka.clients.consumer.consumer_topic_stats import ConsumerTopicStats, ConsumerTopicStatsRegistry
+from minikafka.clients.consumer.meter import Meter, Summary
+
+
+def test_a_meter_counts_and_knows_the_mean_rate() -> None:
+    clock = ManualClock()
+    meter = Meter(clock)
+    assert (meter.count, meter.mean_rate) == (0, 0.0)
+    meter.mark()
+    meter.mark(9)
+    clock.advance(2_000)
+    assert (meter.count, meter.mean_rate) == (10, 5.0)
+
+
+def test_the_rate_of_late_follows_what_happens_and_fades() -> None:
+    clock = ManualClock()
+    meter = Meter(clock)
+    for _ in range(100):
+        meter.mark(50)
+        clock.advance(5_000)
+    assert meter.one_minute_rate == pytest.approx(10)
+    clock.advance(60_000)
+    # The last five seconds still counted; eleven ticks without anything followed.
+    assert meter.one_minute_rate == pytest.approx(10 / 2.718, rel=0.01)
+    assert meter.mean_rate == pytest.approx(5_000 / 560)
+
+
+def test_a_summary_knows_mean_least_and_largest() -> None:
+    summary = Summary()
+    assert (summary.count, summary.mean, summary.least, summary.largest) == (0, 0.0, 0, 0)
+    for number in (4, 2, 9):
+        summary.add(number)
+    assert (summary.count, summary.sum, summary.mean, summary.least, summary.largest) == (3, 15, 5.0, 2, 9)
+
+
+def test_topics_are_counted_alone_and_together() -> None:
+    stats = ConsumerTopicStats("c", ManualClock())
+    stats.taken("a", 3)
+    stats.taken("b", 1)
+    stats.received("a", 100)
+    stats.passed_over("b")
+    assert {name: one.messages.count for name, one in stats.topics.items()} == {"a": 3, "b": 1}
+    assert stats.all_topics.messages.count == 4
+    assert (stats.topic("a").bytes_.count, stats.all_topics.bytes_.count) == (100, 100)
+    assert (stats.topic("b").skipped.count, stats.all_topics.skipped.count) == (1, 1)
+
+
+def test_a_client_has_the_same_stats_until_they_are_removed() -> None:
+    first = ConsumerTopicStatsRegistry.get("a-client")
+    assert ConsumerTopicStatsRegistry.get("a-client") is first
+    ConsumerTopicStatsRegistry.remove("a-client")
+    assert ConsumerTopicStatsRegistry.get("a-client") is not first
+    ConsumerTopicStatsRegistry.remove("a-client")
+    ConsumerTopicStatsRegistry.remove("a-client")
