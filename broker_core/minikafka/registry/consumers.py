@@ -16,15 +16,15 @@ from minikafka.base.errors import GroupHeld, NodeExists, NoNode
 from minikafka.base.ids import TopicPartition
 from minikafka.registry import paths
 from minikafka.registry.paths import ConsumerRegistration
-from minikafka.registry.store import Store
+from minikafka.registry.store import Store, parent_of
 
 
 def read_offsets(store: Store, group: str) -> dict[TopicPartition, int]:
     """All that ``group`` has committed; what is no number there counts as nothing."""
     places: dict[str, TopicPartition] = {}
     above = paths.consumer_offsets_path(group)
-    for topic in _children(store, above):
-        for number in _children(store, f"{above}/{topic}"):
+    for topic in children(store, above):
+        for number in children(store, f"{above}/{topic}"):
             if number.isdecimal():
                 tp = TopicPartition(topic, int(number))
                 places[paths.consumer_offset_path(group, *tp)] = tp
@@ -36,16 +36,18 @@ def read_offsets(store: Store, group: str) -> dict[TopicPartition, int]:
 
 
 def write_offsets(store: Store, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Let ``group`` go on there."""
-    for tp, offset in offsets.items():
-        path, data = paths.consumer_offset_path(group, *tp), str(offset).encode("ascii")
-        try:
-            store.write(path, data)
-        except NoNode:
-            try:
-                store.create(path, data, make_parents=True)
-            except NodeExists:
-                store.write(path, data)
+    """Let ``group`` go on there; many znodes are under way at once."""
+    nodes = {
+        paths.consumer_offset_path(group, *tp): str(offset).encode("ascii") for tp, offset in offsets.items()
+    }
+    new = store.write_all({path: (data, -1) for path, data in nodes.items()})
+    if not new:
+        return
+    for above in sorted({parent_of(path) for path in new}):
+        with contextlib.suppress(NodeExists):
+            store.create(above, make_parents=True)
+    meanwhile = store.create_all({path: nodes[path] for path in sorted(new)})
+    store.write_all({path: (nodes[path], -1) for path in meanwhile})
 
 
 class SoleConsumer:
@@ -116,7 +118,7 @@ class SoleConsumer:
 
     def _check_alone(self) -> None:
         others = [
-            name for name in _children(self._store, paths.consumer_ids_path(self._group)) if name != self._id
+            name for name in children(self._store, paths.consumer_ids_path(self._group)) if name != self._id
         ]
         if others:
             raise GroupHeld(self._group, others)
@@ -151,7 +153,8 @@ class SoleConsumer:
             self._store.delete(path)
 
 
-def _children(store: Store, path: str) -> list[str]:
+def children(store: Store, path: str) -> list[str]:
+    """Names of the children, sorted; none where there is no such znode."""
     try:
         return store.children(path)
     except NoNode:

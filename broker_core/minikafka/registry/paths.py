@@ -114,7 +114,7 @@ def client_of(entity: str) -> str:
 
 def consumer_ids_path(group: str) -> str:
     """The parent of the consumers of ``group`` that live. INVALID_GROUP_ID as all that follow."""
-    return f"{_consumer_group_path(group)}/ids"
+    return f"{consumer_group_path(group)}/ids"
 
 
 def consumer_id_path(group: str, consumer_id: str) -> str:
@@ -122,14 +122,19 @@ def consumer_id_path(group: str, consumer_id: str) -> str:
     return f"{consumer_ids_path(group)}/{consumer_id}"
 
 
+def consumer_owners_path(group: str) -> str:
+    """The parent of the topics of which ``group`` owns partitions, or has owned them."""
+    return f"{consumer_group_path(group)}/owners"
+
+
 def consumer_owner_path(group: str, topic: str, partition: int) -> str:
     """Where the consumer's thread that reads a partition stands, as a bare text."""
-    return f"{_consumer_group_path(group)}/owners/{topic}/{partition}"
+    return f"{consumer_owners_path(group)}/{topic}/{partition}"
 
 
 def consumer_offsets_path(group: str) -> str:
     """The parent of the topics that ``group`` has read."""
-    return f"{_consumer_group_path(group)}/offsets"
+    return f"{consumer_group_path(group)}/offsets"
 
 
 def consumer_offset_path(group: str, topic: str, partition: int) -> str:
@@ -137,8 +142,11 @@ def consumer_offset_path(group: str, topic: str, partition: int) -> str:
     return f"{consumer_offsets_path(group)}/{topic}/{partition}"
 
 
-def _consumer_group_path(group: str) -> str:
-    """Raises BrokerError INVALID_GROUP_ID for a name that cannot be part of a path."""
+def consumer_group_path(group: str) -> str:
+    """The parent of all that a group keeps in ZooKeeper.
+
+    Raises BrokerError INVALID_GROUP_ID for a name that cannot be part of a path.
+    """
     if not group or "/" in group or "\0" in group or group in {".", ".."}:
         raise BrokerError(ErrorCode.INVALID_GROUP_ID, f"{group!r} cannot be a group in ZooKeeper")
     return f"{CONSUMERS}/{group}"
