@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minikafka.base.errors import BrokerError, ConfigError, MinikafkaError, NetworkError
-from minikafka.base.ids import check_topic_name
+from minikafka.base.ids import OFFSETS_TOPIC, check_topic_name, host_port
 from minikafka.cli.directory import check_cluster, check_usable, make
 from minikafka.cli.options import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP
 from minikafka.cli.output import note
@@ -18,6 +19,7 @@ from minikafka.clients.metadata import TopicMetadata
 
 if TYPE_CHECKING:
     from minikafka.clients.admin import Admin
+    from minikafka.clients.group_stores import GroupStores
     from minikafka.embedded.local import LocalCluster
     from minikafka.registry.store import Store
 
@@ -59,11 +61,15 @@ def address_of(bootstrap: str | None, data_dir: Path | None, *, writes: bool) ->
     """The bootstrap list. A data directory wins, as MINIKAFKA_BOOTSTRAP may be set for everything else."""
     if data_dir is None:
         return bootstrap or DEFAULT_BOOTSTRAP
+    _check_one(bootstrap, data_dir)
+    return _local(data_dir, writes=writes).bootstrap_servers
+
+
+def _check_one(bootstrap: str | None, data_dir: Path) -> None:
     if typed(bootstrap):
         raise ConfigError(
             "--bootstrap", bootstrap, f"--data-dir {data_dir} names a cluster too: give one of them"
         )
-    return _local(data_dir, writes=writes).bootstrap_servers
 
 
 def typed(bootstrap: str | None) -> bool:
@@ -95,6 +101,73 @@ def coordinated(zookeeper: str | None, bootstrap: str | None, data_dir: Path | N
         yield store
     finally:
         store.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The groups of a cluster: ``cluster`` is None where its brokers cannot be asked, which ``why`` tells;
+    ``store`` where nobody said where its ZooKeeper is.
+    """
+
+    cluster: Cluster | None
+    store: Store | None
+    why: str = ""
+
+    @property
+    def stores(self) -> GroupStores:
+        """All that can be asked."""
+        from minikafka.clients.group_admin import GroupAdmin
+        from minikafka.clients.group_stores import GroupStores
+        from minikafka.clients.zookeeper_groups import ZooKeeperGroups
+        from minikafka.registry.paths import topic_path
+
+        kept = self.store is None or self.store.exists(topic_path(OFFSETS_TOPIC)) is not None
+        return GroupStores(
+            None if self.cluster is None else GroupAdmin(self.cluster),
+            None if self.store is None else ZooKeeperGroups(self.store),
+            keeps_offsets=kept,
+        )
+
+    @property
+    def brokers(self) -> Cluster:
+        """A client of the brokers. MinikafkaError where they cannot be asked."""
+        if self.cluster is None:
+            raise MinikafkaError(f"the brokers have to be asked: {self.why}")
+        return self.cluster
+
+
+@contextlib.contextmanager
+def grouped(zookeeper: str | None, bootstrap: str | None, data_dir: Path | None) -> Iterator[Groups]:
+    """The groups of the cluster that the options name, at its brokers and, where that is known, in ZooKeeper.
+
+    With ``zookeeper`` the brokers are those that are registered there, unless some were named as an option.
+    """
+    with contextlib.ExitStack() as stack:
+        if data_dir is not None:
+            _check_one(bootstrap, data_dir)
+            store = stack.enter_context(coordinated(zookeeper, None, data_dir))
+            yield Groups(stack.enter_context(connected(None, data_dir)), store)
+        elif not zookeeper:
+            yield Groups(stack.enter_context(connected(bootstrap, None)), None)
+        else:
+            store = stack.enter_context(coordinated(zookeeper, None, None))
+            if typed(bootstrap):
+                yield Groups(stack.enter_context(connected(bootstrap, None)), store)
+                return
+            cluster, why = None, f"none that takes plain text is registered at {zookeeper}"
+            if found := _registered(store):
+                try:
+                    cluster = stack.enter_context(connected(found, None))
+                except NetworkError as error:
+                    why = str(error)
+            yield Groups(cluster, store, why)
+
+
+def _registered(store: Store) -> str:
+    """The bootstrap list of the brokers that live, empty where there is none."""
+    from minikafka.clients.zookeeper_groups import live_addresses
+
+    return ",".join(host_port(one.host, one.port) for one in live_addresses(store))
 
 
 def _local(data_dir: Path, *, writes: bool) -> LocalCluster:

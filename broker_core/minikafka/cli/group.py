@@ -1,20 +1,27 @@
-"""``minikafka group``: which groups read a cluster, how far behind they are, and where they go on."""
+"""``minikafka group``: which groups read a cluster, how far behind they are, and where they go on.
+
+Groups are found at the brokers, and with ``--zookeeper`` or ``--data-dir`` in ZooKeeper too. Status 1 where
+only a part of what was asked for is known or done.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from minikafka.base.errors import ConfigError
-from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat
+from minikafka.base.errors import ConfigError, MinikafkaError
+from minikafka.cli.options import Bootstrap, DataDir, Format, GroupsZooKeeper, OutputFormat
 
 if TYPE_CHECKING:
     from minikafka.base.ids import TopicPartition
-    from minikafka.cli.reset import Log, Target
+    from minikafka.cli.connect import Groups
+    from minikafka.cli.reset import Log, Plan, Target
     from minikafka.clients.admin import Admin
-    from minikafka.clients.group_admin import GroupDescription, PartitionLag
+    from minikafka.clients.group_stores import Places
 
 app = typer.Typer(help="List, describe, reset and delete groups of consumers.", no_args_is_help=True)
 
@@ -24,76 +31,70 @@ Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 
 
 @app.command("list")
-def list_(bootstrap: Bootstrap = None, data_dir: DataDir = None, style: OutputFormat = Format.TABLE) -> None:
-    """All groups with their states and members."""
-    from minikafka.cli.connect import connected
+def list_(
+    zookeeper: GroupsZooKeeper = None,
+    bootstrap: Bootstrap = None,
+    data_dir: DataDir = None,
+    style: OutputFormat = Format.TABLE,
+) -> int:
+    """All groups with their kinds, states and members; one that is of both kinds has two lines."""
+    from minikafka.cli.connect import grouped
+    from minikafka.cli.group_rows import LIST_COLUMNS, listed
     from minikafka.cli.output import print_rows
+    from minikafka.cli.progress import patience
     from minikafka.clients.group_admin import GroupAdmin
+    from minikafka.clients.zookeeper_groups import ZooKeeperGroups
 
-    with connected(bootstrap, data_dir) as cluster:
-        groups = GroupAdmin(cluster).describe_all()
-    rows = [
-        {
-            "group": one.group_id,
-            "state": one.state,
-            "members": len(one.members),
-            "assignor": one.protocol or None,
-            "coordinator": one.coordinator.broker_id,
-        }
-        for one in groups
-    ]
-    print_rows(rows, ["group", "state", "members", "assignor", "coordinator"], style)
+    with grouped(zookeeper, bootstrap, data_dir) as places, patience("looking for groups"):
+        at_brokers = GroupAdmin(places.cluster).describe_all() if places.cluster else []
+        in_zookeeper = ZooKeeperGroups(places.store).list_groups() if places.store else []
+    print_rows(listed(at_brokers, in_zookeeper), LIST_COLUMNS, style)
+    return told_all(places)
 
 
 @app.command()
 def describe(
-    name: Name, bootstrap: Bootstrap = None, data_dir: DataDir = None, style: OutputFormat = Format.TABLE
-) -> None:
+    name: Name,
+    zookeeper: GroupsZooKeeper = None,
+    bootstrap: Bootstrap = None,
+    data_dir: DataDir = None,
+    style: OutputFormat = Format.TABLE,
+) -> int:
     """How far a group is in each partition, and who reads it."""
-    from minikafka.cli.connect import connected
-    from minikafka.cli.output import counted, print_rows
-    from minikafka.clients.group_admin import GroupAdmin
+    from minikafka.cli import group_rows
+    from minikafka.cli.connect import grouped
+    from minikafka.cli.output import print_rows
+    from minikafka.cli.progress import patience
 
-    with connected(bootstrap, data_dir) as cluster:
-        admin = GroupAdmin(cluster)
-        group = admin.describe(name)
-        lags = admin.lags(group)
-    if style is Format.TABLE:
-        assignor = f", {group.protocol}" if group.protocol else ""
-        members = counted(len(group.members), "member")
-        print(f"{name}: {group.state}, {members}{assignor}, coordinated by {group.coordinator}")
-        if not lags and not group.members:
-            return
-    columns = ["topic", "partition", "offset", "end_offset", "lag", "member", "client", "host"]
-    print_rows(_rows(group, lags), columns, style)
+    with grouped(zookeeper, bootstrap, data_dir) as places, patience(f"describing {name}"):
+        found = places.stores.describe(name)
+    if found.zookeeper is not None:
+        if style is Format.TABLE:
+            print(group_rows.zookeeper_title(found.zookeeper, found.standings))
+        rows = group_rows.zookeeper_rows(found.zookeeper, found.standings)
+        if style is Format.TABLE:  # consumers have a table of their own
+            rows = rows[: len(found.standings)]
+        print_rows(rows, group_rows.standing_columns(found.standings), style)
+        if style is Format.TABLE and found.zookeeper.consumers:
+            print()
+            print_rows(group_rows.consumer_rows(found.zookeeper), group_rows.CONSUMER_COLUMNS, style)
+    # Of a group in ZooKeeper the brokers may have nothing but offsets, which stand above.
+    if found.kafka is not None and (found.zookeeper is None or found.kafka.members):
+        if style is Format.TABLE:
+            print("\n" * (found.zookeeper is not None) + group_rows.kafka_title(found.kafka))
+        if style is Format.JSON or found.lags or found.kafka.members:
+            print_rows(group_rows.kafka_rows(found.kafka, found.lags), group_rows.KAFKA_COLUMNS, style)
+    return told_all(places)
 
 
-def _rows(group: GroupDescription, lags: tuple[PartitionLag, ...]) -> list[dict[str, object]]:
-    """A row for each partition, and one for each member without any; one for a group that has neither."""
-    whole = {
-        "group": group.group_id,
-        "state": group.state,
-        "assignor": group.protocol or None,
-        "coordinator": group.coordinator.broker_id,
-    }
-    places = [(one, one.member) for one in lags]
-    idle = [(None, member) for member in group.members if not member.partitions]
-    rows: list[dict[str, object]] = []
-    for lag, member in [*places, *idle] or [(None, None)]:
-        rows.append(
-            whole
-            | {
-                "topic": lag and lag.topic_partition.topic,
-                "partition": lag and lag.topic_partition.partition,
-                "offset": lag.committed.offset if lag and lag.committed else None,
-                "end_offset": lag and lag.end_offset,
-                "lag": lag and lag.lag,
-                "member": member and member.member_id,
-                "client": member and member.client_id,
-                "host": member and member.host,
-            }
-        )
-    return rows
+def told_all(places: Groups) -> int:
+    """Status 1, and a line that says so, where the brokers could not be asked."""
+    from minikafka.cli.output import note
+
+    if places.cluster is not None:
+        return 0
+    note(f"minikafka: this is what ZooKeeper knows; the brokers could not be asked: {places.why}")
+    return 1
 
 
 Topics = Annotated[
@@ -137,6 +138,21 @@ ShiftBy = Annotated[
     Optional[int],  # noqa: UP045
     typer.Option("--shift-by", metavar="N", help="N messages on, or back with -N.", show_default=False),
 ]
+FromFile = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        "--from-file",
+        metavar="F",
+        help="As a file says, in lines topic,partition,offset or in JSON: what --export prints.",
+        show_default=False,
+    ),
+]
+Export = Annotated[
+    bool,
+    typer.Option(
+        "--export", help="Print topic,partition,new offset for --from-file, or with --format json JSON."
+    ),
+]
 
 
 @app.command()
@@ -153,17 +169,26 @@ def reset(
     to_time: ToTime = None,
     by_duration: ByDuration = None,
     shift_by: ShiftBy = None,
+    from_file: FromFile = None,
+    export: Export = False,
     execute: Annotated[bool, typer.Option("--execute", help="Do it; else it is only shown.")] = False,
+    zookeeper: GroupsZooKeeper = None,
     bootstrap: Bootstrap = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
-    """Let a group without members go on elsewhere. Shows what would be, until --execute is given."""
-    from minikafka.cli.reset import new_offset, one_target, parse_topic
+    """Let a group without members go on elsewhere. Shows what would be, until --execute is given.
+
+    With --zookeeper or --data-dir, a group that is in ZooKeeper and at the brokers goes on there in both. One
+    that is nowhere is made: in ZooKeeper with --zookeeper, else at the brokers.
+    """
+    from minikafka.cli.elect import read
+    from minikafka.cli.reset import one_target, parse_topic, read_plan
     from minikafka.cli.start import parse_time, time_before
 
-    if all_topics and topics:
-        raise ConfigError("--topic", topics[0], "--all-topics is given too: give one of them")
+    if topics and (all_topics or from_file is not None):
+        other = "--all-topics" if all_topics else "--from-file"
+        raise ConfigError("--topic", topics[0], f"{other} is given too: give one of them")
     target = one_target(
         earliest=to_earliest,
         latest=to_latest,
@@ -172,38 +197,98 @@ def reset(
         time_ms=None if to_time is None else parse_time("--to-time", to_time),
         since_ms=None if by_duration is None else time_before("--by-duration", by_duration),
         shift=shift_by,
+        file=from_file is not None,
     )
     chosen = [parse_topic(text) for text in topics or ()]
+    plan = None if from_file is None else read_plan(read(from_file, "--from-file"), str(from_file))
 
-    from minikafka.cli.connect import connected
-    from minikafka.cli.output import note, print_rows
+    from minikafka.cli.connect import grouped
+    from minikafka.cli.progress import patience
+
+    with grouped(zookeeper, bootstrap, data_dir) as places, patience(f"resetting {name}"):
+        done = _reset(places, name, target, chosen, plan, execute=execute, new_in_zookeeper=bool(zookeeper))
+    _show(done, name, style, execute=execute, export=export)
+    _tell_outside(target, done.logs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reset:
+    """What a reset has found, and where the group goes on."""
+
+    places: Places
+    logs: dict[TopicPartition, Log]
+    offsets: dict[TopicPartition, int]
+
+
+def _reset(
+    found: Groups,
+    name: str,
+    target: Target,
+    chosen: list[tuple[str, tuple[int, ...] | None]],
+    plan: Plan | None,
+    *,
+    execute: bool,
+    new_in_zookeeper: bool,
+) -> _Reset:
+    from minikafka.cli.reset import new_offset
     from minikafka.clients.admin import Admin
-    from minikafka.clients.group_admin import GroupAdmin
+    from minikafka.clients.group_stores import Place
+    from minikafka.registry.paths import consumer_group_path
 
-    with connected(bootstrap, data_dir) as cluster:
-        groups = GroupAdmin(cluster)
-        groups.check_inactive(name)
-        committed = {tp: one.offset for tp, one in groups.offsets(name).items()}
-        wanted = _partitions(Admin(cluster), name, chosen, committed)
-        logs = _logs(Admin(cluster), target, wanted, committed)
-        offsets = {tp: new_offset(target, log) for tp, log in logs.items()}
-        if execute:
-            groups.set_offsets(name, offsets)
-    rows = [
-        {
-            "group": name,
-            "topic": tp.topic,
-            "partition": tp.partition,
-            "offset": committed.get(tp),
-            "new_offset": offset,
-            "executed": execute,
-        }
-        for tp, offset in offsets.items()
-    ]
-    print_rows(rows, ["topic", "partition", "offset", "new_offset"], style)
-    _tell_outside(target, logs)
+    admin, groups = Admin(found.brokers), found.stores
+    groups.check_inactive(name)
+    committed = groups.offsets(name)
+    if plan is not None:
+        topics: dict[str, list[int]] = {}
+        for tp in plan:
+            topics.setdefault(tp.topic, []).append(tp.partition)
+        chosen = [(topic, tuple(numbers)) for topic, numbers in topics.items()]
+    wanted = _partitions(admin, name, chosen, committed)
+    logs = _logs(admin, target, wanted, committed, plan or {})
+    offsets = {tp: new_offset(target, log) for tp, log in logs.items()}
+    places = groups.where(name)
+    if not places:
+        places = (Place.ZOOKEEPER if new_in_zookeeper else Place.KAFKA,)
+    if Place.ZOOKEEPER in places:
+        consumer_group_path(name)  # raises for what cannot be in a path
+    if execute:
+        groups.set_offsets(name, offsets, places)
+    return _Reset(places, logs, offsets)
+
+
+def _show(done: _Reset, name: str, style: Format, *, execute: bool, export: bool) -> None:
+    from minikafka.cli.output import note, print_json, print_rows
+    from minikafka.cli.reset import plan_json, plan_lines
+    from minikafka.clients.group_stores import Place
+
+    if export and style is Format.JSON:
+        print_json(plan_json(done.offsets))
+    elif export:
+        for line in plan_lines(done.offsets):
+            print(line)
+    else:
+        rows = [
+            {
+                "group": name,
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "offset": done.logs[tp].committed,
+                "new_offset": offset,
+                "stores": [place.value for place in done.places],
+                "executed": execute,
+            }
+            for tp, offset in done.offsets.items()
+        ]
+        print_rows(rows, ["topic", "partition", "offset", "new_offset"], style)
     if not execute:
-        note("minikafka: nothing was changed; add --execute to do it")
+        where = f" in {_named(done.places)}" if Place.ZOOKEEPER in done.places else ""
+        note(f"minikafka: nothing was changed; add --execute to do it{where}")
+    elif Place.ZOOKEEPER in done.places:
+        note(f"minikafka: set in {_named(done.places)}")
+
+
+def _named(places: Places) -> str:
+    return " and ".join(place.value for place in places)
 
 
 def _partitions(
@@ -236,7 +321,11 @@ def _partitions(
 
 
 def _logs(
-    admin: Admin, target: Target, wanted: list[TopicPartition], committed: dict[TopicPartition, int]
+    admin: Admin,
+    target: Target,
+    wanted: list[TopicPartition],
+    committed: dict[TopicPartition, int],
+    plan: Plan,
 ) -> dict[TopicPartition, Log]:
     from minikafka.cli.reset import Log, Rule, check_shift
     from minikafka.clients.admin import EARLIEST, LATEST
@@ -245,7 +334,10 @@ def _logs(
     first = admin.offsets(dict.fromkeys(wanted, EARLIEST))
     last = admin.offsets(dict.fromkeys(wanted, LATEST))
     timed = admin.offsets(dict.fromkeys(wanted, target.value)) if target.rule is Rule.TIME else {}
-    return {tp: Log(first[tp] or 0, last[tp] or 0, committed.get(tp), timed.get(tp)) for tp in wanted}
+    return {
+        tp: Log(first[tp] or 0, last[tp] or 0, committed.get(tp), timed.get(tp), plan.get(tp, 0))
+        for tp in wanted
+    }
 
 
 def _tell_outside(target: Target, logs: Mapping[TopicPartition, Log]) -> None:
@@ -265,16 +357,96 @@ def _tell_outside(target: Target, logs: Mapping[TopicPartition, Log]) -> None:
 
 @app.command()
 def delete(
-    name: Name, bootstrap: Bootstrap = None, data_dir: DataDir = None, style: OutputFormat = Format.TABLE
-) -> None:
-    """Delete a group without members, with all its offsets."""
-    from minikafka.cli.connect import connected
-    from minikafka.cli.output import print_json
-    from minikafka.clients.group_admin import GroupAdmin
+    names: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Argument(metavar="[NAME]...", show_default=False),
+    ] = None,
+    topic: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--topic",
+            metavar="T",
+            help="Only what they have of this topic in ZooKeeper; the whole group where that is all.",
+            show_default=False,
+        ),
+    ] = None,
+    all_groups: Annotated[
+        bool, typer.Option("--all-groups", help="With --topic: of all groups that have anything of it.")
+    ] = False,
+    zookeeper: GroupsZooKeeper = None,
+    bootstrap: Bootstrap = None,
+    data_dir: DataDir = None,
+    style: OutputFormat = Format.TABLE,
+) -> int:
+    """Delete groups without members, with all their offsets, wherever they are. Status 1 where one is not."""
+    from minikafka.cli.connect import grouped
+    from minikafka.cli.output import note
+    from minikafka.cli.progress import Progress
 
-    with connected(bootstrap, data_dir) as cluster:
-        GroupAdmin(cluster).delete_group(name)
-    if style is Format.JSON:
-        print_json({"group": name, "deleted": True})
+    _check_deletion(names, topic, all_groups, bool(zookeeper) or data_dir is not None)
+    errors: list[MinikafkaError] = []
+    with grouped(zookeeper, bootstrap, data_dir) as places:
+        wanted = list(dict.fromkeys(names or _groups_of(places, topic or "")))
+        with Progress("deleting", len(wanted)) as progress:
+            for name in wanted:
+                try:
+                    _delete(places, name, topic, style)
+                except MinikafkaError as error:
+                    errors.append(error)
+                progress.advance()
+    for other in errors[1:]:
+        note(f"minikafka: {other}")
+    if errors:
+        raise errors[0]
+    return told_all(places)
+
+
+def _check_deletion(
+    names: list[str] | None, topic: str | None, all_groups: bool, zookeeper_known: bool
+) -> None:
+    """ConfigError for what names nothing, or too much."""
+    from minikafka.base.ids import check_topic_name
+
+    if topic is None and all_groups:
+        raise ConfigError("--all-groups", "given", "give --topic T too: not everything is deleted at once")
+    if bool(names) is all_groups:
+        what = "--all-groups is given too" if names else "name the groups"
+        raise ConfigError("NAME", ", ".join(names or ()), f"{what}; or give --topic T --all-groups")
+    if topic is not None:
+        check_topic_name(topic)
+        if not zookeeper_known:
+            raise ConfigError(
+                "--topic", topic, "brokers of these releases delete no part of a group: give --zookeeper"
+            )
+
+
+def _groups_of(found: Groups, topic: str) -> list[str]:
+    from minikafka.clients.zookeeper_groups import ZooKeeperGroups
+
+    assert found.store is not None
+    return ZooKeeperGroups(found.store).groups_of(topic)
+
+
+def _delete(found: Groups, name: str, topic: str | None, style: Format) -> None:
+    from minikafka.cli.output import note, print_json
+    from minikafka.clients.group_stores import Place
+    from minikafka.clients.zookeeper_groups import ZooKeeperGroups
+
+    stores = found.stores
+    if topic is None:
+        places: Places = stores.delete(name)
     else:
-        print(f"deleted {name}")
+        assert found.store is not None
+        places = (Place.ZOOKEEPER,)
+        ZooKeeperGroups(found.store).delete_topic(name, topic)
+    if style is Format.JSON:
+        part = {} if topic is None else {"topic": topic}
+        print_json({"group": name, **part, "deleted": True, "stores": [place.value for place in places]})
+    else:
+        where = f" in {_named(places)}" if Place.ZOOKEEPER in places else ""
+        print(f"deleted {name}{where}" if topic is None else f"deleted {topic} of {name}{where}")
+    if topic is not None and stores.has_in_kafka(name, topic):
+        note(
+            f"minikafka: the brokers keep their own offsets of {topic} for {name}: "
+            "no request of these releases deletes a part of a group"
+        )

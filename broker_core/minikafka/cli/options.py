@@ -62,6 +62,15 @@ Coordinated = Annotated[
         show_default=False,
     ),
 ]
+GroupsZooKeeper = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--zookeeper",
+        metavar="HOST:PORT/CHROOT",
+        help="Groups that live in ZooKeeper too: the address that `up` printed. The brokers are found there.",
+        show_default=False,
+    ),
+]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 CodecName = Annotated[str, typer.Option("--codec", metavar="C", help="none, gzip, snappy, lz4 or zstd.")]
 OutputFormat = Annotated[Format, typer.Option("--format", help="A table, or JSON a line.")]

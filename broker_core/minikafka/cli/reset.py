@@ -1,17 +1,31 @@
-"""Where ``group reset`` lets a group go on: the rule, and what it makes of each partition."""
+"""Where ``group reset`` lets a group go on: the rule, and what it makes of each partition.
+
+A plan, as ``--export`` prints it and ``--from-file`` reads it, is lines ``topic,partition,offset``, as
+Kafka's own tool has it from 0.11 on, or JSON in the form of Kafka's ``--offset-json-file``:
+``{"version": 1, "partitions": [{"topic": "t", "partition": 0, "offset": 7}]}``.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeGuard
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
 
 OPTIONS = (
-    "--to-earliest, --to-latest, --to-current, --to-offset N, --to-time T, --by-duration D or --shift-by N"
+    "--to-earliest, --to-latest, --to-current, --to-offset N, --to-time T, --by-duration D, --shift-by N "
+    "or --from-file F"
 )
+FROM_FILE = "--from-file"
+OFFSET_MAX = 2**63 - 1
+PARTITION_MAX = 2**31 - 1
+
+Plan = dict[TopicPartition, int]
+"""Where to go on in each partition."""
 
 
 class Rule(Enum):
@@ -23,6 +37,7 @@ class Rule(Enum):
     CURRENT = "--to-current"
     TIME = "--to-time"
     SHIFT = "--shift-by"
+    FILE = FROM_FILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +57,7 @@ def one_target(
     time_ms: int | None,
     since_ms: int | None,
     shift: int | None,
+    file: bool = False,
 ) -> Target:
     """The one target that was given. ConfigError for none, and for several."""
     given = [
@@ -52,6 +68,7 @@ def one_target(
         *([] if time_ms is None else [Target(Rule.TIME, time_ms)]),
         *([] if since_ms is None else [Target(Rule.TIME, since_ms)]),
         *([] if shift is None else [Target(Rule.SHIFT, shift)]),
+        *([Target(Rule.FILE)] if file else []),
     ]
     if len(given) != 1:
         name = given[1].rule.value if given else "--to-…"
@@ -72,12 +89,15 @@ def parse_topic(text: str) -> tuple[str, tuple[int, ...] | None]:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One partition. ``at_time`` is the offset of the first message at or after the time, None for none."""
+    """One partition. ``at_time`` is the offset of the first message at or after the time, None for none;
+    ``planned`` the one that a file names.
+    """
 
     start_offset: int
     end_offset: int
     committed: int | None = None
     at_time: int | None = None
+    planned: int = 0
 
 
 def new_offset(target: Target, log: Log) -> int:
@@ -98,7 +118,7 @@ def new_offset(target: Target, log: Log) -> int:
 
 def outside(target: Target, log: Log) -> int | None:
     """The offset that was asked for where the log does not have it; None where it does."""
-    if target.rule not in (Rule.OFFSET, Rule.CURRENT, Rule.SHIFT) or (
+    if target.rule not in (Rule.OFFSET, Rule.CURRENT, Rule.SHIFT, Rule.FILE) or (
         target.rule is Rule.CURRENT and log.committed is None
     ):
         return None
@@ -107,6 +127,8 @@ def outside(target: Target, log: Log) -> int | None:
 
 
 def _wanted(target: Target, log: Log) -> int:
+    if target.rule is Rule.FILE:
+        return log.planned
     return target.value if target.rule is Rule.OFFSET else (log.committed or 0) + target.value
 
 
@@ -119,3 +141,74 @@ def check_shift(
         raise ConfigError(
             Rule.SHIFT.value, target.value, f"the group has no offset of {none[0]} that could be shifted"
         )
+
+
+def read_plan(data: bytes, path: str) -> Plan:
+    """The plan in a file. ConfigError, with its ``path`` and the place in it, for what is none."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(FROM_FILE, path, f"no text in UTF-8: {error.reason}") from None
+    rows = _json_rows(text, path) if text.lstrip().startswith(("{", "[")) else _lines(text, path)
+    plan: Plan = {}
+    for where, topic, partition, offset in rows:
+        if not isinstance(topic, str) or not topic or not _is_number(partition, PARTITION_MAX):
+            raise ConfigError(FROM_FILE, path, f"{where}: a topic and the number of a partition are wanted")
+        if not _is_number(offset, OFFSET_MAX):
+            raise ConfigError(FROM_FILE, path, f"{where}: an offset is wanted, not {offset!r}")
+        tp = TopicPartition(topic, partition)
+        if tp in plan:
+            raise ConfigError(FROM_FILE, path, f"{where}: {tp} is there twice")
+        plan[tp] = offset
+    if not plan:
+        raise ConfigError(FROM_FILE, path, "there is no offset in it")
+    return plan
+
+
+def _json_rows(text: str, path: str) -> list[tuple[str, object, object, object]]:
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(FROM_FILE, path, f"no JSON: {error}") from None
+    rows = whole.get("partitions") if isinstance(whole, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ConfigError(FROM_FILE, path, 'an object with a list "partitions" of objects is wanted')
+    return [
+        (f"entry {number}", row.get("topic"), row.get("partition"), row.get("offset"))
+        for number, row in enumerate(rows, 1)
+    ]
+
+
+def _lines(text: str, path: str) -> list[tuple[str, object, object, object]]:
+    rows: list[tuple[str, object, object, object]] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        parts = [part.strip().strip('"') for part in line.split(",")]
+        if len(parts) != 3:
+            raise ConfigError(FROM_FILE, path, f"line {number}: topic,partition,offset is wanted")
+        topic, partition, offset = parts
+        rows.append((f"line {number}", topic, _digits(partition), _digits(offset)))
+    return rows
+
+
+def _digits(text: str) -> object:
+    return int(text) if text.isascii() and text.isdigit() else text
+
+
+def _is_number(value: object, most: int) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value <= most
+
+
+def plan_lines(plan: Mapping[TopicPartition, int]) -> list[str]:
+    """A plan as lines ``topic,partition,offset``."""
+    return [f"{tp.topic},{tp.partition},{offset}" for tp, offset in sorted(plan.items())]
+
+
+def plan_json(plan: Mapping[TopicPartition, int]) -> dict[str, object]:
+    """A plan as a JSON object."""
+    rows = [
+        {"topic": tp.topic, "partition": tp.partition, "offset": offset}
+        for tp, offset in sorted(plan.items())
+    ]
+    return {"version": 1, "partitions": rows}

@@ -134,11 +134,23 @@ class GroupAdmin:
 
     def describe(self, group_id: str, *, timeout_ms: int | None = None) -> GroupDescription:
         """State and members of a group. GROUP_ID_NOT_FOUND where there is none."""
+        found = self.find(group_id, timeout_ms=timeout_ms)
+        if found is None:
+            raise no_such_group(group_id, self.names(timeout_ms=_EXPLAIN_TIMEOUT_MS))
+        return found
+
+    def find(self, group_id: str, *, timeout_ms: int | None = None) -> GroupDescription | None:
+        """State and members of a group; None where there is none."""
         deadline = self._cluster.deadline(timeout_ms)
         found = self._describe(Coordinator(self._cluster, group_id), deadline)
-        if found.state == DEAD:
-            raise self._no_such_group(group_id)
-        return found
+        return None if found.state == DEAD else found
+
+    def names(self, *, timeout_ms: int | None = None) -> list[str]:
+        """All groups, sorted, for a hint: none where the brokers do not tell."""
+        try:
+            return [one.group_id for one in self.list_groups(timeout_ms=timeout_ms)]
+        except MinikafkaError:
+            return []
 
     def _describe(self, coordinator: Coordinator, deadline: Deadline) -> GroupDescription:
         group_id = coordinator.group_id
@@ -162,7 +174,7 @@ class GroupAdmin:
         committed = self.offsets(description.group_id, timeout_ms=timeout_ms)
         readers = {tp: member for member in description.members for tp in member.partitions}
         wanted = sorted({*committed, *readers})
-        ends = self._ends(wanted, deadline)
+        ends = self.ends(wanted, timeout_ms=max(1, deadline.remaining_ms()))
         return tuple(PartitionLag(tp, committed.get(tp), ends.get(tp), readers.get(tp)) for tp in wanted)
 
     def offsets(self, group_id: str, *, timeout_ms: int | None = None) -> dict[TopicPartition, Committed]:
@@ -171,8 +183,11 @@ class GroupAdmin:
             Coordinator(self._cluster, group_id), None, self._cluster.deadline(timeout_ms)
         )
 
-    def _ends(self, partitions: Iterable[TopicPartition], deadline: Deadline) -> dict[TopicPartition, int]:
+    def ends(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
         """Ends of the logs of those partitions that are there and led."""
+        deadline = self._cluster.deadline(timeout_ms)
         known = self._cluster.metadata(None, timeout_ms=max(1, deadline.remaining_ms()))
         led = [tp for tp in partitions if known.leader(tp) is not None]
         found = list_offsets(self._cluster, dict.fromkeys(led, LATEST), deadline)
@@ -180,9 +195,9 @@ class GroupAdmin:
 
     def check_inactive(self, group_id: str, *, timeout_ms: int | None = None) -> None:
         """NON_EMPTY_GROUP, with what to do, unless the group has no members or is not there at all."""
-        found = self._describe(Coordinator(self._cluster, group_id), self._cluster.deadline(timeout_ms))
-        if found.state not in (DEAD, EMPTY):
-            raise _active(group_id, "its offsets cannot be set")
+        found = self.find(group_id, timeout_ms=timeout_ms)
+        if found is not None and found.state != EMPTY:
+            raise active(group_id, "its offsets cannot be set")
 
     def set_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
@@ -195,7 +210,7 @@ class GroupAdmin:
             commit(coordinator, Author(), wanted, deadline)
         except BrokerError as error:
             if error.code in OF_MEMBERS:
-                raise _active(group_id, "its offsets cannot be set") from None
+                raise active(group_id, "its offsets cannot be set") from None
             raise
 
     def delete_group(self, group_id: str, *, timeout_ms: int | None = None) -> None:
@@ -216,26 +231,25 @@ class GroupAdmin:
             coordinator.ask(f"deleting group {group_id!r}", DELETE_GROUPS, lambda _: request, deadline, take)
         except BrokerError as error:
             if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
-                raise self._no_such_group(group_id) from None
+                raise no_such_group(group_id, self.names(timeout_ms=_EXPLAIN_TIMEOUT_MS)) from None
             if error.code is ErrorCode.NON_EMPTY_GROUP:
-                raise _active(group_id, "it cannot be deleted") from None
+                raise active(group_id, "it cannot be deleted") from None
             if error.code is ErrorCode.UNSUPPORTED_VERSION:
                 raise BrokerError(
                     error.code, f"{error.detail}; groups are deleted by Kafka 1.1 or newer"
                 ) from None
             raise
 
-    def _no_such_group(self, group_id: str) -> BrokerError:
-        try:
-            names = [one.group_id for one in self.list_groups(timeout_ms=_EXPLAIN_TIMEOUT_MS)]
-        except MinikafkaError:
-            names = []
-        near = difflib.get_close_matches(group_id, names)
-        hint = f"; there is {' and '.join(map(repr, near))}" if near else ""
-        return BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}{hint}")
+
+def no_such_group(group_id: str, names: Iterable[str]) -> BrokerError:
+    """GROUP_ID_NOT_FOUND, with those of ``names`` that it may have been meant to be."""
+    near = difflib.get_close_matches(group_id, sorted(set(names)))
+    hint = f"; there is {' and '.join(map(repr, near))}" if near else ""
+    return BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}{hint}")
 
 
-def _active(group_id: str, what: str) -> BrokerError:
+def active(group_id: str, what: str) -> BrokerError:
+    """NON_EMPTY_GROUP, with what cannot be and what to do."""
     return BrokerError(
         ErrorCode.NON_EMPTY_GROUP, f"group {group_id!r} has members: {what} before all of them have stopped"
     )

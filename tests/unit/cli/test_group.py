@@ -74,9 +74,9 @@ def test_the_list_names_groups_of_all_brokers_with_their_states(
     with join(brokers, "active"):
         assert run(["group", "list"]) == 0
     assert capfd.readouterr().out.splitlines() == [
-        "GROUP   STATE   MEMBERS  ASSIGNOR  COORDINATOR",
-        "active  Stable        1  range               1",
-        "g       Empty         0  -                   1",
+        "GROUP   KIND   STATE   MEMBERS  ASSIGNOR  COORDINATOR",
+        "active  kafka  Stable        1  range               1",
+        "g       kafka  Empty         0  -                   1",
     ]
 
 

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
-from minikafka.cli.reset import Log, Rule, Target, check_shift, new_offset, one_target, outside, parse_topic
+from minikafka.cli.reset import (
+    Log,
+    Rule,
+    Target,
+    check_shift,
+    new_offset,
+    one_target,
+    outside,
+    parse_topic,
+    plan_json,
+    plan_lines,
+    read_plan,
+)
 
 NOTHING = {
     "earliest": False,
@@ -16,7 +30,9 @@ NOTHING = {
     "time_ms": None,
     "since_ms": None,
     "shift": None,
+    "file": False,
 }
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @pytest.mark.parametrize(
@@ -29,6 +45,7 @@ NOTHING = {
         ({"since_ms": 6}, Target(Rule.TIME, 6)),
         ({"current": True}, Target(Rule.CURRENT)),
         ({"shift": -3}, Target(Rule.SHIFT, -3)),
+        ({"file": True}, Target(Rule.FILE)),
     ],
 )
 def test_one_option_is_the_target(given: dict[str, int], target: Target) -> None:
@@ -72,10 +89,11 @@ def test_what_names_no_partitions_is_refused(text: str) -> None:
         (Target(Rule.SHIFT, -5), 15),
         (Target(Rule.SHIFT, -50), 10),
         (Target(Rule.SHIFT, 50), 50),
+        (Target(Rule.FILE), 40),
     ],
 )
 def test_the_new_offset_lies_within_the_log(target: Target, offset: int) -> None:
-    assert new_offset(target, Log(start_offset=10, end_offset=50, committed=20, at_time=33)) == offset
+    assert new_offset(target, Log(10, 50, committed=20, at_time=33, planned=40)) == offset
 
 
 @pytest.mark.parametrize(
@@ -90,7 +108,7 @@ def test_the_new_offset_lies_within_the_log(target: Target, offset: int) -> None
     ],
 )
 def test_an_offset_outside_of_the_log_is_known_as_such(target: Target, offset: int | None) -> None:
-    assert outside(target, Log(start_offset=10, end_offset=50, committed=20, at_time=33)) == offset
+    assert outside(target, Log(10, 50, committed=20, at_time=33, planned=40)) == offset
 
 
 def test_a_time_after_the_last_message_is_the_end() -> None:
@@ -103,3 +121,48 @@ def test_only_what_is_there_can_be_shifted() -> None:
     check_shift(Target(Rule.LATEST), {}, [here])
     with pytest.raises(ConfigError, match="--shift-by=1: the group has no offset of t-1"):
         check_shift(Target(Rule.SHIFT, 1), {here: 5}, [here, there])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "t,0,7\nt,1,0\n",
+        '\ufeff"t", 0, 7\r\n\r\n t,1,0',
+        json.dumps({"partitions": [{"topic": "t", "partition": n, "offset": 7 - 7 * n} for n in (0, 1)]}),
+    ],
+)
+def test_a_plan_is_lines_or_json(text: str) -> None:
+    assert read_plan(text.encode(), "f") == {T0: 7, T1: 0}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b"", "there is no offset in it"),
+        (b"t,0\n", "line 1: topic,partition,offset is wanted"),
+        (b"t,0,1\n\nt,x,1\n", "line 3: a topic and the number of a partition are wanted"),
+        (b"t,0,-1\n", "line 1: an offset is wanted, not '-1'"),
+        (b"t,0,9223372036854775808\n", "line 1: an offset is wanted, not 9223372036854775808"),
+        (b"t,0,1\nt,0,2\n", "line 2: t-0 is there twice"),
+        (b"\xff", "no text in UTF-8"),
+        (b"{", "no JSON: "),
+        (b"[]", 'an object with a list "partitions" of objects is wanted'),
+        (b'{"partitions": [{"topic": "t", "partition": 0}]}', "entry 1: an offset is wanted, not None"),
+        (b'{"partitions": [{"topic": "t", "partition": true, "offset": 1}]}', "entry 1: a topic and the"),
+        (
+            b'{"partitions": [{"topic": "t", "partition": 0, "offset": 1.5}]}',
+            "entry 1: an offset is wanted, not 1.5",
+        ),
+    ],
+)
+def test_what_is_no_plan_is_told_with_its_place(text: bytes, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_plan(text, "f")
+    assert str(caught.value).startswith(f"--from-file='f': {told}")
+
+
+def test_a_plan_that_was_printed_is_read_again() -> None:
+    plan = {T1: 0, T0: 7}
+    assert plan_lines(plan) == ["t,0,7", "t,1,0"]
+    assert read_plan("\n".join(plan_lines(plan)).encode(), "f") == plan
+    assert read_plan(json.dumps(plan_json(plan)).encode(), "f") == plan

@@ -233,7 +233,8 @@ class GroupsInMemory:
         return commit_answer(request, code)
 
     def answer_offset_fetch(self, broker_id: int, request: OffsetFetchRequest) -> OffsetFetchResponse:
-        group, code = self.group(request.group_id), self._code(broker_id)
+        # Who only asks makes no group.
+        group, code = self.groups.get(request.group_id, Group(request.group_id)), self._code(broker_id)
         wanted: dict[str, list[int]] = {}
         if request.topics is None:
             for tp in group.offsets:

@@ -1,0 +1,349 @@
+"""``minikafka group`` of groups that live in ZooKeeper, at brokers in memory, or in both."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
+from minikafka.cli.commands import run
+from minikafka.cli.connect import Groups
+from minikafka.clients.cluster import Cluster
+from minikafka.registry import paths
+from minikafka.registry.consumers import children, read_offsets, write_offsets
+from minikafka.registry.memory import MemoryStore
+from minikafka.registry.paths import ConsumerRegistration
+from minikafka.wire.keys import ApiKey
+from tests.unit.clients.groups_in_memory import Group
+from tests.unit.clients.support import BrokersInMemory
+from tests.unit.clients.zookeeper_with_topics import cluster
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+AT = ("--zookeeper", "z:2181")
+
+
+class World:
+    """Brokers with five messages in each partition, and their ZooKeeper."""
+
+    def __init__(self) -> None:
+        self.brokers = BrokersInMemory(2, {"t": 2, "u": 1})
+        for tp in (T0, T1, U0):
+            self.brokers.fill(tp, *(b"%d" % number for number in range(5)))
+        topics = {"t": {0: (0,), 1: (1,)}, "u": {0: (0,)}, OFFSETS_TOPIC: {0: (0,)}}
+        self.store: MemoryStore = cluster(topics)
+        self.answers = True
+
+    def client(self) -> Cluster:
+        return self.brokers.client(creates_topics=False, unknown_topic_patience_ms=100)
+
+    def in_zookeeper(self, group: str = "g", offsets: dict[TopicPartition, int] | None = None) -> None:
+        """A group that has read, and whose consumers have stopped."""
+        self.store.create(paths.consumer_ids_path(group), make_parents=True)
+        write_offsets(self.store, group, offsets or {T0: 2, T1: 5})
+
+    def in_kafka(self, group: str = "g", offsets: dict[TopicPartition, int] | None = None) -> None:
+        for tp, offset in (offsets or {T0: 3}).items():
+            self.brokers.groups.group(group).offsets[tp] = offset, ""
+
+    def consumer(self, name: str, subscription: dict[str, int], *owned: TopicPartition) -> None:
+        data = ConsumerRegistration(subscription, 1_795_241_013_651).to_json()
+        self.store.create(paths.consumer_id_path("g", name), data, ephemeral=True, make_parents=True)
+        for thread, tp in enumerate(owned):
+            path = paths.consumer_owner_path("g", *tp)
+            self.store.create(path, f"{name}-{thread}".encode(), ephemeral=True, make_parents=True)
+
+    def offsets(self, group: str = "g") -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """In ZooKeeper and at the brokers."""
+        kept = self.brokers.groups.groups.get(group, Group(group)).offsets
+        return read_offsets(self.store, group), {tp: offset for tp, (offset, _) in kept.items()}
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World()
+
+    @contextlib.contextmanager
+    def grouped(zookeeper: str | None, *_: object) -> Iterator[Groups]:
+        store = made.store if zookeeper else None
+        yield Groups(made.client(), store) if made.answers else Groups(None, store, "none is registered")
+
+    monkeypatch.setattr("minikafka.cli.connect.grouped", grouped)
+    return made
+
+
+def rows(
+    capfd: pytest.CaptureFixture[str], *arguments: str, status: int = 0, at: tuple[str, ...] = AT
+) -> list[dict[str, Any]]:
+    capfd.readouterr()
+    assert run(["group", *arguments, *at, "--format", "json"]) == status
+    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+
+def lines(capfd: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    capfd.readouterr()
+    assert run(["group", *arguments, *AT]) == 0
+    return capfd.readouterr().out.splitlines()
+
+
+def failed(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    capfd.readouterr()
+    status = run(["group", *arguments])
+    return status, capfd.readouterr().err
+
+
+# list and describe
+
+
+def test_the_list_has_groups_of_both_kinds(world: World, capfd: pytest.CaptureFixture[str]) -> None:
+    world.in_zookeeper()
+    world.in_kafka()
+    world.in_kafka("new")
+    world.consumer("g_a", {"t": 1})
+    assert lines(capfd, "list") == [
+        "GROUP  KIND       STATE   MEMBERS  ASSIGNOR  COORDINATOR",
+        "g      kafka      Empty         0  -         1",
+        "g      zookeeper  Active        1  -         -",
+        "new    kafka      Empty         0  -         1",
+    ]
+
+
+def test_a_description_tells_owners_streams_and_who_and_what_is_left_over(
+    world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    world.in_zookeeper(offsets={T0: 2})
+    world.consumer("g_a", {"t": 2}, T0)
+    world.consumer("g_b", {"t": 1})
+    assert lines(capfd, "describe", "g") == [
+        "g: Active, 2 consumers in ZooKeeper with 3 streams, 1 partition without an owner",
+        "TOPIC  PARTITION  OFFSET  END OFFSET  LAG  OWNER",
+        "t              0  2                5  3    g_a-0",
+        "t              1  -                5  -    -",
+        "",
+        "CONSUMER  PATTERN  SUBSCRIPTION  STREAMS  PARTITIONS  SINCE",
+        "g_a       static   t                   2           1  2026-11-21T06:03:33.651Z",
+        "g_b       static   t                   1           0  2026-11-21T06:03:33.651Z",
+    ]
+    found = rows(capfd, "describe", "g")
+    assert [(row["topic"], row["owner"], row["consumer"], row["streams"]) for row in found] == [
+        ("t", "g_a-0", "g_a", 2),
+        ("t", None, None, None),
+        (None, None, "g_b", 1),
+    ]
+
+
+def test_offsets_that_are_in_both_places_are_told_both_and_the_larger_counts(
+    world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    world.in_zookeeper(offsets={T0: 2, T1: 5})
+    world.in_kafka(offsets={T0: 3, U0: 1})
+    assert lines(capfd, "describe", "g") == [
+        "g: Empty, 0 consumers in ZooKeeper",
+        "TOPIC  PARTITION  OFFSET ZOOKEEPER  OFFSET KAFKA  END OFFSET  LAG  OWNER",
+        "t              0  2                 3                      5    2  -",
+        "t              1  5                 -                      5    0  -",
+        "u              0  -                 1                      5    4  -",
+    ]
+
+
+def test_a_group_that_only_the_brokers_have_is_described_as_ever(
+    world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    world.in_kafka("a/b")
+    assert (
+        lines(capfd, "describe", "a/b")[0] == "a/b: Empty, 0 members, coordinated by broker 1 at memory:9001"
+    )
+
+
+def test_a_group_that_is_nowhere_is_named_with_what_is_much_like_it(
+    world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    world.in_zookeeper("billing")
+    world.in_kafka("filing")
+    told = "there is no group 'biling'; there is 'billing' and 'filing'"
+    assert failed(capfd, "describe", "biling", *AT) == (1, f"minikafka: GROUP_ID_NOT_FOUND: {told}\n")
+    assert failed(capfd, "delete", "biling", *AT) == (1, f"minikafka: GROUP_ID_NOT_FOUND: {told}\n")
+
+
+def test_without_brokers_what_zookeeper_knows_is_shown_with_status_1(
+    world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    world.in_zookeeper()
+    world.answers = False
+    found = rows(capfd, "describe", "g", status=1)
+    assert [(row["offset"], row["end_offset"], row["lag"]) for row in found] == [
+        (2, None, None),
+        (5, None, None),
+    ]
+    status, told = failed(capfd, "list", *AT)
+    assert (status, "the brokers could not be asked: none is registered" in told) == (1, True)
+    status, told = failed(capfd, "reset", "g", "--to-latest", *AT)
+    assert (status, "the brokers have to be asked" in told) == (1, True)
+
+
+def test_brokers_without_a_topic_for_offsets_are_not_asked_for_any(
+    world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    world.in_zookeeper()
+    world.store.delete(paths.topic_path(OFFSETS_TOPIC), recursive=True)
+    assert [row["lag"] for row in rows(capfd, "describe", "g")] == [3, 0]
+    assert world.brokers.asked(ApiKey.FIND_COORDINATOR) == []
+
+
+# reset
+
+
+def test_a_reset_writes_wherever_the_group_is(world: World, capfd: pytest.CaptureFixture[str]) -> None:
+    world.in_zookeeper()
+    world.in_kafka()
+    found = rows(capfd, "reset", "g", "--to-earliest")
+    assert [(row["offset"], row["new_offset"], row["stores"]) for row in found] == [
+        (3, 0, ["zookeeper", "kafka"]),
+        (5, 0, ["zookeeper", "kafka"]),
+    ]
+    assert world.offsets() == ({T0: 2, T1: 5}, {T0: 3})
+    status, told = failed(capfd, "reset", "g", "--to-earliest", "--execute", *AT)
+    assert (status, told) == (0, "minikafka: set in zookeeper and kafka\n")
+    assert world.offsets() == ({T0: 0, T1: 0}, {T0: 0, T1: 0})
+
+
+def test_a_reset_writes_nowhere_else(world: World, capfd: pytest.CaptureFixture[str]) -> None:
+    world.in_zookeeper()
+    world.in_kafka("new")
+    rows(capfd, "reset", "g", "--shift-by", "-1", "--execute")
+    rows(capfd, "reset", "new", "--to-latest", "--execute")
+    assert world.offsets() == ({T0: 1, T1: 4}, {})
+    assert world.offsets("new") == ({}, {T0: 5})
+
+
+def test_a_new_group_is_made_in_zookeeper_where_that_was_named(
+    world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows(capfd, "reset", "new", "--to-offset", "3", "--topic", "t:1", "--execute")
+    assert world.offsets("new") == ({T1: 3}, {})
+    status, told = failed(capfd, "reset", "a/b", "--to-latest", "--topic", "t", *AT)
+    assert (status, "'a/b' cannot be a group in ZooKeeper" in told) == (2, True)
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_what_export_prints_can_be_read_from_a_file(
+    world: World, capfd: pytest.CaptureFixture[str], tmp_path: Path, form: str
+) -> None:
+    world.in_zookeeper()
+    assert run(["group", "reset", "g", "--to-current", "--export", "--format", form, *AT]) == 0
+    plan = tmp_path / "plan"
+    plan.write_text(capfd.readouterr().out)
+    rows(capfd, "reset", "g", "--to-latest", "--execute")
+    found = rows(capfd, "reset", "g", "--from-file", str(plan), "--execute")
+    assert [row["new_offset"] for row in found] == [2, 5]
+    assert world.offsets() == ({T0: 2, T1: 5}, {})
+
+
+def test_an_offset_of_a_file_that_a_log_does_not_have_is_told(
+    world: World, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    world.in_zookeeper()
+    plan = tmp_path / "plan"
+    plan.write_text("t,0,99\n")
+    assert (
+        "t-0 at 99 (0 to 5); the nearer end is taken"
+        in failed(capfd, "reset", "g", "--from-file", str(plan), *AT)[1]
+    )
+    plan.write_text("t,0,1\nx,1,5\n")
+    status, told = failed(capfd, "reset", "g", "--from-file", str(plan), *AT)
+    assert (status, "there is no topic 'x'" in told) == (1, True)
+
+
+# delete
+
+
+def test_a_deleted_group_is_gone_in_both_places(world: World, capfd: pytest.CaptureFixture[str]) -> None:
+    world.in_zookeeper()
+    world.in_kafka()
+    assert lines(capfd, "delete", "g") == ["deleted g in zookeeper and kafka"]
+    assert world.brokers.groups.groups == {}
+    assert children(world.store, paths.CONSUMERS) == []
+
+
+def test_several_groups_are_deleted_and_those_that_cannot_be_are_told(
+    world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    world.in_zookeeper()
+    world.consumer("g_a", {"t": 1})
+    world.in_zookeeper("old")
+    status, told = failed(capfd, "delete", "g", "old", "none", *AT)
+    assert status == 1
+    assert "there is no group 'none'" in told
+    assert "group 'g' has members: it cannot be deleted" in told
+    assert children(world.store, paths.CONSUMERS) == ["g"]
+
+
+def test_a_group_with_members_in_one_place_keeps_what_it_has_in_the_other(
+    world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    world.in_zookeeper()
+    world.in_kafka()
+    world.consumer("g_a", {"t": 1})
+    for command in (["delete", "g"], ["reset", "g", "--to-earliest", "--execute"]):
+        status, told = failed(capfd, *command, *AT)
+        assert (status, "NON_EMPTY_GROUP: group 'g' has members" in told) == (1, True)
+    assert world.offsets() == ({T0: 2, T1: 5}, {T0: 3})
+
+
+def test_brokers_that_cannot_delete_groups_are_told_after_zookeeper_has(
+    world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    world.in_zookeeper()
+    world.in_kafka()
+    world.brokers.unknown.add(ApiKey.DELETE_GROUPS)
+    status, told = failed(capfd, "delete", "g", *AT)
+    assert (status, "is deleted in ZooKeeper, its offsets at the brokers stay" in told) == (1, True)
+    assert world.offsets() == ({}, {T0: 3})
+
+
+def test_one_topic_of_a_group_is_deleted_in_zookeeper(
+    world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    world.in_zookeeper(offsets={T0: 1, U0: 2})
+    world.in_kafka(offsets={U0: 2})
+    status, told = failed(capfd, "delete", "g", "--topic", "u", *AT)
+    assert (status, "the brokers keep their own offsets of u for g" in told) == (0, True)
+    assert world.offsets() == ({T0: 1}, {U0: 2})
+
+
+def test_one_topic_of_all_groups_is_deleted_but_of_those_whose_consumers_live(
+    world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    world.in_zookeeper(offsets={T0: 1, U0: 2})
+    world.consumer("g_a", {"t": 1})
+    world.in_zookeeper("one", {U0: 2})
+    world.in_zookeeper("two", {U0: 2, T1: 3})
+    world.in_zookeeper("other", {T0: 2})
+    found = rows(capfd, "delete", "--topic", "u", "--all-groups", status=1)
+    assert [(row["group"], row["topic"], row["deleted"]) for row in found] == [
+        ("one", "u", True),
+        ("two", "u", True),
+    ]
+    assert children(world.store, paths.CONSUMERS) == ["g", "other", "two"]
+    assert world.offsets("two") == ({T1: 3}, {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "name the groups"),
+        (["--all-groups"], "give --topic T too"),
+        (["g", "--topic", "t", "--all-groups"], "--all-groups is given too"),
+        (["g", "--topic", "t"], "give --zookeeper"),
+        (["g", "--topic", "no/topic", *AT], "no/topic"),
+    ],
+)
+def test_a_deletion_that_names_nothing_or_too_much_is_refused(
+    world: World, capfd: pytest.CaptureFixture[str], arguments: list[str], told: str
+) -> None:
+    status, line = failed(capfd, "delete", *arguments)
+    assert (status, told in line) == (2, True)
