@@ -5,6 +5,10 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
+import pytest
+
+from examples import raw_offsets
+
 FROM_KAFKA = Path(__file__).resolve().parents[2] / "examples" / "from_kafka"
 
 
@@ -16,3 +20,18 @@ def test_a_program_moves_from_sparks_kafka_source_by_its_format_and_an_import() 
         '-         spark.readStream.format("kafka")',
         '+         spark.readStream.format("minikafka")',
     ]
+
+
+@pytest.mark.process
+def test_raw_offsets_reads_from_the_middle_and_remembers_its_place_in_both_stores(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert raw_offsets.main(["--data-dir", str(tmp_path / "d")]) == 0
+    printed = capsys.readouterr().out
+    assert [line for line in printed.splitlines() if line[0].isdigit()] == [
+        "1: 4 bytes, 20.7",
+        "2: 50028 bytes, a photograph of the sensor: xx",
+        "3: 4 bytes, 21.0",
+    ]
+    assert "group raw goes on at offset 3 of readings-0, in ZooKeeper" in printed
+    assert printed.endswith("group raw goes on at offset 4 of readings-0, with the coordinator\n")

@@ -123,6 +123,10 @@ class BrokerLink:
         connection = self._connection
         return connection is not None and not connection.closed
 
+    def connect(self, deadline: Deadline) -> None:
+        """Have a connection. NetworkError when there is none to be had."""
+        self._open(deadline)
+
     def version(self, api: Api[Any, Any], deadline: Deadline) -> int:
         """The version in which ``api`` is spoken with this broker; connects unless it ever did."""
         if not self._versions:

@@ -7,7 +7,17 @@ from collections.abc import Iterator
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
-from minikafka.clients.simple_consumer import EARLIEST_TIME, LATEST_TIME, FetchRequest, SimpleConsumer
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.simple_consumer import (
+    EARLIEST_TIME,
+    LATEST_TIME,
+    FetchedMessages,
+    FetchRequest,
+    FetchRequestBuilder,
+    MessageIterator,
+    MultiFetchRequest,
+    SimpleConsumer,
+)
 from minikafka.net.memory import Fault, MemoryNetwork
 from minikafka.net.port import Exchange
 from minikafka.wire import classic
@@ -68,6 +78,71 @@ def test_a_multifetch_gives_each_its_own_messages_or_error_in_order(world: World
     assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+def test_a_multifetch_response_is_asked_by_topic_and_partition_too(world: World) -> None:
+    world.simulation.produce("t", b"a", b"b")
+    found = world.consumer.multifetch([FetchRequest("t", 1, 0, 1000), FetchRequest("t", 0, 1, 1000)])
+    assert [message.value for message in found.message_set("t", 0)] == [b"b"]
+    assert [list(one) for one in found[:1]] == [[]]
+    assert found.high_watermark("t", 0) == (2 if world.port == PORTS[False] else -1)
+    assert not found.has_error
+    assert world.consumer.multifetch([FetchRequest("t", 5, 0, 9)]).has_error
+    with pytest.raises(KeyError, match="t-2 was not asked for"):
+        found.error_code("t", 2)
+
+
+def test_a_built_request_asks_for_several_at_once(world: World) -> None:
+    world.simulation.produce("t", b"a", b"b")
+    built = FetchRequestBuilder().add_fetch("t", 0, 1, 1000).add_fetch("t", 1, 0, 1000).build()
+    found = world.consumer.fetch(built)
+    assert [[message.value for message in one] for one in found] == [[b"b"], []]
+
+
+def test_a_log_begins_and_ends_somewhere(world: World) -> None:
+    world.simulation.produce("t", b"a", b"b")
+    place = TopicPartition("t", 0)
+    assert world.consumer.earliest_or_latest_offset(place, EARLIEST_TIME) == 0
+    assert world.consumer.earliest_or_latest_offset(place, LATEST_TIME, consumer_id=-1) == 2
+    with pytest.raises(ValueError, match="not 1700000000000"):
+        world.consumer.earliest_or_latest_offset(place, 1_700_000_000_000)
+    with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION: asking for the offsets of t-9"):
+        world.consumer.earliest_or_latest_offset(TopicPartition("t", 9), LATEST_TIME)
+
+
+def test_an_iterator_reads_to_the_end_in_several_reads_and_later_goes_on(world: World) -> None:
+    values = [b"%03d" % number for number in range(20)]
+    for value in values:
+        world.simulation.produce("t", value)
+    messages = world.consumer.iterator(FetchRequest("t", 0, 3, 100))
+    assert [message.value for message in messages] == values[3:]
+    assert list(messages) == []
+    world.simulation.produce("t", b"more")
+    assert [(message.offset, message.value) for message in messages] == [(20, b"more")]
+    assert messages.next_offset == 21
+
+
+def test_an_iterator_that_is_left_goes_on_behind_the_last_message(world: World) -> None:
+    world.simulation.produce("t", b"a", b"b", b"c")
+    messages = world.consumer.iterator(FetchRequest("t", 0, 0, 1000))
+    assert next(iter(messages)).value == b"a"
+    assert [message.value for message in messages] == [b"b", b"c"]
+
+
+def test_an_iterator_raises_what_the_broker_says(world: World) -> None:
+    with pytest.raises(BrokerError, match="OFFSET_OUT_OF_RANGE: fetching t-0 from 7"):
+        list(world.consumer.iterator(FetchRequest("t", 0, 7, 100)))
+
+
+def test_connections_are_made_and_ended_on_demand_too(world: World) -> None:
+    world.consumer.connect()
+    world.consumer.disconnect()
+    world.consumer.disconnect()
+    assert world.fetch(0, 0) == []
+    world.consumer.disconnect()
+    world.simulation.network.inject("machine-0", world.port, Fault.REFUSE, 1)
+    with pytest.raises(NetworkError, match=f"machine-0:{world.port}"):
+        world.consumer.connect()
+
+
 def test_offsets_are_given_with_the_latest_first(world: World) -> None:
     world.simulation.produce("t", b"a", b"b")
     assert world.consumer.get_offsets_before("t", 0, LATEST_TIME, 10) == [2, 0]
@@ -97,6 +172,76 @@ def test_where_a_classic_answer_holds_a_piece_only_a_larger_size_gets_the_messag
     found = world.consumer.fetch(FetchRequest("t", 0, 0, 50))
     assert (found.size_bytes, found.valid_bytes, list(found)) == (50, 0, [])
     assert [message.value for message in world.consumer.fetch(FetchRequest("t", 0, 0, 200))] == [b"x" * 100]
+
+
+def test_an_iterator_doubles_its_buffer_for_a_message_that_does_not_fit() -> None:
+    world = World(True)
+    world.simulation.produce("t", b"a")
+    world.simulation.produce("t", b"x" * 1_000)
+    world.simulation.produce("t", b"b")
+    messages = world.consumer.iterator(FetchRequest("t", 0, 0, 40))
+    sizes = [(message.value, messages.buffer_size) for message in messages]
+    assert sizes == [(b"a", 40), (b"x" * 1_000, 1_280), (b"b", 1_280)]
+    assert messages.buffer_size == 40
+
+
+def test_an_iterator_does_not_grow_beyond_its_limit() -> None:
+    world = World(True)
+    world.simulation.produce("t", b"a")
+    world.simulation.produce("t", b"x" * 1_000)
+    messages = world.consumer.iterator(FetchRequest("t", 0, 0, 40), max_buffer_size=1_000)
+    found = []
+    with pytest.raises(
+        BrokerError, match="MESSAGE_TOO_LARGE: the message of t-0 at 1 does not fit 1000 byte"
+    ):
+        found.extend(messages)
+    assert messages.next_offset == 1
+    with pytest.raises(ValueError, match="a read of 0 bytes is not from 1 to"):
+        world.consumer.iterator(FetchRequest("t", 0, 0, 0))
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_reads_grow_in_versions_of_fetch_that_cut_the_first_message_off(version: int) -> None:
+    world = World(False)
+    world.simulation.produce("t", b"x" * 1_000)
+    sizes = []
+
+    def fetch(asked: FetchRequest) -> FetchedMessages:
+        sizes.append(asked.max_size)
+        return world.consumer.fetch(MultiFetchRequest((asked,), version=version))[0]
+
+    messages = MessageIterator(fetch, FetchRequest("t", 0, 0, 300), 5_000)
+    assert [message.value for message in messages] == [b"x" * 1_000]
+    assert sizes == ([300, 600, 1_200, 300] if version < 3 else [300, 300])
+
+
+def test_a_fetch_waits_for_the_bytes_of_all_its_partitions() -> None:
+    world = World(False)
+    clock = world.simulation.clock
+    builder = FetchRequestBuilder().add_fetch("t", 1, 0, 1000).add_fetch("t", 0, 0, 1000)
+    before_ms = clock.monotonic_ms()
+    assert [list(one) for one in world.consumer.fetch(builder.max_wait(400).min_bytes(1).build())] == [[], []]
+    assert 400 <= clock.monotonic_ms() - before_ms < 1_000
+    world.simulation.produce("t", b"a")
+    found = world.consumer.fetch(builder.max_wait(60_000).build())
+    assert [[message.value for message in one] for one in found] == [[], [b"a"]]
+    assert clock.monotonic_ms() - before_ms < 2_000
+
+
+def test_a_request_that_waits_names_a_partition_once() -> None:
+    builder = FetchRequestBuilder().add_fetch("t", 0, 0, 9).add_fetch("t", 0, 5, 9).replica_id(-2)
+    assert builder.build().replica_id == -2
+    with pytest.raises(ValueError, match="t-0 stands twice in a request that waits"):
+        builder.max_wait(10).min_bytes(1).build()
+    with pytest.raises(ValueError, match="min_bytes -1 must be 0 or more"):
+        builder.min_bytes(-1).build()
+
+
+def test_a_version_that_the_broker_does_not_speak_is_refused_before_it_is_sent() -> None:
+    world = World(False)
+    request = FetchRequestBuilder().add_fetch("t", 0, 0, 100).request_version(99).build()
+    with pytest.raises(BrokerError, match=r"UNSUPPORTED_VERSION: .*machine-0.*speak Fetch 10, not 99"):
+        world.consumer.fetch(request)
 
 
 def answering(parts: list[Part]) -> SimpleConsumer:

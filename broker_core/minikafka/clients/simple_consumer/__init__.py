@@ -1,0 +1,56 @@
+"""The low-level consumer of the reference texts: one broker, no state, the offset named in every request.
+
+    with SimpleConsumer("localhost", 9092) as consumer:
+        for message in consumer.fetch(FetchRequest("t", 0, offset=0, max_size=1 << 20)):
+            print(message.offset, message.value)
+
+It asks the broker that it was given, and looks for no leader. With ``classic=True`` it speaks the texts' own
+protocol (``minikafka.wire.classic``) to a CLASSIC listener; otherwise today's, to any broker from Kafka 0.10
+on. A connection that breaks is made again once for each call.
+"""
+
+from minikafka.clients.group_offsets import Committed
+from minikafka.clients.simple_consumer.fetch_request import (
+    FetchRequest,
+    FetchRequestBuilder,
+    MultiFetchRequest,
+)
+from minikafka.clients.simple_consumer.fetched_messages import FetchedMessages
+from minikafka.clients.simple_consumer.message_iterator import MessageIterator
+from minikafka.clients.simple_consumer.metadata_requests import (
+    ConsumerMetadataRequest,
+    ConsumerMetadataResponse,
+    TopicMetadataRequest,
+    TopicMetadataResponse,
+)
+from minikafka.clients.simple_consumer.multi_fetch_response import MultiFetchResponse
+from minikafka.clients.simple_consumer.offset_requests import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetMetadataAndError,
+)
+from minikafka.clients.simple_consumer.simple_consumer import EARLIEST_TIME, LATEST_TIME, SimpleConsumer
+
+__all__ = [
+    "EARLIEST_TIME",
+    "LATEST_TIME",
+    "Committed",
+    "ConsumerMetadataRequest",
+    "ConsumerMetadataResponse",
+    "FetchRequest",
+    "FetchRequestBuilder",
+    "FetchedMessages",
+    "MessageIterator",
+    "MultiFetchRequest",
+    "MultiFetchResponse",
+    "OffsetCommitRequest",
+    "OffsetCommitResponse",
+    "OffsetFetchRequest",
+    "OffsetFetchResponse",
+    "OffsetMetadataAndError",
+    "SimpleConsumer",
+    "TopicMetadataRequest",
+    "TopicMetadataResponse",
+]

@@ -1,0 +1,254 @@
+"""The consumer itself: calls in turn over one connection, made again once where it breaks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TypeVar, overload
+
+from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
+from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.clients.group_offsets import Author, commit_request
+from minikafka.clients.metadata import from_response
+from minikafka.clients.simple_consumer.fetch_request import CONSUMER, FetchRequest, MultiFetchRequest
+from minikafka.clients.simple_consumer.fetched_messages import FetchedMessages
+from minikafka.clients.simple_consumer.message_iterator import MessageIterator
+from minikafka.clients.simple_consumer.metadata_requests import (
+    ConsumerMetadataRequest,
+    ConsumerMetadataResponse,
+    TopicMetadataRequest,
+    TopicMetadataResponse,
+)
+from minikafka.clients.simple_consumer.multi_fetch_response import MultiFetchResponse
+from minikafka.clients.simple_consumer.offset_requests import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetMetadataAndError,
+)
+from minikafka.clients.simple_consumer.wires import ClassicWire, TodaysWire, Wire
+from minikafka.net.connection import SocketConnector
+from minikafka.net.port import Connector
+from minikafka.wire import classic as compact
+from minikafka.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from minikafka.wire.apis.metadata import METADATA, MetadataRequest
+from minikafka.wire.apis.offset_commit import OFFSET_COMMIT
+from minikafka.wire.apis.offset_fetch import OFFSET_FETCH, OffsetFetchRequestTopic
+from minikafka.wire.apis.offset_fetch import OffsetFetchRequest as FetchOffsets
+
+LATEST_TIME = compact.LATEST
+EARLIEST_TIME = compact.EARLIEST
+DEFAULT_MAX_BUFFER_SIZE = 64 << 20
+
+Result = TypeVar("Result")
+
+
+class SimpleConsumer:
+    """A connection to one broker (``SimpleConsumer``, with its ``BlockingChannel``).
+
+    It is made when it is first needed. Threads may share the consumer, and take turns.
+    All calls raise NetworkError when the broker cannot be reached or does not answer in time, RemoteWireError
+    for senseless bytes, and BrokerError UNSUPPORTED_VERSION for what it cannot be asked: with ``classic`` all
+    but fetches and offsets.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        classic: bool = False,
+        client_id: str = "minikafka",
+        request_timeout_ms: int = 30_000,
+        connector: Connector | None = None,
+    ) -> None:
+        connector = connector or SocketConnector(request_timeout_ms=request_timeout_ms)
+        self._lock = threading.Lock()
+        self._other = "a Kafka listener: leave classic=True out" if classic else "CLASSIC: give classic=True"
+        self._understood = False
+        self._wire: Wire
+        if classic:
+            self._wire = ClassicWire(host, port, connector)
+        else:
+            self._wire = TodaysWire(host, port, connector, client_id, request_timeout_ms)
+
+    # --- the connection
+
+    def connect(self) -> None:
+        """Connect now (``connect``). Every call does so where there is no connection."""
+        with self._lock:
+            self._wire.connect()
+
+    def disconnect(self) -> None:
+        """Close the connection (``disconnect``). A later call makes a new one."""
+        with self._lock:
+            self._wire.close()
+
+    def close(self) -> None:
+        """As ``disconnect``."""
+        self.disconnect()
+
+    def __enter__(self) -> SimpleConsumer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- messages
+
+    @overload
+    def fetch(self, request: FetchRequest) -> FetchedMessages: ...
+
+    @overload
+    def fetch(self, request: MultiFetchRequest) -> MultiFetchResponse: ...
+
+    def fetch(self, request: FetchRequest | MultiFetchRequest) -> FetchedMessages | MultiFetchResponse:
+        """Messages of one partition, or of several as a FetchRequestBuilder makes it (``fetch``).
+
+        Those that are there: only a MultiFetchRequest can wait for more.
+        """
+        if isinstance(request, MultiFetchRequest):
+            return self.multifetch(request)
+        (found,) = self.multifetch([request])
+        return found
+
+    def multifetch(self, requests: Sequence[FetchRequest] | MultiFetchRequest) -> MultiFetchResponse:
+        """What each request gives, in their order (``multifetch``). An error is its partition's alone."""
+        asked = requests if isinstance(requests, MultiFetchRequest) else MultiFetchRequest(tuple(requests))
+        return MultiFetchResponse(self._twice(lambda: self._wire.fetch(asked)))
+
+    def iterator(
+        self, request: FetchRequest, *, max_buffer_size: int = DEFAULT_MAX_BUFFER_SIZE
+    ) -> MessageIterator:
+        """All messages from ``request.offset`` to the end of the log, in reads of ``request.max_size`` bytes.
+
+        For a message that is larger the read is tried again with twice the size, up to ``max_buffer_size``
+        bytes ("Reads" in the texts).
+        """
+        return MessageIterator(self.fetch, request, max_buffer_size)
+
+    # --- offsets of the log
+
+    def get_offsets_before(self, topic: str, partition: int, time_ms: int, max_num_offsets: int) -> list[int]:
+        """Up to so many offsets of segments last written before ``time_ms``, the latest first
+        (``getOffsetsBefore``). LATEST_TIME also gives the log's end, EARLIEST_TIME its start alone.
+
+        BrokerError with the broker's code; UNSUPPORTED_VERSION for Kafka 4, which no longer tells them.
+        """
+        place = TopicPartition(topic, partition)
+        error, offsets = self._twice(lambda: self._wire.offsets(place, time_ms, max_num_offsets))
+        _check(error, place)
+        return offsets
+
+    def earliest_or_latest_offset(
+        self, topic_partition: TopicPartition, earliest_or_latest: int, consumer_id: int = CONSUMER
+    ) -> int:
+        """Where a log begins or ends (``earliestOrLatestOffset``): EARLIEST_TIME or LATEST_TIME.
+
+        ``consumer_id``: -1 for a consumer, who sees what is committed; the id of a follower's broker, which
+        sees all. (A CLASSIC listener takes everybody for a consumer.) BrokerError with the broker's code.
+        """
+        if earliest_or_latest not in (EARLIEST_TIME, LATEST_TIME):
+            raise ValueError(
+                f"{EARLIEST_TIME} (EARLIEST_TIME) or {LATEST_TIME} (LATEST_TIME), not {earliest_or_latest}"
+            )
+        error, offset = self._twice(lambda: self._wire.end(topic_partition, earliest_or_latest, consumer_id))
+        _check(error, topic_partition)
+        return offset
+
+    # --- the cluster
+
+    @overload
+    def send(self, request: TopicMetadataRequest) -> TopicMetadataResponse: ...
+
+    @overload
+    def send(self, request: ConsumerMetadataRequest) -> ConsumerMetadataResponse: ...
+
+    def send(
+        self, request: TopicMetadataRequest | ConsumerMetadataRequest
+    ) -> TopicMetadataResponse | ConsumerMetadataResponse:
+        """Ask who leads the partitions of topics, or who coordinates a group (``send``)."""
+        if isinstance(request, ConsumerMetadataRequest):
+            return self._coordinator(request)
+        asked = MetadataRequest(request.topics or None, request.creates_topics)
+        found = from_response(
+            self._twice(lambda: self._wire.ask(METADATA, lambda _: asked)), 0, request.topics
+        )
+        return TopicMetadataResponse(found.brokers, found.topics)
+
+    def _coordinator(self, request: ConsumerMetadataRequest) -> ConsumerMetadataResponse:
+        asked = FindCoordinatorRequest(request.group)
+        answer = self._twice(lambda: self._wire.ask(FIND_COORDINATOR, lambda _: asked))
+        error = ErrorCode.of(answer.error_code)
+        if error is not ErrorCode.NONE:
+            return ConsumerMetadataResponse(None, error)
+        return ConsumerMetadataResponse(BrokerAddress(answer.node_id, answer.host, answer.port), error)
+
+    # --- offsets of groups
+
+    def commit_offsets(self, request: OffsetCommitRequest) -> OffsetCommitResponse:
+        """Commit offsets of a group (``commitOffsets``): to ZooKeeper in version 0, which every broker takes;
+        from 1 on to the offset manager, the group's coordinator. Another broker answers
+        NOT_COORDINATOR_FOR_GROUP.
+        """
+        author = Author(request.generation_id, request.consumer_id)
+        asked = commit_request(request.group_id, author, request.offsets)
+        answer = self._twice(lambda: self._wire.ask(OFFSET_COMMIT, lambda _: asked, request.version))
+        return OffsetCommitResponse(
+            {
+                TopicPartition(topic.name, part.partition_index): ErrorCode.of(part.error_code)
+                for topic in answer.topics
+                for part in topic.partitions
+            }
+        )
+
+    def fetch_offsets(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
+        """What a group has committed (``fetchOffsets``): to ZooKeeper in version 0, to the offset manager
+        from 1 on.
+        """
+        topics: dict[str, list[int]] = {}
+        for place in request.partitions:
+            topics.setdefault(place.topic, []).append(place.partition)
+        rows = tuple(OffsetFetchRequestTopic(name, tuple(numbers)) for name, numbers in topics.items())
+        asked = FetchOffsets(request.group_id, rows)
+        answer = self._twice(lambda: self._wire.ask(OFFSET_FETCH, lambda _: asked, request.version))
+        return OffsetFetchResponse(
+            {
+                TopicPartition(topic.name, part.partition_index): OffsetMetadataAndError(
+                    part.committed_offset, part.metadata or "", ErrorCode.of(part.error_code)
+                )
+                for topic in answer.topics
+                for part in topic.partitions
+            },
+            ErrorCode.of(answer.error_code),
+        )
+
+    # --- inside
+
+    def _twice(self, ask: Callable[[], Result]) -> Result:
+        with self._lock:
+            try:
+                found = ask()
+            except NetworkError:
+                self._wire.close()
+                found = self._again(ask)
+            self._understood = True
+            return found
+
+    def _again(self, ask: Callable[[], Result]) -> Result:
+        try:
+            return ask()
+        except NetworkError as error:
+            # So ends who says what a listener cannot read.
+            if self._understood or "closed the connection" not in str(error):
+                raise
+            raise NetworkError(f"{error}; is this port {self._other}?") from None
+
+
+def _check(error: ErrorCode, place: TopicPartition) -> None:
+    if error is not ErrorCode.NONE:
+        raise BrokerError(error, f"asking for the offsets of {place}")

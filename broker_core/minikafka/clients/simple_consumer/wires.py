@@ -1,0 +1,229 @@
+"""How a broker is asked: in the texts' protocol, or in today's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypeVar
+
+from minikafka.base.clock import SystemClock
+from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.links import BrokerLink, LinkConfig, Reply
+from minikafka.clients.retry import Deadline, EventWaiter
+from minikafka.clients.simple_consumer.fetch_request import FetchRequest, MultiFetchRequest
+from minikafka.clients.simple_consumer.fetched_messages import FetchedMessages
+from minikafka.net.port import Connection, Connector
+from minikafka.wire import classic
+from minikafka.wire.api import Api
+from minikafka.wire.apis import fetch as fetching
+from minikafka.wire.apis import list_offsets as listing
+from minikafka.wire.parts import buffer_of
+
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+
+_UNKNOWN = -1
+_SEGMENTS = 0
+"""The version of ListOffsets that tells several offsets, those of segments."""
+
+
+class Wire(Protocol):
+    """One connection to one broker, made when it is first needed. Not thread-safe.
+
+    Raises NetworkError and RemoteWireError; BrokerError UNSUPPORTED_VERSION for what cannot be asked.
+    """
+
+    def connect(self) -> None:
+        """Have a connection."""
+
+    def close(self) -> None:
+        """Have none."""
+
+    def fetch(self, request: MultiFetchRequest) -> list[FetchedMessages]:
+        """What each of the fetches gives, in their order."""
+
+    def offsets(self, place: TopicPartition, time_ms: int, max_count: int) -> tuple[ErrorCode, list[int]]:
+        """Offsets of segments before a time, the latest first."""
+
+    def end(self, place: TopicPartition, time_ms: int, replica_id: int) -> tuple[ErrorCode, int]:
+        """The first offset, or the last, as ``replica_id`` sees the log."""
+
+    def ask(
+        self,
+        api: Api[RequestT, ResponseT],
+        request: Callable[[int], RequestT],
+        version: int | None = None,
+    ) -> ResponseT:
+        """The answer of today's protocol; in just that ``version``, where one is given."""
+
+
+class ClassicWire:
+    """The texts' compact protocol: fetches and offsets, and nothing else."""
+
+    def __init__(self, host: str, port: int, connector: Connector) -> None:
+        self._host = host
+        self._port = port
+        self._connector = connector
+        self._connection: Connection | None = None
+
+    def connect(self) -> None:
+        self._open()
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def fetch(self, request: MultiFetchRequest) -> list[FetchedMessages]:
+        if request.waits or request.version is not None:
+            raise _not_classic("a fetch that waits, or names a version")
+        if len(request.fetches) == 1:
+            answers = [classic.decode_message_set_send(self._send(request.fetches[0]))]
+        else:
+            frame = self._send(classic.MultiFetch(request.fetches))
+            _, answers = classic.decode_multi_message_set_send(frame)
+            if len(answers) != len(request.fetches):
+                raise RemoteWireError(f"{len(answers)} sets came for {len(request.fetches)} requests")
+        return [
+            FetchedMessages(asked, classic.error_of(answer.error_code), buffer_of(answer.messages))
+            for asked, answer in zip(request.fetches, answers, strict=True)
+        ]
+
+    def offsets(self, place: TopicPartition, time_ms: int, max_count: int) -> tuple[ErrorCode, list[int]]:
+        asked = classic.Offsets(place.topic, place.partition, time_ms, max_count)
+        code, offsets = classic.decode_offsets(self._send(asked))
+        return classic.error_of(code), offsets
+
+    def end(self, place: TopicPartition, time_ms: int, replica_id: int) -> tuple[ErrorCode, int]:
+        error, offsets = self.offsets(place, time_ms, 1)
+        return error, offsets[0] if offsets else _UNKNOWN
+
+    def ask(
+        self,
+        api: Api[RequestT, ResponseT],
+        request: Callable[[int], RequestT],
+        version: int | None = None,
+    ) -> ResponseT:
+        raise _not_classic(api.name)
+
+    def _open(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            self._connection = self._connector.connect(self._host, self._port)
+        return self._connection
+
+    def _send(self, request: classic.Request) -> memoryview:
+        return self._open().request(classic.encode_request(request)).result()
+
+
+class TodaysWire:
+    """Kafka's protocol as brokers speak it since 0.10."""
+
+    def __init__(
+        self, host: str, port: int, connector: Connector, client_id: str, request_timeout_ms: int
+    ) -> None:
+        self._timeout_ms = request_timeout_ms
+        self._clock = SystemClock()
+        config = LinkConfig(connector, self._clock, EventWaiter(), client_id, request_timeout_ms)
+        self._link = BrokerLink(f"the broker at {host}:{port}", host, port, config)
+
+    def connect(self) -> None:
+        self._link.connect(Deadline(self._clock, self._timeout_ms))
+
+    def close(self) -> None:
+        self._link.drop()
+
+    def fetch(self, request: MultiFetchRequest) -> list[FetchedMessages]:
+        if request.waits:
+            return list(
+                self._take(request.fetches, self._fetch(request, request.fetches), request.max_wait_ms)
+            )
+        # Each for itself: of one answer the first message may be larger than was asked for, and leave the
+        # others nothing.
+        under_way = [((one,), self._fetch(request, (one,))) for one in request.fetches]
+        return [found for asked, reply in under_way for found in self._take(asked, reply, 0)]
+
+    def offsets(self, place: TopicPartition, time_ms: int, max_count: int) -> tuple[ErrorCode, list[int]]:
+        request = _list_offsets(place, time_ms, max_count, fetching_as=-1)
+        part = self.ask(listing.LIST_OFFSETS, lambda _: request, _SEGMENTS).topics[0].partitions[0]
+        return ErrorCode.of(part.error_code), list(part.offsets)
+
+    def end(self, place: TopicPartition, time_ms: int, replica_id: int) -> tuple[ErrorCode, int]:
+        request = _list_offsets(place, time_ms, 1, fetching_as=replica_id)
+        part = self.ask(listing.LIST_OFFSETS, lambda _: request).topics[0].partitions[0]
+        return ErrorCode.of(part.error_code), part.offsets[0] if part.offsets else part.offset
+
+    def ask(
+        self,
+        api: Api[RequestT, ResponseT],
+        request: Callable[[int], RequestT],
+        version: int | None = None,
+    ) -> ResponseT:
+        return self._send(api, request, version, self._timeout_ms).result(self._timeout_ms)
+
+    def _send(
+        self,
+        api: Api[RequestT, ResponseT],
+        request: Callable[[int], RequestT],
+        version: int | None,
+        timeout_ms: int,
+    ) -> Reply[ResponseT]:
+        def build(newest: int) -> RequestT:
+            if version is not None and newest != version:
+                raise BrokerError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    f"{self._link.name} and this client speak {api.name} {newest}, not {version}",
+                )
+            return request(newest)
+
+        return self._link.send(api, build, Deadline(self._clock, timeout_ms), version)
+
+    def _fetch(
+        self, request: MultiFetchRequest, fetches: Sequence[FetchRequest]
+    ) -> Reply[fetching.FetchResponse]:
+        topics: dict[str, list[fetching.FetchPartition]] = {}
+        for one in fetches:
+            part = fetching.FetchPartition(one.partition, _UNKNOWN, one.offset, _UNKNOWN, one.max_size)
+            topics.setdefault(one.topic, []).append(part)
+        asked = fetching.FetchRequest(
+            replica_id=request.replica_id,
+            max_wait_ms=request.max_wait_ms,
+            min_bytes=request.min_bytes,
+            max_bytes=min(fetching.NO_LIMIT, sum(one.max_size for one in fetches)),
+            isolation_level=fetching.READ_UNCOMMITTED,
+            session_id=fetching.NO_SESSION,
+            session_epoch=fetching.FINAL_EPOCH,
+            topics=tuple(fetching.FetchTopic(name, tuple(parts)) for name, parts in topics.items()),
+        )
+        timeout_ms = self._timeout_ms + request.max_wait_ms
+        return self._send(fetching.FETCH, lambda _: asked, request.version, timeout_ms)
+
+    def _take(
+        self, fetches: Sequence[FetchRequest], reply: Reply[fetching.FetchResponse], wait_ms: int
+    ) -> Iterator[FetchedMessages]:
+        parts = {
+            (topic.name, part.index): part
+            for topic in reply.result(self._timeout_ms + wait_ms).topics
+            for part in topic.partitions
+        }
+        for one in fetches:
+            part = parts.get((one.topic, one.partition))
+            if part is None:  # newer brokers, for a client above its quota
+                raise NetworkError(f"{self._link.name} left {one.topic}-{one.partition} out")
+            yield FetchedMessages(
+                one, ErrorCode.of(part.error_code), buffer_of(part.records), part.high_watermark
+            )
+
+
+def _list_offsets(
+    place: TopicPartition, time_ms: int, max_count: int, *, fetching_as: int
+) -> listing.ListOffsetsRequest:
+    asked = listing.ListOffsetsPartition(place.partition, _UNKNOWN, time_ms, max_count)
+    topics = (listing.ListOffsetsTopic(place.topic, (asked,)),)
+    return listing.ListOffsetsRequest(fetching_as, fetching.READ_UNCOMMITTED, topics)
+
+
+def _not_classic(what: str) -> BrokerError:
+    return BrokerError(
+        ErrorCode.UNSUPPORTED_VERSION,
+        f"the texts' protocol has fetches and offsets, not {what}: use a Kafka listener, not classic=True",
+    )

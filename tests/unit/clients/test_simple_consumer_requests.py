@@ -1,0 +1,133 @@
+"""What the low-level consumer asks beside messages: metadata, coordinators and offsets of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.clients.simple_consumer import (
+    Committed,
+    ConsumerMetadataRequest,
+    FetchRequest,
+    FetchRequestBuilder,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    OffsetMetadataAndError,
+    SimpleConsumer,
+    TopicMetadataRequest,
+)
+from minikafka.registry import paths
+from tests.scenarios.simulation import Simulation
+
+T0, T1, T7 = (TopicPartition("t", number) for number in (0, 1, 7))
+LISTENERS = {
+    "listeners": "PLAINTEXT://machine-0:9092,CLASSIC://machine-0:9094",
+    "offsets.topic.num.partitions": "1",
+}
+NONE = OffsetMetadataAndError(-1, "", ErrorCode.NONE)
+
+
+class World:
+    """A broker with the topic ``t`` of two partitions, and a consumer."""
+
+    def __init__(self) -> None:
+        self.simulation = Simulation()
+        assert self.simulation.machine.start(LISTENERS)
+        self.simulation.create_topic("t", partitions=2)
+        self.consumer = self.on(9092)
+
+    def on(self, port: int) -> SimpleConsumer:
+        return SimpleConsumer("machine-0", port, classic=port == 9094, connector=self.simulation.network)
+
+    def coordinator(self, group: str) -> BrokerAddress:
+        """It is there soon after the first question."""
+        for _ in range(20):
+            found = self.consumer.send(ConsumerMetadataRequest(group))
+            if found.coordinator is not None:
+                return found.coordinator
+            self.simulation.clock.advance(100)
+            self.simulation.settle()
+        raise AssertionError(f"no coordinator of {group}")
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.consumer.close()
+
+
+def test_topic_metadata_names_brokers_leaders_and_what_is_not_there(world: World) -> None:
+    found = world.consumer.send(TopicMetadataRequest(("t", "other")))
+    assert found.brokers == {0: BrokerAddress(0, "machine-0", 9092)}
+    assert [(one.topic_partition, one.leader_id) for one in found.topics["t"].partitions] == [
+        (T0, 0),
+        (T1, 0),
+    ]
+    assert found.topics["other"].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert set(world.consumer.send(TopicMetadataRequest()).topics) == {"t"}
+
+
+def test_the_coordinator_of_a_group_is_told_or_why_there_is_none(world: World) -> None:
+    first = world.consumer.send(ConsumerMetadataRequest("g"))
+    assert first.coordinator is None
+    assert first.error is ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
+    assert world.coordinator("g") == BrokerAddress(0, "machine-0", 9092)
+
+
+def test_version_0_keeps_offsets_in_zookeeper(world: World) -> None:
+    done = world.consumer.commit_offsets(
+        OffsetCommitRequest("g", {T0: Committed(5), T7: Committed(1)}, version=0)
+    )
+    assert done.errors == {T0: ErrorCode.NONE, T7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert done.has_error
+    store = world.simulation.zookeeper.connect()
+    assert store.read(paths.consumer_offset_path("g", *T0))[0] == b"5"
+    found = world.consumer.fetch_offsets(OffsetFetchRequest("g", (T0, T1), version=0)).offsets
+    assert found[T0] == OffsetMetadataAndError(5, "", ErrorCode.NONE)
+    assert found[T1] == OffsetMetadataAndError(-1, "", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+@pytest.mark.parametrize("version", [1, 2, 5])
+def test_later_versions_keep_offsets_with_the_coordinator(world: World, version: int) -> None:
+    world.coordinator("g")
+    request = OffsetCommitRequest("g", {T0: Committed(5, "half")}, version)
+    assert not world.consumer.commit_offsets(request).has_error
+    found = world.consumer.fetch_offsets(OffsetFetchRequest("g", (T0, T1), version))
+    assert found.offsets == {T0: OffsetMetadataAndError(5, "half", ErrorCode.NONE), T1: NONE}
+    assert found.error is ErrorCode.NONE
+    in_zookeeper = world.consumer.fetch_offsets(OffsetFetchRequest("g", (T0,), version=0))
+    assert in_zookeeper.offsets[T0].offset == -1
+
+
+def test_who_names_a_generation_that_is_not_there_is_refused(world: World) -> None:
+    world.coordinator("g")
+    request = OffsetCommitRequest("g", {T0: Committed(5)}, generation_id=3, consumer_id="somebody")
+    assert world.consumer.commit_offsets(request).errors[T0] in {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+    }
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda one: one.send(TopicMetadataRequest(("t",))),
+        lambda one: one.send(ConsumerMetadataRequest("g")),
+        lambda one: one.commit_offsets(OffsetCommitRequest("g", {T0: Committed(5)}, version=0)),
+        lambda one: one.fetch_offsets(OffsetFetchRequest("g", (T0,))),
+        lambda one: one.fetch(FetchRequestBuilder().add_fetch("t", 0, 0, 9).max_wait(9).min_bytes(1).build()),
+    ],
+    ids=["topics", "coordinator", "commit", "offsets", "waiting"],
+)
+def test_the_texts_protocol_has_nothing_but_fetches_and_offsets_of_logs(
+    world: World, ask: Callable[[SimpleConsumer], object]
+) -> None:
+    with world.on(9094) as classic, pytest.raises(BrokerError, match="use a Kafka listener") as raised:
+        ask(classic)
+    assert raised.value.code is ErrorCode.UNSUPPORTED_VERSION
+    with world.on(9094) as classic:
+        assert list(classic.fetch(FetchRequest("t", 0, 0, 9))) == []
