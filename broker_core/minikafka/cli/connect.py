@@ -154,13 +154,18 @@ def grouped(zookeeper: str | None, bootstrap: str | None, data_dir: Path | None)
             if typed(bootstrap):
                 yield Groups(stack.enter_context(connected(bootstrap, None)), store)
                 return
-            cluster, why = None, f"none that takes plain text is registered at {zookeeper}"
-            if found := _registered(store):
-                try:
-                    cluster = stack.enter_context(connected(found, None))
-                except NetworkError as error:
-                    why = str(error)
-            yield Groups(cluster, store, why)
+            yield _beside(store, str(zookeeper), stack)
+
+
+def _beside(store: Store, zookeeper: str, stack: contextlib.ExitStack) -> Groups:
+    """ZooKeeper with the brokers that are registered there, as far as they can be asked."""
+    found = _registered(store)
+    if not found:
+        return Groups(None, store, f"none that takes plain text is registered at {zookeeper}")
+    try:
+        return Groups(stack.enter_context(connected(found, None)), store)
+    except NetworkError as error:
+        return Groups(None, store, str(error))
 
 
 def _registered(store: Store) -> str:

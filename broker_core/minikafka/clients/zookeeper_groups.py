@@ -13,12 +13,13 @@ are looked for; and a consumer that joins while its group is deleted keeps what 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from minikafka.base.errors import BrokerError, CoordinationError, ErrorCode, NodeExists, NoNode, NotEmpty
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients import placement
+from minikafka.clients.consumer.topic_count import topic_count_of, topics_in
 from minikafka.clients.group_admin import EMPTY, active, no_such_group
 from minikafka.registry import paths
 from minikafka.registry.consumers import children, read_offsets, write_offsets
@@ -53,6 +54,8 @@ class ZooKeeperConsumer:
     """``static``, ``white_list`` or ``black_list``; empty where nothing is known."""
     since_ms: int
     """When it registered; -1 where nothing is known."""
+    topics: tuple[str, ...]
+    """What it reads of the topics that there are, and those that it names."""
     partitions: tuple[TopicPartition, ...]
     """What its threads own."""
 
@@ -161,9 +164,7 @@ class ZooKeeperGroups:
         consumers = self._consumers(group, owners)
         topics = {tp.topic for tp in (*owners, *offsets)}
         topics.update(children(self._store, paths.consumer_owners_path(group)))
-        for one in consumers:
-            if one.pattern == "static":
-                topics.update(one.subscription)
+        topics.update(topic for one in consumers for topic in one.topics)
         known = placement.assigned(self._store, topics)
         return ZooKeeperGroup(group, consumers, owners, offsets, tuple(sorted({*known, *owners, *offsets})))
 
@@ -263,7 +264,8 @@ class ZooKeeperGroups:
         owned: dict[str, list[TopicPartition]] = {}
         for tp, owner in sorted(owners.items()):
             owned.setdefault(owner.rpartition("-")[0], []).append(tp)
-        return tuple(_consumer(path, data, owned) for path, (data, _) in sorted(found.items()))
+        known = topics_in(self._store)
+        return tuple(_consumer(path, data, owned, known) for path, (data, _) in sorted(found.items()))
 
     def _make(self, path: str) -> None:
         with contextlib.suppress(NodeExists):
@@ -281,11 +283,20 @@ def _joined(group: str, what: str) -> BrokerError:
     )
 
 
-def _consumer(path: str, data: bytes, owned: Mapping[str, Iterable[TopicPartition]]) -> ZooKeeperConsumer:
+def _consumer(
+    path: str, data: bytes, owned: Mapping[str, Iterable[TopicPartition]], known: Sequence[str]
+) -> ZooKeeperConsumer:
     name = path.rpartition("/")[2]
     partitions = tuple(owned.get(name, ()))
     try:
         told = ConsumerRegistration.from_json(data, path)
     except CoordinationError:
-        return ZooKeeperConsumer(name, {}, "", -1, partitions)
-    return ZooKeeperConsumer(name, told.subscription, told.pattern, told.timestamp_ms, partitions)
+        return ZooKeeperConsumer(name, {}, "", -1, (), partitions)
+    topics: Iterable[str] = ()
+    # A pattern that means something else in Java tells nothing of topics.
+    with contextlib.suppress(CoordinationError):
+        count = topic_count_of(data, path, exclude_internal_topics=True, topics=lambda: known)
+        topics = count.get_consumer_thread_ids_per_topic()
+    return ZooKeeperConsumer(
+        name, told.subscription, told.pattern, told.timestamp_ms, tuple(sorted(topics)), partitions
+    )

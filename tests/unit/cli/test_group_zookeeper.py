@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
+from minikafka.base.errors import NetworkError
+from minikafka.base.ids import OFFSETS_TOPIC, BrokerAddress, TopicPartition
 from minikafka.cli.commands import run
-from minikafka.cli.connect import Groups
+from minikafka.cli.connect import Groups, grouped
 from minikafka.clients.cluster import Cluster
 from minikafka.registry import paths
 from minikafka.registry.consumers import children, read_offsets, write_offsets
 from minikafka.registry.memory import MemoryStore
-from minikafka.registry.paths import ConsumerRegistration
+from minikafka.registry.paths import BrokerRegistration, ConsumerRegistration
 from minikafka.wire.keys import ApiKey
 from tests.unit.clients.groups_in_memory import Group
 from tests.unit.clients.support import BrokersInMemory
@@ -94,6 +95,59 @@ def failed(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
     capfd.readouterr()
     status = run(["group", *arguments])
     return status, capfd.readouterr().err
+
+
+# Which brokers are asked
+
+
+@pytest.fixture
+def named(monkeypatch: pytest.MonkeyPatch) -> tuple[MemoryStore, list[str | None]]:
+    """A ZooKeeper in which brokers 0 to 2 are registered, and the addresses that were connected to."""
+    store, asked = cluster({}), []
+
+    @contextlib.contextmanager
+    def coordinated(*_: object) -> Iterator[MemoryStore]:
+        yield store
+
+    @contextlib.contextmanager
+    def connected(bootstrap: str | None, *_: object) -> Iterator[str | None]:
+        asked.append(bootstrap)
+        if bootstrap == "away:1":
+            raise NetworkError("nobody is there")
+        yield bootstrap
+
+    monkeypatch.setattr("minikafka.cli.connect.coordinated", coordinated)
+    monkeypatch.setattr("minikafka.cli.connect.connected", connected)
+    monkeypatch.setenv("MINIKAFKA_BOOTSTRAP", "env:1")
+    return store, asked
+
+
+def test_the_brokers_are_those_that_are_registered_unless_some_are_named(
+    named: tuple[MemoryStore, list[str | None]],
+) -> None:
+    store, asked = named
+    for bootstrap in ("env:1", "typed:1"):
+        with grouped("z:2181", bootstrap, None) as found:
+            assert (found.store, found.why) == (store, "")
+    with grouped(None, "env:1", None) as found:
+        assert found.store is None
+    assert asked == ["h:9000,h:9001,h:9002", "typed:1", "env:1"]
+
+
+def test_brokers_that_cannot_be_reached_leave_what_zookeeper_knows(
+    named: tuple[MemoryStore, list[str | None]],
+) -> None:
+    store, asked = named
+    store.delete(paths.BROKER_IDS, recursive=True)
+    with grouped("z:2181", None, None) as found:
+        assert (found.cluster, found.why) == (None, "none that takes plain text is registered at z:2181")
+    away = BrokerRegistration.of(BrokerAddress(5, "away", 1), 1)
+    store.create(paths.broker_path(5), away.to_json(), make_parents=True)
+    with grouped("z:2181", None, None) as found:
+        assert (found.cluster, found.why) == (None, "nobody is there")
+    with pytest.raises(NetworkError), grouped("z:2181", "away:1", None):
+        pass
+    assert asked == ["away:1", "away:1"]
 
 
 # list and describe

@@ -529,6 +529,10 @@ def test_up_is_listed_found_by_its_directory_and_stopped(tmp_path: Path) -> None
         assert [(row["bootstrap"], row["pid"]) for row in listed] == [(running.address, running.process.pid)]
         ok("topic", "create", "t", "--data-dir", str(directory))
         assert "t" in ok("topic", "list", "--bootstrap", running.address)
+        to = ("--zookeeper", running.zookeeper)
+        ok("group", "reset", "g", "--topic", "t", "--to-latest", "--execute", *to)
+        (group,) = rows(ok("group", "list", "--data-dir", str(directory), "--format", "json"))
+        assert (group["group"], group["kind"]) == ("g", "zookeeper")
         ok("stop", str(directory))
         assert running.process.communicate(timeout=DEADLINE_S) == ("", "")
         assert running.process.returncode == 0

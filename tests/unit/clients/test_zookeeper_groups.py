@@ -103,6 +103,22 @@ def test_partitions_that_nobody_owns_or_has_read_belong_to_a_group_too() -> None
     )
 
 
+def test_a_topic_that_a_pattern_chooses_belongs_to_a_group_before_anybody_owns_it() -> None:
+    store = two_topics()
+    data = ConsumerRegistration({"u.*|x": 1}, 7, "white_list").to_json()
+    store.create(paths.consumer_id_path("g", "g_a"), data, ephemeral=True, make_parents=True)
+    found = ZooKeeperGroups(store).describe("g")
+    assert (found.partitions, found.consumers[0].topics) == ((U0,), ("u",))
+
+
+def test_a_pattern_that_nobody_understands_tells_nothing_of_topics() -> None:
+    store = two_topics()
+    data = ConsumerRegistration({"(?": 2}, 7, "black_list").to_json()
+    store.create(paths.consumer_id_path("g", "g_a"), data, ephemeral=True, make_parents=True)
+    (one,) = ZooKeeperGroups(store).describe("g").consumers
+    assert (one.streams, one.topics) == (2, ())
+
+
 def test_an_offset_of_a_topic_that_was_deleted_is_told() -> None:
     store = two_topics()
     write_offsets(store, "g", {TopicPartition("gone", 3): 5})
