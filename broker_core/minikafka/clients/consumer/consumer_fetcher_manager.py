@@ -1,0 +1,269 @@
+"""All fetchers of one consumer. They are started and stopped with every rebalance."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from minikafka.base.clock import Clock, SystemClock
+from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.clients.cluster import Cluster
+from minikafka.clients.consumer.consumer_fetcher_thread import ConsumerFetcherThread, FetchSettings, Gate
+from minikafka.clients.consumer.leader_finder_thread import LeaderFinderThread
+from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
+from minikafka.clients.consumer.shutdownable_thread import ShutdownableThread
+from minikafka.clients.links import BrokerLink, LinkConfig
+from minikafka.clients.retry import EventWaiter, Waiter
+from minikafka.net.port import Connector
+from minikafka.records.hashes import string_hash
+from minikafka.registry.store import Store
+
+_LINGER_MS = 500
+"""How long a stop waits for threads, which can do no harm any more."""
+_SHUTDOWN_MS = 15_000
+
+logger = logging.getLogger("minikafka.clients")
+
+
+class FetcherConfig(FetchSettings, Protocol):
+    """What the manager wants of a ``ConsumerConfig``."""
+
+    @property
+    def num_consumer_fetchers(self) -> int: ...
+    @property
+    def socket_receive_buffer_bytes(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _BrokerAndFetcherId:
+    broker: BrokerAddress
+    fetcher_id: int
+
+
+class _Connections:
+    """What is there between a start and the next stop. ``waiter`` is that of the fetchers' links."""
+
+    def __init__(self, infos: Iterable[PartitionTopicInfo], waiter: Waiter) -> None:
+        self.infos = {info.topic_partition: info for info in infos}
+        self.without_leader = set(self.infos)
+        self.gate = Gate()
+        self.waiter = waiter
+        self.finder: LeaderFinderThread | None = None
+        self.fetchers: dict[_BrokerAndFetcherId, ConsumerFetcherThread] = {}
+
+
+class ConsumerFetcherManager:
+    """Starts and stops what fetches (``ConsumerFetcherManager`` of text 004).
+
+    ``start_connections`` and ``stop_connections`` are called again and again, from one thread; then
+    ``shutdown``. With ``threads`` False nothing moves but in ``step``. ``connector``, ``clock`` and
+    ``waiter_of`` stand in for sockets and time.
+    """
+
+    def __init__(
+        self,
+        consumer_id: str,
+        config: FetcherConfig,
+        store: Store,
+        *,
+        connector: Connector | None = None,
+        clock: Clock | None = None,
+        waiter_of: Callable[[], Waiter] = EventWaiter,
+        threads: bool = True,
+    ) -> None:
+        self._consumer_id = consumer_id
+        self._config = config
+        self._store = store
+        self._connector = connector or _sockets(config)
+        self._clock = clock or SystemClock()
+        self._waiter_of = waiter_of
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._now: _Connections | None = None
+        self._ending: list[ShutdownableThread] = []
+
+    def start_connections(self, infos: Iterable[PartitionTopicInfo]) -> None:
+        """Fetch these partitions, each from its ``fetched_offset`` on. RuntimeError when it is started."""
+        connections = _Connections(infos, self._waiter_of())
+        with self._lock:
+            if self._now is not None:
+                raise RuntimeError("stop the connections before others are started")
+            self._now = connections
+            finder = connections.finder = self._new_finder(connections)
+        for info in connections.infos.values():
+            info.queue.on_room(self._wake_fetchers)
+        if self._threads:
+            finder.start()
+
+    def stop_connections(self) -> None:
+        """Fetch nothing any more. When this returns, nothing of what was started can reach a queue, or move
+        an offset. Nothing is done when nothing is started.
+        """
+        with self._lock:
+            connections, self._now = self._now, None
+        if connections is None:
+            return
+        connections.gate.close()
+        connections.waiter.stop()
+        assert connections.finder is not None
+        ending: list[ShutdownableThread] = [connections.finder, *connections.fetchers.values()]
+        for info in connections.infos.values():
+            info.queue.on_room(None)
+        for one in ending:
+            one.initiate_shutdown()
+        # A thread may be held up where nothing cuts it off, as by ZooKeeper: it ends when it can.
+        self._ending = [one for one in self._ending + ending if not one.await_shutdown(_LINGER_MS)]
+
+    def shutdown(self) -> None:
+        """Stop for good, and wait for the threads. A second call does nothing."""
+        self.stop_connections()
+        late = [one.name for one in self._ending if not one.await_shutdown(_SHUTDOWN_MS)]
+        if late:
+            logger.warning("these threads have not ended yet: %s", ", ".join(late))
+        self._ending = []
+
+    @property
+    def max_lag(self) -> int:
+        """Of the partitions that are fetched, the most offsets between what was fetched and the log's end, as
+        last heard (the gauge ``MaxLag``).
+        """
+        connections = self._now
+        return 0 if connections is None else max((info.lag for info in connections.infos.values()), default=0)
+
+    def add_partitions_with_error(self, partitions: Iterable[TopicPartition]) -> None:
+        """Look for the leaders of these again."""
+        connections, partitions = self._now, list(partitions)
+        if connections is not None:
+            for fetcher in list(connections.fetchers.values()):
+                fetcher.remove_partitions(partitions)
+            self._without_leader(connections, partitions)
+
+    def step(self) -> None:
+        """Without threads: one turn of the leader finder and of each fetcher."""
+        connections = self._now
+        if connections is None:
+            return
+        assert connections.finder is not None
+        connections.finder.do_work()
+        for fetcher in list(connections.fetchers.values()):
+            fetcher.do_work()
+
+    # --- inside
+
+    def _new_finder(self, connections: _Connections) -> LeaderFinderThread:
+        return LeaderFinderThread(
+            f"{self._consumer_id}-leader-finder-thread",
+            self._store,
+            _Of(self, connections),
+            lambda brokers: Cluster(
+                brokers,
+                connector=self._connector,
+                client_id=self._config.client_id,
+                request_timeout_ms=self._config.socket_timeout_ms,
+                creates_topics=False,
+                clock=self._clock,
+                waiter=self._waiter_of(),
+            ),
+            self._config.refresh_leader_backoff_ms,
+        )
+
+    def _without_leader(self, connections: _Connections, partitions: Iterable[TopicPartition]) -> None:
+        with self._lock:
+            connections.without_leader.update(tp for tp in partitions if tp in connections.infos)
+        assert connections.finder is not None
+        connections.finder.wake()
+
+    def _wake_fetchers(self) -> None:
+        # With the lock of a queue held: nothing here may wait.
+        connections = self._now
+        if connections is not None:
+            for fetcher in list(connections.fetchers.values()):
+                fetcher.wake()
+
+    def _add(self, connections: _Connections, leaders: Mapping[TopicPartition, BrokerAddress]) -> None:
+        with self._lock:
+            if self._now is not connections:
+                return
+            groups: dict[_BrokerAndFetcherId, list[PartitionTopicInfo]] = {}
+            for tp, broker in leaders.items():
+                connections.without_leader.discard(tp)
+                key = _BrokerAndFetcherId(broker, self._fetcher_id(tp))
+                groups.setdefault(key, []).append(connections.infos[tp])
+            for key, infos in groups.items():
+                fetcher = connections.fetchers.get(key)
+                if fetcher is None:
+                    fetcher = self._new_fetcher(connections, key)
+                    connections.fetchers = {**connections.fetchers, key: fetcher}
+                fetcher.add_partitions(infos)
+
+    def _new_fetcher(self, connections: _Connections, key: _BrokerAndFetcherId) -> ConsumerFetcherThread:
+        broker = key.broker
+        links = LinkConfig(
+            self._connector,
+            self._clock,
+            connections.waiter,
+            self._config.client_id,
+            self._config.socket_timeout_ms,
+        )
+        fetcher = ConsumerFetcherThread(
+            f"ConsumerFetcherThread-{self._consumer_id}-{key.fetcher_id}-{broker.broker_id}",
+            self._config,
+            broker,
+            BrokerLink(str(broker), broker.host, broker.port, links),
+            connections.gate,
+            lambda partitions: self._without_leader(connections, partitions),
+            self._clock,
+        )
+        if self._threads:
+            fetcher.start()
+        return fetcher
+
+    def _drop_idle(self, connections: _Connections) -> None:
+        with self._lock:
+            if self._now is not connections:
+                return
+            idle = [fetcher for fetcher in connections.fetchers.values() if not fetcher.partition_count]
+            connections.fetchers = {
+                key: fetcher for key, fetcher in connections.fetchers.items() if fetcher not in idle
+            }
+        for fetcher in idle:
+            fetcher.initiate_shutdown()
+
+    def _fetcher_id(self, tp: TopicPartition) -> int:
+        """Which of a broker's fetchers has a partition, as in the release."""
+        number = 31 * string_hash(tp.topic) + tp.partition & 0xFFFFFFFF
+        number -= (number >> 31) << 32
+        # Java's smallest number has no absolute value.
+        return (0 if number == -(1 << 31) else abs(number)) % self._config.num_consumer_fetchers
+
+
+class _Of:
+    """The manager as the leader finder of one start sees it."""
+
+    def __init__(self, manager: ConsumerFetcherManager, connections: _Connections) -> None:
+        self._manager = manager
+        self._connections = connections
+
+    def partitions_without_leader(self) -> list[TopicPartition]:
+        with self._manager._lock:
+            return sorted(self._connections.without_leader)
+
+    def add_fetcher_for_partitions(self, leaders: Mapping[TopicPartition, BrokerAddress]) -> None:
+        self._manager._add(self._connections, leaders)
+
+    def shutdown_idle_fetcher_threads(self) -> None:
+        self._manager._drop_idle(self._connections)
+
+
+def _sockets(config: FetcherConfig) -> Connector:
+    # Here and not above: whoever brings a connector of their own needs no sockets.
+    from minikafka.net.connection import SocketConnector
+
+    buffer_bytes = config.socket_receive_buffer_bytes
+    return SocketConnector(
+        request_timeout_ms=config.socket_timeout_ms,
+        receive_buffer_bytes=buffer_bytes if buffer_bytes > 0 else None,
+    )

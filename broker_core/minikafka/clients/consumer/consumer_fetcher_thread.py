@@ -1,0 +1,378 @@
+"""What fetches from one broker for the streams, and puts it into their queues.
+
+One request is under way, for the partitions whose stream has room. It brings ``fetch.message.max.bytes`` in
+all; what the queues have no room for waits here, and for these streams nothing more is asked. So what one
+application does not take neither grows nor holds up the others: a request that leaves out a stream waits at
+the broker no longer than that stream has been full already.
+
+A partition goes to the end of the order when it gave data, as a broker fills its answer from the first on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Protocol
+
+from minikafka.base.clock import Clock
+from minikafka.base.errors import (
+    BrokerError,
+    CorruptMessage,
+    ErrorCode,
+    MessageSizeTooLarge,
+    MinikafkaError,
+    NetworkError,
+    NoCommittedOffset,
+    RemoteWireError,
+)
+from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.clients.answers import records_of, whole_entries
+from minikafka.clients.cluster import worth_a_retry
+from minikafka.clients.consumer.chunk_queue import ChunkQueue
+from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStatsRegistry
+from minikafka.clients.consumer.partition_topic_info import INVALID_OFFSET, PartitionTopicInfo
+from minikafka.clients.consumer.shutdownable_thread import ShutdownableThread
+from minikafka.clients.links import BrokerLink
+from minikafka.clients.offsets import CONSUMER, NO_EPOCH
+from minikafka.clients.retry import Deadline
+from minikafka.wire.apis.fetch import FETCH, FetchPartitionResponse, FetchResponse, consumer_request
+from minikafka.wire.apis.list_offsets import (
+    EARLIEST,
+    LATEST,
+    LIST_OFFSETS,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+
+_IDLE_MS = 1_000
+"""Longest wait for something to do; whatever there is wakes the thread."""
+_SHORT_WAIT_MS = 5
+"""Shortest wait at the broker when a stream without room is left out."""
+_RESETS = {"smallest": EARLIEST, "largest": LATEST}
+_NOTHING = memoryview(b"")
+
+logger = logging.getLogger("minikafka.clients")
+
+
+class FetchSettings(Protocol):
+    """What fetchers want of a ``ConsumerConfig``."""
+
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def socket_timeout_ms(self) -> int: ...
+    @property
+    def fetch_message_max_bytes(self) -> int: ...
+    @property
+    def fetch_min_bytes(self) -> int: ...
+    @property
+    def fetch_wait_max_ms(self) -> int: ...
+    @property
+    def refresh_leader_backoff_ms(self) -> int: ...
+    @property
+    def auto_offset_reset(self) -> str: ...
+
+
+class Gate:
+    """Between fetchers and streams: once it is closed nothing passes, also what is just on its way."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open = True
+
+    def close(self) -> None:
+        """Returns when the last that passed is through."""
+        with self._lock:
+            self._open = False
+
+    def passing(self, act: Callable[[], bool]) -> bool:
+        """What ``act`` returns, which must not wait; False when the gate is closed."""
+        with self._lock:
+            return self._open and act()
+
+
+class ConsumerFetcherThread(ShutdownableThread):
+    """Fetches partitions that one broker leads (``ConsumerFetcherThread`` of text 004).
+
+    ``without_leader`` gets those that this broker does not lead any more.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        config: FetchSettings,
+        broker: BrokerAddress,
+        link: BrokerLink,
+        gate: Gate,
+        without_leader: Callable[[Iterable[TopicPartition]], None],
+        clock: Clock,
+    ) -> None:
+        super().__init__(name)
+        self._config = config
+        self._broker = broker
+        self._link = link
+        self._gate = gate
+        self._without_leader = without_leader
+        self._clock = clock
+        self._stats = FetchRequestAndResponseStatsRegistry.get(config.client_id)
+        self._lock = threading.Lock()
+        self._partitions: OrderedDict[TopicPartition, PartitionTopicInfo] = OrderedDict()
+        self._waiting: dict[TopicPartition, Callable[[], bool]] = {}
+        """What there was no room for, to be tried again."""
+        self._ended: set[TopicPartition] = set()
+        """Those whose stream was given an error, behind which nothing comes."""
+        self._damaged: dict[TopicPartition, int] = {}
+        """Where the last answer could not be read. It may just have been written: it is asked for twice."""
+        self._full_since_ms: dict[ChunkQueue, int] = {}
+
+    # --- who has it
+
+    def add_partitions(self, infos: Iterable[PartitionTopicInfo]) -> None:
+        """Fetch these from now on, too."""
+        with self._lock:
+            for info in infos:
+                self._partitions.setdefault(info.topic_partition, info)
+        self.wake()
+
+    def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch these no more; what there was no room for is forgotten."""
+        with self._lock:
+            for tp in partitions:
+                self._partitions.pop(tp, None)
+                self._waiting.pop(tp, None)
+                self._ended.discard(tp)
+
+    @property
+    def partition_count(self) -> int:
+        """How many it has."""
+        return len(self._partitions)
+
+    def initiate_shutdown(self) -> None:
+        """Let it end soon: what it waits for is cut off."""
+        super().initiate_shutdown()
+        self._link.close()
+
+    # --- one turn
+
+    def do_work(self) -> None:
+        """Put what waits into the queues, ask for more where there is room, and take the answer in."""
+        self._retry_waiting()
+        self._begin_partitions()
+        positions, wait_ms = self._to_ask()
+        if not positions:
+            self.wait_for_work(_IDLE_MS)
+            return
+        begun_ms = self._clock.monotonic_ms()
+        try:
+            response = self._fetch(positions, wait_ms)
+        except (NetworkError, RemoteWireError, BrokerError) as error:
+            if self.running:
+                logger.warning("%s: %s", self.name, error)
+                self._give_back(tp for tp in list(self._partitions) if tp not in self._ended)
+                self.back_off(self._config.refresh_leader_backoff_ms)
+            return
+        self._measure(response, self._clock.monotonic_ms() - begun_ms)
+        self._take(response, positions)
+
+    def _to_ask(self) -> tuple[dict[TopicPartition, int], int]:
+        """Where to read on, and how long the broker may wait for data."""
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            infos = [info for tp, info in self._partitions.items() if tp not in self._ended]
+            full = {self._partitions[tp].queue for tp in self._waiting if tp in self._partitions}
+        full |= {info.queue for info in infos if not info.queue.has_room}
+        self._full_since_ms = {queue: self._full_since_ms.get(queue, now_ms) for queue in full}
+        wait_ms = self._config.fetch_wait_max_ms
+        if full:
+            full_for_ms = now_ms - max(self._full_since_ms.values())
+            wait_ms = min(wait_ms, max(_SHORT_WAIT_MS, full_for_ms))
+        positions = {info.topic_partition: info.fetched_offset for info in infos if info.queue not in full}
+        return {tp: offset for tp, offset in positions.items() if offset >= 0}, wait_ms
+
+    def _fetch(self, positions: Mapping[TopicPartition, int], wait_ms: int) -> FetchResponse:
+        request = consumer_request(
+            positions,
+            partition_max_bytes=self._config.fetch_message_max_bytes,
+            max_bytes=self._config.fetch_message_max_bytes,
+            min_bytes=self._config.fetch_min_bytes,
+            max_wait_ms=wait_ms,
+        )
+        reply = self._link.send(FETCH, lambda _: request, self._deadline())
+        return reply.result(wait_ms + self._config.socket_timeout_ms)
+
+    def _deadline(self) -> Deadline:
+        return Deadline(self._clock, self._config.socket_timeout_ms)
+
+    def _measure(self, response: FetchResponse, took_ms: int) -> None:
+        size = sum(len(records_of(part)) for topic in response.topics for part in topic.partitions)
+        self._stats.answered(
+            self._broker.host,
+            self._broker.port,
+            request_ms=took_ms,
+            response_bytes=size,
+            throttle_ms=response.throttle_time_ms,
+        )
+
+    def _take(self, response: FetchResponse, positions: Mapping[TopicPartition, int]) -> None:
+        parts = [
+            (TopicPartition(topic.name, part.index), part)
+            for topic in response.topics
+            for part in topic.partitions
+        ]
+        shared = sum(1 for _, part in parts if records_of(part)) > 1
+        with_errors = []
+        for tp, part in parts:
+            with self._lock:
+                info = self._partitions.get(tp)
+            if info is None or info.fetched_offset != positions.get(tp):
+                continue
+            code = ErrorCode.of(part.error_code)
+            try:
+                if code is ErrorCode.NONE:
+                    self.process_partition_data(info, part, shared=shared)
+                elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    self.handle_offset_out_of_range(info)
+                else:
+                    raise BrokerError(code, f"fetching {tp} from offset {info.fetched_offset}")
+            except (NetworkError, RemoteWireError, BrokerError) as error:
+                if isinstance(error, BrokerError) and _hopeless(error):
+                    self._end(info, error)
+                else:
+                    logger.warning("%s: %s", self.name, error)
+                    with_errors.append(tp)
+        if with_errors and self.running:
+            self.handle_partitions_with_errors(with_errors)
+
+    # --- what an answer says of a partition
+
+    def process_partition_data(
+        self, info: PartitionTopicInfo, part: FetchPartitionResponse, *, shared: bool = False
+    ) -> None:
+        """Give the messages of an answer to the stream (``processPartitionData``).
+
+        With ``shared`` there are others in the answer, too: then they are copied, as a few of them would keep
+        all of it in memory.
+        """
+        tp, offset = info.topic_partition, info.fetched_offset
+        info.high_watermark = part.high_watermark
+        if not records_of(part):
+            return
+        whole, found = whole_entries(part)
+        allowed = self._config.fetch_message_max_bytes
+        if len(whole) > allowed or (found.wanted_bytes > allowed and not found.valid_bytes):
+            self._end(info, MessageSizeTooLarge(*tp, offset, max(len(whole), found.wanted_bytes), allowed))
+        elif found.valid_bytes and found.next_offset > offset:
+            messages = memoryview(bytes(whole)) if shared else whole
+            self._put(info, partial(info.enqueue, messages, found.next_offset))
+            self._damaged.pop(tp, None)
+            with self._lock:
+                if tp in self._partitions:
+                    self._partitions.move_to_end(tp)
+        elif found.incomplete and not found.valid_bytes:
+            # The answer was full before it: what comes first has all the room.
+            with self._lock:
+                if tp in self._partitions:
+                    self._partitions.move_to_end(tp, last=False)
+        elif self._damaged.get(tp) != offset:
+            self._damaged[tp] = offset
+        else:
+            problem = found.problem or f"what came ends at {found.next_offset}, before it"
+            error = CorruptMessage(*tp, offset, offset + 1, problem)
+            self._put(info, partial(info.enqueue, _NOTHING, offset + 1, error))
+
+    def handle_offset_out_of_range(self, info: PartitionTopicInfo) -> None:
+        """Go on where ``auto.offset.reset`` says, or raise it in the stream (``handleOffsetOutOfRange``).
+
+        Raises NetworkError or BrokerError when the broker does not tell where its log begins or ends.
+        """
+        tp, offset = info.topic_partition, info.fetched_offset
+        rule = self._config.auto_offset_reset
+        if rule not in _RESETS:
+            self._end(info, _no_rule(tp, offset, rule))
+            return
+        found = self._earliest_or_latest_offset(tp, _RESETS[rule])
+        if offset != INVALID_OFFSET:
+            logger.warning("%s has no offset %d: going on with the %s one, %d", tp, offset, rule, found)
+        self._put(info, partial(info.reset, found))
+
+    def handle_partitions_with_errors(self, partitions: Iterable[TopicPartition]) -> None:
+        """Leave these to whoever leads them now (``handlePartitionsWithErrors``)."""
+        self._give_back(partitions)
+
+    # --- inside
+
+    def _begin_partitions(self) -> None:
+        """Find where to begin those that nobody has read before."""
+        with self._lock:
+            unknown = [
+                info
+                for tp, info in self._partitions.items()
+                if info.fetched_offset < 0 and tp not in self._ended and tp not in self._waiting
+            ]
+        for info in unknown:
+            try:
+                self.handle_offset_out_of_range(info)
+            except (NetworkError, RemoteWireError, BrokerError) as error:
+                if isinstance(error, BrokerError) and _hopeless(error):
+                    self._end(info, error)
+                elif self.running:
+                    logger.warning("%s: %s", self.name, error)
+                    self._give_back([info.topic_partition])
+
+    def _put(self, info: PartitionTopicInfo, act: Callable[[], bool]) -> None:
+        """Do it now, or when the stream's queue has room."""
+        if not self._gate.passing(act):
+            with self._lock:
+                if info.topic_partition in self._partitions:
+                    self._waiting[info.topic_partition] = act
+
+    def _retry_waiting(self) -> None:
+        for tp, act in list(self._waiting.items()):
+            if self._gate.passing(act):
+                with self._lock:
+                    self._waiting.pop(tp, None)
+
+    def _end(self, info: PartitionTopicInfo, error: MinikafkaError) -> None:
+        """Raise ``error`` in the stream, and fetch the partition no more."""
+        with self._lock:
+            self._ended.add(info.topic_partition)
+        self._put(info, partial(info.enqueue, _NOTHING, info.fetched_offset, error))
+
+    def _give_back(self, partitions: Iterable[TopicPartition]) -> None:
+        partitions = list(partitions)
+        self.remove_partitions(partitions)
+        self._without_leader(partitions)
+
+    def _earliest_or_latest_offset(self, tp: TopicPartition, time: int) -> int:
+        """Where the log of a partition begins, or ends for consumers."""
+        asked = ListOffsetsTopic(tp.topic, (ListOffsetsPartition(tp.partition, NO_EPOCH, time),))
+        request = ListOffsetsRequest(CONSUMER, 0, (asked,))
+        reply = self._link.send(LIST_OFFSETS, lambda _: request, self._deadline())
+        for topic in reply.result().topics:
+            for part in topic.partitions:
+                code = ErrorCode.of(part.error_code)
+                if code is not ErrorCode.NONE:
+                    raise BrokerError(code, f"looking up an end of {tp}")
+                if reply.version == 0 and part.offsets:
+                    return part.offsets[0]
+                if reply.version and part.offset >= 0:
+                    return part.offset
+        raise NetworkError(f"{self._broker} did not tell an end of {tp}")
+
+
+def _no_rule(tp: TopicPartition, offset: int, rule: str) -> MinikafkaError:
+    allowed = f"auto.offset.reset is {rule!r}: smallest or largest would choose one"
+    if offset < 0:
+        return NoCommittedOffset(f"no offset of {tp} was committed, and {allowed}")
+    return BrokerError(
+        ErrorCode.OFFSET_OUT_OF_RANGE, f"the log of {tp} does not have offset {offset}, and {allowed}"
+    )
+
+
+def _hopeless(error: BrokerError) -> bool:
+    """Whether it will be the same the next time, too. What we do not know may pass."""
+    return not worth_a_retry(error) and error.code is not ErrorCode.UNKNOWN

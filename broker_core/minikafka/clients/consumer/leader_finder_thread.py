@@ -1,0 +1,126 @@
+"""What finds the leaders of partitions that have none, or whose leader has changed."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
+
+from minikafka.base.errors import CoordinationError, MinikafkaError, NoNode
+from minikafka.base.ids import BrokerAddress, TopicPartition, host_port
+from minikafka.clients.cluster import Cluster
+from minikafka.clients.consumer.shutdownable_thread import ShutdownableThread
+from minikafka.registry import paths
+from minikafka.registry.paths import BROKER_IDS, BrokerRegistration
+from minikafka.registry.store import Store
+
+_IDLE_MS = 60_000
+_METADATA_MS = 5_000
+"""Longest question; then the brokers that live are looked up again."""
+
+logger = logging.getLogger("minikafka.clients")
+
+
+class Fetchers(Protocol):
+    """Who has the fetchers: a ``ConsumerFetcherManager``."""
+
+    def partitions_without_leader(self) -> Collection[TopicPartition]:
+        """Those to be looked for."""
+
+    def add_fetcher_for_partitions(self, leaders: Mapping[TopicPartition, BrokerAddress]) -> None:
+        """Fetch these from there."""
+
+    def shutdown_idle_fetcher_threads(self) -> None:
+        """End those that have nothing to fetch."""
+
+
+class LeaderFinderThread(ShutdownableThread):
+    """Finds leaders (``LeaderFinderThread`` of text 004): the live brokers in ZooKeeper, and what they say.
+
+    ``cluster_of`` makes a client of ``host:port,…``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        store: Store,
+        fetchers: Fetchers,
+        cluster_of: Callable[[str], Cluster],
+        refresh_leader_backoff_ms: int,
+    ) -> None:
+        super().__init__(name)
+        self._store = store
+        self._fetchers = fetchers
+        self._cluster_of = cluster_of
+        self._backoff_ms = refresh_leader_backoff_ms
+        self._brokers = ""
+        self._cluster: Cluster | None = None
+
+    def do_work(self) -> None:
+        """Look once for all that have no leader; then leave ``refresh.leader.backoff.ms`` before the next."""
+        wanted = self._fetchers.partitions_without_leader()
+        if not wanted:
+            self.wait_for_work(_IDLE_MS)
+            return
+        try:
+            leaders = self._leaders(wanted)
+        except MinikafkaError as error:
+            leaders = {}
+            if self.running:
+                logger.warning("%s: no leader found for %s: %s", self.name, _some(wanted), error)
+        if not self.running:
+            return
+        self._fetchers.add_fetcher_for_partitions(leaders)
+        self._fetchers.shutdown_idle_fetcher_threads()
+        self.back_off(self._backoff_ms)
+
+    def initiate_shutdown(self) -> None:
+        """Let it end soon: what it waits for is cut off."""
+        super().initiate_shutdown()
+        cluster = self._cluster
+        if cluster is not None:
+            cluster.close()
+
+    def _leaders(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, BrokerAddress]:
+        topics = sorted({tp.topic for tp in wanted})
+        metadata = self._client().metadata(topics, refresh=True, timeout_ms=_METADATA_MS)
+        found = {tp: metadata.leader(tp) for tp in wanted}
+        return {tp: leader for tp, leader in found.items() if leader is not None}
+
+    def _client(self) -> Cluster:
+        """A client of the brokers that live; of those that did when ZooKeeper cannot be asked."""
+        brokers = self._brokers
+        try:
+            brokers = ",".join(self._addresses()) or brokers
+        except CoordinationError as error:
+            if not brokers:
+                raise
+            logger.warning("%s: asking the brokers that are known: %s", self.name, error)
+        if not brokers:
+            raise CoordinationError(f"{BROKER_IDS} names no broker that can be asked")
+        if self._cluster is None or brokers != self._brokers:
+            if self._cluster is not None:
+                self._cluster.close()
+            self._cluster, self._brokers = self._cluster_of(brokers), brokers
+        if not self.running:
+            # ``initiate_shutdown`` may have come before there was something to close.
+            self._cluster.close()
+        return self._cluster
+
+    def _addresses(self) -> list[str]:
+        ids: list[str] = []
+        with contextlib.suppress(NoNode):
+            ids = self._store.children(BROKER_IDS)
+        places = [paths.broker_path(int(name)) for name in ids if name.isdecimal()]
+        found = []
+        for path, (data, _) in sorted(self._store.read_all(places).items()):
+            address = BrokerRegistration.from_json(data, path).address
+            if address is not None:
+                found.append(host_port(address.host, address.port))
+        return found
+
+
+def _some(partitions: Collection[TopicPartition]) -> str:
+    names = sorted(map(str, partitions))
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

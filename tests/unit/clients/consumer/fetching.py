@@ -1,0 +1,90 @@
+"""A fetcher manager that moves step by step, on brokers and a ZooKeeper in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.clients.consumer.chunk_queue import ChunkQueue
+from minikafka.clients.consumer.consumer_config import ConsumerConfig
+from minikafka.clients.consumer.consumer_fetcher_manager import ConsumerFetcherManager
+from minikafka.clients.consumer.consumer_topic_stats import ConsumerTopicStatsRegistry
+from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStatsRegistry
+from minikafka.clients.consumer.kafka_stream import KafkaStream
+from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
+from minikafka.clients.serializer import DefaultDecoder
+from minikafka.registry import paths
+from minikafka.registry.memory import MemoryZooKeeper
+from minikafka.registry.paths import BrokerRegistration
+from minikafka.wire.keys import ApiKey
+from tests.unit.clients.consumer.streams import OneStream
+from tests.unit.clients.support import FIRST_PORT, HOST, BrokersInMemory, ManualWaiter
+
+CLIENT = "fetchers-of-tests"
+
+
+class Fetching:
+    """``config`` are fields of ConsumerConfig. Streams wait for nothing."""
+
+    def __init__(self, brokers: BrokersInMemory, **config: Any) -> None:
+        self.brokers = brokers
+        self.zookeeper = MemoryZooKeeper(brokers.clock)
+        self.store = self.zookeeper.connect()
+        for broker_id in range(1, brokers.count + 1):
+            self.register(broker_id)
+        self.config = ConsumerConfig(
+            "g", "memory:2181", client_id=CLIENT, **{"auto_offset_reset": "smallest", **config}
+        )
+        self.manager = ConsumerFetcherManager(
+            "g_c",
+            self.config,
+            self.store,
+            connector=brokers.network,
+            clock=brokers.clock,
+            waiter_of=lambda: ManualWaiter(brokers.clock),
+            threads=False,
+        )
+        FetchRequestAndResponseStatsRegistry.remove(CLIENT)
+        ConsumerTopicStatsRegistry.remove(CLIENT)
+
+    def register(self, broker_id: int, port: int | None = None) -> None:
+        """Name a broker in ZooKeeper."""
+        address = BrokerAddress(broker_id, HOST, FIRST_PORT + broker_id if port is None else port)
+        path, data = paths.broker_path(broker_id), BrokerRegistration.of(address, 0).to_json()
+        if self.store.exists(path) is None:
+            self.store.create(path, data, make_parents=True)
+        else:
+            self.store.write(path, data)
+
+    def stream(self, max_chunks: int | None = None) -> OneStream:
+        queue = ChunkQueue(self.config.queued_max_message_chunks if max_chunks is None else max_chunks)
+        return OneStream(queue, KafkaStream(queue, 0, DefaultDecoder(), DefaultDecoder(), CLIENT))
+
+    def info(self, stream: OneStream, partition: int = 0, offset: int = 0) -> PartitionTopicInfo:
+        size = self.config.fetch_message_max_bytes
+        return PartitionTopicInfo("t", partition, stream.queue, offset, offset, size, CLIENT)
+
+    def step(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.manager.step()
+
+    @property
+    def positions(self) -> list[dict[TopicPartition, int]]:
+        """What each fetch asked for."""
+        return [
+            {
+                TopicPartition(topic.name, part.index): part.fetch_offset
+                for topic in request.topics
+                for part in topic.partitions
+            }
+            for request in self.brokers.asked(ApiKey.FETCH)
+        ]
+
+    @property
+    def waits_ms(self) -> list[int]:
+        """How long each fetch let the broker wait."""
+        return [request.max_wait_ms for request in self.brokers.asked(ApiKey.FETCH)]
+
+
+def values(*offsets: int) -> list[bytes]:
+    return [b"%d" % offset for offset in offsets]

@@ -1,0 +1,144 @@
+"""Fetchers on threads of their own: waiting, waking, and a stop after which nothing comes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.consumer.consumer_fetcher_manager import ConsumerFetcherManager
+from minikafka.clients.consumer.consumer_fetcher_thread import Gate
+from minikafka.clients.consumer.shutdownable_thread import ShutdownableThread
+from minikafka.clients.retry import EventWaiter
+from minikafka.wire.keys import ApiKey
+from tests.unit.clients.consumer.fetching import Fetching, values
+from tests.unit.clients.consumer.streams import OneStream, offsets, one_stream
+from tests.unit.clients.consumer.threaded_brokers import ThreadedConnector
+from tests.unit.clients.groups_in_memory import Later
+from tests.unit.clients.support import BrokersInMemory
+
+T0 = TopicPartition("t", 0)
+
+
+@contextmanager
+def threaded(brokers: BrokersInMemory, **config: Any) -> Iterator[tuple[Fetching, OneStream]]:
+    """A manager with threads, and a stream that waits for ever; no thread is left behind."""
+    fetching = Fetching(brokers, refresh_leader_backoff_ms=1, fetch_wait_max_ms=1, **config)
+    fetching.manager = ConsumerFetcherManager(
+        "g_c", fetching.config, fetching.store, connector=ThreadedConnector(brokers), waiter_of=EventWaiter
+    )
+    before = threading.active_count()
+    try:
+        with one_stream(fetching.config.queued_max_message_chunks, timeout_ms=-1) as stream:
+            yield fetching, stream
+    finally:
+        fetching.manager.shutdown()
+        assert threading.active_count() == before
+
+
+def test_a_stream_gets_all_messages_however_small_the_fetches_are() -> None:
+    brokers = BrokersInMemory(2, {"t": 2})
+    for number in range(2):
+        brokers.fill(TopicPartition("t", number), *values(*range(50)))
+    with threaded(brokers, fetch_message_max_bytes=100, queued_max_message_chunks=1) as (fetching, stream):
+        fetching.manager.start_connections([fetching.info(stream, number) for number in range(2)])
+        found = list(islice(stream.stream, 100))
+        for number in range(2):
+            assert offsets([m for m in found if m.partition == number]) == list(range(50))
+
+
+def test_a_stop_cuts_off_a_fetch_that_is_under_way_and_its_answer_goes_nowhere() -> None:
+    brokers, late, asked = BrokersInMemory(1, {"t": 1}), Later(), threading.Event()
+    brokers.fill(T0, b"0")
+
+    def fetch(*_: object) -> Later:
+        asked.set()
+        return late
+
+    brokers.script(ApiKey.FETCH, fetch)
+    with threaded(brokers) as (fetching, stream):
+        info = fetching.info(stream)
+        fetching.manager.start_connections([info])
+        asked.wait()
+        fetching.manager.stop_connections()
+        (request,) = brokers.asked(ApiKey.FETCH)
+        late.give(brokers.answer_fetch(1, request))
+        assert (len(stream.queue), info.fetched_offset) == (0, 0)
+        fetching.manager.start_connections([info])
+        assert offsets(stream.take(1)) == [0]
+
+
+def test_a_stop_ends_the_search_for_leaders() -> None:
+    brokers, asked = BrokersInMemory(1, {"t": 1}), threading.Event()
+
+    def metadata(*_: object) -> None:
+        asked.set()
+
+    brokers.script(ApiKey.METADATA, metadata)
+    with threaded(brokers) as (fetching, stream):
+        fetching.manager.start_connections([fetching.info(stream)])
+        asked.wait()
+        fetching.manager.stop_connections()
+        assert len(stream.queue) == 0
+
+
+def test_a_thread_that_a_stop_does_not_wait_for_can_put_nothing_into_a_queue() -> None:
+    gate, begun, go_on, ended = Gate(), threading.Event(), threading.Event(), []
+
+    def late() -> None:
+        begun.set()
+        go_on.wait()
+        ended.append(gate.passing(lambda: True))
+
+    thread = threading.Thread(target=late)
+    thread.start()
+    begun.wait()
+    assert gate.passing(lambda: True)
+    gate.close()
+    go_on.set()
+    thread.join()
+    assert ended == [False]
+
+
+def test_a_stop_waits_for_what_is_just_passing() -> None:
+    gate, inside, go_on, passed = Gate(), threading.Event(), threading.Event(), []
+
+    def act() -> bool:
+        inside.set()
+        go_on.wait()
+        passed.append(True)
+        return True
+
+    passing = threading.Thread(target=gate.passing, args=[act])
+    closing = threading.Thread(target=lambda: (gate.close(), passed.append(False)))
+    passing.start()
+    inside.wait()
+    closing.start()
+    go_on.set()
+    passing.join()
+    closing.join()
+    assert passed == [True, False]
+
+
+class Failing(ShutdownableThread):
+    def __init__(self) -> None:
+        super().__init__("failing")
+        self.turns = threading.Event()
+
+    def do_work(self) -> None:
+        self.turns.set()
+        raise ValueError("a defect")
+
+
+def test_a_thread_logs_a_defect_and_can_still_be_stopped(caplog: pytest.LogCaptureFixture) -> None:
+    thread = Failing()
+    thread.start()
+    thread.turns.wait()
+    thread.initiate_shutdown()
+    assert thread.await_shutdown(60_000)
+    assert caplog.messages == ["failing failed, and goes on"]

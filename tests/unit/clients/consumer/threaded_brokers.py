@@ -1,0 +1,80 @@
+"""Connections with brokers in memory for clients of several threads, in real time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from minikafka.base.errors import NetworkError
+from minikafka.wire.parts import Part, join
+from tests.unit.clients.support import FIRST_PORT, BrokersInMemory
+
+
+class _Pending:
+    def __init__(self) -> None:
+        self.settled = threading.Event()
+        self.frame = b""
+        self.error = ""
+
+    def respond(self, parts: Sequence[Part], pause_ms: int = 0) -> None:
+        self.frame = join(parts)
+        if self.frame:
+            self.settled.set()
+
+    def close(self, reason: str) -> None:
+        self.error = self.error or reason
+        self.settled.set()
+
+    def done(self) -> bool:
+        return self.settled.is_set()
+
+    def result(self, timeout_ms: int | None = None) -> memoryview:
+        self.settled.wait(None if timeout_ms is None else timeout_ms / 1000)
+        if self.error or not self.frame:
+            raise NetworkError(self.error or "no response in time")
+        return memoryview(bytearray(self.frame))
+
+
+class _Connection:
+    def __init__(self, connector: ThreadedConnector, broker_id: int) -> None:
+        self.peer = f"broker {broker_id}"
+        self.closed = False
+        self._connector = connector
+        self._broker_id = broker_id
+        self._pending: list[_Pending] = []
+
+    def request(self, parts: Sequence[Part]) -> _Pending:
+        pending = _Pending()
+        with self._connector.lock:
+            if self.closed:
+                raise NetworkError("closed")
+            self._pending.append(pending)
+            frame = memoryview(bytearray(join(parts)))
+            brokers: Any = self._connector.brokers
+            brokers.respond(self._broker_id, pending, frame)
+        return pending
+
+    def send(self, parts: Sequence[Part]) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        with self._connector.lock:
+            self.closed = True
+            for pending in self._pending:
+                if not pending.done():
+                    pending.close("closed by this side")
+
+
+class ThreadedConnector:
+    """Every request is served at once, one after the other; one that gets no answer waits until the end."""
+
+    def __init__(self, brokers: BrokersInMemory) -> None:
+        self.brokers = brokers
+        self.lock = threading.RLock()
+
+    def connect(self, host: str, port: int) -> _Connection:
+        return _Connection(self, port - FIRST_PORT)
+
+    def wait_any(self, pending: Sequence[Any], timeout_ms: int) -> bool:
+        raise NotImplementedError
