@@ -24,7 +24,13 @@ from minikafka.clients.admin import Admin, NewTopic
 from minikafka.clients.batching import BatchingProducer
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.group_admin import GroupAdmin
-from minikafka.clients.group_consumer import Committed, GroupConsumer, GroupConsumerConfig, Reset
+from minikafka.clients.group_consumer import (
+    Committed,
+    ConsumerRecord,
+    GroupConsumer,
+    GroupConsumerConfig,
+    Reset,
+)
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from tests.interop.kafka_broker import KafkaBroker
@@ -240,6 +246,47 @@ class confluent_consumer:  # noqa: N801
 
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
+
+
+def test_partitions_of_ones_own_choice_are_read_as_tables_and_committed_to_the_group(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    fill(cluster, topic, 60)
+    config = GroupConsumerConfig(group, auto_offset_reset=Reset.EARLIEST, auto_commit=False)
+    two, four = TopicPartition(topic, 2), TopicPartition(topic, 4)
+    with GroupConsumer(cluster, config) as consumer:
+        consumer.assign([two, four])
+        assert consumer.end_offsets([two, four]) == {two: 10, four: 10}
+        assert consumer.offsets_for_times({two: 1_700_000_000_020}) == {two: 3}
+        rows: list[dict[str, Any]] = []
+
+        def all_read() -> bool:
+            rows.extend(consumer.poll_table(50, max_records=7).to_pylist())
+            return len(rows) >= 20
+
+        assert wait_until(all_read, PATIENCE_S)
+        assert sorted((row["partition"], row["offset"], row["value"]) for row in rows) == [
+            (number, offset, b"%04d" % (6 * offset + number)) for number in (2, 4) for offset in range(10)
+        ]
+        consumer.commit_sync()
+    with GroupConsumer(cluster, config) as consumer:
+        consumer.assign([two])
+        assert consumer.committed([two, four]) == {two: Committed(10), four: Committed(10)}
+        fill(cluster, topic, 6, start=60)
+        assert next(iter(consumer)).value == b"0062"
+
+
+def test_a_pattern_finds_a_topic_that_comes_later(cluster: Cluster, topic: str, group: str) -> None:
+    config = GroupConsumerConfig(group, auto_offset_reset=Reset.EARLIEST, metadata_max_age_ms=500)
+    with GroupConsumer(cluster, config) as consumer:
+        consumer.subscribe(pattern=f"{topic}(-late)?")
+        assert wait_until(lambda: not consumer.poll(50) and len(consumer.assignment) == 6, PATIENCE_S)
+        Admin(cluster).create_topic(NewTopic(f"{topic}-late", partitions=1))
+        with BatchingProducer(cluster) as producer:
+            producer.send(f"{topic}-late", b"at last").result()
+        found: list[ConsumerRecord] = []
+        assert wait_until(lambda: not found.extend(consumer.poll_records(50)) and bool(found), PATIENCE_S)
+        assert [(record.topic, record.value) for record in found] == [(f"{topic}-late", b"at last")]
 
 
 def test_who_works_for_longer_than_its_session_between_two_polls_stays_a_member(

@@ -7,6 +7,7 @@
     │   └── MessageSizeTooLarge  a stream met a message larger than what it may fetch
     ├── ConsumerTimeout          a stream had no message within ``consumer.timeout.ms``
     ├── GroupHeld                a group has another owner, with its name
+    ├── Woken                    a poll was ended by another thread
     ├── NoCommittedOffset        a group has no place to go on from, and is told not to choose one
     ├── StorageError             the disk or what lies on it
     │   └── DirectoryLocked      another process holds the data directory
@@ -230,6 +231,10 @@ class ConsumerTimeout(MinikafkaError):
 
 class NoCommittedOffset(MinikafkaError):
     """A group has committed nothing for a partition, and ``auto.offset.reset`` is ``none``."""
+
+
+class Woken(MinikafkaError):
+    """A wait for records was ended by ``wakeup``."""
 
 
 class GroupHeld(MinikafkaError):

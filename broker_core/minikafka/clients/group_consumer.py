@@ -3,73 +3,62 @@
     with GroupConsumer(cluster, GroupConsumerConfig("billing", auto_commit=False)) as consumer:
         consumer.subscribe(["orders"])
         while True:
-            for fetched in consumer.poll(1_000):
-                for columns in fetched.columns(): ...        # or record by record: fetched.records()
+            table = consumer.poll_table(1_000)       # Arrow; or poll_records: objects; or poll: sets of bytes
+            ...
             consumer.commit_sync()
 
-``Membership`` decides, this carries out. All calls come from one thread, as with Kafka's consumer; a second
-thread only sends heartbeats, so that the caller may take ``max.poll.interval.ms`` between two polls. With
-``threads=False`` there is none, for a simulation: heartbeats leave in ``poll``.
+``GroupMember`` keeps it in its group, ``GroupFetcher`` brings message sets, ``Undelivered`` has what was not
+given out yet. All calls come from one thread, as with Kafka's consumer, but for ``wakeup``; a second thread
+only sends heartbeats, so that the caller may take ``max.poll.interval.ms`` between two polls. With ``assign``
+it reads partitions of its own choice instead, as nobody's member.
 
-What ``poll`` has given out counts as read: that is the position, what ``commit_sync`` commits, and what
+What a poll has given out counts as read: that is the position, what ``commit_sync`` commits, and what
 ``enable.auto.commit`` commits every ``auto.commit.interval.ms``, before partitions are given up, and at the
 end. So each record is read at least once; after a crash those since the last commit come again.
 """
 
 from __future__ import annotations
 
-import logging
+import re
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
-from minikafka.base.ids import TopicPartition, check_topic_name
-from minikafka.clients import group_membership as member
-from minikafka.clients.cluster import Cluster, OwnLane, worth_a_retry
+from minikafka.base.errors import MinikafkaError, Woken
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.cluster import Cluster, OwnLane
+from minikafka.clients.consumer_record import ConsumerRecord
 from minikafka.clients.group_commits import CommitCallback, GroupCommits, log_failure
 from minikafka.clients.group_config import GroupConsumerConfig, Reset
 from minikafka.clients.group_coordinator import Coordinator
 from minikafka.clients.group_fetcher import Fetched, GroupFetcher
-from minikafka.clients.group_membership import Membership, Phase
+from minikafka.clients.group_member import GIVE_UP_MS, SLICE_MS, STEP_MS, GroupMember
 from minikafka.clients.group_offsets import Author, Committed, committed_offsets
 from minikafka.clients.group_positions import GroupPositions
-from minikafka.clients.group_requests import (
-    join_request,
-    joined,
-    partitions_of,
-    shared,
-    subscriptions_of,
-    sync_request,
-    synced,
-)
-from minikafka.clients.links import Reply
+from minikafka.clients.group_subscription import GroupSubscription
+from minikafka.clients.group_undelivered import Undelivered
+from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.retry import Deadline
-from minikafka.wire.apis.heartbeat import HEARTBEAT, HeartbeatRequest
-from minikafka.wire.apis.join_group import JOIN_GROUP
-from minikafka.wire.apis.leave_group import LEAVE_GROUP, LeaveGroupRequest
 from minikafka.wire.apis.offset_commit import NO_GENERATION
-from minikafka.wire.apis.sync_group import SYNC_GROUP
 
-__all__ = ["Committed", "Fetched", "GroupConsumer", "GroupConsumerConfig", "RebalanceListener", "Reset"]
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-logger = logging.getLogger("minikafka.clients.group")
+__all__ = [
+    "Committed",
+    "ConsumerRecord",
+    "Fetched",
+    "GroupConsumer",
+    "GroupConsumerConfig",
+    "RebalanceListener",
+    "Reset",
+]
 
-_STEP_MS = 1_000
-"""What a poll with less time than this still takes for one question to a broker."""
-_SLICE_MS = 100
-"""How soon a waiting poll notices that it has to join again."""
-_GIVE_UP_MS = 5_000
-"""Longest wait for the commit before partitions are given up."""
-_WATCH_MS = 1_000
-"""How often is looked for topics that are not there."""
-_LATE_MS = 5_000
-"""How late the answer to JoinGroup may be after the rebalance's time-out."""
+T = TypeVar("T")
 
 
 class RebalanceListener(Protocol):
-    """Is told on the caller's thread, inside of ``poll`` and ``close``, and may use the consumer there."""
+    """Is told on the caller's thread, inside of a poll and ``close``, and may use the consumer there."""
 
     def revoked(self, partitions: Collection[TopicPartition]) -> None:
         """These are taken away. What was read of them may still be committed."""
@@ -78,17 +67,13 @@ class RebalanceListener(Protocol):
         """These are read from now on, and no others. ``seek`` may say where."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """JoinGroup or SyncGroup under way; ``take`` makes an event of its answer."""
-
-    reply: Reply[Any]
-    take: Callable[[Any], member.Event]
-    deadline: Deadline
-
-
 class GroupConsumer:
-    """One member of a group. Not thread-safe. Close it, or use it as a context manager."""
+    """One member of a group (``KafkaConsumer`` of 0.10.1). Close it, or use it as a context manager.
+
+    Not thread-safe, but for ``wakeup``. Polls raise BrokerError for what the coordinator or a leader refuses
+    for good, and CORRUPT_MESSAGE for damage; NoCommittedOffset; Woken; and what a listener raises. That
+    brokers cannot be reached is waited out.
+    """
 
     def __init__(
         self,
@@ -102,95 +87,131 @@ class GroupConsumer:
         self._cluster = cluster
         self._clock = cluster.clock
         self._listener = listener
-        self._threads = threads
         self._lanes = OwnLane(), OwnLane()
         self._coordinator = Coordinator(cluster, config.group_id, self._lanes[0])
+        self._member = GroupMember(self._coordinator, config, self._given, self._taken, threads=threads)
         self._positions = GroupPositions(cluster, config, self._coordinator)
-        self._commits = GroupCommits(self._coordinator, self._refused)
+        self._commits = GroupCommits(self._coordinator, self._member.refused)
         self._fetcher = GroupFetcher(cluster, config, self._lanes[1])
-        self._topics: tuple[str, ...] = ()
-        self._counts: dict[str, int] = {}
-        """Partitions of each topic when they were shared."""
-        self._watch_at_ms = 0
+        self._undelivered = Undelivered(self._positions)
+        self._manual = False
+        """Whether the partitions are those of ``assign``."""
         self._commit_at_ms = 0
-        self._waiting: _Waiting | None = None
-        # Guards what the heartbeats' thread shares with the caller's: these two.
-        self._lock = threading.Lock()
-        self._membership = Membership(config)
-        self._failure: BrokerError | None = None
-        self._wake = threading.Event()
-        self._heart: threading.Thread | None = None
+        self._woken = threading.Event()
 
-    # --- membership
+    # --- what is read
 
-    def subscribe(self, topics: Iterable[str]) -> None:
-        """Read these topics, in place of those before; none: leave the group. Polls bring the partitions."""
-        self._check_open()
-        wanted = tuple(dict.fromkeys(topics))
-        for name in wanted:
-            check_topic_name(name)
-        if wanted == self._topics:
-            return
-        self._topics = wanted
-        self._do(member.Changed() if wanted else member.Leaving(for_good=False))
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read these topics, in place of those before; none: leave the group. Polls bring the partitions.
 
-    def poll(self, timeout_ms: int) -> tuple[Fetched, ...]:
-        """What has come; waits up to ``timeout_ms`` when there is nothing, and joins the group where needed.
-
-        Raises BrokerError for what the coordinator or a leader refuses for good, NoCommittedOffset, and what
-        a listener raises. That brokers cannot be reached is waited out.
+        Or all topics whose whole name ``pattern`` (Python's) matches, also those that come later: they are
+        looked for every ``metadata.max.age.ms``. A ``listener`` takes the place of the one before.
         """
         self._check_open()
-        if not self._topics:
-            raise ValueError("subscribe to a topic before polling")
-        if self._threads and self._heart is None:
-            self._heart = threading.Thread(target=self._live, name="minikafka-heartbeat", daemon=True)
-            self._heart.start()
-        deadline = self._cluster.deadline(timeout_ms)
-        while True:
-            sets = self._poll_once(deadline)
-            if sets or deadline.expired:
-                return sets
+        if self._manual:
+            raise ValueError("partitions were assigned by hand: unsubscribe first")
+        wanted = GroupSubscription.of(topics)
+        if pattern is not None:
+            if wanted:
+                raise ValueError("topics or a pattern, not both")
+            wanted = GroupSubscription((), re.compile(pattern), not self.config.exclude_internal_topics)
+        if listener is not None:
+            self._listener = listener
+        self._member.subscribe(wanted)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these, in place of those before; none: nothing. The group divides nothing, and no listener is
+        called.
+
+        Commits go to the group all the same, which must have no members then. Partitions that stay are read
+        on where they are.
+        """
+        self._check_open()
+        if self._member.wanted:
+            raise ValueError("topics are subscribed to: unsubscribe first")
+        wanted = frozenset(partitions)
+        if self._manual and self.config.auto_commit:
+            self._commit_now()
+        self._undelivered.drop([tp for tp in self.assignment if tp not in wanted])
+        self._positions.assign(wanted, keep=True)
+        self._commits.told.clear()
+        self._commit_at_ms = self._clock.monotonic_ms() + self.config.auto_commit_interval_ms
+        self._manual = bool(wanted)
+
+    def unsubscribe(self) -> None:
+        """Read nothing: leave the group, or end what ``assign`` said."""
+        if self._manual:
+            self.assign(())
+        else:
+            self.subscribe()
+
+    @property
+    def subscription(self) -> tuple[str, ...]:
+        """The topics that are subscribed to; of a pattern those that it matched when it was last looked."""
+        return self._member.topics
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
-        """The partitions that are this member's, sorted."""
+        """The partitions that are this consumer's, sorted."""
         return self._positions.assigned
 
     @property
     def generation(self) -> int:
         """The group's generation that this member is of; -1 for none."""
-        return self._membership.generation
+        return self._member.generation
 
     @property
     def member_id(self) -> str:
         """What the coordinator calls this member; empty while it is none."""
-        return self._membership.member_id
+        return self._member.member_id
 
-    def close(self, timeout_ms: int = _GIVE_UP_MS) -> None:
-        """Commit (where that is automatic), give the partitions up and leave. A second call does nothing.
+    # --- polling
 
-        What a listener raises is raised when all is done.
+    def poll(self, timeout_ms: int) -> tuple[Fetched, ...]:
+        """What has come, as sets of bytes.
+
+        Polls wait up to ``timeout_ms`` when there is nothing, and join the group where needed.
         """
-        if self._membership.phase is Phase.CLOSED:
-            return
-        try:
-            self._do(member.Leaving())
-        finally:
-            # Where a listener has raised an error.
-            self._do(member.Revoked())
-            self._commits.settle(self._cluster.deadline(timeout_ms))
-            self._wake.set()
-            if self._heart is not None:
-                self._heart.join(timeout_ms / 1000)
-            for lane in self._lanes:
-                self._cluster.close_lane(lane)
+        return self._poll(timeout_ms, self._undelivered.sets, ())
 
-    def __enter__(self) -> GroupConsumer:
-        return self
+    def poll_records(self, timeout_ms: int, max_records: int | None = None) -> list[ConsumerRecord]:
+        """What has come, record by record: at most ``max_records`` (``max.poll.records`` by default)."""
+        most = self.config.max_poll_records if max_records is None else _positive(max_records)
+        return self._poll(timeout_ms, lambda: self._undelivered.records(most), [])
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def poll_table(
+        self, timeout_ms: int, *, max_records: int | None = None, headers: bool = False
+    ) -> pa.Table:
+        """What has come, as one Arrow table: all of it, or at most ``max_records`` rows.
+
+        Columns: topic (string), partition (int32), offset (int64), timestamp (ms, UTC; null for none), key
+        and value (binary), and with ``headers`` those (list of key and value). Rows of one partition are in
+        their order.
+        """
+        from minikafka.clients.group_rows import table
+
+        most = None if max_records is None else _positive(max_records)
+        none: list[pa.RecordBatch] = []
+        batches = self._poll(timeout_ms, lambda: self._undelivered.batches(most, headers=headers), none)
+        return table(batches, headers=headers)
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Records one by one, for ever: Woken ends it. Each counts as read when it is given out."""
+        while True:
+            self._poll(SLICE_MS, lambda: bool(self._undelivered), False)
+            yield from self._undelivered.one_by_one(self.config.max_poll_records)
+
+    def wakeup(self) -> None:
+        """End the poll that waits, or else the next one, with Woken, within a tenth of a second. From any
+        thread.
+        """
+        self._woken.set()
 
     # --- positions
 
@@ -204,22 +225,29 @@ class GroupConsumer:
         if offset < 0:
             raise ValueError(f"{partition}: an offset is 0 or more, not {offset}")
         self._positions.check([partition])
+        self._undelivered.drop([partition])
         self._positions.seek(partition, offset)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Read these (all, where none is named) from the first record that is there."""
-        self._positions.check(partitions)
-        self._positions.reset(partitions or self.assignment, Reset.EARLIEST)
+        self._seek_to(partitions, Reset.EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Read these (all, where none is named) from the next record that comes."""
+        self._seek_to(partitions, Reset.LATEST)
+
+    def _seek_to(self, partitions: Collection[TopicPartition], where: Reset) -> None:
         self._positions.check(partitions)
-        self._positions.reset(partitions or self.assignment, Reset.LATEST)
+        wanted = partitions or self.assignment
+        self._undelivered.drop(wanted)
+        self._positions.reset(wanted, where)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Give out nothing of these until ``resume``, or until partitions are assigned anew."""
         self._positions.check(partitions)
         self._positions.paused.update(partitions)
+        self._undelivered.drop(partitions)
+        self._positions.again(partitions)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """End a ``pause``."""
@@ -230,6 +258,46 @@ class GroupConsumer:
     def paused(self) -> tuple[TopicPartition, ...]:
         """What is paused, sorted."""
         return tuple(sorted(self._positions.paused))
+
+    # --- the log and the cluster
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offsets of the first records that these have. Any partitions, whoever reads them."""
+        return self._ends(partitions, EARLIEST, timeout_ms)
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offsets of the next records of these, as far as ``isolation.level`` lets them be seen."""
+        return self._ends(partitions, LATEST, timeout_ms)
+
+    def offsets_for_times(
+        self, times: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int | None]:
+        """Of each partition the first record at or after a time (ms since the epoch); None for none."""
+        wrong = next((f"{tp}: {time}" for tp, time in times.items() if time < 0), None)
+        if wrong is not None:
+            raise ValueError(f"{wrong}: a time is in ms since the epoch, 0 or more")
+        return list_offsets(self._cluster, times, self._cluster.deadline(timeout_ms), self.config.isolation)
+
+    def _ends(
+        self, partitions: Iterable[TopicPartition], end: int, timeout_ms: int | None
+    ) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(partitions, end)
+        deadline = self._cluster.deadline(timeout_ms)
+        found = list_offsets(self._cluster, wanted, deadline, self.config.isolation)
+        return {tp: offset or 0 for tp, offset in found.items()}
+
+    def partitions_for(self, topic: str, *, timeout_ms: int | None = None) -> tuple[TopicPartition, ...]:
+        """All partitions of a topic. BrokerError where there is none."""
+        return tuple(one.topic_partition for one in self._cluster.topic(topic, timeout_ms).partitions)
+
+    def topics(self, *, timeout_ms: int | None = None) -> tuple[str, ...]:
+        """The names of all topics, sorted, but for internal ones."""
+        known = self._cluster.metadata(None, timeout_ms=timeout_ms).topics.values()
+        return tuple(sorted(one.name for one in known if not one.is_internal))
 
     # --- commits
 
@@ -256,7 +324,7 @@ class GroupConsumer:
         """
         wanted = self._positions.committable() if offsets is None else offsets
         if wanted:
-            self._commits.begin(self._author(), wanted, callback, self._cluster.deadline(_STEP_MS))
+            self._commits.begin(self._author(), wanted, callback, self._cluster.deadline(STEP_MS))
 
     def committed(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
@@ -266,128 +334,107 @@ class GroupConsumer:
 
     def _author(self) -> Author:
         self._check_open()
-        with self._lock:
-            generation, member_id = self._membership.generation, self._membership.member_id
-            in_group = self._membership.in_group
-        if generation == NO_GENERATION or not in_group:
-            # Without a generation the coordinator would take it for somebody outside of any group.
-            raise BrokerError(
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                f"this is no member of group {self.config.group_id!r} at the moment, so it commits nothing: "
-                "poll joins again",
-            )
-        return Author(generation, member_id)
-
-    def _refused(self, generation: int, code: ErrorCode) -> None:
-        self._do(member.CommitRefused(generation, code))
+        return Author() if self._manual else self._member.author()
 
     def _commit_in_time(self) -> None:
         """The automatic commit, when it is due."""
         now_ms = self._clock.monotonic_ms()
-        if not self.config.auto_commit or now_ms < self._commit_at_ms or self.generation == NO_GENERATION:
+        nobody = self.generation == NO_GENERATION and not self._manual
+        if not self.config.auto_commit or now_ms < self._commit_at_ms or nobody:
             return
         self._commit_at_ms = now_ms + self.config.auto_commit_interval_ms
         news = self._commits.news(self._positions.committable())
         if news:
-            self._commits.begin(self._author(), news, log_failure, self._cluster.deadline(_STEP_MS))
+            self._commits.begin(self._author(), news, log_failure, self._cluster.deadline(STEP_MS))
+
+    def _commit_now(self) -> None:
+        """The automatic commit before partitions are given up."""
+        deadline = self._cluster.deadline(GIVE_UP_MS)
+        self._commits.settle(deadline)  # what fails of it is news again
+        news = self._commits.news(self._positions.committable())
+        try:
+            self._commits.sync(self._author(), news, deadline)
+        except MinikafkaError as error:
+            log_failure(news, error)
+
+    # --- the end
+
+    def close(self, timeout_ms: int = GIVE_UP_MS) -> None:
+        """Commit (where that is automatic), give the partitions up and leave. A second call does nothing.
+
+        What a listener raises is raised when all is done.
+        """
+        if self._member.closed:
+            return
+        try:
+            if self._manual:
+                self.assign(())
+            self._member.leave()
+        finally:
+            # Where a listener has raised an error.
+            self._member.end()
+            self._commits.settle(self._cluster.deadline(timeout_ms))
+            self._member.stop(timeout_ms)
+            for lane in self._lanes:
+                self._cluster.close_lane(lane)
+
+    def __enter__(self) -> GroupConsumer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     # --- one round of polling
 
-    def _poll_once(self, deadline: Deadline) -> tuple[Fetched, ...]:
-        self._commits.settle()
-        self._watch_topics(deadline)
-        self._do(member.Polled())
-        if not self._threads:
-            self._tick()
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
-        if self._waiting is not None:
-            self._await_coordinator(self._waiting, deadline)
-        elif not self._membership.in_group:
-            pause_ms = self._membership.pause_ms(self._clock.monotonic_ms())
-            self._cluster.waiter.wait(deadline.at_most(pause_ms))
-        else:
-            self._positions.fill(self._step_deadline(deadline))
-            self._commit_in_time()
-            return self._fetch(deadline.at_most(_SLICE_MS))
-        return ()
+    def _poll(self, timeout_ms: int, take: Callable[[], T], nothing: T) -> T:
+        self._check_open()
+        if not self._manual and not self._member.wanted:
+            raise ValueError("subscribe to a topic before polling, or assign partitions")
+        deadline = self._cluster.deadline(timeout_ms)
+        while True:
+            if self._woken.is_set():
+                self._woken.clear()
+                raise Woken("wakeup() was called")
+            if self._attend(deadline) and (found := take()):
+                return found
+            if deadline.expired:
+                return nothing
 
-    def _fetch(self, timeout_ms: int) -> tuple[Fetched, ...]:
+    def _attend(self, deadline: Deadline) -> bool:
+        """Do all that is to be done between two polls, and wait a short time for records; whether there are
+        any, and they are this consumer's.
+        """
+        self._commits.settle()
+        if not self._manual and not self._member.attend(deadline):
+            return False
+        self._positions.fill(self._member.step_deadline(deadline))
+        self._commit_in_time()
+        if not self._undelivered:
+            self._fetch(deadline.at_most(SLICE_MS))
+        return bool(self._undelivered)
+
+    def _fetch(self, timeout_ms: int) -> None:
         positions = self._positions
         found = self._fetcher.take(positions.wanted(), timeout_ms)
         # First, as it may raise: then nothing of this was given out.
         for partition in found.out_of_range:
             positions.out_of_range(partition)
         for fetched in found.sets:
-            positions.seek(fetched.topic_partition, fetched.next_offset)
+            positions.fetched(fetched.topic_partition, fetched.next_offset)
+        self._undelivered.add(found.sets)
         self._fetcher.ask(positions.wanted())
-        return found.sets
 
-    def _watch_topics(self, deadline: Deadline) -> None:
-        """Notice that a topic has more partitions than were shared, that it has come, or gone."""
-        now_ms = self._clock.monotonic_ms()
-        if now_ms < self._watch_at_ms or not self._membership.in_group:
-            return
-        self._watch_at_ms = now_ms + _WATCH_MS
-        try:
-            counts = self._count_partitions(self._topics, self._step_deadline(deadline))
-        except (NetworkError, RemoteWireError):
-            return
-        if counts != self._counts:
-            logger.info("partitions of the topics are %s, were %s: joining again", counts, self._counts)
-            self._step(member.Changed())
+    def _given(self, partitions: tuple[TopicPartition, ...]) -> None:
+        self._positions.assign(partitions)
+        self._commit_at_ms = self._clock.monotonic_ms() + self.config.auto_commit_interval_ms
+        if self._listener is not None:
+            self._listener.assigned(partitions)
 
-    def _count_partitions(
-        self, topics: Iterable[str], deadline: Deadline, *, refresh: bool = False
-    ) -> dict[str, int]:
-        """The numbers of partitions of those topics that are there."""
-        known = self._cluster.metadata(
-            topics, refresh=refresh, timeout_ms=max(1, deadline.remaining_ms())
-        ).topics
-        return {name: len(known[name].partitions) for name in topics if known[name].partitions}
-
-    def _step_deadline(self, deadline: Deadline) -> Deadline:
-        return self._cluster.deadline(max(_STEP_MS, deadline.remaining_ms()))
-
-    # --- carrying out
-
-    def _step(self, event: member.Event) -> list[member.Effect]:
-        with self._lock:
-            return self._membership.step(event, self._clock.monotonic_ms())
-
-    def _do(self, event: member.Event) -> None:
-        """What ``event`` makes necessary, up to the next question to the coordinator that takes its time."""
-        effects = self._step(event)
-        while effects:
-            answer = self._carry_out(effects.pop(0))
-            if answer is not None:
-                effects += self._step(answer)
-
-    def _carry_out(self, effect: member.Effect) -> member.Event | None:
-        if isinstance(effect, member.Revoke):
-            return self._revoke(effect)
-        if isinstance(effect, member.Join):
-            return self._join(effect)
-        if isinstance(effect, member.Share):
-            return self._share(effect)
-        if isinstance(effect, member.Sync):
-            return self._ask(SYNC_GROUP, sync_request(self.config, effect), synced)
-        if isinstance(effect, member.Start):
-            self._start(effect)
-        else:
-            self._carry_out_anywhere(effect)
-        return None
-
-    def _revoke(self, effect: member.Revoke) -> member.Event:
-        if self.config.auto_commit and not effect.lost:
-            deadline = self._cluster.deadline(_GIVE_UP_MS)
-            self._commits.settle(deadline)  # what fails of it is news again
-            news = self._commits.news(self._positions.committable())
-            try:
-                self._commits.sync(self._author(), news, deadline)
-            except MinikafkaError as error:
-                log_failure(news, error)
+    def _taken(self, lost: bool) -> None:
+        if self.config.auto_commit and not lost:
+            self._commit_now()
+        # What was not given out is fetched by whoever gets the partition.
+        self._undelivered.drop()
         partitions = self.assignment
         try:
             if self._listener is not None:
@@ -395,121 +442,13 @@ class GroupConsumer:
         finally:
             self._positions.assign(())
             self._commits.told.clear()
-        return member.Revoked()
-
-    def _join(self, effect: member.Join) -> member.Event | None:
-        self._waiting = None
-        try:
-            self._counts = self._count_partitions(self._topics, self._cluster.deadline(_STEP_MS))
-        except (NetworkError, RemoteWireError):
-            return member.Failed()
-        return self._ask(JOIN_GROUP, join_request(self.config, effect, self._topics), joined)
-
-    def _ask(self, api: Any, request: object, take: Callable[[Any], member.Event]) -> member.Event | None:
-        """Send a request whose answer waits for other members; ``poll`` takes it when it comes."""
-        try:
-            reply = self._coordinator.send(api, lambda _: request, self._cluster.deadline(_STEP_MS))
-        except MinikafkaError as error:
-            return self._not_answered(error)
-        patience_ms = self.config.max_poll_interval_ms + _LATE_MS
-        self._waiting = _Waiting(reply, take, self._cluster.deadline(patience_ms))
-        return None
-
-    def _await_coordinator(self, waiting: _Waiting, deadline: Deadline) -> None:
-        if (
-            not self._cluster.wait_any([waiting.reply], deadline.remaining_ms())
-            and not waiting.deadline.expired
-        ):
-            return
-        self._waiting = None
-        try:
-            event = waiting.take(waiting.reply.result(waiting.deadline.timeout_ms))
-        except (NetworkError, RemoteWireError) as error:
-            event = self._not_answered(error)
-        self._do(event)
-
-    def _not_answered(self, error: MinikafkaError) -> member.Event:
-        """What will not pass by itself is raised by ``poll``."""
-        if not worth_a_retry(error):
-            self._do(member.Failed())
-            raise error
-        logger.info("group %s: %s; trying again", self.config.group_id, error)
-        return member.Failed()
-
-    def _share(self, effect: member.Share) -> member.Event:
-        subscriptions = subscriptions_of(effect)
-        topics = sorted({topic for wanted in subscriptions.values() for topic in wanted})
-        try:
-            counts = self._count_partitions(topics, self._cluster.deadline(_GIVE_UP_MS), refresh=True)
-        except (NetworkError, RemoteWireError) as error:
-            return self._not_answered(error)
-        self._counts = {topic: count for topic, count in counts.items() if topic in self._topics}
-        return shared(effect, subscriptions, counts)
-
-    def _start(self, effect: member.Start) -> None:
-        partitions = partitions_of(effect.assignment)
-        self._positions.assign(partitions)
-        self._commit_at_ms = self._clock.monotonic_ms() + self.config.auto_commit_interval_ms
-        self._watch_at_ms = 0
-        self._wake.set()
-        if self._listener is not None:
-            self._listener.assigned(partitions)
-
-    # --- heartbeats: on their own thread, but for a simulation
-
-    def _live(self) -> None:
-        while self._membership.phase is not Phase.CLOSED:
-            self._tick()
-            with self._lock:
-                idle_ms = self._membership.idle_ms(self._clock.monotonic_ms())
-            self._wake.wait(idle_ms / 1000)
-            self._wake.clear()
-
-    def _tick(self) -> None:
-        for effect in self._step(member.Ticked()):
-            self._carry_out_anywhere(effect)
-
-    def _carry_out_anywhere(self, effect: member.Effect) -> None:
-        """Effects that touch nothing of the caller's thread."""
-        if isinstance(effect, member.Forget):
-            self._coordinator.forget()
-        elif isinstance(effect, member.Fail):
-            self._failure = effect.error
-        elif isinstance(effect, member.Leave):
-            self._leave(effect)
-        elif isinstance(effect, member.Heartbeat):
-            for more in self._step(member.Beaten(effect.generation, self._beat(effect))):
-                self._carry_out_anywhere(more)
-
-    def _leave(self, effect: member.Leave) -> None:
-        if effect.why:
-            logger.warning("leaving group %s: %s", self.config.group_id, effect.why)
-        request = LeaveGroupRequest(self.config.group_id, effect.member_id)
-        deadline = self._cluster.deadline(_STEP_MS)
-        try:
-            reply = self._coordinator.send(LEAVE_GROUP, lambda _: request, deadline)
-            reply.result(max(1, deadline.remaining_ms()))
-        except MinikafkaError as error:
-            logger.info("group %s was not told that a member leaves: %s", self.config.group_id, error)
-
-    def _beat(self, effect: member.Heartbeat) -> ErrorCode | None:
-        """The coordinator's word, None for none."""
-        request = HeartbeatRequest(self.config.group_id, effect.generation, effect.member_id)
-        deadline = self._cluster.deadline(self.config.session_timeout_ms)
-        try:
-            reply = self._coordinator.send(HEARTBEAT, lambda _: request, deadline)
-            # It may stand behind a JoinGroup that was sent meanwhile: then nobody wants to know any more, and
-            # a time-out would close the connection under it.
-            while not self._cluster.wait_any([reply], deadline.at_most(_SLICE_MS)):
-                if not self._membership.in_group:
-                    return None
-                if deadline.expired:
-                    break
-            return ErrorCode.of(reply.result(max(1, deadline.remaining_ms())).error_code)
-        except MinikafkaError as error:
-            logger.info("group %s: no answer to a heartbeat: %s", self.config.group_id, error)
-            return None
 
     def _check_open(self) -> None:
-        if self._membership.phase is Phase.CLOSED:
+        if self._member.closed:
             raise ValueError("this consumer is closed")
+
+
+def _positive(max_records: int) -> int:
+    if max_records < 1:
+        raise ValueError(f"max_records must be 1 or more, not {max_records}")
+    return max_records

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
@@ -59,6 +59,10 @@ class Fetched:
         for record in iterate(self.data):
             if record.offset >= self.start_offset and not record.control:
                 yield record
+
+    def behind(self, position: int) -> Fetched:
+        """What is left where the records before ``position`` are done with."""
+        return replace(self, start_offset=position)
 
     def columns(self, *, headers: bool = False) -> Iterator[Columns]:
         """The records as columns; in pieces where they are too many for one. Raises as ``records``."""

@@ -1,4 +1,8 @@
-"""Where a member reads each of its partitions: what it seeks, what the group has committed, or an end."""
+"""Where a member reads each of its partitions: what it seeks, what the group has committed, or an end.
+
+The position of a partition is the offset behind what was given out. What was fetched and not yet given out
+lies between that and where fetching goes on.
+"""
 
 from __future__ import annotations
 
@@ -35,15 +39,19 @@ class GroupPositions:
         self._cluster = cluster
         self._config = config
         self._coordinator = coordinator
+        self._fetched: dict[TopicPartition, int] = {}
+        """Where fetching goes on, where that is not the position."""
         self._resets: dict[TopicPartition, Reset] = {}
         self._fill_at_ms = 0
 
-    def assign(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Read these, and forget all that was before."""
-        self.assigned = partitions
-        self.known.clear()
-        self.paused.clear()
-        self._resets.clear()
+    def assign(self, partitions: Iterable[TopicPartition], *, keep: bool = False) -> None:
+        """Read these, and forget all that was before; with ``keep`` only of other partitions."""
+        self.assigned = tuple(sorted(set(partitions)))
+        kept = frozenset(self.assigned if keep else ())
+        self.known = {tp: offset for tp, offset in self.known.items() if tp in kept}
+        self._fetched = {tp: offset for tp, offset in self._fetched.items() if tp in kept}
+        self._resets = {tp: rule for tp, rule in self._resets.items() if tp in kept}
+        self.paused &= kept
         self._fill_at_ms = 0
 
     def check(self, partitions: Iterable[TopicPartition]) -> None:
@@ -54,7 +62,18 @@ class GroupPositions:
 
     def wanted(self) -> dict[TopicPartition, int]:
         """What is to be fetched, and from where."""
-        return {tp: offset for tp, offset in self.known.items() if tp not in self.paused}
+        fetched = self._fetched
+        return {tp: fetched.get(tp, offset) for tp, offset in self.known.items() if tp not in self.paused}
+
+    def fetched(self, partition: TopicPartition, next_offset: int) -> None:
+        """What lies before ``next_offset`` is here: fetch what comes behind it."""
+        self._fetched[partition] = next_offset
+
+    def delivered(self, partition: TopicPartition, next_offset: int) -> None:
+        """What lies before ``next_offset`` was given out."""
+        self.known[partition] = next_offset
+        if self._fetched.get(partition) == next_offset:
+            del self._fetched[partition]
 
     def committable(self) -> dict[TopicPartition, Committed]:
         """All positions that are known."""
@@ -63,18 +82,25 @@ class GroupPositions:
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Read on at ``offset``."""
         self._resets.pop(partition, None)
+        self._fetched.pop(partition, None)
         self.known[partition] = offset
+
+    def again(self, partitions: Iterable[TopicPartition]) -> None:
+        """What was fetched of these and not given out is fetched again."""
+        for tp in partitions:
+            self._fetched.pop(tp, None)
 
     def reset(self, partitions: Iterable[TopicPartition], where: Reset) -> None:
         """Read on at an end of the log."""
         for tp in partitions:
             self.known.pop(tp, None)
+            self._fetched.pop(tp, None)
             self._resets[tp] = where
             self._fill_at_ms = 0
 
     def out_of_range(self, partition: TopicPartition) -> None:
         """The log does not have the position any more, or not yet. OFFSET_OUT_OF_RANGE without a rule."""
-        rule, offset = self._config.auto_offset_reset, self.known[partition]
+        rule, offset = self._config.auto_offset_reset, self.wanted()[partition]
         if rule is Reset.NONE:
             raise BrokerError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.base.errors import ConfigError
+from minikafka.base.errors import ConfigError, ConfigErrors
 from minikafka.clients.group_config import GroupConsumerConfig, Reset
 from minikafka.clients.isolation import IsolationLevel
 
@@ -54,3 +54,29 @@ def test_what_cannot_be_is_refused_under_its_kafka_name(properties: dict[str, st
     with pytest.raises(ConfigError) as caught:
         GroupConsumerConfig.from_properties(properties)
     assert message in str(caught.value)
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    properties = {
+        "session.timeout.ms": "soon",
+        "max.poll.records": "0",
+        "enable.auto.commit": "yes",
+        "partition.assignment.strategy": "sticky",
+        "exclude.internal.topics": "1",
+    }
+    with pytest.raises(ConfigErrors) as caught:
+        GroupConsumerConfig.from_properties(properties)
+    assert sorted(fault.name for fault in caught.value.faults) == [
+        "enable.auto.commit",
+        "exclude.internal.topics",
+        "group.id",
+        "max.poll.records",
+        "partition.assignment.strategy",
+        "session.timeout.ms",
+    ]
+    assert "max.poll.records=0: a number from 1" in str(caught.value)
+
+
+def test_one_wrong_value_is_an_error_of_its_own() -> None:
+    with pytest.raises(ConfigErrors, match=r"^enable\.auto\.commit='yes': true or false$"):
+        GroupConsumerConfig.from_properties({"group.id": "g", "enable.auto.commit": "yes"})

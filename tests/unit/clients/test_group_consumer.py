@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NoCommittedOffset
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group_config import GroupConsumerConfig, Reset
+from minikafka.clients.group_config import Reset
 from minikafka.clients.group_consumer import GroupConsumer
 from minikafka.clients.group_offsets import Committed
 from minikafka.clients.isolation import IsolationLevel
@@ -21,70 +20,9 @@ from minikafka.records.message_set import Codec, Record
 from minikafka.wire.apis.heartbeat import HeartbeatResponse
 from minikafka.wire.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from minikafka.wire.keys import ApiKey
+from tests.unit.clients.group_world import T0, T1, T2, T3, Listener, World, everything
 from tests.unit.clients.groups_in_memory import commit_answer
-from tests.unit.clients.support import BrokersInMemory, fetch_error
-
-T0, T1, T2, T3 = (TopicPartition("t", number) for number in range(4))
-
-
-class Listener:
-    """Notes what it is told, and does what a test wants then."""
-
-    def __init__(self) -> None:
-        self.told: list[tuple[str, tuple[TopicPartition, ...]]] = []
-        self.then: dict[str, Callable[[], object]] = {}
-
-    def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        self._note("revoked", partitions)
-
-    def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        self._note("assigned", partitions)
-
-    def _note(self, what: str, partitions: Collection[TopicPartition]) -> None:
-        self.told.append((what, tuple(partitions)))
-        self.then.get(what, lambda: None)()
-
-
-class World:
-    """Two brokers, a topic of four partitions with five records each, and consumers of group ``g``."""
-
-    def __init__(self) -> None:
-        self.brokers = BrokersInMemory(2, {"t": 4})
-        self.consumers: list[GroupConsumer] = []
-        for tp in (T0, T1, T2, T3):
-            self.brokers.fill(tp, *(b"%s-%d" % (str(tp).encode(), number) for number in range(5)))
-
-    def consumer(self, listener: Listener | None = None, **settings: Any) -> GroupConsumer:
-        usual = {"auto_commit": False, "auto_offset_reset": Reset.EARLIEST, "heartbeat_interval_ms": 200}
-        settings = usual | settings
-        cluster = self.brokers.client(unknown_topic_patience_ms=100)
-        consumer = GroupConsumer(
-            cluster, GroupConsumerConfig("g", **settings), listener=listener, threads=False
-        )
-        consumer.subscribe(["t"])
-        self.consumers.append(consumer)
-        return consumer
-
-    def member(self, listener: Listener | None = None, **settings: Any) -> GroupConsumer:
-        """One that has its partitions and has read what there is of them."""
-        consumer = self.consumer(listener, **settings)
-        self.read(consumer)
-        return consumer
-
-    def read(self, *consumers: GroupConsumer, rounds: int = 16) -> Counter[bytes | None]:
-        """The values of all records that come while these poll in turn."""
-        found: Counter[bytes | None] = Counter()
-        for _ in range(rounds):
-            for consumer in consumers:
-                for fetched in consumer.poll(50):
-                    found.update(record.value for record in fetched.records())
-        return found
-
-    def committed(self) -> dict[TopicPartition, int]:
-        return {tp: offset for tp, (offset, _) in self.brokers.groups.group("g").offsets.items()}
-
-    def asked(self, key: ApiKey) -> int:
-        return len(self.brokers.asked(key))
+from tests.unit.clients.support import fetch_error
 
 
 @pytest.fixture
@@ -93,15 +31,6 @@ def world() -> Iterator[World]:
     yield world
     for consumer in world.consumers:
         consumer.close()
-
-
-def everything(*except_partitions: TopicPartition) -> set[bytes]:
-    return {
-        b"t-%d-%d" % (tp.partition, number)
-        for tp in (T0, T1, T2, T3)
-        if tp not in except_partitions
-        for number in range(5)
-    }
 
 
 # Reading.
@@ -482,7 +411,7 @@ def test_a_commit_of_who_is_no_member_any_more_fails_and_the_next_poll_joins(
 def test_who_is_outside_of_the_group_commits_nothing(world: World) -> None:
     consumer = world.member(max_poll_interval_ms=1_000)
     world.brokers.clock.advance(2_000)
-    consumer._tick()
+    consumer._member.tick()
     with pytest.raises(BrokerError, match=r"UNKNOWN_MEMBER_ID: this is no member of group 'g'"):
         consumer.commit_sync()
     assert world.committed() == {}
@@ -591,7 +520,7 @@ def test_who_polls_too_late_has_left_and_says_so(world: World, caplog: pytest.Lo
     consumer = world.member(max_poll_interval_ms=1_000)
     world.brokers.clock.advance(2_000)
     # What the heartbeats' thread does meanwhile.
-    consumer._tick()
+    consumer._member.tick()
     assert world.brokers.groups.group("g").state == "Empty"
     assert "leaving group g: nothing was polled for max.poll.interval.ms=1000" in caplog.text
     with caplog.at_level(logging.INFO):

@@ -1,0 +1,321 @@
+"""``clients/group_consumer``: records as objects and as tables, one by one, and what was read of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.clients.consumer_record import ConsumerRecord
+from minikafka.clients.group_consumer import GroupConsumer
+from minikafka.records.batch import ControlType, build_batch, build_control_batch
+from minikafka.records.message_set import Codec, Record, build_message_set
+from minikafka.wire.keys import ApiKey
+from tests.unit.clients.group_world import T0, T1, T2, T3, World, everything
+
+FIELDS = ["topic", "partition", "offset", "timestamp", "key", "value"]
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    for consumer in world.consumers:
+        consumer.close()
+
+
+def records(consumer: GroupConsumer, rounds: int = 30, most: int | None = None) -> list[ConsumerRecord]:
+    return [record for _ in range(rounds) for record in consumer.poll_records(50, most)]
+
+
+def table(consumer: GroupConsumer, rounds: int = 30, **wanted: object) -> pa.Table:
+    return pa.concat_tables([consumer.poll_table(50, **wanted) for _ in range(rounds)])  # type: ignore[arg-type]
+
+
+def alone(world: World, **settings: object) -> GroupConsumer:
+    """A consumer of one partition."""
+    consumer = world.bare(**settings)
+    consumer.assign([T0])
+    return consumer
+
+
+# As objects.
+
+
+def test_records_come_with_all_that_is_known_of_them(world: World) -> None:
+    found = sorted(records(world.consumer()))
+    assert {record.value for record in found} == everything()
+    assert found[2] == ConsumerRecord("t", 0, 2, 1_002, b"k", b"t-0-2", ())
+    assert found[2].topic_partition == T0
+
+
+def test_nulls_and_headers_come_as_they_are(world: World) -> None:
+    rows = [
+        Record(None, b"v", 1, (("a", b"1"), ("b", None))),
+        Record(b"k", None, 2),
+        Record(b"", b"", 3, (("a", b""),)),
+    ]
+    world.brokers.logs[T0].append(build_batch(rows))
+    consumer = alone(world)
+    found = records(consumer)[5:]
+    assert [(one.key, one.value, one.headers) for one in found] == [
+        (None, b"v", (("a", b"1"), ("b", None))),
+        (b"k", None, ()),
+        (b"", b"", (("a", b""),)),
+    ]
+    consumer.seek(T0, 6)
+    assert [one.headers for one in records(consumer, most=1)] == [(), (("a", b""),)]
+
+
+def test_at_most_so_many_come_and_only_those_count_as_read(world: World) -> None:
+    consumer = alone(world)
+    sizes = []
+    while (position := consumer.position(T0)) is None or position < 5:
+        found = consumer.poll_records(50, 2)
+        sizes.append(len(found))
+        if found:
+            assert consumer.position(T0) == found[-1].offset + 1
+            consumer.commit_sync()
+            assert world.committed() == {T0: found[-1].offset + 1}
+    assert [size for size in sizes if size] == [2, 2, 1]
+
+
+def test_max_poll_records_is_the_default(world: World) -> None:
+    consumer = world.consumer(max_poll_records=3)
+    sizes = [len(consumer.poll_records(50)) for _ in range(30)]
+    assert (max(sizes), sum(sizes)) == (3, 20)
+
+
+def test_what_waits_to_be_given_out_is_not_fetched_again(world: World) -> None:
+    consumer = alone(world)
+    while not consumer.poll_records(50, 1):
+        pass
+    asked = world.asked(ApiKey.FETCH)
+    assert [record.offset for record in consumer.poll_records(50, 3)] == [1, 2, 3]
+    assert [record.offset for record in consumer.poll_records(50, 3)] == [4]
+    assert world.asked(ApiKey.FETCH) == asked
+
+
+@pytest.mark.parametrize(
+    ("magic", "codec"), [(0, Codec.NONE), (1, Codec.NONE), (1, Codec.GZIP), (2, Codec.NONE), (2, Codec.LZ4)]
+)
+def test_parts_of_sets_of_every_format_follow_each_other(world: World, magic: int, codec: Codec) -> None:
+    values = [b"%d" % number for number in range(9)]
+    world.brokers.fill(T0, *values, codec=codec, magic=magic)
+    consumer = alone(world)
+    found = records(consumer, most=4)
+    assert [(one.offset, one.value) for one in found][5:] == list(enumerate(values, 5))
+    assert {one.timestamp for one in found[5:]} == ({-1} if magic == 0 else {*range(1_000, 1_009)})
+
+
+# What ends the wait of records.
+
+
+@pytest.fixture
+def begun(world: World) -> GroupConsumer:
+    """It has given out one of five records of its partition, as the first of a larger set."""
+    consumer = alone(world)
+    found: list[ConsumerRecord] = []
+    while not found:
+        found = consumer.poll_records(50, 1)
+    assert consumer.position(T0) == 1
+    return consumer
+
+
+def test_a_seek_counts_at_once(begun: GroupConsumer) -> None:
+    begun.seek(T0, 4)
+    assert [record.offset for record in records(begun)] == [4]
+    begun.seek(T0, 0)
+    assert [record.offset for record in begun.poll_records(500, 1)] == [0]
+    begun.seek_to_beginning()
+    assert [record.offset for record in records(begun)] == [0, 1, 2, 3, 4]
+
+
+def test_a_paused_partition_goes_on_where_it_was(begun: GroupConsumer) -> None:
+    begun.pause(T0)
+    assert records(begun, rounds=3) == []
+    assert begun.position(T0) == 1
+    begun.resume(T0)
+    assert [record.offset for record in records(begun)] == [1, 2, 3, 4]
+
+
+def test_sets_of_bytes_and_tables_go_on_where_records_have_ended(begun: GroupConsumer) -> None:
+    assert begun.poll_table(50, max_records=1).column("offset").to_pylist() == [1]
+    (fetched,) = begun.poll(50)
+    assert [record.offset for record in fetched.records()] == [2, 3, 4]
+    assert begun.position(T0) == 5
+
+
+def test_headers_can_be_asked_for_in_the_middle_of_a_set(begun: GroupConsumer) -> None:
+    assert begun.poll_table(50, max_records=1).column_names == FIELDS
+    found = begun.poll_table(50, headers=True)
+    assert found.column_names == [*FIELDS, "headers"]
+    assert found.column("offset").to_pylist() == [2, 3, 4]
+
+
+def test_what_was_not_given_out_goes_to_the_next_owner(world: World) -> None:
+    one = world.consumer(auto_commit=True)
+    first: list[ConsumerRecord] = []
+    while not first:
+        first = one.poll_records(50, 1)
+    other = world.consumer(auto_commit=True)
+    found = [*first]
+    for _ in range(60):
+        found += one.poll_records(50, 3) + other.poll_records(50, 3)
+    assert sorted(record.value for record in found if record.value) == sorted(everything())
+
+
+# One by one.
+
+
+def test_iteration_gives_one_record_after_the_other_and_counts_it(world: World) -> None:
+    consumer = alone(world)
+    positions = []
+    for record in consumer:
+        positions.append((record.offset, consumer.position(T0)))
+        if record.offset == 4:
+            break
+    assert positions == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
+
+
+def test_iteration_that_is_left_goes_on_in_a_poll(world: World) -> None:
+    consumer = alone(world)
+    assert next(iter(consumer)).offset == 0
+    assert [record.offset for record in consumer.poll_records(50, 2)] == [1, 2]
+    assert next(iter(consumer)).offset == 3
+
+
+def test_a_seek_in_an_iteration_counts_for_the_next_record(world: World) -> None:
+    consumer = alone(world)
+    offsets = []
+    for record in consumer:
+        offsets.append(record.offset)
+        if record.offset == 1:
+            consumer.seek(T0, 4)
+        if record.offset == 4:
+            break
+    assert offsets == [0, 1, 4]
+
+
+def test_an_iteration_commits_in_time_what_it_is_done_with(world: World) -> None:
+    consumer = alone(world, auto_commit=True, auto_commit_interval_ms=0, max_poll_records=2)
+    committed = [
+        (record.offset, world.committed().get(T0, 0)) for _, record in zip(range(5), consumer, strict=False)
+    ]
+    assert all(before <= offset for offset, before in committed)
+    assert committed[-1] == (4, 2)
+
+
+# As a table.
+
+
+def test_a_table_has_a_column_for_each_field(world: World) -> None:
+    found = (
+        table(world.consumer())
+        .combine_chunks()
+        .sort_by([("partition", "ascending"), ("offset", "ascending")])
+    )
+    assert found.column_names == FIELDS
+    assert found.num_rows == 20
+    row = found.slice(7, 1).to_pylist()[0]
+    assert (row["topic"], row["partition"], row["offset"]) == ("t", 1, 2)
+    assert (row["key"], row["value"]) == (b"k", b"t-1-2")
+    assert row["timestamp"].timestamp() == 1.002
+    assert found.schema.field("timestamp").type == pa.timestamp("ms", tz="UTC")
+
+
+def test_a_table_without_rows_has_its_columns_all_the_same(world: World) -> None:
+    consumer = world.member()
+    assert consumer.poll_table(50).schema.names == FIELDS
+    assert consumer.poll_table(50, headers=True).schema.names == [*FIELDS, "headers"]
+
+
+def test_a_table_holds_at_most_so_many_rows_and_the_rest_comes_later(world: World) -> None:
+    consumer = world.consumer()
+    sizes = [consumer.poll_table(50, max_records=7).num_rows for _ in range(30)]
+    assert (max(sizes), sum(sizes)) == (7, 20)
+
+
+def test_parts_of_a_set_in_tables_share_the_memory_of_their_values(world: World) -> None:
+    consumer = alone(world)
+    first = consumer.poll_table(50, max_records=2)
+    while not first.num_rows:
+        first = consumer.poll_table(50, max_records=2)
+    second = consumer.poll_table(50, max_records=2)
+    values = [one.column("value").chunk(0).buffers()[2].address for one in (first, second)]
+    assert values[0] == values[1]
+
+
+def test_a_record_without_a_timestamp_has_none_in_a_table(world: World) -> None:
+    world.brokers.fill(T0, b"old", magic=0)
+    consumer = alone(world)
+    consumer.seek(T0, 4)
+    found = table(consumer)
+    assert [one and one.timestamp() for one in found.column("timestamp").to_pylist()] == [1.004, None]
+    assert found.column("timestamp").null_count == 1
+
+
+def test_a_table_has_headers_where_they_are_asked_for(world: World) -> None:
+    world.brokers.logs[T0].append(build_batch([Record(None, b"v", 1, (("a", b"1"),)), Record(None, b"w")]))
+    consumer = alone(world)
+    consumer.seek(T0, 5)
+    found = table(consumer, headers=True).column("headers").to_pylist()
+    assert found == [[{"key": "a", "value": b"1"}], None]
+
+
+# Sets without rows, and damage.
+
+
+def test_marks_of_transactions_are_passed(world: World) -> None:
+    log = world.brokers.logs[T0]
+    about = {"producer_id": 7, "producer_epoch": 0}
+    log.append(build_batch([Record(None, b"inside")], **about, transactional=True))
+    log.append(build_control_batch(ControlType.COMMIT, coordinator_epoch=0, timestamp_ms=0, **about))
+    consumer = alone(world)
+    assert [record.value for record in records(consumer)][5:] == [b"inside"]
+    assert consumer.position(T0) == 7
+
+
+def test_what_lies_before_damage_comes_first_and_then_an_error_that_names_the_way_on(world: World) -> None:
+    log = world.brokers.logs[T0]
+    begin, end, entry = log.entries[2]
+    log.entries[2] = begin, end, entry[:-1] + b"!"
+    consumer = alone(world)
+    found: list[ConsumerRecord] = []
+    pattern = r"CORRUPT_MESSAGE: t-0 at offset 2: .*seek to 3 to go on behind it"
+    while len(found) < 2:
+        found += consumer.poll_records(50)
+    with pytest.raises(BrokerError, match=pattern) as raised:
+        consumer.poll_records(50)
+    assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert ([record.offset for record in found], consumer.position(T0)) == ([0, 1], 2)
+    with pytest.raises(BrokerError, match=pattern):
+        consumer.poll_table(50)
+    consumer.seek(T0, 3)
+    assert table(consumer).column("offset").to_pylist() == [3, 4]
+
+
+def test_sets_of_several_partitions_come_in_their_order(world: World) -> None:
+    found = table(world.consumer())
+    for place in (T0, T1, T2, T3):
+        mask = pa.compute.equal(found.column("partition"), place.partition)
+        assert found.filter(mask).column("offset").to_pylist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("most", [0, -1])
+def test_fewer_than_one_record_cannot_be_asked_for(world: World, most: int) -> None:
+    consumer = alone(world)
+    with pytest.raises(ValueError, match="max_records must be 1 or more"):
+        consumer.poll_records(50, most)
+    with pytest.raises(ValueError, match="max_records must be 1 or more"):
+        consumer.poll_table(50, max_records=most)
+
+
+def test_a_large_set_is_given_out_piece_by_piece(world: World) -> None:
+    rows = [Record(None, b"%06d" % number) for number in range(3_000)]
+    world.brokers.logs[T0].append(build_message_set(rows))
+    consumer = alone(world)
+    offsets = [record.offset for record in records(consumer, rounds=50, most=100)]
+    assert offsets == list(range(3_005))

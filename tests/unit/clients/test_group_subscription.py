@@ -1,0 +1,243 @@
+"""``clients/group_consumer``: partitions of one's own choice, patterns, being woken, and what logs hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from minikafka.base.errors import BrokerError, ErrorCode, Woken
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.group_consumer import Committed, GroupConsumer
+from minikafka.wire.keys import ApiKey
+from tests.unit.clients.group_world import T0, T1, T2, T3, Listener, World, everything
+
+LATE = TopicPartition("late-1", 0)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    for consumer in world.consumers:
+        consumer.close()
+
+
+# Partitions that are assigned by hand.
+
+
+def test_assigned_partitions_are_read_without_a_group(world: World) -> None:
+    listener = Listener()
+    consumer = world.bare(listener)
+    consumer.assign([T2, T0])
+    assert consumer.assignment == (T0, T2)
+    assert set(world.read(consumer)) == everything(T1, T3)
+    assert (consumer.generation, consumer.member_id, listener.told) == (-1, "", [])
+    assert world.asked(ApiKey.JOIN_GROUP) == world.asked(ApiKey.HEARTBEAT) == 0
+
+
+def test_their_offsets_are_committed_to_the_group_all_the_same(world: World) -> None:
+    one = world.bare()
+    one.assign([T0, T1])
+    world.read(one)
+    one.commit_sync({T0: Committed(3)})
+    one.close()
+    other = world.bare()
+    other.assign([T0])
+    assert set(world.read(other)) == {b"t-0-3", b"t-0-4"}
+    (request,) = world.brokers.asked(ApiKey.OFFSET_COMMIT)
+    assert (request.generation_id, request.member_id) == (-1, "")
+
+
+def test_they_are_committed_in_time_and_at_the_end(world: World) -> None:
+    consumer = world.bare(auto_commit=True, auto_commit_interval_ms=1_000)
+    consumer.assign([T0])
+    world.read(consumer, rounds=40)
+    assert world.committed() == {T0: 5}
+    world.brokers.fill(T0, b"more")
+    while consumer.position(T0) == 5:
+        consumer.poll(50)
+    consumer.close()
+    assert world.committed() == {T0: 6}
+
+
+def test_a_commit_by_hand_is_refused_while_the_group_has_members(world: World) -> None:
+    world.member()
+    consumer = world.bare()
+    consumer.assign([T0])
+    world.read(consumer)
+    with pytest.raises(BrokerError) as raised:
+        consumer.commit_sync()
+    assert raised.value.code is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.committed() == {}
+
+
+def test_partitions_that_stay_assigned_go_on_where_they_are(world: World) -> None:
+    consumer = world.bare(auto_commit=True)
+    consumer.assign([T0, T1])
+    world.read(consumer)
+    consumer.pause(T0)
+    consumer.assign([T0, T2])
+    assert (consumer.position(T0), consumer.position(T2), consumer.paused) == (5, None, (T0,))
+    assert world.committed() == {T0: 5, T1: 5}
+    world.brokers.fill(T0, b"paused")
+    assert set(world.read(consumer)) == everything(T0, T1, T3)
+    consumer.resume(T0)
+    assert set(world.read(consumer)) == {b"paused"}
+
+
+def test_only_one_of_assign_and_subscribe_at_a_time(world: World) -> None:
+    consumer = world.bare()
+    with pytest.raises(ValueError, match="subscribe to a topic before polling, or assign"):
+        consumer.poll(0)
+    consumer.assign([T0])
+    with pytest.raises(ValueError, match="assigned by hand: unsubscribe first"):
+        consumer.subscribe(["t"])
+    consumer.unsubscribe()
+    assert consumer.assignment == ()
+    consumer.subscribe(["t"])
+    with pytest.raises(ValueError, match="subscribed to: unsubscribe first"):
+        consumer.assign([T0])
+    assert set(world.read(consumer)) == everything()
+    consumer.unsubscribe()
+    assert world.brokers.groups.group("g").state == "Empty"
+    consumer.assign([T1])
+    assert set(world.read(consumer)) == everything(T0, T2, T3)
+
+
+# Patterns.
+
+
+def test_a_pattern_finds_topics_by_their_whole_names_also_those_that_come_later(world: World) -> None:
+    world.brokers.add_topic("t2", 1)
+    consumer = world.bare(metadata_max_age_ms=1_000)
+    consumer.subscribe(pattern="t|late-[0-9]+")
+    assert set(world.read(consumer)) == everything()
+    assert consumer.subscription == ("t",)
+    world.brokers.add_topic(LATE.topic, 1)
+    world.brokers.fill(LATE, b"at last")
+    assert b"at last" in world.read(consumer, rounds=60)
+    assert (consumer.subscription, consumer.assignment) == (("late-1", "t"), (LATE, T0, T1, T2, T3))
+
+
+def test_a_pattern_that_finds_nothing_yet_waits_for_a_topic(world: World) -> None:
+    consumer = world.bare(metadata_max_age_ms=1_000)
+    consumer.subscribe(pattern=re.compile("late.*", re.IGNORECASE))
+    assert world.read(consumer) == {}
+    world.brokers.add_topic(LATE.topic, 1)
+    world.brokers.fill(LATE, b"at last")
+    assert set(world.read(consumer, rounds=60)) == {b"at last"}
+
+
+@pytest.mark.parametrize("excluded", [True, False])
+def test_internal_topics_are_found_by_name_and_by_a_pattern_only_where_that_is_wished(
+    world: World, excluded: bool
+) -> None:
+    world.brokers.add_topic("__consumer_offsets", 1)
+    consumer = world.bare(exclude_internal_topics=excluded)
+    consumer.subscribe(pattern=".*")
+    world.read(consumer)
+    assert consumer.subscription == (("t",) if excluded else ("__consumer_offsets", "t"))
+    consumer.subscribe(["__consumer_offsets"])
+    world.read(consumer)
+    assert consumer.assignment == (TopicPartition("__consumer_offsets", 0),)
+
+
+def test_a_topic_that_is_gone_is_no_longer_matched(world: World) -> None:
+    world.brokers.add_topic(LATE.topic, 1)
+    consumer = world.bare(metadata_max_age_ms=1_000)
+    consumer.subscribe(pattern="t|late.*")
+    world.read(consumer)
+    assert consumer.subscription == ("late-1", "t")
+    del world.brokers.leaders[LATE]
+    world.read(consumer, rounds=60)
+    assert (consumer.subscription, consumer.assignment) == (("t",), (T0, T1, T2, T3))
+
+
+@pytest.mark.parametrize(
+    ("subscribe", "problem"),
+    [
+        (lambda one: one.subscribe("t"), r"subscribe\(\['t'\]\)"),
+        (lambda one: one.subscribe(["t"], pattern="t"), "topics or a pattern, not both"),
+        (lambda one: one.subscribe(pattern="("), "unterminated"),
+        (lambda one: one.subscribe(["a b"]), "INVALID_TOPIC"),
+    ],
+)
+def test_what_cannot_be_subscribed_to_is_refused(
+    world: World, subscribe: Callable[[GroupConsumer], object], problem: str
+) -> None:
+    consumer = world.member()
+    with pytest.raises((ValueError, TypeError, re.error, BrokerError), match=problem):
+        subscribe(consumer)
+    assert consumer.subscription == ("t",)
+
+
+def test_a_listener_can_come_with_the_subscription(world: World) -> None:
+    listener = Listener()
+    consumer = world.bare()
+    consumer.subscribe(["t"], listener=listener)
+    world.read(consumer)
+    assert listener.told == [("assigned", (T0, T1, T2, T3))]
+
+
+# Being woken.
+
+
+def test_a_poll_that_is_woken_raises_and_the_next_one_goes_on(world: World) -> None:
+    consumer = world.consumer()
+    consumer.wakeup()
+    before_ms = world.brokers.clock.monotonic_ms()
+    with pytest.raises(Woken):
+        consumer.poll(60_000)
+    assert world.brokers.clock.monotonic_ms() == before_ms
+    assert set(world.read(consumer)) == everything()
+
+
+@pytest.mark.parametrize("joins", [True, False])
+def test_a_poll_that_waits_is_woken_within_a_tenth_of_a_second(world: World, joins: bool) -> None:
+    consumer = world.bare()
+    if joins:
+        other = world.member()
+        consumer.subscribe(["t"])
+        assert other.assignment  # and does not poll, so that the new one waits for it to join again
+    else:
+        consumer.assign([T0])
+        world.read(consumer)
+    clock = world.brokers.clock
+    advance, woken_ms = clock.advance, clock.monotonic_ms() + 500
+
+    def advancing(milliseconds: int) -> None:
+        advance(milliseconds)
+        if clock.monotonic_ms() >= woken_ms:
+            consumer.wakeup()
+
+    clock.advance = advancing  # type: ignore[method-assign]
+    with pytest.raises(Woken):
+        consumer.poll(600_000)
+    assert woken_ms <= clock.monotonic_ms() <= woken_ms + 110
+
+
+# What logs hold.
+
+
+def test_logs_have_beginnings_ends_and_times(world: World) -> None:
+    log = world.brokers.logs[T0]
+    log.entries, log.start_offset = log.entries[2:], 2
+    consumer = world.bare()
+    assert consumer.beginning_offsets([T0, T1]) == {T0: 2, T1: 0}
+    assert consumer.end_offsets([T0, T1]) == {T0: 5, T1: 5}
+    times = {T0: 0, T1: 1_003, T2: 1_005}
+    assert consumer.offsets_for_times(times) == {T0: 2, T1: 3, T2: None}
+    with pytest.raises(ValueError, match="t-0: -1: a time is in ms"):
+        consumer.offsets_for_times({T0: -1})
+
+
+def test_topics_and_partitions_are_told(world: World) -> None:
+    world.brokers.add_topic("__consumer_offsets", 1)
+    world.brokers.add_topic("u", 1)
+    consumer = world.bare()
+    assert consumer.topics() == ("t", "u")
+    assert consumer.partitions_for("t") == (T0, T1, T2, T3)
+    with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        consumer.partitions_for("nothing")
