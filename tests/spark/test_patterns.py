@@ -25,7 +25,9 @@ ATOMS = words(r"""
     (?-i) (?=a) (?!b) (?<=a) (?<!a) (?>a*) \Qa.b\E \Qa ^ $ \A \z \Z \G \b \B \x61 \u0062 \x{61} \0141 \cA \e
     \R \X \h \H \v \V [a&&b] [a&b] [a&&] (?u) (?U) (?s) (?m)a [\Qa-c\E] [a-\d] (?P<x>a) \p{IsLatin} \y \b{g}
     } ] { ( ) [ \ | (? (a a) [b-a] (?i)[a-b] (?i)\p{Lower} (?i)(a)\1 [^a-c&&b-d] [ab&&[bc]d] [a[b]c-e]
-    [^[a]b]
+    [^[a]b] [a-[b]] [!--] [\w&&\D] [^a&&[^b]] (b) (?:(a)|b) (?:a|ab) (?:a?b)* (|a) () (?:\1x|(a)) (?=(a))
+    (?!(a)) (?<=a|ab) (?<!a|bc) (?<=a?) (?<=\1) (?x)[a& &b] (?x)\01 (?iu)k (?i:\1) (?(1)a|b) \p{javaLetter}
+    \p{IsCommon} \p{gc=Lu} \P{Lower} {2} a{99999999999} \x\Q61\E
 """)
 TIMES = ["", "", "", *words("* + ? {2} {1,} {1,2} *? +? ?? *+ ++ ?+ {2}+ {1,2}? ** {,2} {2,1}")]
 

@@ -36,7 +36,7 @@ class TopicFilter:
         regex = raw_regex.strip(_BLANKS).replace(",", "|").replace(" ", "")
         self._regex = regex.lstrip(_QUOTES).rstrip(_QUOTES)
         try:
-            self._compiled: re.Pattern[str] = compiled(self._regex)
+            self._compiled: re.Pattern[str] = compiled(self._regex, for_every_java=True)
         except BadPattern as problem:
             raise ConfigError(type(self).__name__, raw_regex, _refusal(raw_regex, problem)) from None
 
