@@ -28,7 +28,7 @@ from minikafka.records.arrow import grown
 from minikafka.records.batch import BATCH_HEADER_BYTES, read_header, records_of
 from minikafka.records.checksums import CRC32_TABLES, CRC_TABLES
 from minikafka.records.compression import MAX_CONTENT_BYTES
-from minikafka.records.encoding import EncodedSet, encode, partitions_by_key
+from minikafka.records.encoding import EncodedSet, encode, partitions_by_java_hash, partitions_by_key
 from minikafka.records.headers import HEADERS_TYPE, RawHeaders, raw_headers, to_arrow
 from minikafka.records.message_set import Content, TimestampType, open_wrapper
 
@@ -45,6 +45,7 @@ __all__ = [
     "decode",
     "decode_pieces",
     "encode",
+    "partitions_by_java_hash",
     "partitions_by_key",
     "raw_headers",
 ]

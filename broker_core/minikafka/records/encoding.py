@@ -307,12 +307,26 @@ class _BatchEncoder(_Encoder):
 
 def partitions_by_key(keys: pa.Array | pa.ChunkedArray, partitions: int) -> NDArray[np.int32]:
     """The partition where Java's default partitioner puts each key: int32[n], -1 where the key is null."""
+    return _partitions(keys, partitions, kernels.hashing.MURMUR2)
+
+
+def partitions_by_java_hash(keys: pa.Array | pa.ChunkedArray, partitions: int) -> NDArray[np.int32]:
+    """The partition where the partitioners of Kafka's Scala producer put each key: int32[n], -1 where the key
+    is null. Strings have Java's ``String.hashCode``, bytes its ``Arrays.hashCode``.
+    """
+    is_text = pa.types.is_string(keys.type) or pa.types.is_large_string(keys.type)
+    return _partitions(
+        keys, partitions, kernels.hashing.STRING_HASH if is_text else kernels.hashing.BYTES_HASH
+    )
+
+
+def _partitions(keys: pa.Array | pa.ChunkedArray, partitions: int, hashed_by: int) -> NDArray[np.int32]:
     if partitions < 1:
         raise ValueError(f"a topic has at least one partition, not {partitions}")
     result = np.full(len(keys), -1, dtype=np.int32)
     column = _column(keys)
     if len(keys) and column.offsets.size:
-        kernels.hashing.murmur2_partitions(
-            column.offsets, column.data, column.valid, column.shift, partitions, result
+        kernels.hashing.key_partitions(
+            column.offsets, column.data, column.valid, column.shift, hashed_by, partitions, result
         )
     return result

@@ -1,5 +1,5 @@
-"""Java's hashes, by which Kafka places things: murmur2 for keys (``Utils.murmur2`` of 0.10.1), and
-``String.hashCode`` for groups.
+"""Java's hashes, by which Kafka places things: murmur2 for keys (``Utils.murmur2`` of 0.10.1), and the
+``hashCode`` of strings, byte arrays and numbers for groups and the Scala producer's keys.
 """
 
 from __future__ import annotations
@@ -41,7 +41,32 @@ def string_hash(text: str) -> int:
     return h - (1 << 32) if h >> 31 else h
 
 
+def bytes_hash(data: Buffer) -> int:
+    """Java's ``Arrays.hashCode`` of a byte array, whose bytes are signed: a signed 32-bit integer."""
+    h = 1
+    for byte in memoryview(data).cast("B"):
+        h = (31 * h + byte - (byte >> 7 << 8)) & _MASK
+    return h - (1 << 32) if h >> 31 else h
+
+
+def long_hash(number: int) -> int:
+    """Java's ``Integer.hashCode`` of a number of 32 bits, else its ``Long.hashCode``: a signed 32-bit
+    integer. OverflowError above 64 bits.
+    """
+    if -(1 << 31) <= number < 1 << 31:
+        return number
+    bits = int.from_bytes(number.to_bytes(8, "big", signed=True), "big")
+    h = (bits ^ bits >> 32) & _MASK
+    return h - (1 << 32) if h >> 31 else h
+
+
+def partition_of_hash(h: int, partitions: int) -> int:
+    """Where Kafka's Scala code puts a hash (``Utils.abs`` of 0.10.1): by its absolute value, and by 0 where
+    Java has none.
+    """
+    return (0 if h == -(1 << 31) else abs(h)) % partitions
+
+
 def partition_of_group(group: str, partitions: int) -> int:
     """The partition of ``__consumer_offsets`` that holds ``group``: whose leader is its coordinator."""
-    h = string_hash(group)
-    return (0 if h == -(1 << 31) else abs(h)) % partitions
+    return partition_of_hash(string_hash(group), partitions)

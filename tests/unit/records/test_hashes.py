@@ -1,15 +1,33 @@
-"""The recorded values are in ``test_golden``; here the column against the plain function."""
+"""Java's hashes: those that Kafka 0.10.1.1 gave, and the column against the plain function. What was recorded
+of murmur2 is in ``test_golden``.
+"""
 
 from __future__ import annotations
 
+import base64
+import json
 import random
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from minikafka.records.columns import partitions_by_key
-from minikafka.records.hashes import murmur2, partition_of_group, partition_of_key, string_hash
+from minikafka.records.columns import partitions_by_java_hash, partitions_by_key
+from minikafka.records.hashes import (
+    bytes_hash,
+    long_hash,
+    murmur2,
+    partition_of_group,
+    partition_of_hash,
+    partition_of_key,
+    string_hash,
+)
+
+RECORDED: dict[str, Any] = json.loads(
+    (Path(__file__).resolve().parents[2] / "data" / "hashes.json").read_text()
+)
 
 
 def test_the_hash_is_signed_and_of_32_bits() -> None:
@@ -68,3 +86,52 @@ def test_groups_are_placed_as_kafka_0_10_1_places_them(group: str, hashed: int, 
 
 def test_a_character_outside_of_the_basic_plane_counts_as_two_as_in_java() -> None:
     assert string_hash("\U0001f600") == 31 * 0xD83D + 0xDE00
+
+
+def test_strings_and_their_partitions_are_hashed_as_the_release_did() -> None:
+    cases = RECORDED["scala_default_partitioner"]
+    texts = [case["key"] for case in cases]
+    assert [string_hash(text) for text in texts] == [case["hashCode"] for case in cases]
+    for count in map(int, cases[0]["partition"]):
+        wanted = [case["partition"][str(count)] for case in cases]
+        assert [partition_of_hash(string_hash(text), count) for text in texts] == wanted
+        assert partitions_by_java_hash(pa.array(texts, pa.string()), count).tolist() == wanted
+        assert partitions_by_java_hash(pa.array(texts, pa.large_string()), count).tolist() == wanted
+
+
+def test_bytes_and_their_partitions_are_hashed_as_the_release_did() -> None:
+    cases = RECORDED["scala_byte_array_partitioner"]
+    keys = [base64.b64decode(case["key"]) for case in cases]
+    assert [bytes_hash(key) for key in keys] == [case["Arrays.hashCode"] for case in cases]
+    for count in map(int, cases[0]["partition"]):
+        wanted = [case["partition"][str(count)] for case in cases]
+        assert [partition_of_hash(bytes_hash(key), count) for key in keys] == wanted
+        assert partitions_by_java_hash(pa.array(keys, pa.binary()), count).tolist() == wanted
+
+
+def test_texts_of_all_lengths_of_utf8_are_placed_as_each_alone() -> None:
+    source = random.Random(6)
+    alphabet = "az\x00\x7f\x80\u07ff\u0800\ud7ff\ue000\uffff\U00010000\U0010ffff"
+    texts = ["".join(source.choices(alphabet, k=length)) for length in range(60)]
+    assert partitions_by_java_hash(pa.array([*texts, None]), 1000).tolist() == [
+        *(partition_of_hash(string_hash(text), 1000) for text in texts),
+        -1,
+    ]
+
+
+def test_a_hash_that_has_no_absolute_value_counts_as_0() -> None:
+    assert string_hash("polygenelubricants") == -(2**31)
+    assert partitions_by_java_hash(pa.array(["polygenelubricants"]), 7).tolist() == [0]
+
+
+def test_numbers_are_hashed_as_javas_integer_or_long() -> None:
+    assert [long_hash(n) for n in (0, 5, -5, 2**31 - 1, -(2**31))] == [0, 5, -5, 2**31 - 1, -(2**31)]
+    assert [long_hash(n) for n in (2**31, 2**32, 2**63 - 1, -(2**63))] == [-(2**31), 1, -(2**31), -(2**31)]
+    with pytest.raises(OverflowError):
+        long_hash(2**63)
+
+
+def test_what_is_cut_off_or_no_utf8_is_hashed_without_reading_further() -> None:
+    broken = pa.array([b"\xf0\x9f", b"\xff\xff", b"\xc3"], pa.binary())
+    texts = pa.Array.from_buffers(pa.string(), 3, broken.buffers())
+    assert all(0 <= number < 5 for number in partitions_by_java_hash(texts, 5).tolist())

@@ -290,7 +290,7 @@ def test_a_child_imports_nothing_from_the_working_directory(
     (tmp_path / "parts").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cache, "_SHARES", (("hashing",),))
-    assert set(cache._compiled_in_children(tmp_path / "parts")) == {"murmur2_partitions", "checksum"}
+    assert set(cache._compiled_in_children(tmp_path / "parts")) == {"key_partitions", "checksum"}
 
 
 def test_directories_of_older_states_do_not_pile_up(tmp_path: Path) -> None:
