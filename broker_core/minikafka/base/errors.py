@@ -8,6 +8,9 @@
     ├── ConsumerTimeout          a stream had no message within ``consumer.timeout.ms``
     ├── GroupHeld                a group has another owner, with its name
     ├── Woken                    a poll was ended by another thread
+    ├── FailedToSendMessage      a producer has tried often enough; carries what was not sent
+    ├── QueueFull                an asynchronous producer has no room for a message
+    ├── ProducerClosed           something was sent with a producer that is closed
     ├── NoCommittedOffset        a group has no place to go on from, and is told not to choose one
     ├── StorageError             the disk or what lies on it
     │   └── DirectoryLocked      another process holds the data directory
@@ -28,8 +31,9 @@ Codes are those of Kafka 2.1 (``Errors.java``), under the names that 0.10.1 has 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
+from typing import Any
 
 
 class ErrorCode(IntEnum):
@@ -235,6 +239,33 @@ class NoCommittedOffset(MinikafkaError):
 
 class Woken(MinikafkaError):
     """A wait for records was ended by ``wakeup``."""
+
+
+class FailedToSendMessage(MinikafkaError):
+    """What a producer could not send, for good or after its last try (``FailedToSendMessageException``).
+
+    failed: the messages themselves, in their order; acknowledged ones are not among them.
+    causes: the last error of each partition, or of a topic whose partitions are not known.
+    """
+
+    def __init__(self, text: str, failed: Sequence[Any], causes: Mapping[str, Exception]) -> None:
+        super().__init__(text)
+        self.failed = failed
+        self.causes = causes
+
+
+class QueueFull(MinikafkaError):
+    """The queue of an asynchronous producer is full (``QueueFullException``): ``dropped`` messages were not
+    taken.
+    """
+
+    def __init__(self, text: str, dropped: int) -> None:
+        super().__init__(text)
+        self.dropped = dropped
+
+
+class ProducerClosed(MinikafkaError):
+    """The producer was closed before (``ProducerClosedException``)."""
 
 
 class GroupHeld(MinikafkaError):

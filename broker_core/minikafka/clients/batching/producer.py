@@ -159,7 +159,7 @@ class BatchingProducer:
             if broker_id is None:
                 broker_id = self._cluster.leader(topic_partition, deadline.remaining_ms()).broker_id
             try:
-                return _magic_of(self._cluster.link(broker_id, Lane.PRODUCE).version(PRODUCE, deadline))
+                return magic_of(self._cluster.link(broker_id, Lane.PRODUCE).version(PRODUCE, deadline))
             except NetworkError:
                 # Others may lead by now what a broker led that cannot be reached.
                 self._cluster.invalidate(topic_partition.topic)
@@ -446,7 +446,7 @@ class BatchingProducer:
         return reply.result(timeout_ms)
 
     def _encode(self, batch: Batch, version: int) -> Buffer:
-        codec, magic = self.config.compression, _magic_of(version)
+        codec, magic = self.config.compression, magic_of(version)
         try:
             if magic < BATCH_MAGIC and self.config.idempotence:
                 raise BrokerError(
@@ -480,7 +480,7 @@ class BatchingProducer:
                     logger.exception("a callback for %s failed", delivery.topic_partition)
 
 
-def _magic_of(version: int) -> int:
+def magic_of(version: int) -> int:
     """The format that a version of Produce carries."""
     return 2 if version >= MAGIC_2_SINCE else 1 if version >= MAGIC_1_SINCE else 0
 

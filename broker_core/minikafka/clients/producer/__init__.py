@@ -1,0 +1,16 @@
+"""The producer of the reference texts, which Kafka 0.10.1 has as ``kafka.producer``.
+
+    Producer.send ─▶ (sync)                                   EventHandler ─▶ brokers
+                  └▶ (async) EventQueue ─▶ ProducerSendThread ──────┘
+
+``DefaultEventHandler`` serializes, partitions and sends; all that is plugged in is named in
+``ProducerConfig``. Behind the queue messages are columns (``message_columns``), not objects.
+"""
+
+from minikafka.clients.producer.callback_handler import CallbackHandler
+from minikafka.clients.producer.event_handler import EventHandler
+from minikafka.clients.producer.keyed_message import KeyedMessage
+from minikafka.clients.producer.producer import Producer
+from minikafka.clients.producer.producer_config import ProducerConfig
+
+__all__ = ["CallbackHandler", "EventHandler", "KeyedMessage", "Producer", "ProducerConfig"]

@@ -1,0 +1,139 @@
+"""``kafka.producer.async.AsyncProducer``: a queue, and a thread that sends what is in it."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import Sequence
+
+from minikafka.base.errors import QueueFull
+from minikafka.clients.cluster import Cluster
+from minikafka.clients.producer.callback_handler import CallbackHandler
+from minikafka.clients.producer.event_handler import EventHandler
+from minikafka.clients.producer.event_queue import EventQueue
+from minikafka.clients.producer.keyed_message import KeyedMessage
+from minikafka.clients.producer.message_columns import MessageColumns
+from minikafka.clients.producer.producer_config import ProducerConfig
+from minikafka.clients.producer.producer_send_thread import ProducerSendThread
+from minikafka.clients.producer.producer_stats import ProducerStats
+from minikafka.clients.retry import Deadline
+
+
+class AsyncProducer:
+    """Thread-safe. What was queued is sent: ``close`` waits for it, and so does the end of the program where
+    nobody has closed it.
+
+    ``threads=False``: nothing is sent but in ``step``, in ``close`` and where there is no room.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        cluster: Cluster,
+        handler: EventHandler,
+        callback: CallbackHandler | None,
+        stats: ProducerStats,
+        *,
+        threads: bool = True,
+    ) -> None:
+        self._cluster = cluster
+        self._callback = callback
+        self._stats = stats
+        self._timeout_ms = config.queue_enqueue_timeout_ms
+        self._threads = threads
+        self.queue = EventQueue(
+            cluster.clock,
+            max_messages=config.queue_buffering_max_messages,
+            batch_messages=config.batch_num_messages,
+            queue_ms=config.queue_buffering_max_ms,
+        )
+        self._offer = self.queue.offer
+        name = f"ProducerSendThread-{config.client_id}"
+        self._thread = ProducerSendThread(
+            name, self.queue, handler, callback, stats, config.batch_num_messages
+        )
+        if threads:
+            self._thread.start()
+            atexit.register(self.close)
+
+    def send(self, event: KeyedMessage) -> None:
+        """Queue one event. QueueFull where there is no room in time, ProducerClosed after ``close``."""
+        if self._callback is not None:
+            self._send_told(event, self._callback)
+        elif not self._offer(event) and not self._offered_in_time(event, self._deadline()):
+            self._drop(event.topic, 1)
+
+    def send_all(self, events: Sequence[KeyedMessage]) -> None:
+        """Queue events in their order. QueueFull says how many had no place; those before them are queued."""
+        if self._callback is not None:
+            for event in events:
+                self._send_told(event, self._callback)
+            return
+        taken = self.queue.offer_all(events)
+        deadline = self._deadline()
+        while taken < len(events):
+            if not self._wait_for_room(deadline):
+                for event in events[taken:]:
+                    self._stats.dropped(event.topic)
+                raise self._full(len(events) - taken)
+            taken += self.queue.offer_all(events[taken:])
+
+    def send_columns(self, columns: MessageColumns) -> None:
+        """Queue messages that are serialized, as ``send_all``; there must be no callback handler."""
+        taken = self.queue.offer_columns(columns)
+        deadline = self._deadline()
+        while taken < len(columns):
+            if not self._wait_for_room(deadline):
+                self._drop(columns.topic, len(columns) - taken)
+            taken += self.queue.offer_columns(columns.slice(taken, len(columns) - taken))
+
+    def step(self) -> bool:
+        """Without threads: send what may leave the queue now; whether there was anything."""
+        return self._thread.step()
+
+    def close(self) -> None:
+        """Take nothing more, send all that is queued, and end the thread. A second call only waits."""
+        was_closed = self.queue.closed
+        self.queue.close()
+        if self._threads:
+            atexit.unregister(self.close)
+            if threading.current_thread() is not self._thread:
+                self._thread.join()
+        elif not was_closed:
+            while self.step():
+                pass
+            self._thread.last_batch()
+
+    def _send_told(self, event: KeyedMessage, callback: CallbackHandler) -> None:
+        event = callback.before_enqueue(event)
+        added = self._offered_in_time(event, self._deadline())
+        callback.after_enqueue(event, added)
+        if not added:
+            self._drop(event.topic, 1)
+
+    def _offered_in_time(self, event: KeyedMessage, deadline: Deadline | None) -> bool:
+        while not self._offer(event):
+            if not self._wait_for_room(deadline):
+                return False
+        return True
+
+    def _wait_for_room(self, deadline: Deadline | None) -> bool:
+        if self._threads:
+            return self.queue.wait_for_room(deadline)
+        # The queue is full, so there is something to send.
+        return (deadline is None or not deadline.expired) and self.step()
+
+    def _deadline(self) -> Deadline | None:
+        return None if self._timeout_ms < 0 else self._cluster.deadline(self._timeout_ms)
+
+    def _drop(self, topic: str, count: int) -> None:
+        self._stats.dropped(topic, count)
+        raise self._full(count)
+
+    def _full(self, dropped: int) -> QueueFull:
+        return QueueFull(
+            f"{dropped} message{'s' if dropped != 1 else ''} had no room in the queue, where "
+            f"{len(self.queue)} wait (queue.buffering.max.messages; queue.enqueue.timeout.ms is "
+            f"{self._timeout_ms})",
+            dropped,
+        )

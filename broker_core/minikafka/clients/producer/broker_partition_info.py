@@ -1,0 +1,80 @@
+"""``kafka.producer.BrokerPartitionInfo``: what the old producer knows of topics, and when it asks again."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
+from minikafka.clients.cluster import Cluster
+from minikafka.clients.metadata import TopicMetadata
+from minikafka.clients.producer.producer_config import EACH, ProducerConfig
+
+logger = logging.getLogger("minikafka.clients.producer")
+
+
+class BrokerPartitionInfo:
+    """Topics' partitions and leaders, refreshed at ``topic.metadata.refresh.interval.ms`` and after failures;
+    and the partition where messages without a key go until then. Not thread-safe.
+    """
+
+    def __init__(self, config: ProducerConfig, cluster: Cluster, source: random.Random | None = None) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._random = source or random.Random()
+        self._refreshed_ms = cluster.clock.monotonic_ms()
+        self._seen: set[str] = set()
+        self._kept: dict[str, int] = {}
+
+    def begin(self, topics: Iterable[str]) -> None:
+        """Something is to be sent to ``topics``: ask again where it is time to."""
+        self._seen.update(topics)
+        interval_ms = self._config.topic_metadata_refresh_interval_ms
+        now_ms = self._cluster.clock.monotonic_ms()
+        if 0 <= interval_ms <= now_ms - self._refreshed_ms:
+            self._refreshed_ms = now_ms
+            self.refresh(self._seen)
+            self._seen = set()
+
+    def refresh(self, topics: Iterable[str]) -> None:
+        """Ask again now; messages without a key go to another partition. What fails is only logged."""
+        self._kept.clear()
+        try:
+            self._cluster.metadata(topics, refresh=True, timeout_ms=self._config.request_timeout_ms)
+        except MinikafkaError as error:
+            logger.warning("minikafka: the topics of a producer could not be looked up: %s", error)
+
+    def topic(self, name: str, *, patient: bool) -> TopicMetadata:
+        """The topic, as far as is known without asking. One that nobody knows is asked for; it is waited for
+        where that is ``patient``, as it may be in the making. Raises why there is none.
+        """
+        known = self._cluster.known_topic(name)
+        if known is None and patient:
+            known = self._cluster.topic(name, self._config.request_timeout_ms)
+        if known is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        return known
+
+    def without_key(self, topic: TopicMetadata, count: int) -> NDArray[np.int32]:
+        """Partitions for ``count`` messages without a key, int32[count]: available ones by chance.
+
+        LEADER_NOT_AVAILABLE where there is none. One that is kept stays while its leader is away: what fails
+        there has another one chosen.
+        """
+        if self._config.null_key_partition == EACH:
+            return np.array(self._random.choices(self._available(topic), k=count), dtype=np.int32)
+        chosen = self._kept.get(topic.name)
+        if chosen is None:
+            chosen = self._kept[topic.name] = self._random.choice(self._available(topic))
+        return np.full(count, chosen, dtype=np.int32)
+
+    def _available(self, topic: TopicMetadata) -> tuple[int, ...]:
+        if not topic.available:
+            raise BrokerError(
+                ErrorCode.LEADER_NOT_AVAILABLE, f"no partition of topic {topic.name!r} has a leader"
+            )
+        return topic.available

@@ -1,0 +1,354 @@
+"""``kafka.producer.async.DefaultEventHandler``: serializes, partitions, collates and sends.
+
+    events ─▶ columns of each topic (encoders) ─▶ partition of each row ─▶ message sets of each partition
+    ─▶ one request to each leader at a time ─▶ what failed again, after a pause and a look for the leaders
+
+A message is acknowledged before the next set of its partition leaves, so that the order of a partition is
+kept; while brokers work, the next sets are encoded. What can never succeed (a message that is too large, a
+topic that may not be written) is not tried again, unlike in the release, and fails alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minikafka.base.errors import BrokerError, ErrorCode, FailedToSendMessage, MinikafkaError
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.cluster import Cluster, worth_a_retry
+from minikafka.clients.metadata import NO_LEADER, TopicMetadata
+from minikafka.clients.producer.broker_partition_info import BrokerPartitionInfo
+from minikafka.clients.producer.event_handler import EventHandler
+from minikafka.clients.producer.keyed_message import KeyedMessage
+from minikafka.clients.producer.message_columns import MessageColumns, Unsent, fields_of, serialized
+from minikafka.clients.producer.partition_sets import PartitionSets, Rows, grouped
+from minikafka.clients.producer.partitioner import DefaultPartitioner, Partitioner
+from minikafka.clients.producer.producer_config import ProducerConfig
+from minikafka.clients.producer.producer_stats import ProducerStats
+from minikafka.clients.producer.sync_producer import Sent, SyncProducer
+from minikafka.clients.serializer import Encoder
+
+logger = logging.getLogger("minikafka.clients.producer")
+
+REQUEST_BYTES = 16 << 20
+"""Of the sets of one request, unless a single one is larger."""
+TOLD = 8
+"""How many places an error names."""
+
+_NOWHERE = -2
+_TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Rows of one topic that are still to be sent; timestamps are those of all its rows."""
+
+    columns: MessageColumns
+    timestamps: NDArray[np.int64]
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """Rows that no broker has, where they were to go, and why they are not there."""
+
+    part: _Part
+    place: str
+    error: Exception
+
+
+class _Failures:
+    """What failed so far: what will be tried again, and what not."""
+
+    def __init__(self) -> None:
+        self.again: list[_Failed] = []
+        self.for_good: list[_Failed] = []
+
+    def add(self, part: _Part, place: str, error: Exception) -> None:
+        """Rows that failed at a partition or topic."""
+        retry = isinstance(error, MinikafkaError) and worth_a_retry(error)
+        (self.again if retry else self.for_good).append(_Failed(part, place, error))
+
+    def take_again(self) -> list[_Part]:
+        """What is to be tried again: one part a topic, its rows in order."""
+        taken, self.again = self.again, []
+        parts = {failed.part.columns.topic: failed.part for failed in taken}
+        return [
+            _Part(
+                part.columns,
+                part.timestamps,
+                np.sort(np.concatenate([f.part.rows for f in taken if f.part.columns is part.columns])),
+            )
+            for part in parts.values()
+        ]
+
+    def give_up(self) -> None:
+        """Nothing is tried again."""
+        self.for_good.extend(self.again)
+        self.again = []
+
+
+class DefaultEventHandler(EventHandler):
+    """The event handler of a producer that is given no other."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        cluster: Cluster,
+        *,
+        partitioner: Partitioner,
+        encoder: Encoder[Any],
+        key_encoder: Encoder[Any],
+        stats: ProducerStats | None = None,
+        source: random.Random | None = None,
+    ) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._partitioner = partitioner
+        self._encoder = encoder
+        self._key_encoder = key_encoder
+        self.stats = stats or ProducerStats()
+        self._topics = BrokerPartitionInfo(config, cluster, source)
+        self._sync = SyncProducer(
+            cluster, acks=config.request_required_acks, timeout_ms=config.request_timeout_ms
+        )
+
+    def handle(self, events: Sequence[KeyedMessage]) -> None:
+        """Send events. Raises FailedToSendMessage for those that failed for good or after the last retry; all
+        others are acknowledged then. What an encoder raises is raised where the producer is synchronous,
+        before anything is sent; else the other events are sent.
+        """
+        if events:
+            self.handle_fields(fields_of(events))
+
+    def handle_fields(self, fields: Sequence[list[Any]]) -> None:
+        """As ``handle``, of messages that are taken apart (``message_columns.fields_of``)."""
+        refused: list[tuple[KeyedMessage, Exception]] = []
+        try:
+            columns = serialized(fields, self._encoder, self._key_encoder)
+        except Exception:
+            if self._config.is_sync:
+                self.stats.unserializable(1)
+                raise
+            columns, refused = self._serialized_singly(list(map(KeyedMessage, *fields)))
+        self.handle_columns(columns, refused)
+
+    def handle_columns(
+        self, columns: Iterable[MessageColumns], refused: Sequence[tuple[KeyedMessage, Exception]] = ()
+    ) -> None:
+        """Send messages that are serialized. Raises as ``handle``; also for those that were ``refused``."""
+        failures = _Failures()
+        total = len(refused)
+        for several in _of_different_topics(columns):
+            total += sum(map(len, several))
+            self._send(several, failures)
+        if failures.for_good or refused:
+            error = self._failure(failures.for_good, refused, total)
+            self.stats.failed(len(error.failed))
+            raise error
+
+    def _serialized_singly(
+        self, events: Sequence[KeyedMessage]
+    ) -> tuple[list[MessageColumns], list[tuple[KeyedMessage, Exception]]]:
+        good: list[KeyedMessage] = []
+        refused: list[tuple[KeyedMessage, Exception]] = []
+        for event in events:
+            try:
+                serialized(fields_of([event]), self._encoder, self._key_encoder)
+            except Exception as error:  # noqa: BLE001 - an encoder can raise anything
+                refused.append((event, error))
+                logger.error("minikafka: a message for topic %s cannot be serialized: %r", event.topic, error)
+            else:
+                good.append(event)
+        self.stats.unserializable(len(refused))
+        if not good:
+            return [], refused
+        return serialized(fields_of(good), self._encoder, self._key_encoder), refused
+
+    def _send(self, columns: Sequence[MessageColumns], failures: _Failures) -> None:
+        """Send messages of different topics, with all the attempts that there are."""
+        now_ms = self._cluster.clock.now_ms()
+        left = []
+        for one in columns:
+            self.stats.sent(one.topic, len(one), one.value_bytes)
+            stamps = np.full(len(one), now_ms, dtype=np.int64)
+            left.append(_Part(one, stamps, np.arange(len(one), dtype=np.int64)))
+        self._topics.begin(part.columns.topic for part in left)
+        for attempt in range(self._config.message_send_max_retries + 1):
+            if attempt:
+                self._cluster.waiter.wait(self._config.retry_backoff_ms)
+                self._topics.refresh({part.columns.topic for part in left})
+                self.stats.resent()
+            self._dispatch(left, failures, patient=attempt == 0)
+            if attempt == self._config.message_send_max_retries:
+                failures.give_up()
+            left = failures.take_again()
+            if not left:
+                return
+
+    def _dispatch(self, left: Sequence[_Part], failures: _Failures, *, patient: bool) -> None:
+        """One attempt."""
+        lanes: list[PartitionSets] = []
+        for part in left:
+            name = part.columns.topic
+            try:
+                topic = self._topics.topic(name, patient=patient)
+            except MinikafkaError as error:
+                failures.add(part, name, error)
+                continue
+            ids = self._partitions(part, topic, failures)
+            for partition, places in grouped(ids):
+                if partition >= 0:
+                    chosen = _Part(part.columns, part.timestamps, part.rows[places])
+                    lane = self._lane(chosen, TopicPartition(name, partition), topic, failures)
+                    lanes.extend([lane] if lane is not None else [])
+        while lanes:
+            lanes = self._round(lanes, failures)
+
+    def _partitions(self, part: _Part, topic: TopicMetadata, failures: _Failures) -> NDArray[np.int32]:
+        """The partition of each row; negative where that failed."""
+        keys = part.columns.part_keys_of(part.rows)
+        ids: NDArray[np.int32]
+        if keys is None:
+            ids = np.full(len(part.rows), -1, dtype=np.int32)
+        else:
+            ids = self._by_key(keys, part, topic, failures)
+        keyless = np.flatnonzero(ids == -1)
+        if len(keyless):
+            try:
+                ids[keyless] = self._topics.without_key(topic, len(keyless))
+            except BrokerError as error:
+                failures.add(_Part(part.columns, part.timestamps, part.rows[keyless]), topic.name, error)
+        return ids
+
+    def _by_key(self, keys: Any, part: _Part, topic: TopicMetadata, failures: _Failures) -> NDArray[np.int32]:
+        count = len(topic.partitions)
+        if isinstance(self._partitioner, DefaultPartitioner):
+            try:
+                return self._partitioner.partition_all(keys, count)
+            except (TypeError, OverflowError):
+                pass  # one by one, so that only those fail that have to
+        ids = np.full(len(keys), -1, dtype=np.int32)
+        for place, cell in enumerate(keys):
+            key = cell.as_py() if hasattr(cell, "as_py") else cell
+            if key is None:
+                continue
+            try:
+                chosen = self._partitioner.partition(key, count)
+                if not 0 <= chosen < count:
+                    raise ValueError(f"the partitioner gave partition {chosen} of {count} to {key!r:.100}")
+                ids[place] = chosen
+            except Exception as error:  # noqa: BLE001 - so can a partitioner
+                ids[place] = _NOWHERE
+                row = part.rows[place : place + 1]
+                failures.add(_Part(part.columns, part.timestamps, row), topic.name, error)
+        return ids
+
+    def _lane(
+        self, part: _Part, tp: TopicPartition, topic: TopicMetadata, failures: _Failures
+    ) -> PartitionSets | None:
+        described = topic.partition(tp.partition)
+        leader_id = NO_LEADER if described is None else described.leader_id
+        codec = self._config.codec_of(tp.topic)
+        try:
+            if leader_id == NO_LEADER:
+                raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader")
+            magic = self._sync.magic(leader_id, codec)
+            return PartitionSets(
+                tp, leader_id, part.columns, part.rows, part.timestamps, magic=magic, codec=codec
+            )
+        except MinikafkaError as error:
+            failures.add(part, str(tp), error)
+            return None
+
+    def _round(self, lanes: Sequence[PartitionSets], failures: _Failures) -> list[PartitionSets]:
+        """Send the current set of each partition; those that have more."""
+        under_way: list[Sent] = []
+        results: dict[TopicPartition, MinikafkaError | None] = {}
+        for several in _requests(lanes):
+            sets = {lane.topic_partition: lane.current.data for lane in several}
+            try:
+                under_way.append(self._sync.send(several[0].leader_id, sets, several[0].magic))
+            except MinikafkaError as error:
+                results.update(dict.fromkeys(sets, error))
+        deadline = self._cluster.deadline(self._config.request_timeout_ms)
+        for lane in lanes:
+            lane.prepare()
+        for sent in under_way:
+            results.update(sent.result(max(1, deadline.remaining_ms())))
+        return [lane for lane in lanes if self._goes_on(lane, results[lane.topic_partition], failures)]
+
+    def _goes_on(self, lane: PartitionSets, error: MinikafkaError | None, failures: _Failures) -> bool:
+        """Note what became of a lane's set; whether the lane has another one."""
+        if error is None:
+            return lane.acknowledged()
+        part = _Part(lane.columns, lane.timestamps, lane.left)
+        place = str(lane.topic_partition)
+        if not (isinstance(error, BrokerError) and error.code in _TOO_LARGE):
+            failures.add(part, place, error)
+            return False
+        if lane.divide():
+            return True
+        rows, more = lane.skip()
+        failures.add(_Part(lane.columns, lane.timestamps, rows), place, error)
+        return more
+
+    def _failure(
+        self, failed: Sequence[_Failed], refused: Sequence[tuple[KeyedMessage, Exception]], total: int
+    ) -> FailedToSendMessage:
+        causes: dict[str, Exception] = {one.place: one.error for one in failed}
+        counts = Counter(dict.fromkeys(causes, 0))
+        for one in failed:
+            counts[one.place] += len(one.part.rows)
+        for event, error in refused:
+            causes[f"{event.topic} (not serialized)"] = error
+            counts[f"{event.topic} (not serialized)"] += 1
+        unsent = Unsent(
+            [(one.part.columns, one.part.rows) for one in failed], [event for event, _ in refused]
+        )
+        told = [f"{place}: {counts[place]} ({causes[place]})" for place in list(causes)[:TOLD]]
+        if len(causes) > TOLD:
+            told.append(f"and {len(causes) - TOLD} others")
+        return FailedToSendMessage(
+            f"{len(unsent)} of {total} messages were not sent, with up to "
+            f"{self._config.message_send_max_retries} retries: {'; '.join(told)}",
+            unsent,
+            causes,
+        )
+
+
+def _of_different_topics(columns: Iterable[MessageColumns]) -> Iterable[list[MessageColumns]]:
+    """The columns in groups, a topic once in each: what comes later is sent later."""
+    group: dict[str, MessageColumns] = {}
+    for one in columns:
+        if one.topic in group:
+            yield list(group.values())
+            group = {}
+        if len(one):
+            group[one.topic] = one
+    if group:
+        yield list(group.values())
+
+
+def _requests(lanes: Iterable[PartitionSets]) -> Iterable[list[PartitionSets]]:
+    """The lanes whose sets go to one broker together."""
+    of_leader: dict[tuple[int, int], list[PartitionSets]] = {}
+    for lane in lanes:
+        of_leader.setdefault((lane.leader_id, lane.magic), []).append(lane)
+    for several in of_leader.values():
+        request: list[PartitionSets] = []
+        size = 0
+        for lane in several:
+            if request and size + len(lane.current.data) > REQUEST_BYTES:
+                yield request
+                request, size = [], 0
+            request.append(lane)
+            size += len(lane.current.data)
+        yield request

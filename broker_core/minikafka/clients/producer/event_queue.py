@@ -1,0 +1,206 @@
+"""The bounded queue between the callers of an asynchronous producer and its send thread.
+
+Messages lie in it as their fields, one after the other in one list, and are taken apart by slices. As objects
+they would be looked through by Python's garbage collector again and again, which cost more than all else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from minikafka.base.clock import Clock
+from minikafka.base.errors import ProducerClosed
+from minikafka.clients.producer.keyed_message import KeyedMessage
+from minikafka.clients.producer.message_columns import MessageColumns
+from minikafka.clients.retry import Deadline
+
+FIELDS = len(KeyedMessage._fields)
+
+Piece = list[Any] | MessageColumns
+"""Messages that came one by one (topic, message, key, part_key, topic, …), or all in one call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What left the queue together. ``expired``: because the time was up, before there was a batch of it."""
+
+    pieces: tuple[Piece, ...]
+    expired: bool
+
+
+class EventQueue:
+    """Messages, and columns that count as many as they hold, in the order in which they came. Thread-safe.
+
+    They leave once ``batch_messages`` of them are there, or when ``queue_ms`` have passed since the first of
+    them came (or since others were taken before it), or after ``close``.
+    """
+
+    def __init__(self, clock: Clock, *, max_messages: int, batch_messages: int, queue_ms: int) -> None:
+        self._clock = clock
+        self._max = max_messages * FIELDS
+        self._batch = batch_messages * FIELDS
+        self._queue_ms = queue_ms
+        self._lock = threading.Lock()
+        self._filled = threading.Condition(self._lock)
+        self._room = threading.Condition(self._lock)
+        self._before: list[Piece] = []
+        """What came before ``_fields``."""
+        self._used_before = 0
+        self._fields: list[Any] = []
+        self._since_ms = 0
+        self._closed = False
+
+    def __len__(self) -> int:
+        """Messages that wait."""
+        return self._used // FIELDS
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is taken any more."""
+        return self._closed
+
+    @property
+    def _used(self) -> int:
+        # All sizes here are in fields.
+        return self._used_before + len(self._fields)
+
+    def offer(self, event: KeyedMessage) -> bool:
+        """Take one message if there is room. ProducerClosed after ``close``."""
+        with self._lock:
+            if self._closed:
+                raise ProducerClosed("the producer is closed")
+            fields = self._fields
+            used = self._used_before + len(fields)
+            if used >= self._max:
+                return False
+            fields += event
+            if not used:
+                self._since_ms = self._clock.monotonic_ms()
+                self._filled.notify()
+            elif used + FIELDS == self._batch:
+                self._filled.notify()
+            return True
+
+    def offer_all(self, events: Sequence[KeyedMessage]) -> int:
+        """Take as many of the messages as there is room for, from the first on: how many."""
+        with self._lock:
+            used = self._used
+            taken = self._room_for(len(events))
+            for event in events[:taken]:
+                self._fields += event
+            self._came(used)
+            return taken
+
+    def offer_columns(self, columns: MessageColumns) -> int:
+        """Take as many messages of ``columns`` as there is room for, from the first on: how many."""
+        with self._lock:
+            used = self._used
+            taken = self._room_for(len(columns))
+            if taken:
+                self._put_behind(columns if taken == len(columns) else columns.slice(0, taken))
+                self._came(used)
+            return taken
+
+    def wait_for_room(self, deadline: Deadline | None) -> bool:
+        """Wait until there is room for a message; False when the time is up first. ProducerClosed when the
+        queue is closed meanwhile.
+        """
+        with self._lock:
+            while self._used >= self._max and not self._closed:
+                left_ms = None if deadline is None else deadline.remaining_ms()
+                if left_ms == 0:
+                    return False
+                self._room.wait(None if left_ms is None else left_ms / 1000)
+            if self._closed:
+                raise ProducerClosed("the producer is closed")
+            return True
+
+    def take(self, most: int, *, wait: bool = True) -> Taken | None:
+        """What may leave, ``most`` messages at a time. None after ``close`` when nothing is left, and, where
+        it does not ``wait``, when nothing may leave yet.
+        """
+        with self._lock:
+            while (left_ms := self._wait_ms()) is None or left_ms > 0:
+                if not wait or (self._closed and not self._used):
+                    return None
+                self._filled.wait(None if left_ms is None else left_ms / 1000)
+            expired = self._used < self._batch and not self._closed
+            taken = tuple(self._split(most * FIELDS))
+            self._since_ms = self._clock.monotonic_ms()
+            self._room.notify_all()
+            return Taken(taken, expired)
+
+    def close(self) -> None:
+        """Take nothing more; what is there leaves at once."""
+        with self._lock:
+            self._closed = True
+            self._filled.notify_all()
+            self._room.notify_all()
+
+    def _wait_ms(self) -> int | None:
+        used = self._used
+        if not used:
+            return None
+        if self._closed or used >= self._batch:
+            return 0
+        return max(0, self._since_ms + self._queue_ms - self._clock.monotonic_ms())
+
+    def _room_for(self, messages: int) -> int:
+        if self._closed:
+            raise ProducerClosed("the producer is closed")
+        return min(messages, (self._max - self._used) // FIELDS)
+
+    def _came(self, before: int) -> None:
+        """Something was put into the queue, which had ``before`` fields."""
+        if not before:
+            self._since_ms = self._clock.monotonic_ms()
+        if not before or before < self._batch <= self._used:
+            self._filled.notify()
+
+    def _put_behind(self, piece: Piece) -> None:
+        """Put a piece behind everything else."""
+        if self._fields:
+            self._before.append(self._fields)
+            self._used_before += len(self._fields)
+            self._fields = []
+        self._before.append(piece)
+        self._used_before += _size(piece)
+
+    def _split(self, most: int) -> Iterable[Piece]:
+        """Take out the first pieces, ``most`` fields in all."""
+        pieces: list[Piece] = [*self._before, self._fields] if self._fields else self._before
+        self._before, self._used_before, self._fields = [], 0, []
+        for place, piece in enumerate(pieces):
+            size = _size(piece)
+            if size > most:
+                if most:
+                    yield _part(piece, 0, most)
+                for rest in (_part(piece, most, size), *pieces[place + 1 :]):
+                    self._put_behind(rest)
+                return
+            yield piece
+            most -= size
+
+
+def messages_of(pieces: Iterable[Piece]) -> list[KeyedMessage]:
+    """The messages of what left the queue."""
+    found: list[KeyedMessage] = []
+    for piece in pieces:
+        if isinstance(piece, MessageColumns):
+            found.extend(piece.messages(range(len(piece))))
+        else:
+            found.extend(map(KeyedMessage, *(piece[field::FIELDS] for field in range(FIELDS))))
+    return found
+
+
+def _size(piece: Piece) -> int:
+    return len(piece) * FIELDS if isinstance(piece, MessageColumns) else len(piece)
+
+
+def _part(piece: Piece, start: int, end: int) -> Piece:
+    if isinstance(piece, MessageColumns):
+        return piece.slice(start // FIELDS, (end - start) // FIELDS)
+    return piece[start:end]

@@ -1,0 +1,261 @@
+"""Messages of one topic as columns: what lies between the producer's queue and the brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from minikafka.clients.producer.keyed_message import KeyedMessage
+from minikafka.clients.serializer import DefaultEncoder, Encoder, StringEncoder
+
+PIECE_ROWS = 8_192
+"""Messages that are handled together; with 100 bytes each they make one set. Larger pieces would take memory
+anew each time, whose first use costs more than all else.
+"""
+_FIELDS = tuple(itemgetter(place) for place in range(len(KeyedMessage._fields)))
+
+
+@dataclass(frozen=True, slots=True)
+class MessageColumns:
+    """``values`` and ``keys`` are pa.BinaryArray or pa.StringArray of one length; None stands for keys that
+    are all null. ``part_keys`` decide the partitions: a column, a list of Python objects, or None.
+
+    ``given`` are message, key and part_key of each as they were before encoders had them, where there are
+    such.
+    """
+
+    topic: str
+    values: pa.Array
+    keys: pa.Array | None = None
+    part_keys: pa.Array | Sequence[Any] | None = None
+    given: tuple[Sequence[Any], Sequence[Any], Sequence[Any]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def slice(self, start: int, count: int) -> MessageColumns:
+        """``count`` messages from ``start`` on, without a copy; of columns that are not made of messages."""
+        assert self.given is None
+        parts = self.part_keys
+        if isinstance(parts, pa.Array):
+            parts = parts.slice(start, count)
+        elif parts is not None:
+            parts = parts[start : start + count]
+        keys = None if self.keys is None else self.keys.slice(start, count)
+        return MessageColumns(self.topic, self.values.slice(start, count), keys, parts)
+
+    def part_keys_of(self, rows: NDArray[np.int64]) -> pa.Array | Sequence[Any] | None:
+        """The partition keys of the chosen rows."""
+        parts = self.part_keys
+        if parts is None or len(rows) == len(self):
+            return parts
+        return parts.take(pa.array(rows)) if isinstance(parts, pa.Array) else [parts[row] for row in rows]
+
+    def messages(self, rows: Sequence[int] | NDArray[np.int64]) -> list[KeyedMessage]:
+        """The chosen rows as messages: those of which they were made, else of bytes."""
+        if self.given is not None:
+            values, keys, part_keys = self.given
+            return [KeyedMessage(self.topic, values[row], keys[row], part_keys[row]) for row in rows]
+        return [
+            KeyedMessage(self.topic, _as_bytes(self.values, row), _as_bytes(self.keys, row))
+            for row in map(int, rows)
+        ]
+
+    @property
+    def value_bytes(self) -> int:
+        """The size of all values."""
+        if not len(self):
+            return 0
+        ends = np.frombuffer(self.values.buffers()[1], dtype=np.int32)
+        return int(ends[self.values.offset + len(self)] - ends[self.values.offset])
+
+
+class Unsent(Sequence[KeyedMessage]):
+    """Messages that were not sent: rows of columns, which become messages when somebody looks, and others."""
+
+    def __init__(
+        self, parts: Sequence[tuple[MessageColumns, NDArray[np.int64]]], others: Sequence[KeyedMessage] = ()
+    ) -> None:
+        self._parts = parts
+        self._others = others
+
+    def __len__(self) -> int:
+        return sum(len(rows) for _, rows in self._parts) + len(self._others)
+
+    def __iter__(self) -> Iterator[KeyedMessage]:
+        for columns, rows in self._parts:
+            yield from columns.messages(rows)
+        yield from self._others
+
+    def __getitem__(self, index: Any) -> Any:
+        return list(self)[index]
+
+
+class NotBytes(TypeError):
+    """An encoder, or the lack of one, gave something else than bytes."""
+
+    def __init__(self, value: object) -> None:
+        super().__init__(
+            f"{value!r:.100} is no bytes: give serializer.class and key.serializer.class, as "
+            "kafka.serializer.StringEncoder"
+        )
+
+
+def fields_of(events: Sequence[KeyedMessage]) -> list[list[Any]]:
+    """Topics, messages, keys and part keys of messages.
+
+    (``zip(*events)`` takes five times as long: it goes through all messages once for each.)
+    """
+    return [list(map(field, events)) for field in _FIELDS]
+
+
+def serialized(
+    fields: Sequence[list[Any]], encoder: Encoder[Any], key_encoder: Encoder[Any]
+) -> list[MessageColumns]:
+    """Messages (see ``fields_of``) of each topic, in their order. Raises what an encoder raises, NotBytes
+    where it gives no bytes.
+    """
+    topics, values, keys, part_keys = fields
+    if topics.count(topics[0]) != len(topics):
+        rows: dict[str, list[int]] = {}
+        for row, topic in enumerate(topics):
+            rows.setdefault(topic, []).append(row)
+        of_topics = ([[field[row] for row in some] for field in fields] for some in rows.values())
+        return [one for some in of_topics for one in serialized(some, encoder, key_encoder)]
+    encoded = encoded_column(values, encoder)
+    encoded_keys = None if _all_none(keys) else encoded_column(keys, key_encoder)
+    if isinstance(encoded, pa.ChunkedArray) or isinstance(encoded_keys, pa.ChunkedArray):
+        # More than a column of Arrow holds, which are 2 GiB.
+        middle = len(topics) // 2
+        halves = ([field[:middle] for field in fields], [field[middle:] for field in fields])
+        return [one for half in halves for one in serialized(half, encoder, key_encoder)]
+    decide: list[Any] | None = keys
+    if not _all_none(part_keys):
+        decide = [key if part is None else part for key, part in zip(keys, part_keys, strict=True)]
+    elif encoded_keys is None:
+        decide = None
+    return [MessageColumns(topics[0], encoded, encoded_keys, decide, (values, keys, part_keys))]
+
+
+def encoded_column(values: Sequence[Any], encoder: Encoder[Any]) -> pa.Array | pa.ChunkedArray:
+    """Values as a column of bytes or of UTF-8; None is null, whatever the encoder. In chunks above 2 GiB."""
+    if _is_utf8(values, encoder):
+        try:
+            return pa.array(values, pa.string())
+        except UnicodeEncodeError:
+            pass  # half of a pair: what is sent for it is the encoder's to say
+    return pa.array(_bytes_of(values, encoder), pa.binary())
+
+
+def columns_of(
+    topic: str, values: Any, keys: Any, encoder: Encoder[Any], key_encoder: Encoder[Any]
+) -> Iterator[MessageColumns]:
+    """The messages of ``Producer.send_values``, piece by piece where they are in lists: large memory is new
+    memory each time. Columns of Arrow are taken as they are, what is in lists is encoded.
+
+    Raises what is wrong before there is a piece: ValueError, NotBytes, and what an encoder raises.
+    """
+    if isinstance(values, (pa.Table, pa.RecordBatch)):
+        names = values.schema.names
+        if keys is not None or "value" not in names or not set(names) <= {"key", "value"}:
+            raise ValueError(
+                f"a table is sent with the columns value and, if there are any, key; this has {names}, and "
+                f"{'no ' if keys is None else ''}keys were given beside it"
+            )
+        keys = values.column("key") if "key" in names else None
+        values = values.column("value")
+    values, encoder = _ready(values, encoder)
+    decide = None
+    if keys is not None:
+        decide = keys if isinstance(keys, (pa.Array, pa.ChunkedArray)) else list(keys)
+        keys, key_encoder = _ready(decide, key_encoder)
+        if len(keys) != len(values):
+            raise ValueError(f"{len(keys)} keys were given for {len(values)} values")
+    if isinstance(values, list) or isinstance(keys, list):
+        return _pieces(topic, values, keys, decide, encoder, key_encoder)
+    return _batches(topic, values, keys)
+
+
+def _batches(topic: str, values: pa.Array | pa.ChunkedArray, keys: Any) -> Iterator[MessageColumns]:
+    columns = {"value": values} if keys is None else {"value": values, "key": keys}
+    for batch in pa.table(columns).combine_chunks().to_batches():
+        found = None if keys is None else batch.column("key")
+        yield MessageColumns(topic, batch.column("value"), found, found)
+
+
+def _pieces(
+    topic: str, values: Any, keys: Any, decide: Any, encoder: Encoder[Any], key_encoder: Encoder[Any]
+) -> Iterator[MessageColumns]:
+    count = PIECE_ROWS
+    at = 0
+    while at < len(values):
+        end = at + count
+        column = _column(values, at, end, encoder)
+        of_keys = None if keys is None else _column(keys, at, end, key_encoder)
+        if count > 1 and (isinstance(column, pa.ChunkedArray) or isinstance(of_keys, pa.ChunkedArray)):
+            count //= 2  # more than a column of Arrow holds, which are 2 GiB
+            continue
+        of_piece = of_keys
+        if isinstance(decide, list):
+            of_piece = decide[at:end]
+            if _all_none(of_piece):
+                of_keys = of_piece = None
+        yield MessageColumns(topic, column, of_keys, of_piece)
+        at = end
+
+
+def _ready(values: Any, encoder: Encoder[Any]) -> tuple[Any, Encoder[Any]]:
+    """Values that can be taken apart and made columns, and the encoder that is to do it, without a fault."""
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        kind = values.type
+        if pa.types.is_binary(kind) or pa.types.is_string(kind):
+            return values, encoder
+        return values.cast(pa.string() if pa.types.is_large_string(kind) else pa.binary()), encoder
+    values = values if isinstance(values, list) else list(values)
+    if _is_utf8(values, encoder):
+        return values, encoder
+    return _bytes_of(values, encoder), DefaultEncoder()
+
+
+def _column(values: Any, at: int, end: int, encoder: Encoder[Any]) -> pa.Array | pa.ChunkedArray:
+    if isinstance(values, list):
+        return encoded_column(values[at:end], encoder)
+    piece = values.slice(at, end - at)
+    return piece.combine_chunks() if isinstance(piece, pa.ChunkedArray) else piece
+
+
+def _is_utf8(values: Sequence[Any], encoder: Encoder[Any]) -> bool:
+    return type(encoder) is StringEncoder and encoder.encoding == "utf-8" and _kinds(values) == {str}
+
+
+def _bytes_of(values: Sequence[Any], encoder: Encoder[Any]) -> Sequence[Any]:
+    if type(encoder) is not DefaultEncoder:
+        values = [None if value is None else encoder.to_bytes(value) for value in values]
+    if not _kinds(values) <= {bytes}:
+        values = [None if value is None else _checked(value) for value in values]
+    return values
+
+
+def _kinds(values: Sequence[Any]) -> set[type]:
+    return set(map(type, values)) - {type(None)}
+
+
+def _all_none(values: Sequence[Any]) -> bool:
+    return values.count(None) == len(values)
+
+
+def _checked(value: Any) -> bytes:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise NotBytes(value)
+
+
+def _as_bytes(column: pa.Array | None, row: int) -> bytes | None:
+    value = None if column is None else column[row].as_py()
+    return value.encode() if isinstance(value, str) else value

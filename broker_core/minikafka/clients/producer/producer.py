@@ -1,0 +1,182 @@
+"""``kafka.producer.Producer``: the old producer, synchronous or asynchronous."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from minikafka.base.errors import ProducerClosed
+from minikafka.clients.cluster import Cluster
+from minikafka.clients.plugged import instance
+from minikafka.clients.producer.async_producer import AsyncProducer
+from minikafka.clients.producer.callback_handler import CallbackHandler
+from minikafka.clients.producer.default_event_handler import DefaultEventHandler
+from minikafka.clients.producer.event_handler import EventHandler
+from minikafka.clients.producer.keyed_message import KeyedMessage
+from minikafka.clients.producer.message_columns import MessageColumns, columns_of
+from minikafka.clients.producer.producer_config import BROKER_LIST, ProducerConfig
+from minikafka.clients.producer.producer_stats import ProducerStats
+
+
+class Producer:
+    """Sends messages to topics (the texts' ``kafka.producer.Producer``; its ``send`` of one and of a list are
+    one method). Thread-safe. Close it, or use it as a context manager: what is queued is sent first.
+
+    With ``producer.type=sync``, the default, ``send`` returns when the brokers have what
+    ``request.required.acks`` asks for, and one call goes on at a time. With ``async`` it queues.
+
+    ``config`` may be a mapping of Kafka's names. ``cluster`` is for whoever has one already; it is not
+    closed, and its time-outs and buffers count. ``threads=False`` is for simulations.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig | Mapping[str, Any],
+        *,
+        cluster: Cluster | None = None,
+        threads: bool = True,
+    ) -> None:
+        if not isinstance(config, ProducerConfig):
+            config = ProducerConfig.from_properties(config)
+        self.config = config
+        self.stats = ProducerStats()
+        self._encoder = instance(config.serializer_class, config.properties)
+        self._key_encoder = instance(config.key_serializer_class, config.properties)
+        callback: CallbackHandler | None = instance(config.callback_handler, config.properties)
+        self._own_cluster = cluster is None
+        self._cluster = cluster or _cluster_of(config)
+        self._handler: EventHandler = instance(config.event_handler, config.properties)
+        if self._handler is None:
+            self._handler = DefaultEventHandler(
+                config,
+                self._cluster,
+                partitioner=instance(config.partitioner_class, config.properties),
+                encoder=self._encoder,
+                key_encoder=self._key_encoder,
+                stats=self.stats,
+            )
+        self._lock = threading.Lock()
+        self._closed = False
+        self._callback = None if config.is_sync else callback
+        self._one_by_one = self._callback is not None or not isinstance(self._handler, DefaultEventHandler)
+        self._async: AsyncProducer | None = None
+        self._offer: Callable[[KeyedMessage], bool] | None = None
+        if self._callback is not None:
+            self._callback.init(config.properties)
+        if not config.is_sync:
+            self._async = AsyncProducer(
+                config, self._cluster, self._handler, self._callback, self.stats, threads=threads
+            )
+            if self._callback is None:
+                self._offer = self._async.queue.offer
+
+    def send(self, messages: KeyedMessage | Sequence[KeyedMessage]) -> None:
+        """Send one message or several, in their order.
+
+        Sync: raises FailedToSendMessage, which knows what was not sent, and what the encoders raise. Async:
+        raises QueueFull where the queue has no room in time; what fails later is logged, counted in ``stats``
+        and told to the callback handler. ProducerClosed after ``close``.
+        """
+        if isinstance(messages, KeyedMessage):
+            # The short way of nearly all: there is room, and nobody to be told.
+            if self._offer is not None and self._offer(messages):
+                return
+            if self._async is None:
+                self._send_sync([messages])
+            else:
+                self._async.send(messages)
+        elif self._async is None:
+            self._send_sync(messages)
+        else:
+            self._async.send_all(messages)
+
+    def send_values(self, topic: str, values: Any, keys: Any = None) -> None:
+        """Send many messages for one topic in one call, without an object for each.
+
+        values: a list of what ``serializer.class`` takes (bytes by default), a column of Arrow's (binary or
+        string in any layout), or a table or record batch with the column ``value`` and, if there is one,
+        ``key``. keys: a list or a column of the same length. Columns are sent as they are, strings as UTF-8.
+        Null is null.
+
+        Raises as ``send``; TypeError or ValueError for what cannot be sent. With ``event.handler`` or
+        ``callback.handler`` it is the same as sending one by one.
+        """
+        columns = columns_of(topic, values, keys, self._encoder, self._key_encoder)
+        if self._one_by_one:
+            self._send_one_by_one(topic, values, keys, columns)
+        elif self._async is None:
+            self._send_columns_sync(columns)
+        else:
+            for one in columns:
+                self._async.send_columns(one)
+
+    def step(self) -> bool:
+        """For producers without threads: send what may leave the queue now; whether there was anything."""
+        return self._async is not None and self._async.step()
+
+    @property
+    def queued(self) -> int:
+        """How many messages wait in the queue."""
+        return 0 if self._async is None else len(self._async.queue)
+
+    def close(self) -> None:
+        """Send all that is queued, then end. A second call does nothing."""
+        if self._async is not None:
+            self._async.close()
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._handler.close()
+            if self._callback is not None:
+                self._callback.close()
+            if self._own_cluster:
+                self._cluster.close()
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _send_sync(self, messages: Sequence[KeyedMessage]) -> None:
+        with self._lock:
+            self._check_open()
+            self._handler.handle(messages)
+
+    def _send_columns_sync(self, columns: Iterable[MessageColumns]) -> None:
+        assert isinstance(self._handler, DefaultEventHandler)
+        with self._lock:
+            self._check_open()
+            self._handler.handle_columns(columns)
+
+    def _send_one_by_one(self, topic: str, values: Any, keys: Any, columns: Iterable[MessageColumns]) -> None:
+        if isinstance(values, (list, tuple)) and (keys is None or isinstance(keys, (list, tuple))):
+            messages = [
+                KeyedMessage(topic, value, key)
+                for value, key in zip(values, keys or [None] * len(values), strict=True)
+            ]
+        else:
+            messages = [message for one in columns for message in one.messages(range(len(one)))]
+        self.send(messages)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ProducerClosed("the producer is closed")
+
+
+def _cluster_of(config: ProducerConfig) -> Cluster:
+    from minikafka.net.connection import SocketConnector
+
+    return Cluster(
+        config.metadata_broker_list,
+        connector=SocketConnector(
+            connect_timeout_ms=config.request_timeout_ms,
+            request_timeout_ms=config.request_timeout_ms,
+            send_buffer_bytes=config.send_buffer_bytes,
+        ),
+        client_id=config.client_id,
+        request_timeout_ms=config.request_timeout_ms,
+        option=BROKER_LIST,
+    )

@@ -1,0 +1,131 @@
+"""``kafka.producer.async.ProducerSendThread``: takes events out of the queue and has them handled."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from minikafka.base.errors import FailedToSendMessage
+from minikafka.clients.producer.callback_handler import CallbackHandler
+from minikafka.clients.producer.default_event_handler import DefaultEventHandler
+from minikafka.clients.producer.event_handler import EventHandler
+from minikafka.clients.producer.event_queue import FIELDS, EventQueue, Piece, Taken, messages_of
+from minikafka.clients.producer.keyed_message import KeyedMessage
+from minikafka.clients.producer.message_columns import PIECE_ROWS, MessageColumns
+from minikafka.clients.producer.producer_stats import ProducerStats
+
+logger = logging.getLogger("minikafka.clients.producer")
+
+PIECE_BYTES = 16 << 20
+"""Of messages that are handled together, so that columns of large ones do not take much memory."""
+
+
+class ProducerSendThread(threading.Thread):
+    """Runs until the queue is closed and empty. ``step`` does one round of it, for producers without threads.
+
+    A plugged-in event handler gets at most ``batch_messages`` at a time, as in the release. The default one
+    gets more where more waits: behind a slow broker batches grow, and not the number of requests.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        queue: EventQueue,
+        handler: EventHandler,
+        callback: CallbackHandler | None,
+        stats: ProducerStats,
+        batch_messages: int,
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self._queue = queue
+        self._handler = handler
+        self._callback = callback
+        self._stats = stats
+        self._batch_messages = batch_messages
+
+    def run(self) -> None:
+        while (taken := self._queue.take(self._most())) is not None:
+            self._handle(taken)
+        self.last_batch()
+
+    def step(self) -> bool:
+        """Handle what may leave the queue now; whether there was anything."""
+        taken = self._queue.take(self._most(), wait=False)
+        if taken is None:
+            return False
+        self._handle(taken)
+        return True
+
+    def last_batch(self) -> None:
+        """What the callback handler has to send behind everything else."""
+        if self._callback is not None:
+            events = self._guarded(self._callback.last_batch_before_close, ())
+            if events:
+                self._send_events(events)
+
+    def _most(self) -> int:
+        """How many messages are to be handled together."""
+        so_far = self._stats.all_topics
+        if not isinstance(self._handler, DefaultEventHandler) or not so_far.messages:
+            return self._batch_messages
+        mean_bytes = max(1, so_far.bytes // so_far.messages)
+        return max(self._batch_messages, min(PIECE_ROWS, PIECE_BYTES // mean_bytes))
+
+    def _handle(self, taken: Taken) -> None:
+        callback = self._callback
+        if callback is None:
+            if isinstance(self._handler, DefaultEventHandler):
+                for piece in taken.pieces:
+                    self._send_piece(self._handler, piece)
+            else:
+                self._send_events(messages_of(taken.pieces))
+            return
+        left = messages_of(taken.pieces)
+        dequeued = [*left, *((None,) if taken.expired else ())]
+        events = self._guarded(
+            lambda: [kept for event in dequeued for kept in callback.after_dequeuing_existing_data(event)],
+            left,
+        )
+        if events:
+            events = self._guarded(lambda: callback.before_sending_data(events), events)
+        if events:
+            self._send_events(events)
+
+    def _send_piece(self, handler: DefaultEventHandler, piece: Piece) -> None:
+        if isinstance(piece, MessageColumns):
+            self._attempt(lambda: handler.handle_columns([piece]), len(piece))
+        else:
+            fields = [piece[field::FIELDS] for field in range(FIELDS)]
+            self._attempt(lambda: handler.handle_fields(fields), len(fields[0]))
+
+    def _send_events(self, events: Sequence[KeyedMessage]) -> None:
+        error = self._attempt(lambda: self._handler.handle(events), len(events))
+        callback = self._callback
+        if callback is not None:
+            self._guarded(lambda: callback.after_sending_data(events, error), ())
+
+    def _attempt(self, send: Callable[[], None], count: int) -> Exception | None:
+        try:
+            send()
+        except FailedToSendMessage as error:
+            # The handler has counted them.
+            logger.error("minikafka: %s", error)
+            return error
+        except Exception as error:
+            self._stats.failed(count)
+            logger.exception("minikafka: a batch of %d messages was not handled", count)
+            return error
+        return None
+
+    def _guarded(
+        self, call: Callable[[], Sequence[KeyedMessage] | None], lost: Sequence[object]
+    ) -> Sequence[KeyedMessage]:
+        """What a callback gives; nothing where it fails, and the events that it had are lost."""
+        try:
+            return call() or ()
+        except Exception:
+            if lost:
+                self._stats.failed(len(lost))
+            logger.exception("minikafka: the callback handler failed; %d messages are lost", len(lost))
+            return ()

@@ -1,0 +1,78 @@
+"""``kafka.producer.ProducerStats`` and ``ProducerTopicStats``: what a producer counts."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStats:
+    """Of one topic, or of all: messages and bytes of their values that were given to the event handler, and
+    messages for which the queue had no room.
+    """
+
+    messages: int = 0
+    bytes: int = 0
+    dropped: int = 0
+
+
+class ProducerStats:
+    """Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._topics: defaultdict[str, TopicStats] = defaultdict(TopicStats)
+        self.serialization_errors = 0
+        """Messages that an encoder could not encode."""
+        self.resends = 0
+        """How often what was left of a batch was sent again."""
+        self.failed_sends = 0
+        """Batches of which something was given up."""
+        self.failed_messages = 0
+        """Messages that were given up, those that could not be encoded among them."""
+
+    def topic(self, name: str) -> TopicStats:
+        """What is counted of one topic."""
+        with self._lock:
+            return self._topics.get(name, TopicStats())
+
+    @property
+    def all_topics(self) -> TopicStats:
+        """The sums over all topics."""
+        with self._lock:
+            every = list(self._topics.values())
+        return TopicStats(
+            sum(one.messages for one in every),
+            sum(one.bytes for one in every),
+            sum(one.dropped for one in every),
+        )
+
+    def sent(self, topic: str, messages: int, size: int) -> None:
+        """Messages of ``size`` bytes in all go to the brokers."""
+        with self._lock:
+            one = self._topics[topic]
+            self._topics[topic] = replace(one, messages=one.messages + messages, bytes=one.bytes + size)
+
+    def dropped(self, topic: str, messages: int = 1) -> None:
+        """There was no room for them."""
+        with self._lock:
+            one = self._topics[topic]
+            self._topics[topic] = replace(one, dropped=one.dropped + messages)
+
+    def unserializable(self, messages: int) -> None:
+        """An encoder has failed on them."""
+        with self._lock:
+            self.serialization_errors += messages
+
+    def resent(self) -> None:
+        """One more attempt."""
+        with self._lock:
+            self.resends += 1
+
+    def failed(self, messages: int) -> None:
+        """A batch of which these were given up."""
+        with self._lock:
+            self.failed_sends += 1
+            self.failed_messages += messages

@@ -1,0 +1,110 @@
+"""``kafka.producer.SyncProducer``: requests to one broker at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
+from minikafka.base.files import Buffer
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.batching.producer import MAGIC_2_SINCE, ZSTD_SINCE, magic_of
+from minikafka.clients.cluster import Cluster, Lane
+from minikafka.clients.links import Reply
+from minikafka.clients.retry import Deadline
+from minikafka.records.message_set import Codec
+from minikafka.wire.apis.produce import (
+    PRODUCE,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopic,
+)
+
+
+class Sent:
+    """A request that is under way."""
+
+    def __init__(
+        self, broker_id: int, partitions: Iterable[TopicPartition], reply: Reply[ProduceResponse] | None
+    ) -> None:
+        self._broker_id = broker_id
+        self._partitions = tuple(partitions)
+        self._reply = reply
+
+    def result(self, timeout_ms: int) -> dict[TopicPartition, MinikafkaError | None]:
+        """Why each partition's set was not taken; None where it was, or where nobody asks (acks 0)."""
+        if self._reply is None:
+            return dict.fromkeys(self._partitions)
+        try:
+            response = self._reply.result(timeout_ms)
+        except MinikafkaError as error:
+            return dict.fromkeys(self._partitions, error)
+        codes = {
+            TopicPartition(topic.name, one.index): ErrorCode.of(one.error_code)
+            for topic in response.topics
+            for one in topic.partitions
+        }
+        return {tp: self._error(tp, codes.get(tp)) for tp in self._partitions}
+
+    def _error(self, tp: TopicPartition, code: ErrorCode | None) -> MinikafkaError | None:
+        if code is ErrorCode.NONE:
+            return None
+        if code is None:
+            return NetworkError(f"broker {self._broker_id} left {tp} out of its answer")
+        return BrokerError(code, f"broker {self._broker_id} did not take what was sent to {tp}")
+
+
+class SyncProducer:
+    """Sends message sets to brokers: one attempt, without a thought for who leads what. One thread at a time.
+
+    acks: 0, 1 or -1. timeout_ms: ``request.timeout.ms``.
+    """
+
+    def __init__(self, cluster: Cluster, *, acks: int, timeout_ms: int) -> None:
+        self._cluster = cluster
+        self._acks = acks
+        self._timeout_ms = timeout_ms
+
+    def magic(self, broker_id: int, codec: Codec) -> int:
+        """The newest format that the broker takes; connects where nobody ever did. NetworkError when it is
+        not there, BrokerError where it does not know the codec.
+        """
+        version = self._link_version(broker_id, self._cluster.deadline(self._timeout_ms))
+        if codec is Codec.ZSTD and version < ZSTD_SINCE:
+            raise BrokerError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                f"broker {broker_id} does not know compression.codec zstd, which came with Kafka 2.1",
+            )
+        return magic_of(version)
+
+    def send(self, broker_id: int, sets: Mapping[TopicPartition, Buffer], magic: int) -> Sent:
+        """Send one set of the format ``magic`` for each partition, without waiting for the answer.
+
+        Raises NetworkError when the broker cannot be reached.
+        """
+        topics: dict[str, list[ProducePartition]] = {}
+        for tp, data in sets.items():
+            topics.setdefault(tp.topic, []).append(ProducePartition(index=tp.partition, records=data))
+        request = ProduceRequest(
+            transactional_id=None,
+            acks=self._acks,
+            # The broker gives up a little before we do, so that its answer still finds us.
+            timeout_ms=self._timeout_ms - self._timeout_ms // 10,
+            topics=tuple(ProduceTopic(name, tuple(partitions)) for name, partitions in topics.items()),
+        )
+
+        def of_version(version: int) -> ProduceRequest:
+            if magic_of(version) != magic:
+                raise NetworkError(f"broker {broker_id} has come back with another version")
+            return request
+
+        link = self._cluster.link(broker_id, Lane.PRODUCE)
+        deadline = self._cluster.deadline(self._timeout_ms)
+        newest = None if magic == magic_of(MAGIC_2_SINCE) else MAGIC_2_SINCE - 1
+        if self._acks == 0:
+            link.send_only(PRODUCE, of_version, deadline, newest)
+            return Sent(broker_id, sets, None)
+        return Sent(broker_id, sets, link.send(PRODUCE, of_version, deadline, newest))
+
+    def _link_version(self, broker_id: int, deadline: Deadline) -> int:
+        return self._cluster.link(broker_id, Lane.PRODUCE).version(PRODUCE, deadline)

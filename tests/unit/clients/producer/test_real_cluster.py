@@ -1,0 +1,63 @@
+"""The producer with its own threads and sockets, against a broker that is embedded."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.admin import LATEST, Admin
+from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.fetcher import RangeFetcher
+from minikafka.clients.producer import KeyedMessage, Producer
+from minikafka.clients.producer.partitioner import DefaultPartitioner
+from minikafka.embedded import Cluster
+from minikafka.records.message_set import iterate
+
+pytestmark = pytest.mark.process
+
+COUNT = 3
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_all_ways_of_sending_reach_a_real_broker_and_the_partitions_of_their_keys(
+    minikafka_cluster: Cluster, minikafka_topic: str, kind: str
+) -> None:
+    topic = minikafka_topic
+    settings = {
+        "metadata.broker.list": minikafka_cluster.bootstrap_servers,
+        "producer.type": kind,
+        "request.required.acks": -1,
+        "compression.codec": "gzip",
+        "serializer.class": "kafka.serializer.StringEncoder",
+    }
+    keys = [f"key-{number}" for number in range(20)]
+    with Client(minikafka_cluster.bootstrap_servers) as client:
+        Admin(client).create_partitions(topic, COUNT)
+        with Producer(settings) as producer:
+            for key in keys:
+                producer.send(KeyedMessage(topic, "one", key))
+            producer.send([KeyedMessage(topic, "list", key) for key in keys])
+            producer.send_values(topic, ["values"] * len(keys), keys)
+            producer.send_values(topic, pa.table({"value": ["table"] * len(keys), "key": keys}))
+        found: dict[str, list[tuple[int, str]]] = {}
+        for tp in (TopicPartition(topic, number) for number in range(COUNT)):
+            end = Admin(client).offsets({tp: LATEST})[tp]
+            for data in RangeFetcher(client, tp, 0, end or 0):
+                for record in iterate(data):
+                    assert record.key is not None
+                    assert record.value is not None
+                    found.setdefault(record.key.decode(), []).append((tp.partition, record.value.decode()))
+    partition = DefaultPartitioner().partition
+    assert found == {
+        key: [(partition(key, COUNT), value) for value in ("one", "list", "values", "table")] for key in keys
+    }
+    assert producer.stats.topic(topic).messages == 4 * len(keys)
+
+
+def test_a_topic_that_the_broker_makes_is_waited_for(minikafka_cluster: Cluster) -> None:
+    topic = "made-by-a-producer"
+    settings = {"metadata.broker.list": minikafka_cluster.bootstrap_servers, "request.required.acks": 1}
+    with Producer(settings) as producer:
+        producer.send(KeyedMessage(topic, b"a"))
+    minikafka_cluster.delete_topic(topic)

@@ -1,0 +1,415 @@
+"""``clients/producer``: the synchronous producer and its event handler against brokers in memory."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from minikafka.base.errors import ErrorCode, FailedToSendMessage, ProducerClosed
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.producer import KeyedMessage, Producer
+from minikafka.net.memory import Fault
+from minikafka.records.message_set import Codec
+from minikafka.wire.apis.produce import ProduceRequest
+from minikafka.wire.keys import ApiKey
+from tests.unit.clients.producer.producing import (
+    ADDRESS,
+    Kept,
+    everything,
+    producer_of,
+    records,
+    values,
+)
+from tests.unit.clients.support import BrokersInMemory, produce_error
+
+
+@pytest.fixture
+def brokers() -> BrokersInMemory:
+    return BrokersInMemory(2, {"t": 4, "u": 1})
+
+
+def sent(brokers: BrokersInMemory) -> int:
+    return len(brokers.asked(ApiKey.PRODUCE))
+
+
+def test_one_message_and_lists_of_them_are_there_when_send_returns(brokers: BrokersInMemory) -> None:
+    with producer_of(brokers) as producer:
+        producer.send(KeyedMessage("t", b"one"))
+        assert everything(brokers) == [b"one"]
+        producer.send([KeyedMessage("u", b"%d" % number) for number in range(100)])
+        producer.send([])
+    assert values(brokers, 0, "u") == [b"%d" % number for number in range(100)]
+
+
+def test_keys_decide_the_partition_and_part_keys_are_not_stored(brokers: BrokersInMemory) -> None:
+    # The hashes of b"\x00" to b"\x03" are 31 to 34.
+    with producer_of(brokers) as producer:
+        producer.send([KeyedMessage("t", b"%d" % number, bytes([number])) for number in range(4)])
+        producer.send(KeyedMessage("t", b"by part", b"\x00", part_key=b"\x02"))
+        producer.send(KeyedMessage("t", b"no key", part_key="\x03"))
+    assert [(r.key, r.value) for r in records(brokers, 3)] == [(b"\x00", b"0"), (None, b"no key")]
+    assert [(r.key, r.value) for r in records(brokers, 1)] == [(b"\x02", b"2"), (b"\x00", b"by part")]
+    assert values(brokers, 0) == [b"1"]
+    assert values(brokers, 2) == [b"3"]
+
+
+def test_null_is_sent_as_null_and_messages_have_the_time_of_their_sending(brokers: BrokersInMemory) -> None:
+    with producer_of(brokers, serializer_class="kafka.serializer.StringEncoder") as producer:
+        producer.send([KeyedMessage("u", None, "k"), KeyedMessage("u", "ü"), KeyedMessage("u", "")])
+    found = records(brokers, 0, "u")
+    assert [(r.key, r.value) for r in found] == [(b"k", None), (None, "ü".encode()), (None, b"")]
+    assert {r.timestamp_ms for r in found} == {brokers.clock.now_ms()}
+
+
+def test_encoders_make_bytes_of_keys_and_values(brokers: BrokersInMemory) -> None:
+    class Doubled:
+        def to_bytes(self, value: str) -> bytes:
+            return (2 * value).encode()
+
+    with producer_of(
+        brokers, serializer_class=Doubled, key_serializer_class="kafka.serializer.LongEncoder"
+    ) as producer:
+        producer.send([KeyedMessage("t", "ab", 6), KeyedMessage("t", "c", 6)])
+    assert [(r.key, r.value) for r in records(brokers, 2)] == [
+        (bytes(7) + b"\x06", b"abab"),
+        (bytes(7) + b"\x06", b"cc"),
+    ]
+
+
+def test_what_cannot_be_encoded_is_raised_and_nothing_is_sent(brokers: BrokersInMemory) -> None:
+    with producer_of(brokers) as producer:
+        with pytest.raises(TypeError, match=r"'text' is no bytes: give serializer\.class"):
+            producer.send([KeyedMessage("u", b"good"), KeyedMessage("u", "text")])
+        assert everything(brokers, "u") == []
+        assert producer.stats.serialization_errors == 1
+
+
+def test_messages_without_a_key_stay_with_one_available_partition_until_the_interval_is_over(
+    brokers: BrokersInMemory,
+) -> None:
+    brokers.leaders[TopicPartition("t", 1)] = -1
+    with producer_of(brokers, topic_metadata_refresh_interval_ms=1_000) as producer:
+        used = set()
+        for _ in range(40):
+            before = [len(values(brokers, number)) for number in range(4)]
+            producer.send([KeyedMessage("t", b"x"), KeyedMessage("t", b"y")])
+            brokers.clock.advance(100)
+            producer.send(KeyedMessage("t", b"z"))
+            grown = [len(values(brokers, number)) - before[number] for number in range(4)]
+            assert sorted(grown) == [0, 0, 0, 3]
+            used.add(grown.index(3))
+            brokers.clock.advance(1_000)
+    assert used == {0, 2, 3}
+
+
+def test_messages_without_a_key_go_each_their_way_if_so_configured(brokers: BrokersInMemory) -> None:
+    brokers.leaders[TopicPartition("t", 1)] = -1
+    with producer_of(brokers, null_key_partition="each") as producer:
+        producer.send([KeyedMessage("t", b"x")] * 300)
+    counts = [len(values(brokers, number)) for number in range(4)]
+    assert counts[1] == 0
+    assert min(counts[0], counts[2], counts[3]) > 50
+
+
+def test_a_keyed_message_for_a_partition_without_leader_fails_after_its_retries_and_never_moves(
+    brokers: BrokersInMemory,
+) -> None:
+    brokers.leaders[TopicPartition("t", 3)] = -1
+    with producer_of(brokers) as producer:
+        lost = [KeyedMessage("t", b"a", b"\x00"), KeyedMessage("t", b"b", b"\x00")]
+        began_ms = brokers.clock.monotonic_ms()
+        with pytest.raises(FailedToSendMessage) as failure:
+            producer.send([lost[0], KeyedMessage("t", b"good", b"\x01"), lost[1]])
+        assert brokers.clock.monotonic_ms() - began_ms >= 300
+        assert list(failure.value.failed) == lost
+        assert failure.value.failed[1] == lost[1]
+        assert str(failure.value) == (
+            "2 of 3 messages were not sent, with up to 3 retries: "
+            "t-3: 2 (LEADER_NOT_AVAILABLE: t-3 has no leader)"
+        )
+        assert everything(brokers) == [b"good"]
+        assert (producer.stats.resends, producer.stats.failed_sends, producer.stats.failed_messages) == (
+            3,
+            1,
+            2,
+        )
+
+
+def test_a_leader_that_comes_in_time_gets_what_waited_for_it(brokers: BrokersInMemory) -> None:
+    moved = TopicPartition("t", 3)
+    brokers.leaders[moved] = -1
+    answer = brokers.answer_metadata
+    asked = []
+
+    def metadata(broker_id: int, request: Any) -> Any:
+        asked.append(request)
+        if len(asked) == 3:
+            brokers.leaders[moved] = 1
+        return answer(broker_id, request)
+
+    brokers.script(ApiKey.METADATA, *[metadata] * 3)
+    with producer_of(brokers) as producer:
+        producer.send(KeyedMessage("t", b"a", b"\x00"))
+    assert values(brokers, 3) == [b"a"]
+
+
+def test_a_leader_that_has_moved_is_found(brokers: BrokersInMemory) -> None:
+    with producer_of(brokers) as producer:
+        producer.send(KeyedMessage("t", b"a", b"\x00"))
+        brokers.leaders[TopicPartition("t", 3)] = 1
+        producer.send(KeyedMessage("t", b"b", b"\x00"))
+    assert values(brokers, 3) == [b"a", b"b"]
+    assert producer.stats.resends == 1
+
+
+def test_messages_without_a_key_move_to_another_partition_when_theirs_fails(
+    brokers: BrokersInMemory,
+) -> None:
+    with producer_of(brokers) as producer:
+        producer.send(KeyedMessage("t", b"a"))
+        chosen = next(number for number in range(4) if values(brokers, number))
+        brokers.leaders[TopicPartition("t", chosen)] = -1
+        producer.send(KeyedMessage("t", b"b"))
+        assert b"b" not in values(brokers, chosen)
+    assert sorted(everything(brokers)) == [b"a", b"b"]  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT_REQUEST, Fault.CUT_RESPONSE, Fault.DROP_RESPONSE])
+def test_a_broken_connection_is_tried_again(brokers: BrokersInMemory, fault: Fault) -> None:
+    with producer_of(brokers, request_timeout_ms=500) as producer:
+        producer.send(KeyedMessage("u", b"a"))
+        brokers.fault(1, fault)
+        producer.send([KeyedMessage("u", b"b"), KeyedMessage("u", b"c")])
+    found = values(brokers, 0, "u")
+    assert found[0] == b"a"
+    # At least once: the first request may have arrived.
+    assert found[-2:] == [b"b", b"c"]
+
+
+def test_what_a_broker_refuses_for_good_fails_at_once(brokers: BrokersInMemory) -> None:
+    brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    with producer_of(brokers) as producer:
+        with pytest.raises(FailedToSendMessage, match=r"u-0: 1 \(TOPIC_AUTHORIZATION_FAILED"):
+            producer.send(KeyedMessage("u", b"a"))
+        assert sent(brokers) == 1
+
+
+def test_sets_that_are_too_large_are_divided_and_a_message_that_is_too_large_fails_alone(
+    brokers: BrokersInMemory,
+) -> None:
+    answer = brokers.answer_produce
+
+    def limited(broker_id: int, request: ProduceRequest) -> Any:
+        size = len(request.topics[0].partitions[0].records)
+        refused = produce_error(ErrorCode.MESSAGE_TOO_LARGE)
+        return refused(broker_id, request) if size > 400 else answer(broker_id, request)
+
+    brokers.script(ApiKey.PRODUCE, *[limited] * 100)
+    given = [KeyedMessage("u", b"%02d" % number + b"x" * 50) for number in range(20)]
+    given.insert(7, KeyedMessage("u", b"L" * 500))
+    with producer_of(brokers) as producer, pytest.raises(FailedToSendMessage) as failure:
+        producer.send(given)
+    assert list(failure.value.failed) == [given[7]]
+    assert values(brokers, 0, "u") == [event.message for event in given if event is not given[7]]
+
+
+def test_a_topic_that_is_not_there_is_named(brokers: BrokersInMemory) -> None:
+    with (
+        producer_of(brokers) as producer,
+        pytest.raises(FailedToSendMessage, match=r"1 of 2 messages .* none: 1 \(UNKNOWN_TOPIC"),
+    ):
+        producer.send([KeyedMessage("none", b"a"), KeyedMessage("u", b"b")])
+    assert values(brokers, 0, "u") == [b"b"]
+
+
+def test_without_acknowledgements_nobody_waits_for_an_answer(brokers: BrokersInMemory) -> None:
+    with producer_of(brokers, request_required_acks=0) as producer:
+        producer.send([KeyedMessage("u", b"a"), KeyedMessage("u", b"b")])
+        producer.send(KeyedMessage("u", b"c"))
+        while brokers.network.deliver():
+            pass
+        assert values(brokers, 0, "u") == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize(("version", "magic"), [(1, 0), (2, 1), (7, 2)])
+def test_messages_are_of_the_format_that_the_broker_takes(
+    brokers: BrokersInMemory, version: int, magic: int
+) -> None:
+    brokers.newest[ApiKey.PRODUCE] = version
+    with producer_of(brokers) as producer:
+        producer.send([KeyedMessage("u", b"a"), KeyedMessage("u", b"b")])
+    assert [(r.magic, r.value) for r in records(brokers, 0, "u")] == [(magic, b"a"), (magic, b"b")]
+
+
+def test_topics_are_compressed_as_they_are_configured(brokers: BrokersInMemory) -> None:
+    with producer_of(brokers, compression_codec="gzip", compressed_topics="u") as producer:
+        producer.send([KeyedMessage("u", b"a" * 1000), KeyedMessage("t", b"a" * 1000)])
+
+    def codec(topic: str) -> Codec:
+        ((_, _, entry),) = (e for tp, log in brokers.logs.items() if tp.topic == topic for e in log.entries)
+        return Codec(entry[22] & 7)
+
+    assert (codec("u"), codec("t")) == (Codec.GZIP, Codec.NONE)
+
+
+def test_zstd_is_not_sent_to_a_broker_that_does_not_know_it(brokers: BrokersInMemory) -> None:
+    brokers.newest[ApiKey.PRODUCE] = 6
+    with (
+        producer_of(brokers, compression_codec="zstd") as producer,
+        pytest.raises(FailedToSendMessage, match=r"zstd, which came with Kafka 2\.1"),
+    ):
+        producer.send(KeyedMessage("u", b"a"))
+
+
+def test_a_partitioner_is_asked_of_all_partitions_and_its_nonsense_fails_alone(
+    brokers: BrokersInMemory,
+) -> None:
+    class ByLength:
+        def partition(self, key: bytes, num_partitions: int) -> int:
+            assert num_partitions == 4
+            return len(key)
+
+    with (
+        producer_of(brokers, partitioner_class=ByLength()) as producer,
+        pytest.raises(FailedToSendMessage, match="the partitioner gave partition 5 of 4 to b'aaaaa'"),
+    ):
+        producer.send([KeyedMessage("t", b"%d" % n, b"a" * n) for n in (1, 5, 3)])
+    assert (values(brokers, 1), values(brokers, 3)) == ([b"1"], [b"3"])
+
+
+def test_a_key_that_has_no_hash_fails_alone(brokers: BrokersInMemory) -> None:
+    class Text:
+        def to_bytes(self, value: Any) -> bytes:
+            return str(value).encode()
+
+    with (
+        producer_of(brokers, serializer_class=Text) as producer,
+        pytest.raises(FailedToSendMessage, match=r"Java's hash of 1\.5 is not known"),
+    ):
+        producer.send([KeyedMessage("t", "a", 1.5), KeyedMessage("t", "b", 2)])
+    assert values(brokers, 2) == [b"b"]
+
+
+def columns_of(kind: Callable[[list[Any]], Any]) -> tuple[Any, Any]:
+    return kind([b"a", b"b", None, b"d"]), kind([b"\x00", None, b"\x01", b"\x00"])
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        list,
+        tuple,
+        lambda cells: pa.array(cells, pa.binary()),
+        lambda cells: pa.array(cells, pa.large_binary()),
+        lambda cells: pa.chunked_array([pa.array(cells[:1], pa.binary()), pa.array(cells[1:], pa.binary())]),
+        lambda cells: pa.array([None, *cells], pa.binary()).slice(1),
+    ],
+)
+def test_values_of_all_forms_are_sent_in_one_call(brokers: BrokersInMemory, kind: Any) -> None:
+    given, keys = columns_of(kind)
+    with producer_of(brokers) as producer:
+        producer.send_values("t", given, keys)
+        producer.send_values("u", given)
+        producer.send_values("u", kind([]))
+    assert [(r.key, r.value) for r in records(brokers, 3) if r.key] == [(b"\x00", b"a"), (b"\x00", b"d")]
+    assert [r.key for r in records(brokers, 0) if r.key] == [b"\x01"]
+    assert len(everything(brokers)) == 4
+    assert values(brokers, 0, "u") == [b"a", b"b", None, b"d"]
+
+
+def test_tables_are_sent_by_their_columns(brokers: BrokersInMemory) -> None:
+    with producer_of(brokers) as producer:
+        producer.send_values("u", pa.table({"value": ["a", "ü"], "key": [None, b"k"]}))
+        producer.send_values("u", pa.record_batch({"value": [b"c"]}))
+        with pytest.raises(ValueError, match=r"has \['text'\]"):
+            producer.send_values("u", pa.table({"text": ["a"]}))
+        with pytest.raises(ValueError, match="2 keys were given for 1 values"):
+            producer.send_values("u", [b"a"], [b"k", b"l"])
+    found = [(r.key, r.value) for r in records(brokers, 0, "u")]
+    assert found == [(None, b"a"), (b"k", "ü".encode()), (None, b"c")]
+
+
+def test_lists_are_encoded_and_their_keys_hashed_as_they_are(brokers: BrokersInMemory) -> None:
+    """The String hash of "foobar" is 1268878963 by its absolute value; as bytes it would be 381375282."""
+    with producer_of(brokers, serializer_class="kafka.serializer.StringEncoder") as producer:
+        producer.send_values("t", ["text", "\ud800"], ["foobar", "foobar"])
+        with pytest.raises(AttributeError):
+            producer.send_values("t", ["good", 5])
+    assert [(r.key, r.value) for r in records(brokers, 3)] == [(b"foobar", b"text"), (b"foobar", b"?")]
+    assert len(everything(brokers)) == 2
+
+
+def test_more_than_one_set_and_piece_arrive_in_their_order(brokers: BrokersInMemory) -> None:
+    given = [b"%06d" % number + b"x" * 200 for number in range(20_000)]
+    with producer_of(brokers) as producer:
+        producer.send_values("u", given)
+        producer.send_values("u", pa.array(given))
+    assert values(brokers, 0, "u") == given + given
+    assert producer.stats.topic("u").messages == 40_000
+    assert producer.stats.all_topics.bytes == 40_000 * 206
+
+
+def test_of_values_that_fail_the_error_knows_which(brokers: BrokersInMemory) -> None:
+    brokers.leaders[TopicPartition("t", 3)] = -1
+    with producer_of(brokers) as producer, pytest.raises(FailedToSendMessage) as failure:
+        producer.send_values("t", pa.array(["a", "b", "c"]), pa.array([b"\x00", b"\x01", b"\x00"]))
+    assert list(failure.value.failed) == [KeyedMessage("t", b"a", b"\x00"), KeyedMessage("t", b"c", b"\x00")]
+
+
+def test_an_event_handler_gets_everything_in_place_of_the_default(brokers: BrokersInMemory) -> None:
+    kept = Kept()
+    with producer_of(brokers, event_handler=kept) as producer:
+        producer.send(KeyedMessage("t", 1))
+        producer.send([KeyedMessage("t", 2)])
+        producer.send_values("t", [b"3", b"4"], [None, b"k"])
+        producer.send_values("t", pa.array(["5"]))
+        kept.error = OSError("broken")
+        with pytest.raises(OSError, match="broken"):
+            producer.send(KeyedMessage("t", 6))
+    assert kept.messages == [1, 2, b"3", b"4", b"5", 6]
+    assert kept.batches[2][1].key == b"k"
+    assert kept.closed
+    assert brokers.requests == []
+
+
+def test_a_closed_producer_refuses_and_is_closed_once(brokers: BrokersInMemory) -> None:
+    producer = producer_of(brokers)
+    producer.close()
+    producer.close()
+    for refused in (
+        lambda: producer.send(KeyedMessage("t", b"a")),
+        lambda: producer.send_values("t", [b"a"]),
+    ):
+        with pytest.raises(ProducerClosed):
+            refused()
+
+
+def test_many_messages_to_many_partitions_arrive_once_and_in_order_through_faults() -> None:
+    source = random.Random(7)
+    brokers = BrokersInMemory(3, {"t": 8})
+    with producer_of(brokers, message_send_max_retries=20, request_timeout_ms=1_000) as producer:
+        given = [(b"%d" % source.randrange(50), b"%05d" % number) for number in range(2_000)]
+        for at in range(0, len(given), 100):
+            if source.random() < 0.5:
+                brokers.fault(source.randrange(1, 4), Fault.CUT_REQUEST)
+            if source.random() < 0.3:
+                tp = TopicPartition("t", source.randrange(8))
+                brokers.leaders[tp] = source.randrange(1, 4)
+            producer.send([KeyedMessage("t", value, key) for key, value in given[at : at + 100]])
+    of_key: dict[bytes | None, list[bytes | None]] = {}
+    for number in range(8):
+        for record in records(brokers, number):
+            of_key.setdefault(record.key, []).append(record.value)
+    for key in {key for key, _ in given}:
+        assert of_key[key] == [value for k, value in given if k == key]
+
+
+def test_properties_and_config_make_the_same_producer(brokers: BrokersInMemory) -> None:
+    with Producer(ADDRESS, cluster=brokers.client()) as producer:
+        assert producer.config.request_required_acks == 0
+        assert not producer.step()
+        assert producer.queued == 0
