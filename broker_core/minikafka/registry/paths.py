@@ -22,6 +22,7 @@ What the controller is asked for, and told, stands in ``admin_paths``; who may d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote
@@ -387,6 +388,14 @@ class ConfigChange:
         return change
 
 
+_ESCAPED_TOO = re.compile(r"[/\x7f-\x9f]")
+"""What 0.10.1 escapes in a pattern beside what JSON has to."""
+
+
+def _escape(found: re.Match[str]) -> str:
+    return "\\/" if found[0] == "/" else f"\\u{ord(found[0]):04x}"
+
+
 @dataclass(frozen=True, slots=True)
 class ConsumerRegistration:
     """A consumer of a group in ZooKeeper, and what it reads."""
@@ -399,8 +408,8 @@ class ConsumerRegistration:
     """``static`` for topics; ``white_list`` or ``black_list`` for a pattern."""
 
     def to_json(self) -> bytes:
-        """Bytes for ``consumer_id_path(group, consumer_id)``."""
-        return dump(
+        """Bytes for ``consumer_id_path(group, consumer_id)``, the very ones that 0.10.1 writes."""
+        plain = dump(
             {
                 "version": 1,
                 "subscription": dict(self.subscription),
@@ -408,6 +417,7 @@ class ConsumerRegistration:
                 "timestamp": str(self.timestamp_ms),
             }
         )
+        return _ESCAPED_TOO.sub(_escape, plain.decode("utf-8")).encode("utf-8")
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> ConsumerRegistration:

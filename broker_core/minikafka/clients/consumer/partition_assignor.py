@@ -42,7 +42,7 @@ class RangeAssignor:
     """
 
     def assign(self, ctx: AssignmentContext) -> Owners:
-        """The owners; a thread that is left without any is said in the log of its consumer."""
+        """The owners; the consumer's own threads that are left without any are named in the log."""
         owners: Owners = {consumer: {} for consumer in ctx.consumers}
         for topic, partitions in ctx.partitions_for_topic.items():
             threads = ctx.consumers_for_topic[topic]
@@ -52,9 +52,8 @@ class RangeAssignor:
                 end = start + each + (position < more)
                 for number in partitions[start:end]:
                     owners[thread.consumer][TopicPartition(topic, number)] = thread
-                if start == end and thread.consumer == ctx.consumer_id:
-                    _log.warning("consumer thread %s has no partition of topic %r to read", thread, topic)
                 start = end
+            _warn_of_idle(ctx, topic, owners)
         return owners
 
 
@@ -111,6 +110,14 @@ def create(name: str) -> PartitionAssignor:
 
 def _hash_order(tp: TopicPartition) -> tuple[int, TopicPartition]:
     return string_hash(f"[{tp.topic},{tp.partition}]"), tp
+
+
+def _warn_of_idle(ctx: AssignmentContext, topic: str, owners: Owners) -> None:
+    """Say which threads of the consumer itself are left without a partition of a topic."""
+    busy = {thread for tp, thread in owners[ctx.consumer_id].items() if tp.topic == topic}
+    idle = tuple(thread for thread in ctx.my_topic_thread_ids[topic] if thread not in busy)
+    if idle:
+        _log.warning("no partition of topic %r is left for %s", topic, _listed(idle))
 
 
 def _listed(threads: tuple[ConsumerThreadId, ...]) -> str:

@@ -26,7 +26,10 @@ from minikafka.records.hashes import string_hash
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 from minikafka.registry.paths import TopicAssignment
 
-RECORDED = Path(__file__).parents[3] / "data" / "zookeeper" / "03-old-consumers-running.json"
+DATA = Path(__file__).parents[3] / "data"
+RECORDED = DATA / "zookeeper" / "03-old-consumers-running.json"
+OWNERS = DATA / "consumer-owners.json"
+"""Groups in ZooKeeper, and the owners that 0.10.1.1's own assignors find in them; null where they refuse."""
 
 
 def context(
@@ -90,10 +93,10 @@ def test_range_divides_each_topic_among_its_own_readers() -> None:
 
 def test_range_says_of_its_own_threads_which_are_idle(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        owners = RangeAssignor().assign(context({"a": {"t": 1}, "b": {"t": 1}}, {"t": 1}, me="b"))
-    assert owners["b"] == {}
+        owners = RangeAssignor().assign(context({"a": {"t": 1}, "b": {"t": 3}}, {"t": 2}, me="b"))
+    assert by_thread(owners) == {"a-0": ["t-0"], "b-0": ["t-1"]}
     assert [record.getMessage() for record in caplog.records] == [
-        "consumer thread b-0 has no partition of topic 't' to read"
+        "no partition of topic 't' is left for {b-1, b-2}"
     ]
 
 
@@ -191,6 +194,25 @@ def test_the_recorded_group_gets_the_recorded_owners() -> None:
             for path, node in recorded.items()
             if path.startswith(above) and node["ephemeral"]
         }
+
+
+def test_random_groups_get_the_owners_that_the_release_gives_them() -> None:
+    refused = 0
+    for recorded in json.loads(OWNERS.read_text())["groups"]:
+        store = MemoryZooKeeper().connect()
+        for path, data in recorded["znodes"].items():
+            store.create(path, data.encode(), make_parents=True)
+        for run in recorded["runs"]:
+            ctx = AssignmentContext("g", run["consumer"], run["exclude"], store)
+            try:
+                owners = create(run["strategy"]).assign(ctx)
+            except ConfigError:
+                assert run["owners"] is None
+                refused += 1
+                continue
+            found = {f"{tp.topic}/{tp.partition}": str(one) for s in owners.values() for tp, one in s.items()}
+            assert found == run["owners"]
+    assert refused
 
 
 def test_a_context_has_the_consumers_their_threads_and_the_partitions_of_my_topics() -> None:

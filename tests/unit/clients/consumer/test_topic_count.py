@@ -22,7 +22,10 @@ from minikafka.clients.consumer.topic_count import (
 from minikafka.clients.consumer.topic_filter import Blacklist, Whitelist
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 
-RECORDED = Path(__file__).parents[3] / "data" / "zookeeper" / "03-old-consumers-running.json"
+DATA = Path(__file__).parents[3] / "data"
+RECORDED = DATA / "zookeeper" / "03-old-consumers-running.json"
+FILTERS = json.loads((DATA / "consumer-filters.json").read_text(encoding="utf-8"))["registrations"]
+"""What 0.10.1.1's own classes register for filters, with two streams; null where they refuse them."""
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +105,19 @@ def test_a_pattern_with_characters_that_json_escapes_comes_back_as_it_was() -> N
     mine = WildcardTopicCount("c", Whitelist(r'a\.b|"\d"+x'), 1, True, list)
     again = topic_count_of(registration_of(mine, 1).to_json(), "/consumers/g/ids/c", True, list)
     assert again == mine
+
+
+@pytest.mark.parametrize("recorded", FILTERS, ids=lambda one: f"{one['pattern']} {one['filter']}")
+def test_a_filter_is_registered_as_the_release_does_and_read_back(recorded: dict[str, Any]) -> None:
+    kind = {"white_list": Whitelist, "black_list": Blacklist}[recorded["pattern"]]
+    if recorded["znode"] is None:
+        with pytest.raises(ConfigError):
+            kind(recorded["filter"])
+        return
+    mine = WildcardTopicCount("c", kind(recorded["filter"]), 2, True, list)
+    theirs = recorded["znode"].encode()
+    assert registration_of(mine, 1795241013937).to_json() == theirs
+    assert topic_count_of(theirs, "/consumers/g/ids/c", True, list) == mine
 
 
 def test_where_there_never_was_a_topic_a_filter_chooses_none() -> None:
