@@ -11,6 +11,8 @@
     ├── FailedToSendMessage      a producer has tried often enough; carries what was not sent
     ├── QueueFull                an asynchronous producer has no room for a message
     ├── ProducerClosed           something was sent with a producer that is closed
+    ├── ConsumerRebalanceFailed  a consumer did not get its partitions, and has given up all
+    ├── MessageStreamsExist      a connector has created its streams already
     ├── NoCommittedOffset        a group has no place to go on from, and is told not to choose one
     ├── StorageError             the disk or what lies on it
     │   └── DirectoryLocked      another process holds the data directory
@@ -275,6 +277,14 @@ class GroupHeld(MinikafkaError):
         self.group_id = group_id
         self.holders = tuple(holders)
         super().__init__(f"group {group_id!r} is held by {', '.join(self.holders)}")
+
+
+class ConsumerRebalanceFailed(MinikafkaError):
+    """A consumer did not get its partitions in ``rebalance.max.retries`` attempts, and has left its group."""
+
+
+class MessageStreamsExist(MinikafkaError):
+    """A consumer connector creates message streams at most once."""
 
 
 class StorageError(MinikafkaError):

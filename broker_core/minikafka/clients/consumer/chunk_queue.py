@@ -103,11 +103,13 @@ class ChunkQueue:
             self._changed.notify_all()
             self._on_room()
 
-    def close(self) -> None:
-        """Forget the chunks that wait, and end the iteration behind the one in work."""
+    def close(self, last: FetchedDataChunk | None = None) -> None:
+        """Forget the chunks that wait, and end the iteration behind the one in work, or behind ``last``."""
         with self.lock:
             self._closed = True
             self._chunks.clear()
+            if last is not None:
+                self._chunks.append(last)
             self._changed.notify_all()
 
     def take_locked(self, end: float | None) -> FetchedDataChunk | Command | None:

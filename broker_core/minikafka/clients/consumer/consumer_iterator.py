@@ -112,6 +112,11 @@ class ConsumerIterator(Generic[K, V]):
             settled, self._in_hand = self._in_hand is None, None
             return settled
 
+    @property
+    def settled(self) -> bool:
+        """Whether the application has no message in its hands."""
+        return self._in_hand is None
+
     def count_delivered(self) -> None:
         """All that was handed out is consumed: for who knows, at a shutdown or an explicit commit."""
         with self._lock:
@@ -141,7 +146,8 @@ class ConsumerIterator(Generic[K, V]):
         self._count_in_hand()
         end = None if self._timeout_ms < 0 else time.monotonic() + self._timeout_ms / 1000
         while True:
-            if not self._lease.valid:
+            # What is in a queue that was closed belongs to nobody else: it is why it was closed.
+            if not (self._lease.valid or self._queue.closed):
                 self._wait_for_lease(end)
                 continue
             for message in self._page:
@@ -167,8 +173,6 @@ class ConsumerIterator(Generic[K, V]):
                 f"for {self._timeout_ms} ms it was not sure that the partitions are still this consumer's: "
                 "ZooKeeper does not answer"
             )
-        if self._queue.closed:
-            raise StopIteration
         self._queue.wait_locked(
             now + _LEASE_POLL_SECONDS if end is None else min(end, now + _LEASE_POLL_SECONDS)
         )

@@ -1,0 +1,67 @@
+"""The high-level consumer's interface and its factory (texts: ``ConsumerConnector``, ``Consumer``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, TypeVar, overload
+
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.consumer.consumer_config import ConsumerConfig
+from minikafka.clients.consumer.consumer_rebalance_listener import ConsumerRebalanceListener
+from minikafka.clients.consumer.kafka_stream import KafkaStream
+from minikafka.clients.consumer.topic_filter import TopicFilter
+from minikafka.clients.consumer.zookeeper_consumer_connector import ZookeeperConsumerConnector
+from minikafka.clients.serializer import Decoder
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class ConsumerConnector(Protocol):
+    """A consumer of a group that shares topics out among its streams. See ``ZookeeperConsumerConnector``."""
+
+    @overload
+    def create_message_streams(
+        self, topic_count_map: Mapping[str, int]
+    ) -> dict[str, list[KafkaStream[bytes, bytes]]]: ...
+
+    @overload
+    def create_message_streams(
+        self, topic_count_map: Mapping[str, int], key_decoder: Decoder[K], value_decoder: Decoder[V]
+    ) -> dict[str, list[KafkaStream[K, V]]]: ...
+
+    @overload
+    def create_message_streams_by_filter(
+        self, topic_filter: TopicFilter, num_streams: int = 1
+    ) -> list[KafkaStream[bytes, bytes]]: ...
+
+    @overload
+    def create_message_streams_by_filter(
+        self,
+        topic_filter: TopicFilter,
+        num_streams: int,
+        key_decoder: Decoder[K],
+        value_decoder: Decoder[V],
+    ) -> list[KafkaStream[K, V]]: ...
+
+    def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Commit ``offsets`` (None: all that was handed out)."""
+
+    def set_consumer_rebalance_listener(self, listener: ConsumerRebalanceListener) -> None:
+        """Have ``listener`` called at each rebalance. Before streams are created."""
+
+    def shutdown(self) -> None:
+        """Leave the group."""
+
+
+class Consumer:
+    """The factory of the texts. Its second form, ``createJavaConsumerConnector``, makes the same for Java's
+    collections; one Python form serves for both.
+    """
+
+    @staticmethod
+    def create(config: ConsumerConfig) -> ConsumerConnector:
+        """A connector, connected to ZooKeeper. CoordinationLost where that does not answer, NetworkError or
+        BrokerError where the group's coordinator is needed and not found.
+        """
+        return ZookeeperConsumerConnector(config)

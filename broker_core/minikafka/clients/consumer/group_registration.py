@@ -1,0 +1,99 @@
+"""A consumer's znode in its group, and the lease that rests on it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from minikafka.base.clock import Clock
+from minikafka.base.errors import CoordinationError, CoordinationLost, NodeExists, SessionExpired
+from minikafka.clients.consumer.consumer_config import ConsumerConfig
+from minikafka.clients.consumer.lease import Lease
+from minikafka.clients.consumer.steps import Steps, Wait
+from minikafka.clients.consumer.topic_count import TopicCount, registration_of
+from minikafka.registry import paths
+from minikafka.registry.store import Store
+
+logger = logging.getLogger("minikafka.clients.consumer")
+
+
+class GroupRegistration:
+    """Of the consumer ``consumer_id``, in ``/consumers/G/ids/ID``.
+
+    ``lost`` is called where it is seen that the znode is not there any more.
+    """
+
+    def __init__(
+        self, config: ConsumerConfig, consumer_id: str, store: Store, clock: Clock, lost: Callable[[], None]
+    ) -> None:
+        self.path = paths.consumer_id_path(config.group_id, consumer_id)
+        self.session_id = 0
+        """The session that it was made in; 0 before."""
+        self.topic_count: TopicCount | None = None
+        """What it says that is read."""
+        self.lease = Lease(clock, config.zookeeper_session_timeout_ms)
+        self._config = config
+        self._consumer_id = consumer_id
+        self._store = store
+        self._clock = clock
+        self._lost = lost
+
+    def register(self) -> Steps[None]:
+        """Register in the present session, and hold the lease.
+
+        A consumer of the same name, as one that was killed a moment ago, is waited for as long as its session
+        may last. NodeExists when it is still there then.
+        """
+        assert self.topic_count is not None
+        data = registration_of(self.topic_count, self._clock.now_ms()).to_json()
+        end_ms = self._clock.monotonic_ms() + 2 * self._config.zookeeper_session_timeout_ms
+        while True:
+            asked_at_ms, session_id = self._clock.monotonic_ms(), self._store.session_id
+            try:
+                self._store.create(self.path, data, ephemeral=True, make_parents=True)
+            except NodeExists:
+                stat = self._store.exists(self.path)
+                if stat is not None and stat.ephemeral_owner != session_id:
+                    if self._clock.monotonic_ms() >= end_ms:
+                        raise NodeExists(
+                            f"{self.path} is there already: another consumer has this consumer.id"
+                        ) from None
+                    yield Wait(self._config.rebalance_backoff_ms)
+                    continue
+            if self._store.session_id == session_id:
+                break
+            yield None
+        self.session_id = session_id
+        self.lease.hold(session_id, asked_at_ms)
+
+    def forget(self) -> None:
+        """Have it made anew by the next rebalance."""
+        self.session_id = 0
+
+    def renew(self) -> bool:
+        """Ask ZooKeeper whether this consumer's session is still there; whether the lease is valid now."""
+        asked_at_ms = self._clock.monotonic_ms()
+        try:
+            stat = self._store.exists(self.path)
+        except CoordinationError as error:
+            logger.debug("%s: %s", self._consumer_id, error)
+            return self.lease.valid
+        if stat is None or not self.lease.renew(stat.ephemeral_owner, asked_at_ms):
+            self._lost()
+        return self.lease.valid
+
+    def keep(self) -> None:
+        """``renew``, once there is something to renew."""
+        if self.session_id:
+            self.renew()
+
+    def check(self) -> None:
+        """Raise SessionExpired or CoordinationLost where others may have by now what this consumer owned."""
+        if self.lease.valid or self.renew():
+            return
+        if self._store.session_id != self.session_id:
+            raise SessionExpired(f"the session of {self._consumer_id}, and all it owned, is gone")
+        raise CoordinationLost(
+            f"{self._consumer_id} has not heard of ZooKeeper for so long that others may own its partitions: "
+            "nothing is committed"
+        )

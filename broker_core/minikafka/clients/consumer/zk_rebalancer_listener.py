@@ -1,0 +1,454 @@
+"""The rebalance of one consumer (texts: ``ZKRebalancerListener``).
+
+An attempt, in this order, so that no partition ever has two readers and nobody hands out what another has
+read:
+
+    1. look      who is in the group, which partitions there are, who owns them; if this consumer owns its
+                 share, and reads it, nothing is done
+    2. close     fetchers stop, queues and the chunks in the iterators are cleared, the application is waited
+                 for until it asks for its next message, and what it was given is committed (auto commit only)
+    3. release   the owners' znodes of what is not its own any more go
+    4. own       those of what it is to own are made; where another still has one, the attempt has failed, and
+                 what was gained is kept for the next one
+    5. begin     committed offsets are looked up (never before it owns the partition), fetchers start
+
+What the znodes say counts, not what is remembered: an answer that was lost leaves nothing behind that the
+next attempt would not see. Kafka 0.10.1 gives up all that it owns at every attempt, and looks up offsets
+before it owns the partitions.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Protocol
+
+from minikafka.base.clock import Clock
+from minikafka.base.errors import (
+    BrokerError,
+    ConsumerRebalanceFailed,
+    CoordinationLost,
+    NetworkError,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+)
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.consumer.assignment_context import AssignmentContext
+from minikafka.clients.consumer.chunk_queue import ChunkQueue
+from minikafka.clients.consumer.consumer_config import ConsumerConfig
+from minikafka.clients.consumer.consumer_offsets import ConsumerOffsets
+from minikafka.clients.consumer.consumer_rebalance_listener import ConsumerRebalanceListener
+from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId
+from minikafka.clients.consumer.group_registration import GroupRegistration
+from minikafka.clients.consumer.kafka_stream import KafkaStream
+from minikafka.clients.consumer.partition_assignor import create
+from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
+from minikafka.clients.consumer.rebalance_plan import Owner, RebalancePlan, rebalance_plan
+from minikafka.clients.consumer.steps import Steps, Wait
+from minikafka.clients.consumer.topic_count import ThreadIds
+from minikafka.registry import paths
+from minikafka.registry.store import Store
+
+logger = logging.getLogger("minikafka.clients.consumer")
+
+_SETTLE_POLL_MS = 5
+"""How often it is looked whether the application has asked for more, or the consumer is being shut down."""
+
+
+class Fetcher(Protocol):
+    """What fills the queues: ConsumerFetcherManager, or a model of it."""
+
+    def start_connections(self, infos: list[PartitionTopicInfo]) -> None:
+        """Fetch these, each from its ``fetched_offset`` on."""
+
+    def stop_connections(self) -> None:
+        """Fetch nothing any more; nothing is put into a queue after this has returned."""
+
+    def shutdown(self) -> None:
+        """The same for good."""
+
+
+class Connector(Protocol):
+    """What the rebalance needs of the consumer that it is about."""
+
+    config: ConsumerConfig
+    consumer_id_string: str
+    store: Store
+    clock: Clock
+    fetcher: Fetcher
+    offsets: ConsumerOffsets
+    commit_lock: threading.RLock
+    topic_registry: dict[str, dict[int, PartitionTopicInfo]]
+    topic_thread_id_and_queues: dict[tuple[str, ConsumerThreadId], ChunkQueue]
+    consumer_rebalance_listener: ConsumerRebalanceListener | None
+    all_streams: list[KafkaStream[Any, Any]]
+    registration: GroupRegistration
+
+    @property
+    def is_shutting_down(self) -> bool:
+        """Whether the consumer is being shut down."""
+
+    @property
+    def registered_session(self) -> int:
+        """The session that it is registered in."""
+
+    def handle_new_session(self) -> Steps[None]:
+        """Forget what was owned in an earlier session, and register in the present one."""
+
+    def reinitialize_consumer(self, threads: ThreadIds) -> None:
+        """These are the topics that it reads now."""
+
+    def commit_steps(self, *, retried: bool) -> Steps[None]:
+        """Commit all that was consumed."""
+
+
+class Outcome(Enum):
+    """Of one attempt."""
+
+    DONE = "done"
+    FAILED = "failed"
+    """Another has not let go yet: counted against ``rebalance.max.retries``."""
+    OVERTAKEN = "overtaken"
+    """Something else has changed meanwhile."""
+
+
+class ZkRebalancerListener:
+    """The rebalance of the consumer of ``connector``: one at a time, in the steps of one thread.
+
+    ``streams``: topic -> its streams.
+    """
+
+    def __init__(
+        self,
+        connector: Connector,
+        group: str,
+        consumer_id: str,
+        streams: dict[str, list[KafkaStream[Any, Any]]],
+    ) -> None:
+        self.group = group
+        self.consumer_id = consumer_id
+        self.kafka_message_and_metadata_streams = streams
+        self._connector = connector
+        self._assignor = create(connector.config.partition_assignment_strategy)
+        self._triggered = threading.Event()
+        self._fetched: Mapping[TopicPartition, ConsumerThreadId] | None = None
+        """What is being fetched; None while nothing is."""
+        self._positions: dict[TopicPartition, int] = {}
+        """Where to go on in partitions that it did not give up in between."""
+        self._pause = threading.Event()
+        """Never set."""
+        self._held: Mapping[TopicPartition, str] = {}
+        """Of the last attempt: what others had, and who."""
+
+    # --- what sets it off
+    # -------------------------------------------------------------------------------------------
+
+    def handle_child_change(self, parent_path: str, names: list[str] | None) -> None:
+        """Consumers of the group, or brokers, have come or gone."""
+        logger.debug("%s: %s has %s now", self.consumer_id, parent_path, names)
+        self.rebalance_event_triggered()
+
+    def rebalance_event_triggered(self) -> None:
+        """Have the next rebalance made, by whoever makes them."""
+        self._triggered.set()
+
+    @property
+    def triggered(self) -> bool:
+        """Whether one is to be made."""
+        return self._triggered.is_set()
+
+    def wait_until_triggered(self) -> None:
+        """Wait for an event, or for the end of the consumer."""
+        self._triggered.wait()
+
+    @property
+    def owned(self) -> int:
+        """How many partitions are being fetched."""
+        return len(self._fetched or ())
+
+    # --- the rebalance
+    # -------------------------------------------------------------------------------------------
+
+    def synced_rebalance(self) -> Steps[None]:
+        """Attempts until one succeeds.
+
+        ConsumerRebalanceFailed after ``rebalance.max.retries`` that failed; those do not count that lost the
+        connection to ZooKeeper, or were overtaken by another change.
+        """
+        connector, config = self._connector, self._connector.config
+        failures, why = 0, ""
+        while not connector.is_shutting_down:
+            self._triggered.clear()
+            outcome = Outcome.OVERTAKEN
+            try:
+                outcome = yield from self.rebalance()
+                if outcome is Outcome.FAILED:
+                    why = ", ".join(f"{tp} is owned by {who}" for tp, who in list(self._held.items())[:3])
+            except (CoordinationLost, SessionExpired) as error:
+                logger.info("%s: rebalance lost ZooKeeper: %s", self.consumer_id, error)
+            except Exception as error:  # a listener's, a refusal of the assignor, a znode that went
+                logger.info("%s: rebalance failed: %s", self.consumer_id, error, exc_info=True)
+                outcome, why = Outcome.FAILED, f"{type(error).__name__}: {error}"
+            if outcome is Outcome.DONE:
+                return
+            if outcome is Outcome.FAILED and not self.triggered:
+                failures += 1
+            if failures >= max(1, config.rebalance_max_retries):
+                raise ConsumerRebalanceFailed(
+                    f"{self.consumer_id} does not get its partitions in {failures} attempts "
+                    f"(rebalance.max.retries), {config.rebalance_backoff_ms} ms apart "
+                    f"(rebalance.backoff.ms): {why}"
+                )
+            yield Wait(config.rebalance_backoff_ms)
+
+    def rebalance(self) -> Steps[Outcome]:
+        """One attempt."""
+        connector = self._connector
+        if connector.registered_session != connector.store.session_id:
+            yield from connector.handle_new_session()
+        session_id = connector.registered_session
+        try:
+            context = AssignmentContext(
+                self.group, self.consumer_id, connector.config.exclude_internal_topics, connector.store
+            )
+        except NoNode:
+            connector.registration.forget()  # somebody has deleted it
+            return Outcome.OVERTAKEN
+        connector.reinitialize_consumer(context.my_topic_thread_ids)
+        yield None
+        if not _children(connector.store, paths.BROKER_IDS):
+            logger.warning("%s: there are no brokers to read from", self.consumer_id)
+            return Outcome.DONE
+        owners = self._owners(context)
+        yield None
+        plan = rebalance_plan(context, self._assignor, owners, session_id)
+        if plan.unchanged and plan.share == self._fetched:
+            return Outcome.DONE
+        yield from self.close_fetchers(plan)
+        yield from self.release_partition_ownership(plan.release)
+        if not (yield from self.reflect_partition_ownership_decision(plan)):
+            return Outcome.FAILED
+        offsets = yield from self._fetch_offsets(plan)
+        if offsets is None:
+            return Outcome.OVERTAKEN
+        registry: dict[str, dict[int, PartitionTopicInfo]] = {}
+        for tp, thread in plan.share.items():
+            self.add_partition_topic_info(registry, tp, offsets.get(tp, -1), thread)
+        yield None
+        self.update_fetcher(registry, plan)
+        return Outcome.DONE
+
+    def _owners(self, context: AssignmentContext) -> dict[TopicPartition, Owner]:
+        """Of all partitions that this consumer may read, and of those that it did read."""
+        partitions = {
+            TopicPartition(topic, number)
+            for topic, numbers in context.partitions_for_topic.items()
+            for number in numbers
+        } | self._registered()
+        places = {paths.consumer_owner_path(self.group, *tp): tp for tp in sorted(partitions)}
+        return {
+            places[path]: Owner(data.decode("utf-8", "replace"), stat.ephemeral_owner)
+            for path, (data, stat) in self._connector.store.read_all(places).items()
+        }
+
+    def _registered(self) -> set[TopicPartition]:
+        registry = self._connector.topic_registry
+        now = {TopicPartition(topic, number) for topic, infos in registry.items() for number in infos}
+        return now | self._positions.keys()
+
+    # --- closing
+    # -------------------------------------------------------------------------------------------
+
+    def close_fetchers(self, plan: RebalancePlan) -> Steps[None]:
+        """Stop reading, so that nothing of what this consumer may have to give up is handed out any more."""
+        connector = self._connector
+        yield from self.close_fetchers_for_queues()
+        yield None
+        before: dict[str, set[int]] = {}
+        with connector.commit_lock:
+            for topic, infos in connector.topic_registry.items():
+                before[topic] = set(infos)
+                for number, info in infos.items():
+                    if info.consumed_offset >= 0:
+                        self._positions[TopicPartition(topic, number)] = info.consumed_offset
+            # Nothing may be committed of a partition that somebody else owns.
+            connector.topic_registry = {}
+        self._positions = {
+            tp: offset
+            for tp, offset in self._positions.items()
+            if tp in plan.share and tp not in plan.own and tp not in plan.release
+        }
+        if connector.consumer_rebalance_listener is not None:
+            connector.consumer_rebalance_listener.before_releasing_partitions(before)
+
+    def close_fetchers_for_queues(self) -> Steps[None]:
+        """Stop the fetchers, clear all queues and iterators, and commit what was consumed (auto commit only).
+
+        The application is waited for, up to ``rebalance.backoff.ms``, until it asks for its next message:
+        then the one that it has counts as consumed. It gets nothing until the fetchers start again.
+        """
+        connector = self._connector
+        self._fetched = None
+        connector.fetcher.stop_connections()
+        self.clear_fetcher_queues()
+        yield None
+        yield Wait(connector.config.rebalance_backoff_ms, self._settled)
+        for stream in connector.all_streams:
+            stream.iterator().settle(0)
+        if connector.config.auto_commit_enable:
+            try:
+                yield from connector.commit_steps(retried=True)
+            except (NetworkError, BrokerError) as error:
+                logger.warning(
+                    "%s: offsets are not committed, their messages will come again: %s",
+                    self.consumer_id,
+                    error,
+                )
+
+    def clear_fetcher_queues(self) -> None:
+        """Empty the queues, and take away the chunks that iterators are in the middle of."""
+        for queue in set(self._connector.topic_thread_id_and_queues.values()):
+            queue.clear()
+        for stream in self._connector.all_streams:
+            stream.clear()
+
+    def _settled(self, timeout_ms: int) -> bool:
+        """Wait until the application has asked all iterators for more."""
+        connector = self._connector
+        end_ms = connector.clock.monotonic_ms() + timeout_ms
+        iterators = [stream.iterator() for stream in connector.all_streams]
+        while not all(iterator.settled for iterator in iterators):
+            left_ms = end_ms - connector.clock.monotonic_ms()
+            if left_ms <= 0 or connector.is_shutting_down:
+                return False
+            self._pause.wait(min(_SETTLE_POLL_MS, left_ms) / 1000)
+        return True
+
+    def reset_state(self) -> None:
+        """Forget all that was owned: it is gone with its session. Nothing of it is committed any more."""
+        connector = self._connector
+        self._fetched = None
+        connector.fetcher.stop_connections()
+        with connector.commit_lock:
+            connector.topic_registry = {}
+            self._positions = {}
+            connector.offsets.zookeeper.forget()
+        self.clear_fetcher_queues()
+
+    # --- owners
+    # -------------------------------------------------------------------------------------------
+
+    def release_partition_ownership(self, partitions: tuple[TopicPartition, ...]) -> Steps[None]:
+        """Let others have them."""
+        for tp in partitions:
+            self.delete_partition_ownership_from_zk(tp)
+            self._positions.pop(tp, None)
+            yield None
+
+    def delete_partition_ownership_from_zk(self, tp: TopicPartition) -> None:
+        """Delete the owner's znode, if it is of this session."""
+        if self.owns(tp):
+            try:
+                self._connector.store.delete(paths.consumer_owner_path(self.group, *tp))
+            except NoNode:
+                return
+
+    def owns(self, tp: TopicPartition) -> bool:
+        """Whether ZooKeeper says that this consumer owns it."""
+        stat = self._connector.store.exists(paths.consumer_owner_path(self.group, *tp))
+        return stat is not None and stat.ephemeral_owner == self._connector.registered_session
+
+    def reflect_partition_ownership_decision(self, plan: RebalancePlan) -> Steps[bool]:
+        """Own what the plan says; whether all of it is owned."""
+        held: dict[TopicPartition, str] = {}
+        for tp in plan.own:
+            owner = self._own(tp, plan.share[tp])
+            if owner is not None:
+                logger.info("%s waits for %s to give up %s", self.consumer_id, owner, tp)
+                held[tp] = owner
+            yield None
+        self._held = held
+        return not held
+
+    def _own(self, tp: TopicPartition, thread: ConsumerThreadId) -> str | None:
+        """Own one, or say who does."""
+        store, session_id = self._connector.store, self._connector.registered_session
+        path, data = paths.consumer_owner_path(self.group, *tp), str(thread).encode("utf-8")
+        while True:
+            try:
+                store.create(path, data, ephemeral=True, make_parents=True)
+            except NodeExists:
+                try:
+                    there, stat = store.read(path)
+                except NoNode:
+                    continue  # it has just been given up
+                if stat.ephemeral_owner != session_id:
+                    return there.decode("utf-8", "replace")
+                if there != data:
+                    store.delete(path)
+                    continue
+            if store.session_id != session_id:
+                raise SessionExpired(f"{tp} was owned in another session than what else is owned")
+            return None
+
+    # --- beginning
+    # -------------------------------------------------------------------------------------------
+
+    def _fetch_offsets(self, plan: RebalancePlan) -> Steps[dict[TopicPartition, int] | None]:
+        """Where to go on in each partition, as soon as that can be said; None when something else changed."""
+        connector = self._connector
+        wanted = [tp for tp in plan.share if tp not in self._positions]
+        while True:
+            try:
+                found = connector.offsets.fetch(wanted)
+            except (NetworkError, BrokerError) as error:
+                logger.info("%s: offsets are not known yet: %s", self.consumer_id, error)
+                yield Wait(connector.config.offsets_channel_backoff_ms)
+                if self.triggered or connector.is_shutting_down:
+                    return None
+            else:
+                return found | self._positions
+
+    def add_partition_topic_info(
+        self,
+        registry: dict[str, dict[int, PartitionTopicInfo]],
+        tp: TopicPartition,
+        offset: int,
+        thread: ConsumerThreadId,
+    ) -> None:
+        """Have ``tp`` read from ``offset`` on (-1: from where ``auto.offset.reset`` says), for ``thread``."""
+        registry.setdefault(tp.topic, {})[tp.partition] = PartitionTopicInfo(
+            tp.topic,
+            tp.partition,
+            self._connector.topic_thread_id_and_queues[tp.topic, thread],
+            offset,
+            offset,
+            self._connector.config.fetch_message_max_bytes,
+            self._connector.config.client_id,
+        )
+
+    def update_fetcher(self, registry: dict[str, dict[int, PartitionTopicInfo]], plan: RebalancePlan) -> None:
+        """Begin to read."""
+        connector = self._connector
+        with connector.commit_lock:
+            connector.topic_registry = registry
+        if connector.consumer_rebalance_listener is not None:
+            everyone: dict[str, dict[int, ConsumerThreadId]] = {}
+            for share in plan.assignment.values():
+                for tp, thread in share.items():
+                    everyone.setdefault(tp.topic, {})[tp.partition] = thread
+            connector.consumer_rebalance_listener.before_starting_fetchers(self.consumer_id, everyone)
+        logger.info("%s reads %s", self.consumer_id, ", ".join(map(str, plan.share)) or "nothing")
+        self._positions = {}
+        connector.fetcher.start_connections([info for infos in registry.values() for info in infos.values()])
+        self._fetched = plan.share
+
+
+def _children(store: Store, path: str) -> list[str]:
+    try:
+        return store.children(path)
+    except NoNode:
+        return []

@@ -1,0 +1,569 @@
+"""A consumer of a group that shares its partitions out through ZooKeeper (texts:
+``ZookeeperConsumerConnector``).
+
+    /consumers/G/ids/ID          ConsumerRegistration, ephemeral: this consumer and what it reads
+    /consumers/G/owners/T/P      ID-N, ephemeral: its thread N reads the partition
+    /consumers/G/offsets/T/P     the offset of the next message
+
+Threads: one makes rebalances (``_watcher_executor``), one commits every ``auto.commit.interval.ms``, one asks
+ZooKeeper three times in a session's time-out, which renews the ``Lease``. Fetchers have their own. With
+``threads=False`` there are none: time and everything outside come from the caller, and nothing happens but in
+``step``.
+
+``offsetsChannel`` of the texts is ``offsets_channel``, ``checkpointedZkOffsets`` is
+``checkpointed_zk_offsets``, ``topicThreadIdAndQueues`` is ``topic_thread_id_and_queues``; what the texts
+have inside of this class has files of its own: ``zk_rebalancer_listener``, ``zk_session_expire_listener``,
+``zk_topic_partition_change_listener``, ``wildcard_streams_handler``.
+"""
+
+from __future__ import annotations
+
+import logging
+import platform
+import threading
+import uuid
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, TypeVar, overload
+
+from minikafka.base.clock import Clock, SystemClock
+from minikafka.base.errors import (
+    BrokerError,
+    ConsumerRebalanceFailed,
+    MessageStreamsExist,
+    MinikafkaError,
+    NetworkError,
+)
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.cluster import Cluster
+from minikafka.clients.consumer.chunk_queue import ChunkQueue
+from minikafka.clients.consumer.consumer_config import KAFKA, ZOOKEEPER, ConsumerConfig
+from minikafka.clients.consumer.consumer_fetcher_manager import ConsumerFetcherManager
+from minikafka.clients.consumer.consumer_offsets import ConsumerOffsets, ZookeeperOffsets
+from minikafka.clients.consumer.consumer_rebalance_listener import ConsumerRebalanceListener
+from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId
+from minikafka.clients.consumer.fetched_data_chunk import FetchedDataChunk
+from minikafka.clients.consumer.group_registration import GroupRegistration
+from minikafka.clients.consumer.kafka_stream import KafkaStream
+from minikafka.clients.consumer.offsets_channel import GroupOffsetsChannel, OffsetsChannel, brokers_in
+from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
+from minikafka.clients.consumer.scheduler import Scheduler
+from minikafka.clients.consumer.steps import Stepper, Steps, run
+from minikafka.clients.consumer.topic_count import (
+    StaticTopicCount,
+    ThreadIds,
+    TopicCount,
+    WildcardTopicCount,
+    topics_in,
+)
+from minikafka.clients.consumer.topic_filter import TopicFilter
+from minikafka.clients.consumer.wildcard_streams_handler import WildcardStreamsHandler
+from minikafka.clients.consumer.zk_rebalancer_listener import Fetcher, ZkRebalancerListener
+from minikafka.clients.consumer.zk_session_expire_listener import ZkSessionExpireListener
+from minikafka.clients.consumer.zk_topic_partition_change_listener import ZkTopicPartitionChangeListener
+from minikafka.clients.consumer.zookeeper_topic_event_watcher import ZookeeperTopicEventWatcher
+from minikafka.clients.retry import EventWaiter, Waiter
+from minikafka.clients.serializer import Decoder, DefaultDecoder
+from minikafka.registry import paths
+from minikafka.registry.store import Store, Watch
+from minikafka.registry.zookeeper import ZooKeeperStore
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+OFFSET_MANAGER_PATIENCE_MS = 60_000
+"""How long a new connector looks for its group's coordinator. (The release: for ever.)"""
+
+logger = logging.getLogger("minikafka.clients.consumer")
+
+
+class ZookeeperConsumerConnector:
+    """One consumer. Thread-safe; each of its streams is for one thread.
+
+    What is brought along (``store``, ``fetcher``, ``channel``) is used and closed in the place of what it
+    would make itself. Raises CoordinationLost where ZooKeeper does not answer, and NetworkError or
+    BrokerError where the group's coordinator is needed and not found within a minute.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        *,
+        store: Store | None = None,
+        fetcher: Fetcher | None = None,
+        channel: OffsetsChannel | None = None,
+        clock: Clock | None = None,
+        waiter: Waiter | None = None,
+        threads: bool = True,
+    ) -> None:
+        self.config = config
+        self.clock = clock or SystemClock()
+        self.consumer_id_string = self._consumer_id()
+        self.topic_registry: dict[str, dict[int, PartitionTopicInfo]] = {}
+        self.topic_thread_id_and_queues: dict[tuple[str, ConsumerThreadId], ChunkQueue] = {}
+        self.message_stream_created = False
+        self.consumer_rebalance_listener: ConsumerRebalanceListener | None = None
+        self.wildcard_topic_watcher: ZookeeperTopicEventWatcher | None = None
+        self.commit_lock = threading.RLock()
+        self.all_streams: list[KafkaStream[Any, Any]] = []
+        self._threads = threads
+        self._waiter = waiter or EventWaiter()
+        self._stopping = threading.Event()
+        self._left = False
+        self._shutdown_lock = threading.Lock()
+        self._rebalance_lock = threading.Lock()
+        self._create_lock = threading.Lock()
+        self._queues: dict[str | None, list[ChunkQueue]] = {}
+        """Of each topic, in the order of threads; under None those of all topics that a filter chooses."""
+        self._topic_watches: dict[str, Watch] = {}
+        self._executor: threading.Thread | None = None
+        self._stepper = Stepper(self.clock)
+        self.store: Store = self.connect_zk() if store is None else store
+        try:
+            self.fetcher: Fetcher = self.create_fetcher() if fetcher is None else fetcher
+            self.load_balancer_listener = ZkRebalancerListener(
+                self, config.group_id, self.consumer_id_string, {}
+            )
+            self.registration = GroupRegistration(
+                config,
+                self.consumer_id_string,
+                self.store,
+                self.clock,
+                self.load_balancer_listener.rebalance_event_triggered,
+            )
+            self.lease = self.registration.lease
+            self.session_expiration_listener = ZkSessionExpireListener(
+                self.consumer_id_string, self.lease, self.register_consumer_in_zk, self.load_balancer_listener
+            )
+            self.topic_partition_change_listener = ZkTopicPartitionChangeListener(
+                self.load_balancer_listener.rebalance_event_triggered
+            )
+            self.offsets_channel = self._offsets_channel(channel)
+            self.offsets = ConsumerOffsets(
+                ZookeeperOffsets(self.store, config.group_id),
+                self.offsets_channel,
+                in_zookeeper=config.offsets_storage == ZOOKEEPER or config.dual_commit_enabled,
+                still_owns=self.load_balancer_listener.owns,
+                max_retries=config.offsets_commit_max_retries,
+                backoff_ms=config.offsets_channel_backoff_ms,
+            )
+            self.ensure_offset_manager_connected()
+        except BaseException:
+            self.store.close()
+            raise
+        self.scheduler = Scheduler(self.clock, threads=threads)
+        self._schedule()
+
+    def __enter__(self) -> ZookeeperConsumerConnector:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.shutdown()
+
+    @property
+    def is_shutting_down(self) -> bool:
+        """Whether ``shutdown`` has begun."""
+        return self._stopping.is_set()
+
+    @property
+    def registered_session(self) -> int:
+        """The session that it is registered in; 0 before."""
+        return self.registration.session_id
+
+    @property
+    def checkpointed_zk_offsets(self) -> Mapping[TopicPartition, int]:
+        """What is known to stand in ZooKeeper: an offset that has not changed is not written again."""
+        return self.offsets.zookeeper.checkpointed
+
+    def _schedule(self) -> None:
+        """What is done again and again."""
+        config = self.config
+        self.scheduler.schedule(
+            f"{self.consumer_id_string}_lease", self.registration.keep, self.lease.interval_ms
+        )
+        if config.auto_commit_enable:
+            self.scheduler.schedule(
+                f"{self.consumer_id_string}_autocommit", self.auto_commit, config.auto_commit_interval_ms
+            )
+
+    def _consumer_id(self) -> str:
+        config = self.config
+        if config.consumer_id is not None:
+            return f"{config.group_id}_{config.consumer_id}"
+        return paths.consumer_id(config.group_id, platform.node(), self.clock.now_ms(), uuid.uuid4().hex)
+
+    # --- streams
+    # -------------------------------------------------------------------------------------------
+
+    @overload
+    def create_message_streams(
+        self, topic_count_map: Mapping[str, int]
+    ) -> dict[str, list[KafkaStream[bytes, bytes]]]: ...
+
+    @overload
+    def create_message_streams(
+        self, topic_count_map: Mapping[str, int], key_decoder: Decoder[K], value_decoder: Decoder[V]
+    ) -> dict[str, list[KafkaStream[K, V]]]: ...
+
+    def create_message_streams(
+        self,
+        topic_count_map: Mapping[str, int],
+        key_decoder: Decoder[Any] | None = None,
+        value_decoder: Decoder[Any] | None = None,
+    ) -> dict[str, list[KafkaStream[Any, Any]]]:
+        """Streams for topics: topic -> how many, of which each gets a part of the topic's partitions.
+
+        Registers the consumer and makes the first rebalance. MessageStreamsExist at the second call;
+        ConsumerRebalanceFailed where the partitions that are to be its own are not given up.
+        """
+        topic_count = StaticTopicCount(self.consumer_id_string, dict(topic_count_map))
+        self._create_once()
+        streams: dict[str, list[KafkaStream[Any, Any]]] = {}
+        for topic, number in topic_count_map.items():
+            streams[topic] = self._new_streams(topic, number, key_decoder, value_decoder)
+        self.load_balancer_listener.kafka_message_and_metadata_streams.update(streams)
+        self._consume(topic_count)
+        return streams
+
+    @overload
+    def create_message_streams_by_filter(
+        self, topic_filter: TopicFilter, num_streams: int = 1
+    ) -> list[KafkaStream[bytes, bytes]]: ...
+
+    @overload
+    def create_message_streams_by_filter(
+        self,
+        topic_filter: TopicFilter,
+        num_streams: int,
+        key_decoder: Decoder[K],
+        value_decoder: Decoder[V],
+    ) -> list[KafkaStream[K, V]]: ...
+
+    def create_message_streams_by_filter(
+        self,
+        topic_filter: TopicFilter,
+        num_streams: int = 1,
+        key_decoder: Decoder[Any] | None = None,
+        value_decoder: Decoder[Any] | None = None,
+    ) -> list[KafkaStream[Any, Any]]:
+        """Streams of all topics that ``topic_filter`` chooses, also of those that come later; each stream may
+        have messages of all of them. Otherwise as ``create_message_streams``.
+        """
+        excluded = self.config.exclude_internal_topics
+        topic_count = WildcardTopicCount(
+            self.consumer_id_string, topic_filter, num_streams, excluded, lambda: topics_in(self.store)
+        )
+        self._create_once()
+        streams = self._new_streams(None, num_streams, key_decoder, value_decoder)
+        handler = WildcardStreamsHandler(
+            topic_filter,
+            excluded,
+            topics_in(self.store),
+            lambda topics: self.load_balancer_listener.rebalance_event_triggered(),
+        )
+        self._consume(topic_count)
+        self.wildcard_topic_watcher = ZookeeperTopicEventWatcher(self.store, handler)
+        return streams
+
+    def set_consumer_rebalance_listener(self, listener: ConsumerRebalanceListener) -> None:
+        """Have ``listener`` called at each rebalance. MessageStreamsExist once streams are created."""
+        if self.message_stream_created:
+            raise MessageStreamsExist("a rebalance listener is set before streams are created")
+        self.consumer_rebalance_listener = listener
+
+    def _create_once(self) -> None:
+        with self._create_lock:
+            if self.is_shutting_down:
+                raise ValueError(f"{self.consumer_id_string} is shut down")
+            if self.message_stream_created:
+                raise MessageStreamsExist("a consumer connector creates message streams at most once")
+            self.message_stream_created = True
+
+    def _new_streams(
+        self,
+        topic: str | None,
+        number: int,
+        key_decoder: Decoder[Any] | None,
+        value_decoder: Decoder[Any] | None,
+    ) -> list[KafkaStream[Any, Any]]:
+        config = self.config
+        queues = [ChunkQueue(config.queued_max_message_chunks) for _ in range(number)]
+        self._queues[topic] = queues
+        streams = [
+            self._stream(queue, key_decoder or DefaultDecoder(), value_decoder or DefaultDecoder())
+            for queue in queues
+        ]
+        self.all_streams += streams
+        return streams
+
+    def _stream(
+        self, queue: ChunkQueue, key_decoder: Decoder[Any], value_decoder: Decoder[Any]
+    ) -> KafkaStream[Any, Any]:
+        config = self.config
+        return KafkaStream(
+            queue, config.consumer_timeout_ms, key_decoder, value_decoder, config.client_id, self.lease
+        )
+
+    def _consume(self, topic_count: TopicCount) -> None:
+        """Be in the group from now on."""
+        self.registration.topic_count = topic_count
+        listener = self.load_balancer_listener
+        self.store.on_session(self.session_expiration_listener.handle_state_changed)
+        if not self._threads:
+            self._watch()
+            listener.rebalance_event_triggered()
+            return
+        with self._rebalance_lock:
+            try:
+                run(self.register_consumer_in_zk(), self._waiter)
+                self._watch()
+                run(listener.synced_rebalance(), self._waiter)
+                failed = None
+            except MinikafkaError as error:
+                failed = error
+        if failed is not None:
+            self._fail(failed)
+            raise failed
+        self._executor = threading.Thread(
+            target=self._watcher_executor, name=f"{self.consumer_id_string}_watcher_executor", daemon=True
+        )
+        self._executor.start()
+
+    def _watch(self) -> None:
+        listener = self.load_balancer_listener
+        for path in (paths.consumer_ids_path(self.config.group_id), paths.BROKER_IDS):
+            self.store.watch_children(path, partial(listener.handle_child_change, path))
+
+    def reinitialize_consumer(self, threads: ThreadIds) -> None:
+        """These are the topics that it reads now: see to their queues, and watch them."""
+        streams = self.load_balancer_listener.kafka_message_and_metadata_streams
+        for topic, ids in threads.items():
+            if topic in self._topic_watches:
+                continue
+            shared = topic not in self._queues
+            for one in ids:
+                queue = self._queues[None if shared else topic][one.thread_id]
+                self.topic_thread_id_and_queues[topic, one] = queue
+            if shared:
+                streams[topic] = self.all_streams
+            path = paths.topic_path(topic)
+            handle = partial(self.topic_partition_change_listener.handle_data, path)
+            self._topic_watches[topic] = self.store.watch_data(path, handle)
+        for topic in self._topic_watches.keys() - threads.keys():
+            self._topic_watches.pop(topic).cancel()
+            streams.pop(topic, None)
+            for key in [key for key in self.topic_thread_id_and_queues if key[0] == topic]:
+                del self.topic_thread_id_and_queues[key]
+
+    # --- ZooKeeper
+    # -------------------------------------------------------------------------------------------
+
+    def connect_zk(self) -> Store:
+        """A session with ZooKeeper. CoordinationLost where it does not answer."""
+        config = self.config
+        return ZooKeeperStore(
+            config.zookeeper_connect,
+            config.zookeeper_session_timeout_ms,
+            connect_timeout_ms=config.zookeeper_connection_timeout_ms,
+        )
+
+    def create_fetcher(self) -> Fetcher:
+        """What fetches, for as long as this consumer lives."""
+        return ConsumerFetcherManager(self.consumer_id_string, self.config, self.store)
+
+    def register_consumer_in_zk(self) -> Steps[None]:
+        """Register in the present session, and hold the lease.
+
+        A consumer of the same name, as one that was killed a moment ago, is waited for as long as its session
+        may last. NodeExists when it is still there then.
+        """
+        yield from self.registration.register()
+
+    def handle_new_session(self) -> Steps[None]:
+        """What comes before the rebalance after a session has gone, or before the first one."""
+        yield from self.session_expiration_listener.handle_new_session()
+
+    # --- offsets
+    # -------------------------------------------------------------------------------------------
+
+    def _offsets_channel(self, given: OffsetsChannel | None) -> OffsetsChannel | None:
+        config = self.config
+        if config.offsets_storage != KAFKA and not config.dual_commit_enabled:
+            return None
+        timeout_ms = config.offsets_channel_socket_timeout_ms
+
+        def make_cluster() -> Cluster:
+            brokers = brokers_in(self.store)
+            return Cluster(brokers, client_id=config.client_id, request_timeout_ms=timeout_ms)
+
+        return given or GroupOffsetsChannel(make_cluster, config.group_id, timeout_ms)
+
+    def ensure_offset_manager_connected(self) -> None:
+        """Find the group's coordinator, where offsets are kept there; look for it for up to a minute."""
+        end_ms = self.clock.monotonic_ms() + OFFSET_MANAGER_PATIENCE_MS
+        while self.offsets_channel is not None:
+            try:
+                self.offsets_channel.connect()
+            except (NetworkError, BrokerError) as error:
+                if self.is_shutting_down or self.clock.monotonic_ms() >= end_ms:
+                    raise
+                logger.info("%s: %s", self.consumer_id_string, error)
+                self._waiter.wait(self.config.offsets_channel_backoff_ms)
+            else:
+                return
+
+    def auto_commit(self) -> None:
+        """Commit all that was consumed, in one attempt; what goes wrong is logged, and left to the next
+        one.
+        """
+        if not self.topic_registry:
+            return
+        try:
+            run(self.commit_steps(retried=False), self._waiter)
+        except MinikafkaError as error:
+            logger.warning("%s: offsets are not committed now: %s", self.consumer_id_string, error)
+
+    def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Commit ``offsets``; by default all that was handed out: whoever calls says that it is done with.
+
+        Tried ``offsets.commit.max.retries`` times more after a failure, and raises the last one.
+        CoordinationLost also where it is not sure that the partitions are still this consumer's.
+        """
+        with self.commit_lock:  # before anything counts: a rebalance that waits for it goes on at once
+            if offsets is None:
+                for stream in self.all_streams:
+                    stream.iterator().count_delivered()
+            run(self.commit_steps(retried=True, offsets=offsets), self._waiter)
+
+    def commit_steps(
+        self, *, retried: bool, offsets: Mapping[TopicPartition, int] | None = None
+    ) -> Steps[None]:
+        """The commit in steps; nobody changes meanwhile what is owned."""
+        with self.commit_lock:
+            if offsets is not None:
+                yield from self.offsets.commit(offsets, retried=retried)
+                return
+            consumed = {
+                info.topic_partition: info.consumed_offset
+                for infos in self.topic_registry.values()
+                for info in infos.values()
+            }
+            yield from self.offsets.commit(consumed, retried=retried, check=self.registration.check)
+
+    def commit_offset_to_zookeeper(self, partition: TopicPartition, offset: int) -> None:
+        """Write one offset there, unless it is known to stand there."""
+        with self.commit_lock:
+            self.offsets.zookeeper.commit({partition: offset}, lambda _: True)
+
+    def fetch_offset_from_zookeeper(self, partition: TopicPartition) -> int | None:
+        """What stands there; None where nothing does."""
+        with self.commit_lock:
+            return self.offsets.zookeeper.fetch([partition]).get(partition)
+
+    def fetch_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where the group goes on, of those partitions that have something committed."""
+        with self.commit_lock:
+            return self.offsets.fetch(partitions)
+
+    # --- without threads
+    # -------------------------------------------------------------------------------------------
+
+    def step(self) -> bool:
+        """Do what is due, and then one step of a rebalance; whether there was one to make.
+
+        ConsumerRebalanceFailed as a rebalance in the background: raised by the streams, not here.
+        """
+        if self.is_shutting_down or self.registration.topic_count is None:
+            return False
+        self.scheduler.step()
+        listener = self.load_balancer_listener
+        if not self._stepper.busy and listener.triggered:
+            self._stepper.begin(listener.synced_rebalance())
+        try:
+            return self._stepper.step()
+        except ConsumerRebalanceFailed as error:
+            self._fail(error)
+            return True
+
+    @property
+    def rebalancing(self) -> bool:
+        """Whether a rebalance is to be made, or is being made by ``step``."""
+        if self.is_shutting_down:
+            return False
+        return self._stepper.busy or self.load_balancer_listener.triggered
+
+    # --- the end
+    # -------------------------------------------------------------------------------------------
+
+    def shutdown(self) -> None:
+        """Leave the group: streams end, all that was handed out is committed (auto commit only), and others
+        take the partitions over at once. What goes wrong is logged. A second call does nothing.
+        """
+        with self._shutdown_lock:
+            self._leave(None)
+
+    def _watcher_executor(self) -> None:
+        listener = self.load_balancer_listener
+        while True:
+            listener.wait_until_triggered()
+            if self.is_shutting_down:
+                return
+            try:
+                with self._rebalance_lock:
+                    run(listener.synced_rebalance(), self._waiter)
+            except ConsumerRebalanceFailed as error:
+                self._fail(error)
+
+    def _fail(self, error: MinikafkaError) -> None:
+        """Leave the group as nothing else is left; whoever reads a stream gets ``error``."""
+        if self._shutdown_lock.acquire(blocking=False):
+            try:
+                logger.error("%s gives up all its partitions: %s", self.consumer_id_string, error)
+                self._leave(error)
+            finally:
+                self._shutdown_lock.release()
+
+    def _leave(self, error: MinikafkaError | None) -> None:
+        if self._left:
+            return
+        self._left = True
+        self._stopping.set()
+        self._waiter.stop()
+        self.load_balancer_listener.rebalance_event_triggered()
+        if self.wildcard_topic_watcher is not None:
+            self.wildcard_topic_watcher.shutdown()
+        self.scheduler.shutdown()
+        self._stepper.drop()
+        if self._executor is not None and self._executor is not threading.current_thread():
+            self._executor.join()
+        with self._rebalance_lock:
+            try:
+                self.fetcher.stop_connections()
+                self.fetcher.shutdown()
+                self.send_shutdown_to_all_queues(error)
+                if self.config.auto_commit_enable and self.topic_registry:
+                    run(self.commit_steps(retried=True), EventWaiter() if self._threads else self._waiter)
+            except MinikafkaError as problem:
+                logger.error("%s: offsets are not committed: %s", self.consumer_id_string, problem)
+            finally:
+                self.lease.revoke()
+                self.topic_registry = {}
+                if self.offsets_channel is not None:
+                    self.offsets_channel.close()
+                # With the session go the registration and all that is owned.
+                self.store.close()
+
+    def send_shutdown_to_all_queues(self, error: MinikafkaError | None = None) -> None:
+        """End all streams, or let them raise ``error``: nothing more is handed out when this returns."""
+        for stream in self.all_streams:
+            stream.clear()
+            stream.iterator().count_delivered()
+        for queues in self._queues.values():
+            for queue in queues:
+                queue.close(None if error is None else _raises(error, queue, self.config))
+
+
+def _raises(error: MinikafkaError, queue: ChunkQueue, config: ConsumerConfig) -> FetchedDataChunk:
+    """What a stream raises ``error`` for; it belongs to no partition."""
+    nowhere = PartitionTopicInfo("", -1, queue, -1, -1, config.fetch_message_max_bytes, config.client_id)
+    return FetchedDataChunk(memoryview(b""), nowhere, -1, -1, error)

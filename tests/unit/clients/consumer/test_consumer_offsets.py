@@ -1,0 +1,201 @@
+"""Offsets of a group in ZooKeeper, at its coordinator, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import pytest
+
+from minikafka.base.errors import (
+    BrokerError,
+    CoordinationError,
+    CoordinationLost,
+    ErrorCode,
+    NetworkError,
+    SessionExpired,
+)
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.consumer.consumer_offsets import ConsumerOffsets, ZookeeperOffsets, merge
+from minikafka.clients.consumer.steps import Wait
+from minikafka.registry.memory import MemoryZooKeeper
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+
+
+def yes(_: TopicPartition) -> bool:
+    return True
+
+
+def no(_: TopicPartition) -> bool:
+    return False
+
+
+class World:
+    """A ZooKeeper, with the sessions of two consumers, and a coordinator that may fail."""
+
+    def __init__(self) -> None:
+        self.zookeeper = MemoryZooKeeper()
+        self.store = self.zookeeper.connect()
+        self.mine = ZookeeperOffsets(self.store, "g")
+        self.others = ZookeeperOffsets(self.zookeeper.connect(), "g")
+        self.kafka: dict[TopicPartition, int] = {}
+        self.failures: list[Exception] = []
+        self.attempts = 0
+
+    def connect(self) -> None:
+        return
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self.attempts += 1
+        if self.failures:
+            raise self.failures.pop(0)
+        self.kafka |= offsets
+
+    def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {tp: self.kafka[tp] for tp in partitions if tp in self.kafka}
+
+    def close(self) -> None:
+        return
+
+    def offsets(self, *, in_zookeeper: bool = True, in_kafka: bool = True) -> ConsumerOffsets:
+        return ConsumerOffsets(
+            self.mine,
+            self if in_kafka else None,
+            in_zookeeper=in_zookeeper,
+            still_owns=yes,
+            max_retries=2,
+            backoff_ms=50,
+        )
+
+    def znode(self, tp: TopicPartition = T0) -> tuple[bytes, int]:
+        data, stat = self.store.read(f"/consumers/g/offsets/{tp.topic}/{tp.partition}")
+        return data, stat.version
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def run(
+    offsets: ConsumerOffsets,
+    wanted: dict[TopicPartition, int],
+    *,
+    retried: bool = True,
+    check: Callable[[], None] | None = lambda: None,
+) -> list[Wait | None]:
+    return list(offsets.commit(wanted, retried=retried, check=check))
+
+
+@pytest.mark.parametrize(
+    ("zookeeper", "kafka", "merged"),
+    [
+        ({}, {}, {}),
+        ({T0: 5}, {}, {T0: 5}),
+        ({}, {T0: 5}, {T0: 5}),
+        ({T0: 5, T1: 7}, {T0: 6, T1: 6}, {T0: 6, T1: 7}),
+        ({T0: 0}, {U0: 0}, {T0: 0, U0: 0}),
+    ],
+)
+def test_of_two_offsets_the_larger_is_taken(
+    zookeeper: dict[TopicPartition, int], kafka: dict[TopicPartition, int], merged: dict[TopicPartition, int]
+) -> None:
+    assert merge(zookeeper, kafka) == merged
+
+
+def test_an_offset_that_stands_there_is_not_written_again(world: World) -> None:
+    world.mine.commit({T0: 5, T1: 0}, yes)
+    world.mine.commit({T0: 5, T1: 1}, yes)
+    assert (world.znode(T0), world.znode(T1)) == ((b"5", 0), (b"1", 1))
+    assert world.mine.checkpointed == {T0: 5, T1: 1}
+
+
+def test_what_was_fetched_is_known_to_stand_there(world: World) -> None:
+    world.others.commit({T0: 5}, yes)
+    assert world.mine.fetch([T0, T1]) == {T0: 5}
+    world.mine.commit({T0: 5}, yes)
+    assert world.znode() == (b"5", 0)
+
+
+def test_a_late_write_of_who_owned_it_before_fails(world: World) -> None:
+    world.mine.commit({T0: 5}, yes)
+    world.others.fetch([T0])
+    world.others.commit({T0: 9}, yes)
+    world.mine.commit({T0: 7}, no)
+    assert world.znode() == (b"9", 1)
+
+
+def test_the_owner_writes_over_what_others_wrote(world: World) -> None:
+    world.mine.commit({T0: 5}, yes)
+    world.others.fetch([T0])
+    world.others.commit({T0: 9}, yes)
+    world.mine.commit({T0: 7}, yes)
+    assert world.znode() == (b"7", 2)
+    world.mine.commit({T0: 8}, no)
+    assert world.znode() == (b"8", 3)
+
+
+def test_after_an_answer_that_was_lost_it_is_written_anew(world: World) -> None:
+    world.mine.commit({T0: 5}, yes)
+    world.zookeeper.lose_next_answer(world.store)
+    with pytest.raises(CoordinationLost):
+        world.mine.commit({T0: 6}, yes)
+    assert world.mine.checkpointed == {}
+    world.mine.commit({T0: 6}, yes)
+    assert world.znode()[0] == b"6"
+
+
+def test_what_is_no_number_is_refused_with_its_path(world: World) -> None:
+    world.store.create("/consumers/g/offsets/t/0", b"five", make_parents=True)
+    with pytest.raises(CoordinationError, match="/consumers/g/offsets/t/0: an offset is wanted"):
+        world.mine.fetch([T0])
+
+
+def test_both_are_written_and_the_larger_is_read(world: World) -> None:
+    both = world.offsets()
+    assert run(both, {T0: 5, T1: 3}) == []
+    assert (world.znode()[0], world.kafka) == (b"5", {T0: 5, T1: 3})
+    world.kafka[T0] = 9
+    world.kafka[T1] = 1
+    assert both.fetch([T0, T1, U0]) == {T0: 9, T1: 3}
+
+
+def test_only_the_named_storage_is_used_without_dual_commit(world: World) -> None:
+    run(world.offsets(in_kafka=False), {T0: 5})
+    assert (world.znode()[0], world.kafka) == (b"5", {})
+    kafka = world.offsets(in_zookeeper=False)
+    run(kafka, {T0: 7})
+    assert (world.znode()[0], world.kafka) == (b"5", {T0: 7})
+    assert kafka.fetch([T0]) == {T0: 7}
+
+
+def test_an_unknown_offset_is_not_committed(world: World) -> None:
+    run(world.offsets(), {T0: -1})
+    assert (world.kafka, world.mine.checkpointed) == ({}, {})
+
+
+def test_a_commit_is_tried_again_as_often_as_allowed(world: World) -> None:
+    moved = BrokerError(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
+    world.failures = [moved, NetworkError("cut")]
+    assert run(world.offsets(), {T0: 5}) == [Wait(50), Wait(50)]
+    assert (world.attempts, world.kafka) == (3, {T0: 5})
+    world.failures = [moved] * 3
+    with pytest.raises(BrokerError, match="NOT_COORDINATOR"):
+        run(world.offsets(), {T0: 6})
+    assert world.attempts == 6
+
+
+def test_an_automatic_commit_is_tried_once_and_writes_what_it_can(world: World) -> None:
+    world.failures = [NetworkError("cut")]
+    with pytest.raises(NetworkError):
+        run(world.offsets(), {T0: 5}, retried=False)
+    assert (world.attempts, world.znode()[0]) == (1, b"5")
+
+
+def test_nothing_is_written_where_others_may_own_it(world: World) -> None:
+    def gone() -> None:
+        raise SessionExpired("gone")
+
+    with pytest.raises(SessionExpired):
+        run(world.offsets(), {T0: 5}, check=gone)
+    assert (world.attempts, world.mine.checkpointed) == (0, {})

@@ -1,0 +1,55 @@
+"""``Lease``: until when a consumer may hand out what it owns."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.clock import ManualClock
+from minikafka.clients.consumer.lease import Lease
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+def test_it_is_not_valid_before_zookeeper_has_answered(clock: ManualClock) -> None:
+    assert not Lease(clock, 6_000).valid
+
+
+def test_it_counts_from_the_question_on_for_nine_tenths_of_the_sessions_time(clock: ManualClock) -> None:
+    lease = Lease(clock, 6_000)
+    clock.advance(1_000)
+    lease.hold(7, asked_at_ms=400)
+    clock.advance(4_799)
+    assert lease.valid
+    clock.advance(1)
+    assert not lease.valid
+    assert lease.renew(7, asked_at_ms=clock.monotonic_ms())
+    assert lease.valid
+
+
+def test_an_answer_that_comes_late_takes_nothing_away(clock: ManualClock) -> None:
+    lease = Lease(clock, 6_000)
+    lease.hold(7, asked_at_ms=0)
+    assert lease.renew(7, asked_at_ms=3_000)
+    assert lease.renew(7, asked_at_ms=1_000)
+    clock.advance(8_399)
+    assert lease.valid
+
+
+def test_an_answer_in_another_session_renews_nothing(clock: ManualClock) -> None:
+    lease = Lease(clock, 6_000)
+    lease.hold(7, asked_at_ms=0)
+    clock.advance(6_000)
+    assert not lease.renew(8, asked_at_ms=6_000)
+    assert not lease.valid
+
+
+def test_news_of_an_earlier_sessions_end_holds_up_until_the_next_answer_only(clock: ManualClock) -> None:
+    lease = Lease(clock, 6_000)
+    lease.hold(8, asked_at_ms=0)
+    lease.revoke()
+    assert not lease.valid
+    assert lease.renew(8, asked_at_ms=0)
+    assert lease.valid
