@@ -1,0 +1,149 @@
+"""Mistakes that the simulated group of consumers must find: each takes one care away from the product.
+
+``MISTAKES`` has them, in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.consumer.consumer_offsets import ZookeeperOffsets
+from minikafka.clients.consumer.group_registration import GroupRegistration
+from minikafka.clients.consumer.lease import Lease
+from minikafka.clients.consumer.rebalance_plan import RebalancePlan
+from minikafka.clients.consumer.steps import Steps, Wait
+from minikafka.clients.consumer.zk_rebalancer_listener import Outcome, ZkRebalancerListener
+from minikafka.registry import paths
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """What stands where in place of the product's own: (owner, name, the wrong thing)."""
+
+    seed: int
+    """The one that found it last, which is tried first."""
+    patches: Sequence[tuple[object, str, object]]
+
+
+release = ZkRebalancerListener.release_partition_ownership
+close = ZkRebalancerListener.close_fetchers
+own = ZkRebalancerListener._own
+
+
+def clear_queues_only(listener: ZkRebalancerListener) -> None:
+    """The chunks that iterators are in the middle of stay."""
+    for queue in set(listener._connector.topic_thread_id_and_queues.values()):
+        queue.clear()
+
+
+def own_at_once(listener: ZkRebalancerListener, tp: TopicPartition, thread: Any) -> None:
+    """Whoever owns it."""
+    own(listener, tp, thread)
+
+
+def do_not_commit(listener: ZkRebalancerListener) -> Steps[None]:
+    connector = listener._connector
+    listener._fetched = None
+    connector.fetcher.stop_connections()
+    listener.clear_fetcher_queues()
+    yield Wait(connector.config.rebalance_backoff_ms, listener._settled)
+    for stream in connector.all_streams:
+        stream.iterator().settle(0)
+
+
+def release_then_close(listener: ZkRebalancerListener, plan: RebalancePlan) -> Steps[None]:
+    """The owners' znodes go before anything has stopped."""
+    yield from release(listener, plan.release)
+    yield from close(listener, plan)
+
+
+def commit_after_release(listener: ZkRebalancerListener, plan: RebalancePlan) -> Steps[None]:
+    connector = listener._connector
+    yield from do_not_commit(listener)
+    before = connector.topic_registry
+    yield from release(listener, plan.release)
+    connector.topic_registry = before
+    yield from close(listener, plan)
+
+
+def one_attempt(listener: ZkRebalancerListener) -> Steps[None]:
+    listener._triggered.clear()
+    yield from listener.rebalance()
+
+
+def wait_for_nobody(listener: ZkRebalancerListener, timeout_ms: int) -> bool:
+    """The message in the application's hands is not waited for."""
+    return True
+
+
+def look_offsets_up_first(listener: ZkRebalancerListener, plan: RebalancePlan) -> Steps[None]:
+    listener._early = listener._connector.offsets.fetch(plan.share)  # type: ignore[attr-defined]
+    yield from close(listener, plan)
+
+
+def use_early_offsets(
+    listener: ZkRebalancerListener, plan: RebalancePlan
+) -> Steps[dict[TopicPartition, int] | None]:
+    yield None
+    return listener._early | listener._positions  # type: ignore[attr-defined,no-any-return]
+
+
+def forget_nothing(listener: ZkRebalancerListener) -> None:
+    """After the session has gone it goes on with what it has."""
+
+
+def write_unconditionally(offsets: ZookeeperOffsets, wanted: dict[TopicPartition, int], _: object) -> None:
+    for tp, offset in wanted.items():
+        path = paths.consumer_offset_path(offsets._group, *tp)
+        if offsets._store.exists(path) is None:
+            offsets._store.create(path, b"%d" % offset, make_parents=True)
+        else:
+            offsets._store.write(path, b"%d" % offset)
+
+
+def attempt_is_done(listener: ZkRebalancerListener) -> Steps[Outcome]:
+    yield from rebalance(listener)
+    return Outcome.DONE
+
+
+rebalance = ZkRebalancerListener.rebalance
+
+
+def nothing(*_arguments: object, **_more: object) -> None:
+    return
+
+
+LISTENER = ZkRebalancerListener
+MISTAKES = {
+    "the chunk that an iterator is in is not cleared": Mistake(
+        4, [(LISTENER, "clear_fetcher_queues", clear_queues_only)]
+    ),
+    "a partition is owned before the other has let go": Mistake(1, [(LISTENER, "_own", own_at_once)]),
+    "partitions are released before anything is stopped": Mistake(
+        3, [(LISTENER, "close_fetchers", release_then_close)]
+    ),
+    "offsets are committed after the release": Mistake(
+        21, [(LISTENER, "close_fetchers", commit_after_release)]
+    ),
+    "offsets are not committed at a rebalance": Mistake(
+        3, [(LISTENER, "close_fetchers_for_queues", do_not_commit)]
+    ),
+    "a rebalance that failed is not tried again": Mistake(1, [(LISTENER, "rebalance", attempt_is_done)]),
+    "offsets are looked up before the partition is owned": Mistake(
+        11,
+        [
+            (LISTENER, "close_fetchers", look_offsets_up_first),
+            (LISTENER, "_fetch_offsets", use_early_offsets),
+        ],
+    ),
+    "the application is not waited for": Mistake(9, [(LISTENER, "_settled", wait_for_nobody)]),
+    "a lease is valid for ever": Mistake(4, [(Lease, "valid", property(lambda lease: True))]),
+    "what was owned in an old session is kept": Mistake(190, [(LISTENER, "reset_state", forget_nothing)]),
+    "commits need no lease": Mistake(
+        298,
+        [(GroupRegistration, "check", nothing), (ZookeeperOffsets, "commit", write_unconditionally)],
+    ),
+}
