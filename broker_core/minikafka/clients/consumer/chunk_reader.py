@@ -25,10 +25,10 @@ from minikafka.records.record import TimestampType
 if TYPE_CHECKING:
     from minikafka.records.columns import Columns
 
-PAGE_ROWS = 1_000
+PAGE_ROWS = 500
 _DECODED_ROWS = 4 * PAGE_ROWS
 """Of plain messages of magic 0 and 1, at a time."""
-_DECODED_BYTES = 1 << 17
+_DECODED_BYTES = 1 << 16
 """Of compressed messages and of batches, at a time, unless one has more."""
 
 _TYPES = {int(one): one for one in TimestampType}

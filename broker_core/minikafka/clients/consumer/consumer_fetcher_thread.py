@@ -1,9 +1,11 @@
 """What fetches from one broker for the streams, and puts it into their queues.
 
-One request is under way, for the partitions whose stream has room. It brings ``fetch.message.max.bytes`` in
-all; what the queues have no room for waits here, and for these streams nothing more is asked. So what one
-application does not take neither grows nor holds up the others: a request that leaves out a stream waits at
-the broker no longer than that stream has been full already.
+One request is under way, for the partitions whose stream has room. It asks for half of
+``fetch.message.max.bytes`` in all, which leaves room for what a stream takes beside its chunks. (A broker
+sends a first message whole that is larger; brokers before Fetch 3 are asked for all of it.) What the queues
+have no room for waits here, and for these streams nothing more is asked. So what one application does not
+take neither grows nor holds up the others: a request that leaves out a stream waits at the broker no longer
+than that stream has been full already.
 
 A partition goes to the end of the order when it gave data, as a broker fills its answer from the first on.
 """
@@ -11,6 +13,7 @@ A partition goes to the end of the order when it gave data, as a broker fills it
 from __future__ import annotations
 
 import logging
+import mmap
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -38,7 +41,13 @@ from minikafka.clients.consumer.shutdownable_thread import ShutdownableThread
 from minikafka.clients.links import BrokerLink
 from minikafka.clients.offsets import CONSUMER, NO_EPOCH
 from minikafka.clients.retry import Deadline
-from minikafka.wire.apis.fetch import FETCH, FetchPartitionResponse, FetchResponse, consumer_request
+from minikafka.wire.apis.fetch import (
+    FETCH,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    consumer_request,
+)
 from minikafka.wire.apis.list_offsets import (
     EARLIEST,
     LATEST,
@@ -52,6 +61,10 @@ _IDLE_MS = 1_000
 """Longest wait for something to do; whatever there is wakes the thread."""
 _SHORT_WAIT_MS = 5
 """Shortest wait at the broker when a stream without room is left out."""
+_MAPPED_BYTES = 1 << 16
+"""Smallest chunk that gets memory of its own from the system."""
+_WHOLE_MESSAGE_SINCE = 3
+"""The Fetch version that sends a first message whole, whatever its size."""
 _RESETS = {"smallest": EARLIEST, "largest": LATEST}
 _NOTHING = memoryview(b"")
 
@@ -194,14 +207,19 @@ class ConsumerFetcherThread(ShutdownableThread):
         return {tp: offset for tp, offset in positions.items() if offset >= 0}, wait_ms
 
     def _fetch(self, positions: Mapping[TopicPartition, int], wait_ms: int) -> FetchResponse:
-        request = consumer_request(
-            positions,
-            partition_max_bytes=self._config.fetch_message_max_bytes,
-            max_bytes=self._config.fetch_message_max_bytes,
-            min_bytes=self._config.fetch_min_bytes,
-            max_wait_ms=wait_ms,
-        )
-        reply = self._link.send(FETCH, lambda _: request, self._deadline())
+        allowed = self._config.fetch_message_max_bytes
+
+        def request(version: int) -> FetchRequest:
+            wanted = allowed if version < _WHOLE_MESSAGE_SINCE else max(1, allowed // 2)
+            return consumer_request(
+                positions,
+                partition_max_bytes=wanted,
+                max_bytes=wanted,
+                min_bytes=self._config.fetch_min_bytes,
+                max_wait_ms=wait_ms,
+            )
+
+        reply = self._link.send(FETCH, request, self._deadline())
         return reply.result(wait_ms + self._config.socket_timeout_ms)
 
     def _deadline(self) -> Deadline:
@@ -223,7 +241,6 @@ class ConsumerFetcherThread(ShutdownableThread):
             for topic in response.topics
             for part in topic.partitions
         ]
-        shared = sum(1 for _, part in parts if records_of(part)) > 1
         with_errors = []
         for tp, part in parts:
             with self._lock:
@@ -233,7 +250,7 @@ class ConsumerFetcherThread(ShutdownableThread):
             code = ErrorCode.of(part.error_code)
             try:
                 if code is ErrorCode.NONE:
-                    self.process_partition_data(info, part, shared=shared)
+                    self.process_partition_data(info, part)
                 elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
                     self.handle_offset_out_of_range(info)
                 else:
@@ -249,14 +266,8 @@ class ConsumerFetcherThread(ShutdownableThread):
 
     # --- what an answer says of a partition
 
-    def process_partition_data(
-        self, info: PartitionTopicInfo, part: FetchPartitionResponse, *, shared: bool = False
-    ) -> None:
-        """Give the messages of an answer to the stream (``processPartitionData``).
-
-        With ``shared`` there are others in the answer, too: then they are copied, as a few of them would keep
-        all of it in memory.
-        """
+    def process_partition_data(self, info: PartitionTopicInfo, part: FetchPartitionResponse) -> None:
+        """Give the messages of an answer to the stream (``processPartitionData``)."""
         tp, offset = info.topic_partition, info.fetched_offset
         info.high_watermark = part.high_watermark
         if not records_of(part):
@@ -266,8 +277,7 @@ class ConsumerFetcherThread(ShutdownableThread):
         if len(whole) > allowed or (found.wanted_bytes > allowed and not found.valid_bytes):
             self._end(info, MessageSizeTooLarge(*tp, offset, max(len(whole), found.wanted_bytes), allowed))
         elif found.valid_bytes and found.next_offset > offset:
-            messages = memoryview(bytes(whole)) if shared else whole
-            self._put(info, partial(info.enqueue, messages, found.next_offset))
+            self._put(info, partial(info.enqueue, _kept(whole), found.next_offset))
             self._damaged.pop(tp, None)
             with self._lock:
                 if tp in self._partitions:
@@ -362,6 +372,19 @@ class ConsumerFetcherThread(ShutdownableThread):
                 if reply.version and part.offset >= 0:
                     return part.offset
         raise NetworkError(f"{self._broker} did not tell an end of {tp}")
+
+
+def _kept(data: memoryview) -> memoryview:
+    """A copy, whose memory goes back to the system with it.
+
+    What an answer came in is soon used again; were it kept, a part of an answer would keep all of it, and
+    what was freed between pieces that live would stay with the process.
+    """
+    if len(data) < _MAPPED_BYTES:
+        return memoryview(bytes(data))
+    memory = mmap.mmap(-1, len(data))
+    memory[:] = data
+    return memoryview(memory)
 
 
 def _no_rule(tp: TopicPartition, offset: int, rule: str) -> MinikafkaError:

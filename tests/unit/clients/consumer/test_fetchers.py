@@ -75,12 +75,15 @@ def test_it_begins_where_it_is_told_also_within_a_compressed_set() -> None:
     assert offsets(stream.drain()) == [3, 4]
 
 
-def test_one_answer_brings_what_one_chunk_may_have_in_all() -> None:
+@pytest.mark.parametrize(("version", "size"), [(2, 100), (3, 50), (10, 50)])
+def test_one_answer_brings_what_one_chunk_may_have_in_all(version: int, size: int) -> None:
     brokers, fetching, stream = one_partition(fetch_message_max_bytes=100)
+    brokers.newest[ApiKey.FETCH] = version
     fetching.manager.start_connections([fetching.info(stream)])
     fetching.step()
     (asked,) = brokers.asked(ApiKey.FETCH)
-    assert (asked.max_bytes, asked.topics[0].partitions[0].partition_max_bytes) == (100, 100)
+    assert asked.topics[0].partitions[0].partition_max_bytes == size
+    assert version < 3 or asked.max_bytes == size
     assert (asked.min_bytes, asked.max_wait_ms, asked.replica_id) == (1, 100, -1)
 
 
@@ -299,6 +302,20 @@ def test_an_error_waits_for_room_in_the_queue_too() -> None:
 
 
 # --- what cannot be read
+
+
+@pytest.mark.parametrize("version", [2, 3, 10])
+def test_a_message_as_large_as_a_fetch_comes(version: int) -> None:
+    brokers = BrokersInMemory(1, {"t": 1})
+    brokers.newest[ApiKey.FETCH] = version
+    brokers.fill(T0, b"small")
+    brokers.fill(T0, b"x" * 265)
+    assert len(brokers.logs[T0].entries[1][2]) == 300
+    fetching = Fetching(brokers, fetch_message_max_bytes=300)
+    stream = fetching.stream()
+    fetching.manager.start_connections([fetching.info(stream)])
+    fetching.step(2)
+    assert offsets(stream.drain()) == [0, 1]
 
 
 @pytest.mark.parametrize("version", [2, 3, 10])

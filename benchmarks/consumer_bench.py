@@ -1,0 +1,212 @@
+"""The streams of the reference texts beside kafka-python's and confluent-kafka's consumers, on our broker.
+
+    python benchmarks/consumer_bench.py [--records N] [--runs N] [--only CASE,…] [--json]
+
+A topic of four partitions with values of 100 bytes, without keys, in batches of 16 kB. Counted is the time
+from the first message to the last, of clients in Python that share the machine's cores with the broker; each
+is a process of its own, and the cases take turns in going first. ``stream`` is one KafkaStream of all
+partitions, whose messages' values are looked at one after the other, as those of ``kafka-python``, which
+iterates, too; ``confluent`` takes lists of 10,000 messages (and stops for a second whenever it has queued
+100,000, its default).
+
+``memory``: four streams whose application takes one message of each, and then one in a while, until each has
+given 50 chunks; the largest growth of the process above what it had when all was imported and a thousand
+messages were read, in parts of streams × queued.max.message.chunks × fetch.message.max.bytes.
+
+Goals: ``stream`` 3 × kafka-python; ``memory`` at most 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+import psutil
+from kafka_fill import PARTITIONS, Shape, fill
+
+from minikafka.embedded import Cluster
+
+TOPIC = "filled"
+GOALS = {("stream", "kafka-python"): 3.0}
+"""The rate of the first, in those of the second."""
+MEMORY_GOAL = 1.0
+MEMORY_CHUNKS = 2
+MEMORY_FETCH_BYTES = 1 << 20
+MEMORY_RECORDS = 3_000_000
+
+
+class Streams:
+    """``count`` streams of all partitions of the topic, started."""
+
+    def __init__(self, zookeeper: str, count: int, **config: int) -> None:
+        from minikafka.clients.consumer.chunk_queue import ChunkQueue
+        from minikafka.clients.consumer.consumer_config import ConsumerConfig
+        from minikafka.clients.consumer.consumer_fetcher_manager import ConsumerFetcherManager
+        from minikafka.clients.consumer.kafka_stream import KafkaStream
+        from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
+        from minikafka.clients.serializer import DefaultDecoder
+        from minikafka.registry.zookeeper import ZooKeeperStore
+
+        settings = ConsumerConfig("bench", zookeeper, auto_offset_reset="smallest", **config)
+        queues = [ChunkQueue(settings.queued_max_message_chunks) for _ in range(count)]
+        decoder = DefaultDecoder()
+        self.streams = [KafkaStream(queue, 30_000, decoder, decoder, "bench") for queue in queues]
+        self._store = ZooKeeperStore(zookeeper)
+        self._manager = ConsumerFetcherManager("bench", settings, self._store)
+        size = settings.fetch_message_max_bytes
+        self._manager.start_connections(
+            PartitionTopicInfo(TOPIC, number, queues[number % count], 0, 0, size, "bench")
+            for number in range(PARTITIONS)
+        )
+
+    def close(self) -> None:
+        """Stop fetching."""
+        self._manager.shutdown()
+        self._store.close()
+
+
+def stream(_: str, zookeeper: str, records: int) -> float:
+    """Seconds of one stream."""
+    streams = Streams(zookeeper, 1)
+    iterator = iter(streams.streams[0])
+    size = len(next(iterator).message or b"")
+    began = time.monotonic()
+    for _number, message in zip(range(records - 1), iterator, strict=False):
+        size += len(message.message or b"")
+    seconds = time.monotonic() - began
+    assert size == records * Shape().value_bytes
+    streams.close()
+    return seconds
+
+
+def kafka_python(servers: str, _: str, records: int) -> float:
+    """Seconds of kafka-python."""
+    from kafka import KafkaConsumer
+
+    consumer = KafkaConsumer(TOPIC, bootstrap_servers=servers, auto_offset_reset="earliest")
+    iterator = iter(consumer)
+    size = len(next(iterator).value)
+    began = time.monotonic()
+    for _number, message in zip(range(records - 1), iterator, strict=False):
+        size += len(message.value)
+    seconds = time.monotonic() - began
+    assert size == records * Shape().value_bytes
+    consumer.close()
+    return seconds
+
+
+def confluent(servers: str, _: str, records: int) -> float:
+    """Seconds of confluent-kafka."""
+    from confluent_kafka import Consumer
+
+    settings = {"bootstrap.servers": servers, "group.id": f"g{time.monotonic_ns()}"}
+    consumer = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False})
+    consumer.subscribe([TOPIC])
+    left, began = records, 0.0
+    while left > 0:
+        found = consumer.consume(10_000, 30)
+        began = began or time.monotonic()
+        left -= len(found)
+        assert found
+        assert all(message.value() for message in found)
+    seconds = time.monotonic() - began
+    consumer.close()
+    return seconds
+
+
+def memory(_: str, zookeeper: str, __: int) -> float:
+    """Bytes that a slow application's consumer grows by."""
+    warm = Streams(zookeeper, 1)
+    for _number, _message in zip(range(1_000), warm.streams[0], strict=False):
+        pass
+    warm.close()
+    process = psutil.Process()
+    before = largest = process.memory_info().rss
+    streams = Streams(
+        zookeeper,
+        PARTITIONS,
+        fetch_message_max_bytes=MEMORY_FETCH_BYTES,
+        queued_max_message_chunks=MEMORY_CHUNKS,
+    )
+    iterators = [iter(one) for one in streams.streams]
+    # 50 chunks of 4 MiB are 2 M messages; a look at the memory at each 200th of them.
+    for _look in range(200):
+        for iterator in iterators:
+            for _number, _message in zip(range(MEMORY_RECORDS // PARTITIONS // 220), iterator, strict=False):
+                pass
+        time.sleep(0.05)
+        largest = max(largest, process.memory_info().rss)
+    streams.close()
+    return largest - before
+
+
+CASES: dict[str, Callable[[str, str, int], float]] = {
+    "stream": stream,
+    "kafka-python": kafka_python,
+    "confluent": confluent,
+    "memory": memory,
+}
+
+
+def child(cluster: Cluster, case: str, records: int) -> float:
+    """What one case finds, in a process of its own."""
+    where = [cluster.bootstrap_servers, cluster.zookeeper_connect]
+    command = [sys.executable, __file__, "--client", case, *where, str(records)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
+    if done.returncode:
+        raise SystemExit(f"{case} failed:\n{done.stdout}\n{done.stderr[-2_000:]}")
+    return float(done.stdout)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--only", default=",".join(CASES))
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--client", nargs=4, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.client:
+        case, servers, zookeeper, records = given.client
+        print(CASES[case](servers, zookeeper, int(records)))
+        return
+    cases = given.only.split(",")
+    found: dict[str, list[float]] = {case: [] for case in cases}
+    with tempfile.TemporaryDirectory() as directory, Cluster(data_dir=directory) as cluster:
+        fill(cluster.bootstrap_servers, TOPIC, max(given.records, MEMORY_RECORDS), Shape())
+        for run in range(given.runs):
+            for case in cases[run % len(cases) :] + cases[: run % len(cases)]:
+                # kafka-python takes the longest: a fifth of the messages tells its rate.
+                records = given.records // (5 if case == "kafka-python" else 1)
+                figure = child(cluster, case, records)
+                found[case].append(figure if case == "memory" else records / figure)
+    if given.json:
+        print(json.dumps(found))
+        return
+    medians = {case: statistics.median(figures) for case, figures in found.items()}
+    for case, figures in found.items():
+        unit, of = ("MB", 1e6) if case == "memory" else ("k/s", 1e3)
+        runs = ", ".join(f"{figure / of:,.1f}" for figure in figures)
+        print(f"{case:13} {medians[case] / of:9,.1f} {unit}  ({runs})")
+    for (one, other), goal in GOALS.items():
+        if one in medians and other in medians:
+            ratio = medians[one] / medians[other]
+            print(f"{one} / {other}: {ratio:.2f} × (goal {goal}): {'met' if ratio >= goal else 'missed'}")
+    if "memory" in medians:
+        bound = PARTITIONS * MEMORY_CHUNKS * MEMORY_FETCH_BYTES
+        ratio = medians["memory"] / bound
+        state = "met" if ratio <= MEMORY_GOAL else "missed"
+        print(f"memory / the bound of {bound / 1e6:.1f} MB: {ratio:.2f} (goal {MEMORY_GOAL}): {state}")
+
+
+if __name__ == "__main__":
+    main()
