@@ -20,7 +20,9 @@ from minikafka.clients.java_regex import BadPattern, compiled
 
 _BLANKS = "".join(map(chr, range(33)))
 """What Java's ``trim`` takes away."""
-_QUOTES = "\"'"
+_QUOTES_BEFORE = re.compile("^[\"']+")
+_QUOTES_BEHIND = re.compile("[\"']+(?=[\x85\u2028\u2029]?\\Z)")
+"""Java's ``$`` stands before a line end, too, of which these three are left at the end."""
 
 
 class TopicFilter:
@@ -34,7 +36,7 @@ class TopicFilter:
 
     def __init__(self, raw_regex: str) -> None:
         regex = raw_regex.strip(_BLANKS).replace(",", "|").replace(" ", "")
-        self._regex = regex.lstrip(_QUOTES).rstrip(_QUOTES)
+        self._regex = _QUOTES_BEHIND.sub("", _QUOTES_BEFORE.sub("", regex))
         try:
             self._compiled: re.Pattern[str] = compiled(self._regex, for_every_java=True)
         except BadPattern as problem:
