@@ -81,7 +81,10 @@ def typed(bootstrap: str | None) -> bool:
 def coordinated(zookeeper: str | None, bootstrap: str | None, data_dir: Path | None) -> Iterator[Store]:
     """ZooKeeper of the cluster that the options name, where there is one; closed at the end of the block."""
     if typed(bootstrap):
-        raise ConfigError("--bootstrap", bootstrap, "brokers do not tell: give --zookeeper HOST:PORT/CHROOT")
+        reason = "brokers do not tell: give --zookeeper HOST:PORT/CHROOT"
+        if zookeeper:
+            reason = f"--zookeeper {zookeeper} names a cluster too: give one of them"
+        raise ConfigError("--bootstrap", bootstrap, reason)
     if zookeeper and data_dir is not None:
         raise ConfigError(
             "--zookeeper", zookeeper, f"--data-dir {data_dir} names a cluster too: give one of them"

@@ -1,52 +1,171 @@
-"""``minikafka consume``: the messages of a topic, from any place on."""
+"""``minikafka consume``: the messages of a topic, from any place on; of many topics as one of a group."""
 
 from __future__ import annotations
 
 import itertools
 import sys
-from typing import TYPE_CHECKING, Annotated, Optional
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional, Protocol
 
 import typer
 
-from minikafka.base.errors import ConfigError
+from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, Topic
-from minikafka.cli.start import parse_start
+from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, key_values
+from minikafka.cli.start import Start, parse_start
 
 if TYPE_CHECKING:
-    from minikafka.records.message_set import StoredRecord
+    from minikafka.cli.progress import Progress
+    from minikafka.clients.consumer.topic_filter import TopicFilter
+
+
+class Shown(Protocol):
+    """What is printed of a message."""
+
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def timestamp_ms(self) -> int: ...
+
+    @property
+    def key(self) -> bytes | None: ...
+
+    @property
+    def value(self) -> bytes | None: ...
+
+
+Show = Callable[[TopicPartition, Shown], None]
+
+
+TopicOrNone = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Argument(metavar="[TOPIC]", show_default=False),
+]
+From = Annotated[
+    str, typer.Option("--from", metavar="WHERE", help="beginning, end, an offset, or a time (ISO 8601, UTC).")
+]
+Limit = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option("--max", metavar="N", min=1, help="End after N messages; else go on.", show_default=False),
+]
+Group = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--group",
+        metavar="G",
+        help="Share the topics with the other members of G, and go on where it has stopped.",
+        show_default=False,
+    ),
+]
+Whitelisted = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--whitelist",
+        metavar="REGEX",
+        help="With --group: all topics whose names match, also new ones. As Java's; a comma is an or.",
+        show_default=False,
+    ),
+]
+Blacklisted = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--blacklist", metavar="REGEX", help="All topics but those whose names match.", show_default=False
+    ),
+]
+OfZooKeeper = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--zookeeper",
+        metavar="HOST:PORT/CHROOT",
+        help="In place of --bootstrap: G lives in ZooKeeper, as groups of Kafka's consumers of 0.8 do.",
+        show_default=False,
+    ),
+]
+Properties = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option(
+        "--property",
+        metavar="KEY=VALUE",
+        help="With --zookeeper: a setting of 0.10.1's old consumer, as offsets.storage=kafka.",
+        show_default=False,
+    ),
+]
 
 
 def consume(
-    topic: Topic,
-    start: Annotated[
-        str,
-        typer.Option("--from", metavar="WHERE", help="beginning, end, an offset, or a time (ISO 8601, UTC)."),
-    ] = "beginning",
-    limit: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(
-            "--max", metavar="N", min=1, help="End after N messages; else go on.", show_default=False
-        ),
-    ] = None,
-    group: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(
-            "--group",
-            metavar="G",
-            help="Share the topic with the other members of G, and go on where it has stopped.",
-            show_default=False,
-        ),
-    ] = None,
+    topic: TopicOrNone = None,
+    start: From = "beginning",
+    limit: Limit = None,
+    group: Group = None,
+    whitelist: Whitelisted = None,
+    blacklist: Blacklisted = None,
+    zookeeper: OfZooKeeper = None,
+    properties: Properties = None,
     bootstrap: Bootstrap = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
-    """Print the messages of a topic as they come, until --max or Ctrl-C."""
+    """Print the messages of topics as they come, until --max or Ctrl-C."""
     where = parse_start(start)
+    wanted = _wanted(topic, whitelist, blacklist)
+    _check_group(group, where, start, wanted, zookeeper)
+    given = key_values("--property", properties)
+    if given and not zookeeper:
+        raise ConfigError("--property", next(iter(properties or ())), "is for --zookeeper")
+
+    from minikafka.cli.progress import Progress
+    from minikafka.cli.signals import ends_cleanly_when_stopped
+
+    several = not isinstance(wanted, str)
+    show: Show = show_json if style is Format.JSON else show_line_of_many if several else show_line
+    with ends_cleanly_when_stopped():
+        # A bar would be in the way of messages that go to the same terminal.
+        progress = Progress(f"consuming {wanted}", limit, hidden=sys.stdout.isatty())
+        out = _Output(show, limit, progress)
+        if group is not None and zookeeper:
+            _as_stream(wanted, group, where, (zookeeper, bootstrap, data_dir), given, out)
+        elif group is not None:
+            _as_member(wanted, group, where, (bootstrap, data_dir), out)
+        else:
+            _alone(str(wanted), where, (bootstrap, data_dir), out)
+    sys.stdout.flush()
+
+
+def _wanted(topic: str | None, whitelist: str | None, blacklist: str | None) -> str | TopicFilter:
+    """A topic, or a filter. ConfigError for none, for several, and for a pattern that Java has not."""
+    given = [one for one in (topic, whitelist, blacklist) if one is not None]
+    if len(given) != 1:
+        raise ConfigError(
+            "TOPIC", " ".join(given), "give one of: a topic, --whitelist REGEX, --blacklist REGEX"
+        )
+    if topic is not None:
+        return topic
+    from minikafka.clients.consumer.topic_filter import Blacklist, Whitelist
+
+    name, kind = ("--blacklist", Blacklist) if whitelist is None else ("--whitelist", Whitelist)
+    regex = whitelist if whitelist is not None else blacklist or ""
+    try:
+        return kind(regex)
+    except ConfigError as problem:
+        raise ConfigError(name, regex, problem.allowed) from None
+
+
+def _check_group(
+    group: str | None, where: Start, start: str, wanted: str | TopicFilter, zookeeper: str | None
+) -> None:
+    """ConfigError for a group that cannot be, and for what only a group can do."""
+    if group is None:
+        if zookeeper:
+            raise ConfigError("--zookeeper", zookeeper, "give --group G too, which lives there")
+        if not isinstance(wanted, str):
+            raise ConfigError("--group", "", "name the group by which topics are chosen by a pattern")
+        return
     if group == "":
         raise ConfigError("--group", group, "a name that the members share")
-    if group is not None and (where.offset is not None or where.timestamp_ms is not None):
+    if where.offset is not None or where.timestamp_ms is not None:
         raise ConfigError(
             "--from",
             start,
@@ -54,35 +173,87 @@ def consume(
             "`group reset` sets others",
         )
 
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """Where messages go, how many, and what counts them."""
+
+    show: Show
+    limit: int | None
+    progress: Progress
+
+
+def _alone(
+    topic: str,
+    where: Start,
+    at: tuple[str | None, Path | None],
+    out: _Output,
+) -> None:
+    """All partitions of a topic, from anywhere."""
     from minikafka.cli.connect import connected
     from minikafka.cli.follow import follow, starting_positions
-    from minikafka.cli.progress import Progress
-    from minikafka.cli.signals import ends_cleanly_when_stopped
 
-    with ends_cleanly_when_stopped(), connected(bootstrap, data_dir) as cluster:
-        show = show_json if style is Format.JSON else show_line
-        # A bar would be in the way of messages that go to the same terminal.
-        progress = Progress(f"consuming {topic}", limit, hidden=sys.stdout.isatty())
-        if group is not None:
-            from minikafka.cli.group_follow import GroupFollower
-            from minikafka.clients.group_config import Reset
-
-            reset = Reset.LATEST if where.at_end else Reset.EARLIEST
-            with progress, GroupFollower(cluster, topic, group, reset) as member:
-                for topic_partition, record in itertools.islice(member.messages(), limit):
-                    show(topic_partition, record)
-                    member.shown(topic_partition, record)
-                    progress.advance()
-        else:
-            positions = starting_positions(cluster, topic, where)
-            with progress:
-                for topic_partition, record in itertools.islice(follow(cluster, positions), limit):
-                    show(topic_partition, record)
-                    progress.advance()
-    sys.stdout.flush()
+    with connected(*at) as cluster:
+        positions = starting_positions(cluster, topic, where)
+        with out.progress:
+            for topic_partition, record in itertools.islice(follow(cluster, positions), out.limit):
+                out.show(topic_partition, record)
+                out.progress.advance()
 
 
-def show_line(one: TopicPartition, record: StoredRecord) -> None:
+def _as_member(
+    wanted: str | TopicFilter,
+    group: str,
+    where: Start,
+    at: tuple[str | None, Path | None],
+    out: _Output,
+) -> None:
+    """As a member of a group of the coordinator."""
+    from minikafka.cli.connect import connected
+    from minikafka.cli.group_follow import GroupFollower
+    from minikafka.clients.group_config import Reset
+
+    reset = Reset.LATEST if where.at_end else Reset.EARLIEST
+    with connected(*at) as cluster, out.progress, GroupFollower(cluster, wanted, group, reset) as member:
+        for topic_partition, record in itertools.islice(member.messages(), out.limit):
+            out.show(topic_partition, record)
+            member.shown(topic_partition, record)
+            out.progress.advance()
+
+
+def _as_stream(
+    wanted: str | TopicFilter,
+    group: str,
+    where: Start,
+    at: tuple[str, str | None, Path | None],
+    properties: dict[str, str],
+    out: _Output,
+) -> None:
+    """As a consumer of a group in ZooKeeper."""
+    from minikafka.cli.connect import CLIENT_ID, coordinated
+    from minikafka.cli.output import note
+    from minikafka.cli.stream_follow import StreamFollower, settings
+    from minikafka.clients.consumer.topic_count import topics_in
+    from minikafka.clients.placement import assigned, why_unknown
+
+    config = settings(group, at[0], CLIENT_ID, properties, at_end=where.at_end)
+    with coordinated(*at) as store:
+        if isinstance(wanted, str):
+            if not (known := assigned(store, [wanted])):
+                reason = why_unknown(store, TopicPartition(wanted, 0), known)
+                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
+        elif not any(
+            wanted.is_topic_allowed(one, config.exclude_internal_topics) for one in topics_in(store)
+        ):
+            note(f"minikafka: there is no topic yet that {wanted} chooses; waiting for one")
+    with out.progress, StreamFollower(config, wanted) as member:
+        for topic_partition, line in itertools.islice(member.messages(), out.limit):
+            with member.printing(topic_partition, line):
+                out.show(topic_partition, line)
+            out.progress.advance()
+
+
+def show_line(one: TopicPartition, record: Shown) -> None:
     """A line for people: partition, offset, time, key, value."""
     from minikafka.cli.output import text_or_none, utc_text
 
@@ -91,7 +262,13 @@ def show_line(one: TopicPartition, record: StoredRecord) -> None:
     print(f"{one.partition:>3} {record.offset:>9}  {when:<24}  {'-' if key is None else key}\t{value}")
 
 
-def show_json(one: TopicPartition, record: StoredRecord) -> None:
+def show_line_of_many(one: TopicPartition, record: Shown) -> None:
+    """As ``show_line``, with the topic before it."""
+    print(f"{one.topic:<16} ", end="")
+    show_line(one, record)
+
+
+def show_json(one: TopicPartition, record: Shown) -> None:
     """One JSON object. What is not UTF-8 stands as base64 under ``key_base64`` or ``value_base64``."""
     from minikafka.cli.output import print_json
 

@@ -1,4 +1,4 @@
-"""Reading a topic as a member of a group: what was printed is committed, and where it began to read."""
+"""Reading topics as a member of a group: what was printed is committed, and where it began to read."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from minikafka.clients.group_consumer import GroupConsumer
 from minikafka.clients.group_offsets import Committed
 
 if TYPE_CHECKING:
+    import re
+
+    from minikafka.clients.consumer.topic_filter import TopicFilter
     from minikafka.records.message_set import StoredRecord
 
 POLL_MS = 500
@@ -25,8 +28,20 @@ LOOK_EVERY_MS = 5_000
 """How often is looked whether the topic is still there."""
 
 
+def pattern_of(wanted: TopicFilter) -> re.Pattern[str]:
+    """What matches the names of the topics that a filter chooses, for Python."""
+    import re
+
+    from minikafka.clients.consumer.topic_filter import Blacklist
+    from minikafka.clients.java_regex import compiled
+
+    named = compiled(wanted.regex)
+    return re.compile(rf"(?!(?:{named.pattern})\Z).*") if isinstance(wanted, Blacklist) else named
+
+
 class GroupFollower:
-    """One member that reads one topic. Use it as a context manager: it leaves the group at the end.
+    """One member that reads one topic, or those that a filter chooses. Use it as a context manager: it leaves
+    the group at the end.
 
     Call ``shown`` for each message that was printed; that is what is committed, after each round of messages,
     before partitions are given up, and at the end. Of a partition of which nothing was printed it is where
@@ -34,11 +49,13 @@ class GroupFollower:
     """
 
     def __init__(
-        self, cluster: Cluster, topic: str, group: str, reset: Reset, *, threads: bool = True
+        self, cluster: Cluster, wanted: str | TopicFilter, group: str, reset: Reset, *, threads: bool = True
     ) -> None:
         self._cluster = cluster
-        self._topic = topic
-        config = GroupConsumerConfig(group, auto_commit=False, auto_offset_reset=reset)
+        self._wanted = wanted
+        config = GroupConsumerConfig(
+            group, auto_commit=False, auto_offset_reset=reset, metadata_max_age_ms=LOOK_EVERY_MS
+        )
         self._consumer = GroupConsumer(cluster, config, listener=self, threads=threads)
         self._shown: dict[TopicPartition, Committed] = {}
         self._begun: dict[TopicPartition, Committed] = {}
@@ -48,8 +65,14 @@ class GroupFollower:
         self._look_at_ms = cluster.clock.monotonic_ms() + LOOK_EVERY_MS
 
     def __enter__(self) -> GroupFollower:
-        existing_topic(Admin(self._cluster), self._topic)
-        self._consumer.subscribe([self._topic])
+        if isinstance(self._wanted, str):
+            existing_topic(Admin(self._cluster), self._wanted)
+            self._consumer.subscribe([self._wanted])
+            return self
+        pattern = pattern_of(self._wanted)
+        self._consumer.subscribe(pattern=pattern)
+        if not any(pattern.fullmatch(name) for name in Admin(self._cluster).list_topics()):
+            note(f"minikafka: there is no topic yet that {self._wanted} chooses; waiting for one")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -106,14 +129,16 @@ class GroupFollower:
         self._shown = {}
 
     def _look(self) -> None:
-        """Raise MinikafkaError when the topic was deleted."""
+        """Raise MinikafkaError when the one topic was deleted."""
+        if not isinstance(self._wanted, str):
+            return
         now_ms = self._cluster.clock.monotonic_ms()
         if now_ms < self._look_at_ms:
             return
         self._look_at_ms = now_ms + LOOK_EVERY_MS
         try:
-            existing_topic(Admin(self._cluster), self._topic)
+            existing_topic(Admin(self._cluster), self._wanted)
         except BrokerError as error:
             if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise MinikafkaError(f"topic {self._topic!r} was deleted while it was read") from None
+                raise MinikafkaError(f"topic {self._wanted!r} was deleted while it was read") from None
             raise

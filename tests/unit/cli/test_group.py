@@ -17,6 +17,7 @@ from minikafka.cli.group_follow import GroupFollower
 from minikafka.cli.latency import summary, trips
 from minikafka.clients.batching import BatchingProducer
 from minikafka.clients.cluster import Cluster
+from minikafka.clients.consumer.topic_filter import Blacklist, TopicFilter, Whitelist
 from minikafka.clients.group_config import GroupConsumerConfig, Reset
 from minikafka.clients.group_consumer import GroupConsumer
 from minikafka.wire.keys import ApiKey
@@ -350,6 +351,34 @@ def test_a_topic_that_is_not_there_is_told_before_the_group_is_joined(brokers: B
     with pytest.raises(MinikafkaError, match="there is no topic 'u'"):
         GroupFollower(client(brokers), "u", "g", Reset.EARLIEST, threads=False).__enter__()
     assert brokers.asked(ApiKey.JOIN_GROUP) == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "topics"),
+    [
+        (Whitelist("t|u.*"), {"t", "u1", "u2"}),
+        (Blacklist("t,u1"), {"u2", "v"}),
+        (Blacklist("u"), {"t", "u1", "u2", "v"}),
+    ],
+)
+def test_all_topics_that_a_filter_chooses_are_read(
+    brokers: BrokersInMemory, wanted: TopicFilter, topics: set[str]
+) -> None:
+    for name in ("u1", "u2", "v"):
+        brokers.add_topic(name, 1)
+        brokers.fill(TopicPartition(name, 0), b"x")
+    with GroupFollower(client(brokers), wanted, "all", Reset.EARLIEST, threads=False) as member:
+        count = sum(10 if name == "t" else 1 for name in topics)
+        assert {tp.topic for tp, _ in itertools.islice(member.messages(), count)} == topics
+    assert {tp.topic for tp in brokers.groups.group("all").offsets} == topics
+
+
+def test_a_filter_that_chooses_nothing_yet_is_told(
+    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with GroupFollower(client(brokers), Whitelist("x.*"), "all", Reset.EARLIEST, threads=False):
+        pass
+    assert capfd.readouterr().err == "minikafka: there is no topic yet that x.* chooses; waiting for one\n"
 
 
 def test_a_topic_that_is_deleted_ends_it(brokers: BrokersInMemory) -> None:

@@ -1,0 +1,176 @@
+"""Reading topics as a consumer of a group that lives in ZooKeeper: what was printed is committed."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+from minikafka.base.errors import ConfigError, ConsumerTimeout, MinikafkaError
+from minikafka.base.ids import TopicPartition
+from minikafka.base.values import fast_value
+from minikafka.cli.output import note
+from minikafka.clients.consumer.consumer_config import LARGEST, SMALLEST, ConsumerConfig
+from minikafka.clients.consumer.consumer_rebalance_listener import ConsumerRebalanceListener
+from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId
+from minikafka.clients.consumer.kafka_stream import KafkaStream
+from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
+from minikafka.clients.consumer.topic_filter import TopicFilter
+from minikafka.clients.consumer.zookeeper_consumer_connector import ZookeeperConsumerConnector
+
+IDLE_MS = 100
+"""How soon what was printed has left, where nothing more comes."""
+COMMIT_MS = 5_000
+OUR_OWN = frozenset({"group.id", "zookeeper.connect", "auto.commit.enable", "consumer.timeout.ms"})
+"""Properties that the command sets itself."""
+
+
+def settings(
+    group: str, zookeeper: str, client_id: str, properties: Mapping[str, str], *, at_end: bool
+) -> ConsumerConfig:
+    """How ``consume`` reads; ``at_end``: of partitions without an offset only what comes. ConfigError."""
+    for name in sorted(OUR_OWN & properties.keys()):
+        raise ConfigError("--property", f"{name}={properties[name]}", "consume sets this one itself")
+    return ConsumerConfig.from_properties(
+        {
+            "client.id": client_id,
+            "auto.commit.interval.ms": COMMIT_MS,
+            "auto.offset.reset": LARGEST if at_end else SMALLEST,
+            **properties,
+            "group.id": group,
+            "zookeeper.connect": zookeeper,
+            "auto.commit.enable": False,
+            "consumer.timeout.ms": IDLE_MS,
+        }
+    )
+
+
+@fast_value
+class Line:
+    """What is printed of a message; ``timestamp_ms`` is -1 for none."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+class Connector(Protocol):
+    """What is used of ``ZookeeperConsumerConnector``."""
+
+    topic_registry: dict[str, dict[int, PartitionTopicInfo]]
+
+    def create_message_streams(
+        self, topic_count_map: Mapping[str, int]
+    ) -> dict[str, list[KafkaStream[bytes, bytes]]]: ...
+
+    def create_message_streams_by_filter(
+        self, topic_filter: TopicFilter, num_streams: int = 1
+    ) -> list[KafkaStream[bytes, bytes]]: ...
+
+    def set_consumer_rebalance_listener(self, listener: ConsumerRebalanceListener) -> None: ...
+
+    def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> None: ...
+
+    def shutdown(self) -> None: ...
+
+
+class StreamFollower:
+    """One consumer with one stream. Use it as a context manager: it leaves the group at the end.
+
+    Print each message inside of ``printing``. What was printed is committed now and then, before partitions
+    are given up, and at the end; of a partition of which nothing was printed it is where this consumer began.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        wanted: TopicFilter | str,
+        connect: Callable[[ConsumerConfig], Connector] = ZookeeperConsumerConnector,
+    ) -> None:
+        self._connector = connect(config)
+        self._wanted = wanted
+        self._stream: KafkaStream[bytes, bytes] | None = None
+        self._lock = threading.Lock()
+        """Held while a message is printed and counts as such: a rebalance has a thread of its own."""
+        self._printed: dict[TopicPartition, int] = {}
+        self._commit_every_s = config.auto_commit_interval_ms / 1000
+        self._commit_at_s = 0.0
+
+    def __enter__(self) -> StreamFollower:
+        try:
+            self._connector.set_consumer_rebalance_listener(self)
+            if isinstance(self._wanted, str):
+                (self._stream,) = self._connector.create_message_streams({self._wanted: 1})[self._wanted]
+            else:
+                (self._stream,) = self._connector.create_message_streams_by_filter(self._wanted, 1)
+        except BaseException:
+            self._connector.shutdown()
+            raise
+        self._commit_at_s = time.monotonic() + self._commit_every_s
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            # Where the output has ended, what was still in memory is gone, and a flush would not say so.
+            if kind is None or not issubclass(kind, OSError):
+                self._commit()
+        finally:
+            self._connector.shutdown()
+
+    def messages(self) -> Iterator[tuple[TopicPartition, Line]]:
+        """Messages as they come, for ever. Raises ConsumerRebalanceFailed, CorruptMessage, and the like."""
+        assert self._stream is not None
+        while True:
+            try:
+                for one in self._stream:
+                    line = Line(one.offset, one.timestamp_ms, one.raw_key, one.raw_message)
+                    yield TopicPartition(one.topic, one.partition), line
+                    if time.monotonic() >= self._commit_at_s:
+                        self._commit()
+            except ConsumerTimeout:
+                sys.stdout.flush()
+                if time.monotonic() >= self._commit_at_s:
+                    self._commit()
+            else:
+                return
+
+    @contextlib.contextmanager
+    def printing(self, partition: TopicPartition, line: Line) -> Iterator[None]:
+        """The message is printed in this block, and counts as printed behind it."""
+        with self._lock:
+            yield
+            self._printed[partition] = line.offset + 1
+
+    def before_releasing_partitions(self, ownership: Mapping[str, set[int]]) -> None:
+        """See ``ConsumerRebalanceListener``."""
+        with contextlib.suppress(OSError):  # the output has ended, which the main thread will see
+            self._commit()
+        with self._lock:
+            self._printed = {}
+
+    def before_starting_fetchers(
+        self, consumer_id: str, assignment: Mapping[str, Mapping[int, ConsumerThreadId]]
+    ) -> None:
+        """See ``ConsumerRebalanceListener``."""
+
+    def _commit(self) -> None:
+        self._commit_at_s = time.monotonic() + self._commit_every_s
+        owned = [info for infos in list(self._connector.topic_registry.values()) for info in infos.values()]
+        with self._lock:
+            # Whoever reads our output has it before the group goes on behind it.
+            sys.stdout.flush()
+            printed = dict(self._printed)
+        # What is in hand, and not printed yet, lies behind these.
+        offsets = {one.topic_partition: one.consumed_offset for one in owned if one.consumed_offset >= 0}
+        offsets |= {tp: offset for tp, offset in printed.items() if tp in offsets}
+        if not offsets:
+            return
+        try:
+            self._connector.commit_offsets(offsets)
+        except MinikafkaError as error:
+            if printed:
+                note(f"minikafka: messages that were printed will come again: {error}")
