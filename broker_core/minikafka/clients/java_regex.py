@@ -17,6 +17,7 @@ Capturing groups are named for their numbers in Java: those that are added must 
 
 from __future__ import annotations
 
+import functools
 import re
 import string
 from collections.abc import Iterator
@@ -45,6 +46,7 @@ class _Mark(NamedTuple):
     at: int
 
 
+@functools.lru_cache(maxsize=64)  # at every rebalance the filters of the whole group are read
 def compiled(pattern: str, *, for_every_java: bool = False) -> re.Pattern[str]:
     """``pattern`` for Python, to be used with ``fullmatch`` on names of topics. BadPattern.
 
