@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from examples import raw_offsets
+from examples import async_producer, raw_offsets
 
 FROM_KAFKA = Path(__file__).resolve().parents[2] / "examples" / "from_kafka"
 
@@ -35,3 +35,20 @@ def test_raw_offsets_reads_from_the_middle_and_remembers_its_place_in_both_store
     ]
     assert "group raw goes on at offset 3 of readings-0, in ZooKeeper" in printed
     assert printed.endswith("group raw goes on at offset 4 of readings-0, with the coordinator\n")
+
+
+@pytest.mark.process
+def test_the_asynchronous_producer_tells_of_every_stage_and_all_clicks_are_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert async_producer.main(["--data-dir", str(tmp_path / "d")]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[:5] == [
+        "before the queue: 1000",
+        "in the queue: 1000",
+        "out of the queue: 857",
+        "not sent: 0",
+        "sent: 858",
+    ]
+    assert int(printed[5].removeprefix("batches: ")) >= 11
+    assert printed[-1] == "all clicks are there, in the order of their pages"

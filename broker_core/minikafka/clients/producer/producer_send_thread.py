@@ -24,8 +24,9 @@ PIECE_BYTES = 16 << 20
 class ProducerSendThread(threading.Thread):
     """Runs until the queue is closed and empty. ``step`` does one round of it, for producers without threads.
 
-    A plugged-in event handler gets at most ``batch_messages`` at a time, as in the release. The default one
-    gets more where more waits: behind a slow broker batches grow, and not the number of requests.
+    An event handler or a callback handler that is plugged in gets at most ``batch_messages`` at a time, as in
+    the release. The default handler alone gets more where more waits: behind a slow broker batches grow, and
+    not the number of requests.
     """
 
     def __init__(
@@ -67,7 +68,8 @@ class ProducerSendThread(threading.Thread):
     def _most(self) -> int:
         """How many messages are to be handled together."""
         so_far = self._stats.all_topics
-        if not isinstance(self._handler, DefaultEventHandler) or not so_far.messages:
+        plugged = self._callback is not None or not isinstance(self._handler, DefaultEventHandler)
+        if plugged or not so_far.messages:
             return self._batch_messages
         mean_bytes = max(1, so_far.bytes // so_far.messages)
         return max(self._batch_messages, min(PIECE_ROWS, PIECE_BYTES // mean_bytes))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pyarrow as pa
 import pytest
 
@@ -61,3 +63,38 @@ def test_a_topic_that_the_broker_makes_is_waited_for(minikafka_cluster: Cluster)
     with Producer(settings) as producer:
         producer.send(KeyedMessage(topic, b"a"))
     minikafka_cluster.delete_topic(topic)
+
+
+@pytest.mark.timeout(120)
+def test_nothing_is_lost_when_the_broker_dies_and_comes_back_in_time() -> None:
+    with Cluster() as cluster:
+        cluster.create_topic("t")
+        settings = {
+            "metadata.broker.list": cluster.bootstrap_servers,
+            "producer.type": "async",
+            "request.required.acks": 1,
+            "message.send.max.retries": 1_000,
+            "queue.time": 5,
+            "queue.buffering.max.messages": 20_000,
+        }
+        given = [b"%d" % number for number in range(20_000)]
+        with Producer(settings) as producer:
+            producer.send([KeyedMessage("t", value) for value in given[:5_000]])
+            while producer.queued:
+                threading.Event().wait(0.01)
+            producer.send([KeyedMessage("t", value) for value in given[5_000:10_000]])
+            cluster.kill(0)
+            producer.send([KeyedMessage("t", value) for value in given[10_000:12_000]])
+            cluster.restart(0)
+            for value in given[12_000:]:
+                producer.send(KeyedMessage("t", value))
+        tp = TopicPartition("t", 0)
+        with Client(cluster.bootstrap_servers) as client:
+            end = Admin(client).offsets({tp: LATEST})[tp]
+            found = [
+                record.value for data in RangeFetcher(client, tp, 0, end or 0) for record in iterate(data)
+            ]
+    assert producer.stats.failed_messages == 0
+    assert producer.stats.resends >= 1
+    # At least once, and in order but for what came twice.
+    assert list(dict.fromkeys(found)) == given

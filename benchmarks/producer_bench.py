@@ -1,0 +1,162 @@
+"""The producer of the reference texts beside kafka-python's and confluent-kafka's, on our broker.
+
+    python benchmarks/producer_bench.py [--records N] [--runs N] [--only CASE,…] [--json]
+
+Values of 100 bytes without a key go to a topic of four partitions with acks=1, by clients in Python that
+share the machine's cores with the broker. Counted is the time from the first message until all are
+acknowledged. Cases: ``async`` sends one KeyedMessage after the other; ``list`` and ``arrow`` send all values
+in one call; the peers are called once for each message, the only way that they have. All have their default
+settings. Each case is a process of its own; the cases take turns in going first.
+
+Goals: ``async`` 3 × kafka-python and 0.5 × confluent-kafka; ``list`` and ``arrow`` 2 × confluent-kafka.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+from minikafka.embedded import Cluster
+
+PARTITIONS = 4
+VALUE_BYTES = 100
+GOALS = {
+    ("async", "kafka-python"): 3.0,
+    ("async", "confluent"): 0.5,
+    ("list", "confluent"): 2.0,
+    ("arrow", "confluent"): 2.0,
+}
+"""The rate of the first, in those of the second."""
+
+
+def values_of(records: int) -> list[bytes]:
+    """So many different values."""
+    return [b"%010d" % number + b"v" * (VALUE_BYTES - 10) for number in range(records)]
+
+
+def ours(servers: str, topic: str, values: list[bytes], how: str) -> float:
+    """Seconds of our producer."""
+    import pyarrow as pa
+
+    from minikafka.clients.producer import KeyedMessage, Producer
+
+    producer = Producer(
+        {"metadata.broker.list": servers, "producer.type": "async", "request.required.acks": 1}
+    )
+    given = pa.array(values, pa.binary()) if how == "arrow" else values
+    producer.send_values(topic, values[:1000])
+    while producer.queued:
+        time.sleep(0.01)
+    began = time.monotonic()
+    if how == "async":
+        send = producer.send
+        for value in values:
+            send(KeyedMessage(topic, value))
+    else:
+        producer.send_values(topic, given)
+    producer.close()
+    seconds = time.monotonic() - began
+    assert producer.stats.failed_messages == 0
+    return seconds
+
+
+def kafka_python(servers: str, topic: str, values: list[bytes]) -> float:
+    """Seconds of kafka-python."""
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=servers, acks=1)
+    for value in values[:1000]:
+        producer.send(topic, value)
+    producer.flush()
+    began = time.monotonic()
+    for value in values:
+        producer.send(topic, value)
+    producer.flush()
+    seconds = time.monotonic() - began
+    producer.close()
+    return seconds
+
+
+def confluent(servers: str, topic: str, values: list[bytes]) -> float:
+    """Seconds of confluent-kafka."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": servers, "acks": 1})
+    for value in values[:1000]:
+        producer.produce(topic, value)
+    producer.flush()
+    began = time.monotonic()
+    for value in values:
+        while True:
+            try:
+                producer.produce(topic, value)
+                break
+            except BufferError:
+                producer.poll(0.01)
+    producer.flush()
+    return time.monotonic() - began
+
+
+CASES: dict[str, Callable[[str, str, list[bytes]], float]] = {
+    "async": lambda servers, topic, values: ours(servers, topic, values, "async"),
+    "list": lambda servers, topic, values: ours(servers, topic, values, "list"),
+    "arrow": lambda servers, topic, values: ours(servers, topic, values, "arrow"),
+    "kafka-python": kafka_python,
+    "confluent": confluent,
+}
+
+
+def measured(cluster: Cluster, case: str, run: int, records: int) -> float:
+    """Records a second of one case, in a process of its own."""
+    topic = f"{case}-{run}"
+    cluster.create_topic(topic, partitions=PARTITIONS)
+    command = [sys.executable, __file__, "--client", case, cluster.bootstrap_servers, topic, str(records)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
+    if done.returncode:
+        raise SystemExit(f"{case} failed:\n{done.stdout}\n{done.stderr[-2_000:]}")
+    return records / float(done.stdout)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--records", type=int, default=500_000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--only", default=",".join(CASES))
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--client", nargs=4, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.client:
+        case, servers, topic, records = given.client
+        print(CASES[case](servers, topic, values_of(int(records))))
+        return
+    cases = given.only.split(",")
+    rates: dict[str, list[float]] = {case: [] for case in cases}
+    with tempfile.TemporaryDirectory() as directory, Cluster(data_dir=directory) as cluster:
+        for run in range(given.runs):
+            for case in cases[run % len(cases) :] + cases[: run % len(cases)]:
+                # kafka-python takes the longest: a fifth of the messages tells its rate.
+                few = case == "kafka-python"
+                rates[case].append(measured(cluster, case, run, given.records // (5 if few else 1)))
+    medians = {case: statistics.median(found) for case, found in rates.items()}
+    if given.json:
+        print(json.dumps(rates))
+        return
+    for case, found in rates.items():
+        print(f"{case:13} {medians[case] / 1e3:7,.0f} k/s  ({', '.join(f'{r / 1e3:,.0f}' for r in found)})")
+    for (one, other), goal in GOALS.items():
+        if one in medians and other in medians:
+            ratio = medians[one] / medians[other]
+            print(f"{one} / {other}: {ratio:.2f} × (goal {goal}): {'met' if ratio >= goal else 'missed'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""Send clicks in the background: an asynchronous producer, and a handler that is called at each of its
+stages.
+
+    python examples/async_producer.py [--data-dir D]
+
+A web server tells of every click and goes on at once: the messages wait in a queue, of which a thread sends
+100 as soon as they are there, and what there is 50 ms after the first. The callback handler hides addresses
+before a click is queued, leaves out robots after it left the queue, counts what became of each batch, and
+adds a line of its own at the end. Clicks have their page as key, so that those of a page lie in one
+partition, in their order. In the end everything is read again. Exit status 0 when all is as it should be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from minikafka.base.errors import FailedToSendMessage
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.admin import LATEST, Admin
+from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.fetcher import RangeFetcher
+from minikafka.clients.producer import CallbackHandler, KeyedMessage, Producer
+from minikafka.embedded import Cluster
+from minikafka.records.message_set import iterate
+
+TOPIC, PARTITIONS = "clicks", 3
+PAGES = ("/", "/books", "/films", "/music")
+CLICKS, ROBOTS = 1_000, 7
+"""Every seventh click is a robot's."""
+
+
+class Watcher(CallbackHandler):
+    """Looks at every click on its way."""
+
+    def __init__(self) -> None:
+        self.stages: Counter[str] = Counter()
+
+    def before_enqueue(self, event: KeyedMessage) -> KeyedMessage:
+        """On the thread that sends: nobody's address gets into the queue."""
+        self.stages["before the queue"] += 1
+        agent, _, number = event.message.split(" ")
+        return event._replace(message=f"{agent} x.x.x.x {number}")
+
+    def after_enqueue(self, event: KeyedMessage, added: bool) -> None:
+        """Whether there was room."""
+        self.stages["in the queue" if added else "dropped"] += 1
+
+    def after_dequeuing_existing_data(self, event: KeyedMessage | None) -> Sequence[KeyedMessage]:
+        """On the send thread: none, one or more in the place of one. (None comes when the time was up.)"""
+        if event is None or event.message.startswith("robot"):
+            return ()
+        self.stages["out of the queue"] += 1
+        return (event,)
+
+    def after_sending_data(self, events: Sequence[KeyedMessage], error: Exception | None) -> None:
+        """What became of a batch."""
+        failed = len(error.failed) if isinstance(error, FailedToSendMessage) else 0
+        self.stages["not sent"] += failed
+        self.stages["sent"] += len(events) - failed
+        self.stages["batches"] += 1
+
+    def last_batch_before_close(self) -> Sequence[KeyedMessage]:
+        """Behind everything else."""
+        return [KeyedMessage(TOPIC, f"end {self.stages['sent']}", PAGES[0])]
+
+
+def send(servers: str, watcher: Watcher) -> None:
+    """A thousand clicks."""
+    properties = {
+        "metadata.broker.list": servers,
+        "producer.type": "async",
+        "queue.buffering.max.ms": 50,
+        "batch.num.messages": 100,
+        "request.required.acks": 1,
+        "serializer.class": "kafka.serializer.StringEncoder",
+        "callback.handler": watcher,
+    }
+    with Producer(properties) as producer:
+        for number in range(CLICKS):
+            agent = "robot" if number % ROBOTS == 0 else "human"
+            click = f"{agent} 192.0.2.{number % 250} {number}"
+            producer.send(KeyedMessage(TOPIC, click, PAGES[number % len(PAGES)]))
+    # Closed: what was queued is sent.
+    for stage, count in watcher.stages.items():
+        print(f"{stage}: {count}")
+
+
+def read(servers: str) -> dict[str, list[str]]:
+    """The values of each key, and which partition they are in."""
+    found: dict[str, list[str]] = {}
+    with Client(servers) as client:
+        for partition in (TopicPartition(TOPIC, number) for number in range(PARTITIONS)):
+            end = Admin(client).offsets({partition: LATEST})[partition]
+            here: Counter[str] = Counter()
+            for data in RangeFetcher(client, partition, 0, end or 0):
+                for record in iterate(data):
+                    page = (record.key or b"").decode()
+                    found.setdefault(page, []).append((record.value or b"").decode())
+                    here[page] += 1
+            print(
+                f"{partition}: {', '.join(f'{count} of {page}' for page, count in here.items()) or 'nothing'}"
+            )
+    return found
+
+
+def expected() -> dict[str, list[str]]:
+    """What must be there."""
+    numbers = [number for number in range(CLICKS) if number % ROBOTS]
+    clicks = {
+        page: [f"human x.x.x.x {number}" for number in numbers if number % len(PAGES) == place]
+        for place, page in enumerate(PAGES)
+    }
+    clicks[PAGES[0]].append(f"end {len(numbers)}")
+    return clicks
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the example; the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--data-dir", type=Path, help="default: a temporary one")
+    with Cluster(data_dir=parser.parse_args(arguments).data_dir) as cluster:
+        cluster.create_topic(TOPIC, partitions=PARTITIONS)
+        send(cluster.bootstrap_servers, Watcher())
+        good = read(cluster.bootstrap_servers) == expected()
+    print("all clicks are there, in the order of their pages" if good else "something is missing")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
