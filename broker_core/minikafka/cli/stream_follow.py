@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 import threading
 import time
@@ -24,6 +25,8 @@ from minikafka.clients.consumer.zookeeper_consumer_connector import ZookeeperCon
 IDLE_MS = 100
 """How soon what was printed has left, where nothing more comes."""
 COMMIT_MS = 5_000
+TOLD_MAX = 100
+"""Warnings that are remembered, so as not to be repeated."""
 OUR_OWN = frozenset({"group.id", "zookeeper.connect", "auto.commit.enable", "consumer.timeout.ms"})
 """Properties that the command sets itself."""
 
@@ -76,6 +79,35 @@ class Connector(Protocol):
     def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> None: ...
 
     def shutdown(self) -> None: ...
+
+
+class _Notes(logging.Handler):
+    """What the consumer warns of, as notes; the same once."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._told: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it."""
+        text = record.getMessage()
+        if text in self._told:
+            return
+        if len(self._told) >= TOLD_MAX:
+            self._told.clear()
+        self._told.add(text)
+        note(f"minikafka: {text}")
+
+
+@contextlib.contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """What the clients warn of within the block are lines as all that the command says."""
+    clients, notes = logging.getLogger("minikafka.clients"), _Notes()
+    clients.addHandler(notes)
+    try:
+        yield
+    finally:
+        clients.removeHandler(notes)
 
 
 class StreamFollower:

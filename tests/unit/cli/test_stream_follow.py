@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -13,7 +14,7 @@ import pytest
 from minikafka.base.errors import ConfigError, ConsumerTimeout, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.commands import run
-from minikafka.cli.stream_follow import Line, StreamFollower, settings
+from minikafka.cli.stream_follow import Line, StreamFollower, settings, warnings_as_notes
 from minikafka.clients.consumer.topic_filter import Whitelist
 
 T0, U0 = TopicPartition("t", 0), TopicPartition("u", 0)
@@ -189,6 +190,17 @@ def test_the_settings_are_the_old_consumers_own() -> None:
     assert (found.offsets_storage, found.dual_commit_enabled) == ("kafka", True)
     with pytest.raises(ConfigError, match=r"--property='group\.id=x': consume sets this one itself"):
         settings("g", "z:1", "me", {"group.id": "x"}, at_end=False)
+
+
+def test_what_the_consumer_warns_of_is_told_once(capfd: pytest.CaptureFixture[str]) -> None:
+    logger = logging.getLogger("minikafka.clients.consumer")
+    with warnings_as_notes():
+        for number in (1, 1, 2):
+            logger.warning("no partition of topic %d is left", number)
+        logger.info("all is well")
+    logger.warning("later")
+    told = [line for line in capfd.readouterr().err.splitlines() if line.startswith("minikafka: ")]
+    assert told == [f"minikafka: no partition of topic {number} is left" for number in (1, 2)]
 
 
 def test_a_line_has_what_is_printed() -> None:
