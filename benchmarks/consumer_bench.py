@@ -9,9 +9,9 @@ partitions, whose messages' values are looked at one after the other, as those o
 iterates, too; ``confluent`` takes lists of 10,000 messages (and stops for a second whenever it has queued
 100,000, its default).
 
-``memory``: four streams whose application takes one message of each, and then one in a while, until each has
-given 50 chunks; the largest growth of the process above what it had when all was imported and a thousand
-messages were read, in parts of streams × queued.max.message.chunks × fetch.message.max.bytes.
+``memory``: four streams whose application takes 2,000 messages of each, twenty times a second, 200 times; how
+much the process grows at most above what it had when it had read a thousand messages, in parts of streams ×
+queued.max.message.chunks × fetch.message.max.bytes.
 
 Goals: ``stream`` 3 × kafka-python; ``memory`` at most 1.
 """
@@ -38,37 +38,29 @@ GOALS = {("stream", "kafka-python"): 3.0}
 MEMORY_GOAL = 1.0
 MEMORY_CHUNKS = 2
 MEMORY_FETCH_BYTES = 1 << 20
-MEMORY_RECORDS = 3_000_000
+MEMORY_TAKEN, MEMORY_LOOKS = 2_000, 200
 
 
 class Streams:
-    """``count`` streams of all partitions of the topic, started."""
+    """``count`` streams of the topic, of a consumer in a group of its own."""
 
     def __init__(self, zookeeper: str, count: int, **config: int) -> None:
-        from minikafka.clients.consumer.chunk_queue import ChunkQueue
         from minikafka.clients.consumer.consumer_config import ConsumerConfig
-        from minikafka.clients.consumer.consumer_fetcher_manager import ConsumerFetcherManager
-        from minikafka.clients.consumer.kafka_stream import KafkaStream
-        from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
-        from minikafka.clients.serializer import DefaultDecoder
-        from minikafka.registry.zookeeper import ZooKeeperStore
+        from minikafka.clients.consumer.consumer_connector import Consumer
 
-        settings = ConsumerConfig("bench", zookeeper, auto_offset_reset="smallest", **config)
-        queues = [ChunkQueue(settings.queued_max_message_chunks) for _ in range(count)]
-        decoder = DefaultDecoder()
-        self.streams = [KafkaStream(queue, 30_000, decoder, decoder, "bench") for queue in queues]
-        self._store = ZooKeeperStore(zookeeper)
-        self._manager = ConsumerFetcherManager("bench", settings, self._store)
-        size = settings.fetch_message_max_bytes
-        self._manager.start_connections(
-            PartitionTopicInfo(TOPIC, number, queues[number % count], 0, 0, size, "bench")
-            for number in range(PARTITIONS)
+        settings = ConsumerConfig(
+            f"g{time.monotonic_ns()}",
+            zookeeper,
+            auto_offset_reset="smallest",
+            consumer_timeout_ms=30_000,
+            **config,
         )
+        self._connector = Consumer.create(settings)
+        self.streams = self._connector.create_message_streams({TOPIC: count})[TOPIC]
 
     def close(self) -> None:
-        """Stop fetching."""
-        self._manager.shutdown()
-        self._store.close()
+        """Leave the group."""
+        self._connector.shutdown()
 
 
 def stream(_: str, zookeeper: str, records: int) -> float:
@@ -135,10 +127,9 @@ def memory(_: str, zookeeper: str, __: int) -> float:
         queued_max_message_chunks=MEMORY_CHUNKS,
     )
     iterators = [iter(one) for one in streams.streams]
-    # 50 chunks of 4 MiB are 2 M messages; a look at the memory at each 200th of them.
-    for _look in range(200):
+    for _look in range(MEMORY_LOOKS):
         for iterator in iterators:
-            for _number, _message in zip(range(MEMORY_RECORDS // PARTITIONS // 220), iterator, strict=False):
+            for _number, _message in zip(range(MEMORY_TAKEN), iterator, strict=False):
                 pass
         time.sleep(0.05)
         largest = max(largest, process.memory_info().rss)
@@ -182,7 +173,12 @@ def main() -> None:
     cases = given.only.split(",")
     found: dict[str, list[float]] = {case: [] for case in cases}
     with tempfile.TemporaryDirectory() as directory, Cluster(data_dir=directory) as cluster:
-        fill(cluster.bootstrap_servers, TOPIC, max(given.records, MEMORY_RECORDS), Shape())
+        fill(
+            cluster.bootstrap_servers,
+            TOPIC,
+            max(given.records, 2 * PARTITIONS * MEMORY_TAKEN * MEMORY_LOOKS),
+            Shape(),
+        )
         for run in range(given.runs):
             for case in cases[run % len(cases) :] + cases[: run % len(cases)]:
                 # kafka-python takes the longest: a fifth of the messages tells its rate.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator
+from itertools import islice
 
 import pytest
 
@@ -13,7 +14,13 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin import EARLIEST, LATEST, Admin, NewTopic
 from minikafka.clients.batching import BatchingConfig, BatchingProducer
 from minikafka.clients.cluster import Cluster
+from minikafka.clients.consumer.chunk_queue import ChunkQueue
+from minikafka.clients.consumer.consumer_config import ConsumerConfig
+from minikafka.clients.consumer.consumer_fetcher_manager import ConsumerFetcherManager
+from minikafka.clients.consumer.kafka_stream import KafkaStream
+from minikafka.clients.consumer.partition_topic_info import INVALID_OFFSET, PartitionTopicInfo
 from minikafka.clients.fetcher import RangeFetcher, prefetching
+from minikafka.clients.serializer import DefaultDecoder
 from minikafka.embedded.process import wait_until
 from minikafka.records.message_set import (
     CLASSIC_CODECS,
@@ -23,6 +30,9 @@ from minikafka.records.message_set import (
     build_message_set,
     iterate,
 )
+from minikafka.registry import paths
+from minikafka.registry.memory import MemoryZooKeeper
+from minikafka.registry.paths import BrokerRegistration
 from minikafka.wire.keys import ApiKey
 from tests.interop.kafka_broker import KafkaBroker, running
 from tests.interop.releases import KAFKA_4, RELEASES
@@ -235,6 +245,32 @@ def test_a_range_that_is_not_written_yet_is_waited_for_and_then_given_up(
         NetworkError, match=r"from offset 0 within 500 ms \(wanted up to 5; high watermark 0\)"
     ):
         next(fetcher)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_a_stream_reads_what_the_producer_writes(
+    kafka: KafkaBroker, cluster: Cluster, topic: str, codec: Codec
+) -> None:
+    records = hard_records(600, seed=7)
+    with BatchingProducer(cluster, BatchingConfig(compression=codec)) as producer:
+        for record in records:
+            producer.send(topic, record.value, record.key, partition=0, timestamp_ms=record.timestamp_ms)
+    config = ConsumerConfig("g", "memory:1", auto_offset_reset="smallest", fetch_message_max_bytes=400_000)
+    queue, decoder = ChunkQueue(config.queued_max_message_chunks), DefaultDecoder()
+    stream = KafkaStream(queue, 30_000, decoder, decoder, config.client_id)
+    # Kafka 4 has no ZooKeeper; fetchers only want to know of brokers there.
+    store = MemoryZooKeeper().connect()
+    (broker,) = cluster.metadata().brokers.values()
+    store.create(paths.broker_path(1), BrokerRegistration.of(broker, 0).to_json(), make_parents=True)
+    manager = ConsumerFetcherManager("g_c", config, store)
+    manager.start_connections(
+        [PartitionTopicInfo(topic, 0, queue, INVALID_OFFSET, INVALID_OFFSET, 400_000, config.client_id)]
+    )
+    try:
+        found = [(m.offset, m.timestamp_ms, m.key, m.message) for m in islice(stream, len(records))]
+    finally:
+        manager.shutdown()
+    assert found == [(n, r.timestamp_ms, r.key, r.value) for n, r in enumerate(records)]
 
 
 def test_topics_are_made_described_and_removed_with_one_result_each(cluster: Cluster) -> None:

@@ -236,6 +236,35 @@ def test_who_is_waiting_while_it_is_cleared_gets_what_comes_then() -> None:
         assert found == [7]
 
 
+def test_while_it_is_cleared_again_and_again_only_what_is_new_is_handed_out() -> None:
+    rounds, count = 200, 40
+    with one_stream(timeout_ms=-1) as one:
+        begin, wrong, taken = [0], [], [0]
+
+        def read() -> None:
+            for message in one.stream:
+                # Nothing moves on before this one was followed by another request.
+                if not begin[0] <= message.offset < begin[0] + count:
+                    wrong.append((begin[0], message.offset))
+                taken[0] += 1
+
+        reading = threading.Thread(target=read)
+        info = one.partition()
+        fill(info, count)
+        reading.start()
+        for round_ in range(1, rounds):
+            one.stream.clear()
+            assert one.stream.iterator().settle(60_000)
+            assert begin[0] <= info.consumed_offset <= begin[0] + count
+            begin[0] = round_ * count
+            info = one.partition(offset=begin[0])
+            fill(info, count)
+        one.queue.close()
+        reading.join()
+        assert wrong == []
+        assert 0 < taken[0] <= rounds * count
+
+
 def test_it_is_settled_when_nothing_is_in_the_applications_hands() -> None:
     with one_stream() as one:
         info = one.partition()

@@ -121,6 +121,31 @@ def test_what_came_along_waits_until_there_is_room_and_nothing_more_is_asked_mea
     assert fetching.positions[1] == {T0: 1, T1: 1, T2: 1}
 
 
+def test_a_slow_application_makes_a_stream_hold_no_more_than_its_chunks() -> None:
+    size = 200_000
+    brokers = BrokersInMemory(2, {"t": 6})
+    for number in range(6):
+        for _ in range(20):
+            brokers.fill(TopicPartition("t", number), b"x" * 60_000)
+    fetching = Fetching(brokers, fetch_message_max_bytes=size, queued_max_message_chunks=3)
+    stream = fetching.stream()
+    infos = [fetching.info(stream, number) for number in range(6)]
+    fetching.manager.start_connections(infos)
+    taken = 0
+    for _ in range(30):
+        fetching.step(3)
+        taken += len(stream.take(1))
+        # Each message has its own offset; those in a queue were fetched and not taken.
+        held = sum(info.fetched_offset for info in infos) - taken + 1
+        assert len(stream.queue) <= 3
+        assert held * 60_000 <= 3 * size
+    found = taken + len(stream.drain())
+    while found < 120:
+        fetching.step()
+        found += len(stream.drain())
+    assert found == 120
+
+
 def test_a_full_stream_does_not_hold_up_another() -> None:
     brokers = BrokersInMemory(1, {"t": 2})
     brokers.fill(T0, *values(0, 1, 2, 3))
