@@ -89,13 +89,15 @@ class Undelivered:
         dropped meanwhile.
         """
         rows = self._next(True, found_some=False)
-        if rows is not None:
-            for record in rows.records(max_rows):
-                if self._rows is not rows:
-                    return
-                rows.skip(1)
-                self._passed(rows)
-                yield record
+        if rows is None:
+            return
+        records = rows.records(max_rows)
+        for record, position in zip(records, rows.positions(len(records)), strict=True):
+            if self._rows is not rows:
+                return
+            rows.skip_to(position)
+            self._passed(rows)
+            yield record
 
     def _next(self, headers: bool, found_some: bool) -> Rows | None:
         """The set to go on with; None when all is given out, or damage waits to be told the next time."""

@@ -199,6 +199,21 @@ def test_a_seek_in_an_iteration_counts_for_the_next_record(world: World) -> None
     assert offsets == [0, 1, 4]
 
 
+def test_partitions_assigned_in_an_iteration_change_what_comes_next(world: World) -> None:
+    consumer = alone(world)
+    found = []
+    for record in consumer:
+        found.append((record.partition, record.offset))
+        if found == [(0, 0), (0, 1)]:
+            consumer.assign([T0, T1])
+        if found[-1] == (0, 3):
+            assert consumer.position(T0) == 4
+            consumer.assign([T1])
+        if found[-1] == (1, 1):
+            break
+    assert found == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]
+
+
 def test_an_iteration_commits_in_time_what_it_is_done_with(world: World) -> None:
     consumer = alone(world, auto_commit=True, auto_commit_interval_ms=0, max_poll_records=2)
     committed = [
