@@ -8,6 +8,9 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.consumer.fetch_request_and_response_stats import (
+    FetchRequestAndResponseStatsRegistry,
+)
 from minikafka.clients.simple_consumer import (
     EARLIEST_TIME,
     LATEST_TIME,
@@ -106,6 +109,25 @@ def test_a_log_begins_and_ends_somewhere(world: World) -> None:
         world.consumer.earliest_or_latest_offset(place, 1_700_000_000_000)
     with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION: asking for the offsets of t-9"):
         world.consumer.earliest_or_latest_offset(TopicPartition("t", 9), LATEST_TIME)
+
+
+def test_what_fetches_cost_is_counted_by_client_and_broker(world: World) -> None:
+    world.simulation.produce("t", b"a", b"b")
+    client_id = f"counted-{world.port}"
+    consumer = SimpleConsumer(
+        "machine-0",
+        world.port,
+        classic=world.port == PORTS[True],
+        client_id=client_id,
+        connector=world.simulation.network,
+    )
+    with consumer:
+        found = consumer.fetch(FetchRequest("t", 0, 0, 1000))
+        counted = consumer.stats.broker("machine-0", world.port)
+        assert (counted.requests.count, counted.response_bytes.count) == (1, 1)
+        assert counted.response_bytes.mean == found.size_bytes
+    assert FetchRequestAndResponseStatsRegistry.get(client_id) is consumer.stats
+    FetchRequestAndResponseStatsRegistry.remove(client_id)
 
 
 def test_an_iterator_reads_to_the_end_in_several_reads_and_later_goes_on(world: World) -> None:

@@ -9,6 +9,9 @@ from typing import TypeVar, overload
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
 from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.clients.consumer.fetch_request_and_response_stats import (
+    FetchRequestAndResponseStatsRegistry,
+)
 from minikafka.clients.group_offsets import Author, commit_request
 from minikafka.clients.metadata import from_response
 from minikafka.clients.simple_consumer.fetch_request import CONSUMER, FetchRequest, MultiFetchRequest
@@ -68,11 +71,13 @@ class SimpleConsumer:
         self._lock = threading.Lock()
         self._other = "a Kafka listener: leave classic=True out" if classic else "CLASSIC: give classic=True"
         self._understood = False
+        self.stats = FetchRequestAndResponseStatsRegistry.get(client_id)
+        """What the fetches of this client id cost, over all of its consumers."""
         self._wire: Wire
         if classic:
-            self._wire = ClassicWire(host, port, connector)
+            self._wire = ClassicWire(host, port, connector, self.stats)
         else:
-            self._wire = TodaysWire(host, port, connector, client_id, request_timeout_ms)
+            self._wire = TodaysWire(host, port, connector, self.stats, request_timeout_ms)
 
     # --- the connection
 

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from minikafka.base.clock import SystemClock
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStats
 from minikafka.clients.links import BrokerLink, LinkConfig, Reply
 from minikafka.clients.retry import Deadline, EventWaiter
 from minikafka.clients.simple_consumer.fetch_request import FetchRequest, MultiFetchRequest
@@ -60,10 +61,14 @@ class Wire(Protocol):
 class ClassicWire:
     """The texts' compact protocol: fetches and offsets, and nothing else."""
 
-    def __init__(self, host: str, port: int, connector: Connector) -> None:
+    def __init__(
+        self, host: str, port: int, connector: Connector, stats: FetchRequestAndResponseStats
+    ) -> None:
         self._host = host
         self._port = port
         self._connector = connector
+        self._clock = SystemClock()
+        self._stats = stats
         self._connection: Connection | None = None
 
     def connect(self) -> None:
@@ -77,6 +82,7 @@ class ClassicWire:
     def fetch(self, request: MultiFetchRequest) -> list[FetchedMessages]:
         if request.waits or request.version is not None:
             raise _not_classic("a fetch that waits, or names a version")
+        begun_ms = self._clock.monotonic_ms()
         if len(request.fetches) == 1:
             answers = [classic.decode_message_set_send(self._send(request.fetches[0]))]
         else:
@@ -84,10 +90,18 @@ class ClassicWire:
             _, answers = classic.decode_multi_message_set_send(frame)
             if len(answers) != len(request.fetches):
                 raise RemoteWireError(f"{len(answers)} sets came for {len(request.fetches)} requests")
-        return [
+        found = [
             FetchedMessages(asked, classic.error_of(answer.error_code), buffer_of(answer.messages))
             for asked, answer in zip(request.fetches, answers, strict=True)
         ]
+        self._stats.answered(
+            self._host,
+            self._port,
+            request_ms=self._clock.monotonic_ms() - begun_ms,
+            response_bytes=sum(one.size_bytes for one in found),
+            throttle_ms=0,
+        )
+        return found
 
     def offsets(self, place: TopicPartition, time_ms: int, max_count: int) -> tuple[ErrorCode, list[int]]:
         asked = classic.Offsets(place.topic, place.partition, time_ms, max_count)
@@ -119,11 +133,19 @@ class TodaysWire:
     """Kafka's protocol as brokers speak it since 0.10."""
 
     def __init__(
-        self, host: str, port: int, connector: Connector, client_id: str, request_timeout_ms: int
+        self,
+        host: str,
+        port: int,
+        connector: Connector,
+        stats: FetchRequestAndResponseStats,
+        request_timeout_ms: int,
     ) -> None:
+        self._host = host
+        self._port = port
+        self._stats = stats
         self._timeout_ms = request_timeout_ms
         self._clock = SystemClock()
-        config = LinkConfig(connector, self._clock, EventWaiter(), client_id, request_timeout_ms)
+        config = LinkConfig(connector, self._clock, EventWaiter(), stats.client_id, request_timeout_ms)
         self._link = BrokerLink(f"the broker at {host}:{port}", host, port, config)
 
     def connect(self) -> None:
@@ -133,14 +155,16 @@ class TodaysWire:
         self._link.drop()
 
     def fetch(self, request: MultiFetchRequest) -> list[FetchedMessages]:
-        if request.waits:
-            return list(
-                self._take(request.fetches, self._fetch(request, request.fetches), request.max_wait_ms)
-            )
-        # Each for itself: of one answer the first message may be larger than was asked for, and leave the
-        # others nothing.
-        under_way = [((one,), self._fetch(request, (one,))) for one in request.fetches]
-        return [found for asked, reply in under_way for found in self._take(asked, reply, 0)]
+        # Each for itself, but where the broker counts what there is of all: in one answer the first message
+        # may be larger than was asked for, and leave the others nothing.
+        groups = [request.fetches] if request.waits else [(one,) for one in request.fetches]
+        begun_ms = self._clock.monotonic_ms()
+        under_way = [(group, self._fetch(request, group)) for group in groups]
+        return [
+            found
+            for group, reply in under_way
+            for found in self._take(group, reply.result(self._timeout_ms + request.max_wait_ms), begun_ms)
+        ]
 
     def offsets(self, place: TopicPartition, time_ms: int, max_count: int) -> tuple[ErrorCode, list[int]]:
         request = _list_offsets(place, time_ms, max_count, fetching_as=-1)
@@ -198,13 +222,16 @@ class TodaysWire:
         return self._send(fetching.FETCH, lambda _: asked, request.version, timeout_ms)
 
     def _take(
-        self, fetches: Sequence[FetchRequest], reply: Reply[fetching.FetchResponse], wait_ms: int
+        self, fetches: Sequence[FetchRequest], answer: fetching.FetchResponse, begun_ms: int
     ) -> Iterator[FetchedMessages]:
-        parts = {
-            (topic.name, part.index): part
-            for topic in reply.result(self._timeout_ms + wait_ms).topics
-            for part in topic.partitions
-        }
+        parts = {(topic.name, part.index): part for topic in answer.topics for part in topic.partitions}
+        self._stats.answered(
+            self._host,
+            self._port,
+            request_ms=self._clock.monotonic_ms() - begun_ms,
+            response_bytes=sum(len(buffer_of(part.records)) for part in parts.values()),
+            throttle_ms=answer.throttle_time_ms,
+        )
         for one in fetches:
             part = parts.get((one.topic, one.partition))
             if part is None:  # newer brokers, for a client above its quota
