@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.base.errors import NetworkError
+from minikafka.base.errors import CoordinationError, NetworkError
 from minikafka.base.ids import OFFSETS_TOPIC, BrokerAddress, TopicPartition
 from minikafka.cli.commands import run
 from minikafka.cli.connect import Groups, grouped
@@ -20,7 +20,7 @@ from minikafka.registry.consumers import children, read_offsets, write_offsets
 from minikafka.registry.memory import MemoryStore
 from minikafka.registry.paths import BrokerRegistration, ConsumerRegistration
 from minikafka.wire.keys import ApiKey
-from tests.unit.clients.groups_in_memory import Group
+from tests.unit.clients.groups_in_memory import Group, Member
 from tests.unit.clients.support import BrokersInMemory
 from tests.unit.clients.zookeeper_with_topics import cluster
 
@@ -213,6 +213,20 @@ def test_a_group_that_only_the_brokers_have_is_described_as_ever(
     )
 
 
+def test_a_group_with_members_in_both_places_is_described_in_both(
+    world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    world.in_zookeeper(offsets={T0: 2})
+    world.consumer("g_a", {"t": 1}, T0, T1)
+    world.in_kafka(offsets={T0: 3})
+    group = world.brokers.groups.group("g")
+    group.state, group.members["m"] = "Stable", Member("m", {})
+    told = lines(capfd, "describe", "g")
+    assert told[0] == "g: Active, 1 consumer in ZooKeeper with 1 stream"
+    assert "g: Stable, 1 member, coordinated by broker 1 at memory:9001" in told
+    assert {row["kind"] for row in rows(capfd, "describe", "g")} == {"zookeeper", "kafka"}
+
+
 def test_a_group_that_is_nowhere_is_named_with_what_is_much_like_it(
     world: World, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -263,6 +277,30 @@ def test_a_reset_writes_wherever_the_group_is(world: World, capfd: pytest.Captur
     status, told = failed(capfd, "reset", "g", "--to-earliest", "--execute", *AT)
     assert (status, told) == (0, "minikafka: set in zookeeper and kafka\n")
     assert world.offsets() == ({T0: 0, T1: 0}, {T0: 0, T1: 0})
+
+
+def test_a_reset_to_where_it_is_writes_the_larger_offset_to_both(
+    world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    world.in_zookeeper(offsets={T0: 2, T1: 5})
+    world.in_kafka(offsets={T0: 4, T1: 1, U0: 3})
+    rows(capfd, "reset", "g", "--to-current", "--execute")
+    assert world.offsets() == ({T0: 4, T1: 5, U0: 3}, {T0: 4, T1: 5, U0: 3})
+
+
+def test_a_reset_that_ends_half_way_tells_what_was_set(
+    world: World, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.in_zookeeper()
+    world.in_kafka()
+
+    def write(*_: object) -> None:
+        raise CoordinationError("away")
+
+    monkeypatch.setattr("minikafka.clients.zookeeper_groups.write_offsets", write)
+    told = "away; its offsets at the brokers were set, those in ZooKeeper may not be: do it again"
+    assert failed(capfd, "reset", "g", "--to-latest", "--execute", *AT) == (1, f"minikafka: {told}\n")
+    assert world.offsets() == ({T0: 2, T1: 5}, {T0: 5, T1: 5})
 
 
 def test_a_reset_writes_nowhere_else(world: World, capfd: pytest.CaptureFixture[str]) -> None:
