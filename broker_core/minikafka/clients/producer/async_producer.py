@@ -106,6 +106,8 @@ class AsyncProducer:
 
     def _send_told(self, event: KeyedMessage, callback: CallbackHandler) -> None:
         event = callback.before_enqueue(event)
+        if not isinstance(event, KeyedMessage):
+            raise TypeError(f"before_enqueue gave {event!r:.100}, and not a KeyedMessage")
         added = self._offered_in_time(event, self._deadline())
         callback.after_enqueue(event, added)
         if not added:

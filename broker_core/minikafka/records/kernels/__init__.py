@@ -9,7 +9,7 @@ imported at their first use::
     write     validate, assign offsets, stamp, encode from columns, convert down
     batches   all that walks through the records of magic 2
     keys      the map of keys to their largest offsets     compact   what stays of a message set
-    hashing   murmur2 over a column, CRC-32C
+    hashing   the partitions of a column of keys, checksums
 
 Kernels never raise and never allocate: they take arrays and return a code of ``records.stops``. They read
 untrusted bytes, so each one proves a length against what is there before it uses it. Each has one explicit

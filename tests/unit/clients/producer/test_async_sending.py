@@ -265,6 +265,25 @@ def test_a_callback_that_fails_ends_nothing_but_its_batch(
     assert "the callback handler failed" in caplog.text
 
 
+def test_what_is_no_message_is_refused_and_does_not_get_into_the_queue(brokers: BrokersInMemory) -> None:
+    class Forgets(CallbackHandler):
+        def before_enqueue(self, event: KeyedMessage) -> Any:
+            return None if event.message == b"0" else tuple(event)
+
+    with queueing(brokers) as producer:
+        for wrong in [("t", b"a"), [("u", b"a", None, None)], "ab", [message(0), None]]:
+            with pytest.raises(TypeError, match="a producer sends KeyedMessages, not"):
+                producer.send(wrong)  # type: ignore[arg-type]
+        assert producer.queued == 0
+        producer.send(message(number) for number in range(2))
+    assert values(brokers, 0, "u") == [b"0", b"1"]
+    with queueing(brokers, callback_handler=Forgets) as producer:
+        for number in range(2):
+            with pytest.raises(TypeError, match="before_enqueue gave"):
+                producer.send(message(number))
+        assert producer.queued == 0
+
+
 def test_an_event_handler_that_fails_is_told_to_the_callback_handler_and_counted(
     brokers: BrokersInMemory,
 ) -> None:

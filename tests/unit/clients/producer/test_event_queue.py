@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 
 import pyarrow as pa
@@ -139,3 +140,34 @@ def test_whoever_waits_for_messages_is_woken_by_a_batch_and_by_close() -> None:
     taker.join(30)
     assert not taker.is_alive()
     assert taken == [[0, 1]]
+
+
+def test_whatever_comes_and_goes_the_order_and_the_bound_are_kept() -> None:
+    for seed in range(200):
+        source = random.Random(seed)
+        clock = ManualClock()
+        queue = EventQueue(clock, max_messages=12, batch_messages=source.randrange(1, 12), queue_ms=10)
+        came = left = 0
+        for _ in range(100):
+            what, size = source.randrange(5), source.randrange(1, 6)
+            coming = range(came, came + size)
+            if what == 0:
+                came += queue.offer(message(came))
+            elif what == 1:
+                came += queue.offer_all([message(number) for number in coming])
+            elif what == 2:
+                came += queue.offer_columns(columns(*coming))
+            else:
+                clock.advance(source.choice((0, 10)))
+                most = source.randrange(1, 15)
+                found = numbers(queue.take(most, wait=False)) or []
+                assert found == list(range(left, left + len(found))), seed
+                assert len(found) <= most
+                left += len(found)
+            assert len(queue) == came - left <= 12, seed
+        queue.close()
+        while (taken := queue.take(3)) is not None:
+            found = numbers(taken) or []
+            assert found == list(range(left, left + len(found))), seed
+            left += len(found)
+        assert left == came

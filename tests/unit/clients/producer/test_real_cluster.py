@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import pyarrow as pa
@@ -63,6 +65,27 @@ def test_a_topic_that_the_broker_makes_is_waited_for(minikafka_cluster: Cluster)
     with Producer(settings) as producer:
         producer.send(KeyedMessage(topic, b"a"))
     minikafka_cluster.delete_topic(topic)
+
+
+FORGETFUL = """
+import sys
+from minikafka.clients.producer import KeyedMessage, Producer
+
+settings = {"metadata.broker.list": sys.argv[1], "producer.type": "async", "request.required.acks": 1}
+producer = Producer(settings)
+for number in range(50):
+    producer.send(KeyedMessage(sys.argv[2], b"%d" % number))
+"""
+
+
+def test_what_is_queued_is_sent_at_the_end_of_a_program_that_closes_nothing(
+    minikafka_cluster: Cluster, minikafka_topic: str
+) -> None:
+    bootstrap, topic = minikafka_cluster.bootstrap_servers, minikafka_topic
+    subprocess.run([sys.executable, "-c", FORGETFUL, bootstrap, topic], check=True, timeout=60)
+    tp = TopicPartition(topic, 0)
+    with Client(bootstrap) as client:
+        assert Admin(client).offsets({tp: LATEST}) == {tp: 50}
 
 
 @pytest.mark.timeout(120)

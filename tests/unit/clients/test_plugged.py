@@ -1,0 +1,73 @@
+"""``clients/plugged``: what a setting that names a class stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from minikafka.base.errors import ConfigErrors
+from minikafka.clients.plugged import instance, named, plugged
+from minikafka.clients.property_reader import PropertyReader
+
+
+class Plain:
+    def work(self) -> None:
+        pass
+
+
+class Configured(Plain):
+    def __init__(self, properties: Mapping[str, Any] | None = None) -> None:
+        self.properties = properties
+
+
+class KeywordsOnly(Plain):
+    def __init__(self, *, size: int = 1) -> None:
+        self.size = size
+
+
+def found(value: object) -> Any:
+    read = PropertyReader({})
+    made = plugged(read, "some.class", value, Plain, methods=("work",), known={"kafka.Plain": Plain})
+    read.finish()
+    return made
+
+
+def test_a_class_an_object_or_a_name_stands_for_itself() -> None:
+    one = Configured()
+    assert found(None) is Plain
+    assert found(Configured) is Configured
+    assert found(one) is one
+    assert found(" kafka.Plain ") is Plain
+    assert found(f"{__name__}.Configured") is Configured
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("Plain", "'Plain' names no module"),
+        ("", "'' names no module"),
+        ("no.such.Class", "No module named 'no'"),
+        ("minikafka.clients.plugged.nothing", "no attribute 'nothing'"),
+        ("kafka.serializer.Other", "the release's class kafka.serializer.Other has no like here"),
+        (5, "it has no work"),
+        (str, "it has no work"),
+    ],
+)
+def test_what_stands_for_nothing_is_a_fault(value: object, why: str) -> None:
+    with pytest.raises(ConfigErrors, match=why):
+        found(value)
+
+
+def test_an_instance_gets_the_properties_if_it_takes_an_argument() -> None:
+    assert instance(Configured, {"a": 1}).properties == {"a": 1}
+    assert type(instance(Plain, {"a": 1})) is Plain
+    assert instance(KeywordsOnly, {"a": 1}).size == 1
+    one = Configured()
+    assert instance(one, {"a": 1}) is one
+    assert one.properties is None
+
+
+def test_names_are_looked_up_in_modules() -> None:
+    assert named("collections.abc.Mapping") is Mapping
