@@ -229,6 +229,9 @@ class _MemoryWatch:
 class MemoryStore:
     """A session with a ``MemoryZooKeeper``: the port ``Store``. Not thread-safe."""
 
+    session_timeout_ms = 40_000
+    """The most that ZooKeeper grants by itself. Here sessions end when a test ends them."""
+
     def __init__(self, server: MemoryZooKeeper, chroot: str) -> None:
         self._server = server
         self._chroot = chroot

@@ -117,6 +117,10 @@ class Store(Protocol):
     def ticket(self) -> SessionTicket:
         """The present session's id and password."""
 
+    @property
+    def session_timeout_ms(self) -> int:
+        """How long the session lasts when nothing is heard of it: what ZooKeeper has granted."""
+
     def create(
         self,
         path: str,

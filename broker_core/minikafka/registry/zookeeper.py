@@ -152,6 +152,7 @@ class ZooKeeperStore:
     ) -> None:
         self._hosts, self._chroot = parse_connect(connect)
         self._session_timeout_ms = session_timeout_ms
+        self._granted_ms = session_timeout_ms
         self._connect_timeout_ms = connect_timeout_ms or session_timeout_ms
         self._request_timeout_s = (request_timeout_ms or session_timeout_ms) / 1000
         self._connected = threading.Event()
@@ -161,6 +162,7 @@ class ZooKeeperStore:
         self._session_callbacks: list[Callable[[SessionState], None]] = []
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._client = self._new_client()
+        self._note_what_is_granted(self._client)
         self._client.add_listener(self._on_kazoo_state)
         _start(self._client, self._hosts, self._connect_timeout_ms, waited_ms)
         self._thread = threading.Thread(target=self._run, name="minikafka-zookeeper", daemon=True)
@@ -187,6 +189,11 @@ class ZooKeeperStore:
         if identity is None or identity[0] is None:
             raise CoordinationLost(f"no connection to ZooKeeper at {self._hosts}, so no session")
         return SessionTicket(identity[0], identity[1])
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """What ZooKeeper has granted; before the first connection what was asked for."""
+        return self._granted_ms
 
     def create(
         self,
@@ -364,6 +371,18 @@ class ZooKeeperStore:
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0),
             logger=_kazoo_log,
         )
+
+    def _note_what_is_granted(self, client: Any) -> None:
+        """kazoo keeps the session's time-out to itself: a connection's read time-out is two thirds of it."""
+        handler = client._connection
+        connect = handler._connect
+
+        def noting(*arguments: Any) -> Any:
+            timeouts = connect(*arguments)
+            self._granted_ms = round(timeouts[0] * 3 / 2)
+            return timeouts
+
+        handler._connect = noting
 
     def _check_open(self) -> None:
         if self._closed:

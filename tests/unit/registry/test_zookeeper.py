@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from minikafka.base.errors import (
     SessionExpired,
 )
 from minikafka.embedded.process import wait_until
+from minikafka.embedded.zookeeper import SESSION_TIMEOUT_MAX_MS
 from minikafka.net.probe import free_port
 from minikafka.registry.store import SessionTicket
 from minikafka.registry.zookeeper import ZooKeeperStore, _translated, parse_connect
@@ -111,6 +113,15 @@ def test_closing_ends_every_thread(connect: str) -> None:
     store.watch_children("/", lambda names: None)
     store.close()
     assert set(threading.enumerate()) <= before
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("asked_ms", "granted_ms"), [(1_000_000, SESSION_TIMEOUT_MAX_MS), (3_000, 3_000)])
+def test_the_sessions_time_is_what_zookeeper_has_granted(
+    zookeeper_address: str, asked_ms: int, granted_ms: int
+) -> None:
+    with contextlib.closing(ZooKeeperStore(zookeeper_address, asked_ms, connect_timeout_ms=10_000)) as store:
+        assert store.session_timeout_ms == granted_ms
 
 
 @pytest.mark.process

@@ -31,7 +31,7 @@ class GroupRegistration:
         """The session that it was made in; 0 before."""
         self.topic_count: TopicCount | None = None
         """What it says that is read."""
-        self.lease = Lease(clock, config.zookeeper_session_timeout_ms)
+        self.lease = Lease(clock, min(config.zookeeper_session_timeout_ms, store.session_timeout_ms))
         self._config = config
         self._consumer_id = consumer_id
         self._store = store
@@ -64,7 +64,7 @@ class GroupRegistration:
                 break
             yield None
         self.session_id = session_id
-        self.lease.hold(session_id, asked_at_ms)
+        self.lease.hold(session_id, asked_at_ms, self._store.session_timeout_ms)
 
     def forget(self) -> None:
         """Have it made anew by the next rebalance."""

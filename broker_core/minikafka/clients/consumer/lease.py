@@ -18,6 +18,7 @@ class Lease:
 
     def __init__(self, clock: Clock, session_timeout_ms: int) -> None:
         self._clock = clock
+        self._session_timeout_ms = session_timeout_ms
         self._length_ms = session_timeout_ms * 9 // 10
         self._lock = threading.Lock()
         self._session_id = 0
@@ -30,10 +31,14 @@ class Lease:
         """Whether nobody else can own what was owned when it was last renewed."""
         return self._clock.monotonic_ms() < self._end_ms
 
-    def hold(self, session_id: int, asked_at_ms: int) -> None:
-        """From now on it is about what is owned in this session, and nothing of an earlier one is left."""
+    def hold(self, session_id: int, asked_at_ms: int, granted_ms: int | None = None) -> None:
+        """From now on it is about what is owned in this session, and nothing of an earlier one is left.
+
+        ``granted_ms`` is how long ZooKeeper lets it last, where that is less than what was asked for.
+        """
         with self._lock:
             self._session_id = session_id
+            self._length_ms = min(granted_ms or self._session_timeout_ms, self._session_timeout_ms) * 9 // 10
             self._end_ms = asked_at_ms + self._length_ms
 
     def renew(self, session_id: int = 0, asked_at_ms: int | None = None) -> bool:

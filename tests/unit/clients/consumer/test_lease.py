@@ -53,3 +53,17 @@ def test_news_of_an_earlier_sessions_end_holds_up_until_the_next_answer_only(clo
     assert not lease.valid
     assert lease.renew(8, asked_at_ms=0)
     assert lease.valid
+
+
+def test_what_zookeeper_grants_counts_where_it_is_less(clock: ManualClock) -> None:
+    lease = Lease(clock, 6_000)
+    lease.hold(7, asked_at_ms=0, granted_ms=2_000)
+    clock.advance(1_799)
+    assert lease.valid
+    clock.advance(1)
+    assert not lease.valid
+    lease.hold(8, asked_at_ms=1_800, granted_ms=40_000)
+    clock.advance(5_399)
+    assert lease.valid
+    clock.advance(1)
+    assert not lease.valid
