@@ -1,10 +1,10 @@
 """A group of high-level consumers over seconds of coming and going, all decided by one seed.
 
 The consumers are the product's connectors without threads, on a ZooKeeper in memory and a clock that is
-turned by hand. Only what fetches, and what a message is, is a model: a message is an offset in a log that
-only grows. Between two steps of one consumer, also in the middle of its rebalance, any other may do anything.
-A process that is paused or cut off does not learn that its session has gone, and ZooKeeper ends it no earlier
-than the session's time-out after it has last heard of it.
+turned by hand. Only what fetches, and the coordinator, are models: a log only grows, and its messages have
+their offsets as values. Between two steps of one consumer, also in the middle of its rebalance, any other may
+do anything. A process that is paused or cut off does not learn that its session has gone, and ZooKeeper ends
+it no earlier than the session's time-out after it has last heard of it.
 
 What must hold is looked at whenever a message is handed out, and after every step (``Oracle``):
 
@@ -26,11 +26,10 @@ from minikafka.base.errors import CoordinationError, MinikafkaError, NetworkErro
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.consumer_config import ConsumerConfig
 from minikafka.clients.consumer.topic_filter import Whitelist
-from minikafka.clients.consumer.zookeeper_consumer_connector import ZookeeperConsumerConnector
 from minikafka.registry import paths
 from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.registry.paths import TopicAssignment
-from tests.faults.consumer_models import ModelChannel, ModelConnector, ModelFetcher, NoWaiter, ProcessStore
+from tests.faults.consumer_models import ModelChannel, ModelFetcher, NoWaiter, ProcessStore, WatchedConnector
 
 GROUP = "g"
 SESSION_MS = 3_000
@@ -50,7 +49,7 @@ class Process:
         self.memory = world.zookeeper.connect()
         self.store = ProcessStore(self.memory)
         self.fetcher = ModelFetcher(world)
-        self.connector = world.connector_class(
+        self.connector = WatchedConnector(
             config,
             store=self.store,
             fetcher=self.fetcher,
@@ -98,8 +97,7 @@ class Process:
                 return
             if found is None:
                 return
-            info, offset = found
-            self.world.oracle.delivered(self, info.topic_partition, offset)
+            self.world.oracle.delivered(self, *found)
 
 
 class Oracle:
@@ -170,13 +168,10 @@ class Churn:
         seed: int,
         *,
         gentle: bool | None = None,
-        storage: str | None = None,
-        connector_class: type[ZookeeperConsumerConnector] = ModelConnector,
     ) -> None:
         self.seed = seed
         self.random = random.Random(seed)
         self.gentle = seed % 3 == 0 if gentle is None else gentle
-        self.connector_class = connector_class
         self.clock = ManualClock()
         self.zookeeper = MemoryZooKeeper(self.clock)
         self.admin = self.zookeeper.connect()
@@ -190,7 +185,7 @@ class Churn:
         self._names = 0
         self.oracle = Oracle(self)
         chance = self.random
-        self._storage = storage or chance.choice(("zookeeper", "zookeeper", "kafka"))
+        self._storage = chance.choice(("zookeeper", "zookeeper", "kafka"))
         self._dual = chance.random() < 0.3
         self._strategy = chance.choice(("range", "range", "roundrobin"))
         self._streams = chance.randint(1, 3)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.consumer.consumer_iterator import ConsumerIterator
 from minikafka.clients.consumer.consumer_offsets import ZookeeperOffsets
 from minikafka.clients.consumer.group_registration import GroupRegistration
 from minikafka.clients.consumer.lease import Lease
@@ -104,12 +105,19 @@ def write_unconditionally(offsets: ZookeeperOffsets, wanted: dict[TopicPartition
             offsets._store.write(path, b"%d" % offset)
 
 
+def count_at_the_hand_out(iterator: ConsumerIterator[Any, Any]) -> Any:
+    """As 0.10.1 does."""
+    message = next_message(iterator)
+    iterator.count_delivered()
+    return message
+
+
 def attempt_is_done(listener: ZkRebalancerListener) -> Steps[Outcome]:
     yield from rebalance(listener)
     return Outcome.DONE
 
 
-rebalance = ZkRebalancerListener.rebalance
+rebalance, next_message = ZkRebalancerListener.rebalance, ConsumerIterator.__next__
 
 
 def nothing(*_arguments: object, **_more: object) -> None:
@@ -140,6 +148,9 @@ MISTAKES = {
         ],
     ),
     "the application is not waited for": Mistake(9, [(LISTENER, "_settled", wait_for_nobody)]),
+    "a message counts when it is handed out": Mistake(
+        400, [(ConsumerIterator, "__next__", count_at_the_hand_out)]
+    ),
     "a lease is valid for ever": Mistake(4, [(Lease, "valid", property(lambda lease: True))]),
     "what was owned in an old session is kept": Mistake(190, [(LISTENER, "reset_state", forget_nothing)]),
     "commits need no lease": Mistake(

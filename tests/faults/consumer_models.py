@@ -7,13 +7,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
-from minikafka.base.errors import NetworkError
+from minikafka.base.errors import ConsumerTimeout, NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.chunk_queue import ChunkQueue
-from minikafka.clients.consumer.fetched_data_chunk import FetchedDataChunk
+from minikafka.clients.consumer.consumer_iterator import ConsumerIterator
 from minikafka.clients.consumer.lease import Lease
 from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
 from minikafka.clients.consumer.zookeeper_consumer_connector import ZookeeperConsumerConnector
+from minikafka.clients.serializer import DefaultDecoder
+from minikafka.records.message_set import Record, build_message_set
 from minikafka.registry.memory import MemoryStore
 
 
@@ -28,65 +30,52 @@ class World(Protocol):
     """How many of the next requests it does not answer."""
 
 
-class ModelIterator:
-    """As ConsumerIterator, on messages that are nothing but offsets."""
+class WatchedIterator:
+    """The product's own. ``counted`` is told of each message that the application is done with."""
 
     def __init__(self, queue: ChunkQueue, lease: Lease) -> None:
-        self._queue = queue
-        self._lease = lease
-        self._chunk: FetchedDataChunk | None = None
-        self._at = 0
-        self._in_hand: tuple[PartitionTopicInfo, int] | None = None
+        decoder = DefaultDecoder()
+        self._iterator = ConsumerIterator(queue, 0, decoder, decoder, "churn", lease)
+        self._in_hand: tuple[TopicPartition, int] | None = None
         self.counted: Callable[[TopicPartition, int], None] = lambda tp, offset: None
 
-    def next(self) -> tuple[PartitionTopicInfo, int] | None:
-        """The next message, or None where the product's would wait."""
-        self.count_delivered()
-        while self._lease.valid:
-            chunk = self._chunk
-            if chunk is None:
-                taken = self._queue.take(0)
-                if not isinstance(taken, FetchedDataChunk):
-                    return None
-                if taken.error is not None:
-                    raise taken.error
-                self._chunk, self._at = taken, taken.fetch_offset
-                taken.info.consumed_offset = taken.fetch_offset
-            elif self._at < chunk.next_offset:
-                self._in_hand = chunk.info, self._at
-                chunk.info.consumed_offset = self._at
-                self._at += 1
-                return self._in_hand
-            else:
-                chunk.info.consumed_offset = chunk.next_offset
-                self._chunk = None
-        return None
+    def next(self) -> tuple[TopicPartition, int] | None:
+        in_hand, self._in_hand = self._in_hand, None
+        if in_hand is not None:
+            self.counted(*in_hand)
+        try:
+            message = next(self._iterator)
+        except (ConsumerTimeout, StopIteration):
+            return None
+        assert message.message == b"%d" % message.offset
+        self._in_hand = TopicPartition(message.topic, message.partition), message.offset
+        return self._in_hand
 
     def clear_current_chunk(self) -> None:
-        self._queue.clear()
-        self._chunk = None
+        self._iterator.clear_current_chunk()
 
     @property
     def settled(self) -> bool:
-        return self._in_hand is None
+        return self._iterator.settled
 
     def settle(self, timeout_ms: int) -> bool:
-        settled, self._in_hand = self.settled, None
+        settled = self._iterator.settle(timeout_ms)
+        if not settled:
+            self._in_hand = None
         return settled
 
     def count_delivered(self) -> None:
-        if self._in_hand is not None:
-            info, offset = self._in_hand
-            info.consumed_offset = offset + 1
-            self.counted(info.topic_partition, offset)
-            self._in_hand = None
+        self._iterator.count_delivered()
+        in_hand, self._in_hand = self._in_hand, None
+        if in_hand is not None:
+            self.counted(*in_hand)
 
 
-class ModelStream:
+class WatchedStream:
     def __init__(self, queue: ChunkQueue, lease: Lease) -> None:
-        self._iterator = ModelIterator(queue, lease)
+        self._iterator = WatchedIterator(queue, lease)
 
-    def iterator(self) -> ModelIterator:
+    def iterator(self) -> WatchedIterator:
         return self._iterator
 
     def clear(self) -> None:
@@ -94,7 +83,7 @@ class ModelStream:
 
 
 class ModelFetcher:
-    """Fills the queues, whenever it is asked to."""
+    """Fills the queues, whenever it is asked to: with messages that have their offsets as values."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -115,7 +104,9 @@ class ModelFetcher:
                 info.reset(0)
             upto = min(end, info.fetched_offset + most)
             if upto > info.fetched_offset:
-                info.enqueue(memoryview(b""), upto)
+                records = [Record(None, b"%d" % offset, 0) for offset in range(info.fetched_offset, upto)]
+                sets = build_message_set(records, magic=1, base_offset=info.fetched_offset)
+                info.enqueue(memoryview(sets), upto)
 
 
 class ModelChannel:
@@ -172,11 +163,11 @@ class ProcessStore:
             self.news.popleft()()
 
 
-class ModelConnector(ZookeeperConsumerConnector):
-    """The product's, with streams of the model."""
+class WatchedConnector(ZookeeperConsumerConnector):
+    """The product's, with streams that are looked into."""
 
     def _stream(self, queue: ChunkQueue, *decoders: Any) -> Any:
-        return ModelStream(queue, self.lease)
+        return WatchedStream(queue, self.lease)
 
 
 class NoWaiter:

@@ -17,7 +17,7 @@ from tests.faults.consumer_churn import Churn
 from tests.faults.consumer_mistakes import MISTAKES
 from tests.seeds import seeds
 
-SEEDS = seeds(240)
+SEEDS = seeds(160)
 FAILED_ONCE = (272, 3287)
 """Each of these has found something that nothing else had."""
 WITHIN = 600

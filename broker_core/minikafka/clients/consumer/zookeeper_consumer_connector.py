@@ -42,6 +42,8 @@ from minikafka.clients.consumer.consumer_fetcher_manager import ConsumerFetcherM
 from minikafka.clients.consumer.consumer_offsets import ConsumerOffsets, ZookeeperOffsets
 from minikafka.clients.consumer.consumer_rebalance_listener import ConsumerRebalanceListener
 from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId
+from minikafka.clients.consumer.consumer_topic_stats import ConsumerTopicStatsRegistry
+from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStatsRegistry
 from minikafka.clients.consumer.fetched_data_chunk import FetchedDataChunk
 from minikafka.clients.consumer.group_registration import GroupRegistration
 from minikafka.clients.consumer.kafka_stream import KafkaStream
@@ -111,7 +113,7 @@ class ZookeeperConsumerConnector:
         self._stopping = threading.Event()
         self._left = False
         self._shutdown_lock = threading.Lock()
-        self._rebalance_lock = threading.Lock()
+        self._rebalance_lock = threading.RLock()  # a rebalance listener may shut its consumer down
         self._create_lock = threading.Lock()
         self._queues: dict[str | None, list[ChunkQueue]] = {}
         """Of each topic, in the order of threads; under None those of all topics that a filter chooses."""
@@ -552,6 +554,8 @@ class ZookeeperConsumerConnector:
                     self.offsets_channel.close()
                 # With the session go the registration and all that is owned.
                 self.store.close()
+                ConsumerTopicStatsRegistry.remove(self.config.client_id)
+                FetchRequestAndResponseStatsRegistry.remove(self.config.client_id)
 
     def send_shutdown_to_all_queues(self, error: MinikafkaError | None = None) -> None:
         """End all streams, or let them raise ``error``: nothing more is handed out when this returns."""
