@@ -16,7 +16,7 @@ from minikafka.clients.consumer.leader_finder_thread import LeaderFinderThread
 from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
 from minikafka.clients.consumer.shutdownable_thread import ShutdownableThread
 from minikafka.clients.links import BrokerLink, LinkConfig
-from minikafka.clients.retry import EventWaiter, Waiter
+from minikafka.clients.retry import Deadline, EventWaiter, Waiter
 from minikafka.net.port import Connector
 from minikafka.records.hashes import string_hash
 from minikafka.registry.store import Store
@@ -115,15 +115,15 @@ class ConsumerFetcherManager:
         for one in ending:
             one.initiate_shutdown()
         # A thread may be held up where nothing cuts it off, as by ZooKeeper: it ends when it can.
-        self._ending = [one for one in self._ending + ending if not one.await_shutdown(_LINGER_MS)]
+        self._ending = _alive(self._ending + ending, _LINGER_MS)
 
     def shutdown(self) -> None:
         """Stop for good, and wait for the threads. A second call does nothing."""
         self.stop_connections()
-        late = [one.name for one in self._ending if not one.await_shutdown(_SHUTDOWN_MS)]
-        if late:
-            logger.warning("these threads have not ended yet: %s", ", ".join(late))
-        self._ending = []
+        self._ending = _alive(self._ending, _SHUTDOWN_MS)
+        if self._ending:
+            names = ", ".join(one.name for one in self._ending)
+            logger.warning("these threads have not ended yet: %s", names)
 
     @property
     def max_lag(self) -> int:
@@ -256,6 +256,12 @@ class _Of:
 
     def shutdown_idle_fetcher_threads(self) -> None:
         self._manager._drop_idle(self._connections)
+
+
+def _alive(threads: Iterable[ShutdownableThread], milliseconds: int) -> list[ShutdownableThread]:
+    """Those that have not ended within so long, all together."""
+    deadline = Deadline(SystemClock(), milliseconds)  # threads live in real time
+    return [one for one in threads if not one.await_shutdown(deadline.remaining_ms())]
 
 
 def _sockets(config: FetcherConfig) -> Connector:

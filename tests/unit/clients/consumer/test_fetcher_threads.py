@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.consumer import consumer_fetcher_manager
 from minikafka.clients.consumer.consumer_fetcher_manager import ConsumerFetcherManager
 from minikafka.clients.consumer.consumer_fetcher_thread import Gate
 from minikafka.clients.consumer.shutdownable_thread import ShutdownableThread
@@ -85,6 +86,29 @@ def test_a_stop_ends_the_search_for_leaders() -> None:
         asked.wait()
         fetching.manager.stop_connections()
         assert len(stream.queue) == 0
+
+
+def test_a_stop_does_not_wait_for_a_zookeeper_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(consumer_fetcher_manager, "_LINGER_MS", 1)
+    monkeypatch.setattr(consumer_fetcher_manager, "_SHUTDOWN_MS", 1)
+    asked, answer = threading.Event(), threading.Event()
+
+    def children(_: str) -> list[str]:
+        asked.set()
+        answer.wait()
+        return []
+
+    with threaded(BrokersInMemory(1, {"t": 1})) as (fetching, stream):
+        monkeypatch.setattr(fetching.store, "children", children)
+        fetching.manager.start_connections([fetching.info(stream)])
+        asked.wait()
+        fetching.manager.stop_connections()
+        fetching.manager.shutdown()
+        assert caplog.messages == ["these threads have not ended yet: g_c-leader-finder-thread"]
+        answer.set()
+        monkeypatch.undo()
 
 
 def test_a_thread_that_a_stop_does_not_wait_for_can_put_nothing_into_a_queue() -> None:

@@ -1,0 +1,135 @@
+"""Streams under chance: leaders move, brokers come and go, connections break, a group rebalances.
+
+Whatever happens, each partition's messages are handed out in their order, without a gap; and none twice, but
+the one that the application had in its hands when the streams were cleared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+
+import pytest
+
+from minikafka.base.errors import ConsumerTimeout
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
+from minikafka.net.memory import Fault
+from minikafka.records.message_set import Codec, Record, build_message_set
+from minikafka.wire.keys import ApiKey
+from tests.unit.clients.consumer.fetching import Fetching
+from tests.unit.clients.consumer.streams import OneStream
+from tests.unit.clients.support import FIRST_PORT, HOST, BrokersInMemory
+
+BROKERS, PARTITIONS = 3, 7
+STEPS = 120
+SEEDS = 30
+
+
+class Run:
+    """One consumer, and what it must hand out next."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.brokers = BrokersInMemory(BROKERS, {"t": PARTITIONS})
+        self.brokers.newest[ApiKey.FETCH] = self.chance.choice([2, 3, 10])
+        self.fetching = Fetching(
+            self.brokers,
+            fetch_message_max_bytes=self.chance.choice([1_000, 4_000, 1 << 20]),
+            queued_max_message_chunks=self.chance.randrange(1, 4),
+            num_consumer_fetchers=self.chance.randrange(1, 3),
+            socket_timeout_ms=1_000,
+        )
+        self.streams: list[OneStream] = [self.fetching.stream() for _ in range(self.chance.randrange(1, 4))]
+        self.partitions = [TopicPartition("t", number) for number in range(PARTITIONS)]
+        self.next = dict.fromkeys(self.partitions, 0)
+        self.last: dict[int, TopicPartition] = {}
+        """What each stream's application has in its hands."""
+        self.infos: dict[TopicPartition, PartitionTopicInfo] = {}
+        self.down: set[int] = set()
+        self.start()
+
+    def start(self) -> None:
+        for tp in self.partitions:
+            stream = self.chance.choice(self.streams)
+            self.infos[tp] = self.fetching.info(stream, tp.partition, self.next[tp])
+        self.fetching.manager.start_connections(self.infos.values())
+
+    # What may happen.
+
+    def produce(self) -> None:
+        tp = self.chance.choice(self.partitions)
+        first = self.brokers.logs[tp].end_offset
+        offsets = range(first, first + self.chance.randrange(1, 12))
+        records = [Record(b"k", b"%d of %s" % (offset, str(tp).encode()), 1_000) for offset in offsets]
+        codec = self.chance.choice([Codec.NONE, Codec.NONE, Codec.LZ4])
+        magic = self.chance.randrange(3)
+        data = build_message_set(records, codec=codec, magic=magic, base_offset=first)
+        self.brokers.logs[tp].append(data)
+
+    def fetch(self) -> None:
+        self.fetching.step(self.chance.randrange(1, 4))
+
+    def take(self) -> None:
+        number = self.chance.randrange(len(self.streams))
+        with contextlib.suppress(ConsumerTimeout):
+            for _ in range(self.chance.randrange(1, 30)):
+                self.last.pop(number, None)
+                (message,) = self.streams[number].take(1)
+                tp = TopicPartition(message.topic, message.partition)
+                self.last[number] = tp
+                assert message.offset == self.next[tp], f"{tp}: {message.offset}, not {self.next[tp]}"
+                assert message.message == b"%d of %s" % (message.offset, str(tp).encode())
+                self.next[tp] += 1
+
+    def rebalance(self) -> None:
+        self.fetching.manager.stop_connections()
+        for stream in self.streams:
+            stream.stream.clear()
+            stream.stream.iterator().settle(0)
+        in_hands, self.last = set(self.last.values()), {}
+        for tp, info in self.infos.items():
+            assert info.consumed_offset == self.next[tp] - (tp in in_hands), str(info)
+            self.next[tp] = info.consumed_offset
+        self.start()
+
+    def move(self) -> None:
+        self.brokers.leaders[self.chance.choice(self.partitions)] = self.chance.randrange(-1, BROKERS) + 1
+
+    def break_connection(self) -> None:
+        self.brokers.fault(self.chance.randrange(BROKERS) + 1, self.chance.choice(list(Fault)))
+
+    def stop_or_start(self) -> None:
+        broker = self.chance.randrange(BROKERS) + 1
+        if broker in self.down:
+            self.down.discard(broker)
+            self.brokers.start(broker)
+        elif len(self.down) < BROKERS - 1:
+            self.down.add(broker)
+            self.brokers.stop(broker)
+
+    def settle(self) -> None:
+        """All is well again, and everything comes."""
+        for broker in range(1, BROKERS + 1):
+            self.brokers.network.heal(HOST, FIRST_PORT + broker)
+            if broker in self.down:
+                self.brokers.start(broker)
+        for tp in self.partitions:
+            self.brokers.leaders[tp] = self.brokers.leaders[tp] or 1
+        for _ in range(1_000):
+            self.fetch()
+            self.take()
+            if all(self.next[tp] == self.brokers.logs[tp].end_offset for tp in self.partitions):
+                return
+        missing = {tp: (self.next[tp], self.brokers.logs[tp].end_offset) for tp in self.partitions}
+        raise AssertionError(f"not everything came: {missing}")
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_streams_hand_out_everything_once_and_in_order(seed: int) -> None:
+    run = Run(seed)
+    often = [run.produce] * 6 + [run.fetch] * 8 + [run.take] * 6
+    seldom = [run.rebalance, run.move, run.break_connection, run.stop_or_start]
+    for _ in range(STEPS):
+        run.chance.choice(often + seldom)()
+    run.settle()
