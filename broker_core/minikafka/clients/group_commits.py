@@ -79,7 +79,7 @@ class GroupCommits:
             if deadline is not None:
                 self._coordinator.cluster.wait_any([one.reply], deadline.remaining_ms())
             response = one.reply.result(max(1, deadline.remaining_ms()) if deadline else None)
-            check_commit(self._coordinator.group_id, response)
+            check_commit(self._coordinator.group_id, response, one.author)
         except MinikafkaError as error:
             self._coordinator.judge(error)
             for tp in one.offsets:

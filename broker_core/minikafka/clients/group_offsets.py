@@ -50,6 +50,7 @@ class Author:
     member_id: str = ""
 
 
+NOBODY = Author()
 Offsets = Mapping[TopicPartition, Committed]
 
 
@@ -75,17 +76,21 @@ def commit_request(group_id: str, author: Author, offsets: Offsets) -> OffsetCom
     )
 
 
-def check_commit(group_id: str, response: OffsetCommitResponse) -> None:
+def check_commit(group_id: str, response: OffsetCommitResponse, author: Author = NOBODY) -> None:
     """Raise the BrokerError of the first offset that was refused."""
     for topic in response.topics:
         for part in topic.partitions:
             code = ErrorCode.of(part.error_code)
             if code is not ErrorCode.NONE:
                 tp = TopicPartition(topic.name, part.partition_index)
-                raise BrokerError(code, f"committing an offset of {tp} for group {group_id!r}{_hint(code)}")
+                raise BrokerError(
+                    code, f"committing an offset of {tp} for group {group_id!r}{_hint(code, author)}"
+                )
 
 
-def _hint(code: ErrorCode) -> str:
+def _hint(code: ErrorCode, author: Author) -> str:
+    if code in OF_MEMBERS and author.generation == NO_GENERATION:
+        return ": the group has members, who alone commit while they are there"
     if code in OF_MEMBERS:
         return (
             ": its partitions were given to others meanwhile, who may have read them already; where this is "
@@ -110,7 +115,7 @@ def commit(coordinator: Coordinator, author: Author, offsets: Offsets, deadline:
         OFFSET_COMMIT,
         lambda _: request,
         deadline,
-        lambda response: check_commit(group_id, response),
+        lambda response: check_commit(group_id, response, author),
     )
 
 

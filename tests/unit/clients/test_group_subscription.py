@@ -67,7 +67,7 @@ def test_a_commit_by_hand_is_refused_while_the_group_has_members(world: World) -
     consumer = world.bare()
     consumer.assign([T0])
     world.read(consumer)
-    with pytest.raises(BrokerError) as raised:
+    with pytest.raises(BrokerError, match="the group has members, who alone commit") as raised:
         consumer.commit_sync()
     assert raised.value.code is ErrorCode.UNKNOWN_MEMBER_ID
     assert world.committed() == {}
