@@ -42,7 +42,7 @@ Show = Callable[[TopicPartition, Shown], None]
 
 TopicOrNone = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Argument(metavar="[TOPIC]", show_default=False),
+    typer.Argument(metavar="TOPIC", show_default=False),
 ]
 From = Annotated[
     str, typer.Option("--from", metavar="WHERE", help="beginning, end, an offset, or a time (ISO 8601, UTC).")

@@ -359,7 +359,7 @@ def _tell_outside(target: Target, logs: Mapping[TopicPartition, Log]) -> None:
 def delete(
     names: Annotated[
         Optional[list[str]],  # noqa: UP045
-        typer.Argument(metavar="[NAME]...", show_default=False),
+        typer.Argument(metavar="NAME", show_default=False),
     ] = None,
     topic: Annotated[
         Optional[str],  # noqa: UP045
