@@ -206,6 +206,11 @@ def modules() -> Iterator[tuple[str, str]]:
 # The rules on the tree.
 
 
+def test_what_python_has_compiled_is_where_python_looks_for_it() -> None:
+    found = [path for directory in DIRECTORIES for path in (ROOT / directory).rglob("*.pyc")]
+    assert [path for path in found if path.parent.name != "__pycache__"] == []
+
+
 def test_every_module_stays_under_its_limit() -> None:
     found: dict[str, int] = {}
     for path, source in modules():

@@ -77,6 +77,8 @@ class ConsumerIterator(Generic[K, V]):
         self._info: Place
         self._in_hand: MessageAndMetadata[K, V] | None = None
         self._problem: MinikafkaError | None = None
+        self._raised: MinikafkaError | None = None
+        """What the last request raised; it may have been cleared since."""
 
     def __iter__(self) -> ConsumerIterator[K, V]:
         return self
@@ -125,12 +127,16 @@ class ConsumerIterator(Generic[K, V]):
     def skip_corrupt(self) -> int:
         """Pass over the damaged message that was raised; the offset where it goes on.
 
-        ValueError when none was.
+        Nothing is done where a rebalance has cleared it meanwhile: whoever reads the partition now comes to
+        it again. ValueError when none was raised.
         """
         with self._lock:
-            problem = self._problem
+            problem = self._raised
             if not isinstance(problem, CorruptMessage):
                 raise ValueError("there is no damaged message to be skipped")
+            self._raised = None
+            if self._problem is not problem:
+                return problem.after_offset
             if self._reader is not None:
                 self._reader.skip(problem)
             self._info.consumed_offset = problem.after_offset
@@ -144,6 +150,7 @@ class ConsumerIterator(Generic[K, V]):
     def _make_next(self) -> MessageAndMetadata[K, V]:
         """The next message where the page in work has none (``makeNext``)."""
         self._count_in_hand()
+        self._raised = None
         end = None if self._timeout_ms < 0 else time.monotonic() + self._timeout_ms / 1000
         while True:
             # What is in a queue that was closed belongs to nobody else: it is why it was closed.
@@ -155,6 +162,7 @@ class ConsumerIterator(Generic[K, V]):
                 self._in_hand = message
                 return message
             if self._problem is not None:
+                self._raised = self._problem
                 raise self._problem.with_traceback(None)
             if self._turn_page():
                 continue

@@ -11,13 +11,15 @@ from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId
 class ConsumerRebalanceListener(Protocol):
     """Called by the thread that rebalances, in both cases while nothing is fetched or handed out.
 
-    ConsumerRebalanceListener of the release. What it raises lets the attempt fail.
+    ConsumerRebalanceListener of the release. What it raises lets the attempt fail. It may shut the consumer
+    down.
     """
 
     def before_releasing_partitions(self, ownership: Mapping[str, set[int]]) -> None:
         """``ownership``, topic -> partitions, is what this consumer has read so far, and may give up now.
 
-        Offsets are committed already, under auto commit.
+        Offsets are committed already, under auto commit. Without it ``commit_offsets`` may be called here,
+        so that whoever gets them does not begin with what was done already.
         """
 
     def before_starting_fetchers(

@@ -37,6 +37,7 @@ class GroupRegistration:
         self._store = store
         self._clock = clock
         self._lost = lost
+        self._stopped = False
 
     def register(self) -> Steps[None]:
         """Register in the present session, and hold the lease.
@@ -48,6 +49,8 @@ class GroupRegistration:
         data = registration_of(self.topic_count, self._clock.now_ms()).to_json()
         end_ms = self._clock.monotonic_ms() + 2 * self._config.zookeeper_session_timeout_ms
         while True:
+            if self._stopped:
+                raise CoordinationLost(f"{self._consumer_id} is shut down")
             asked_at_ms, session_id = self._clock.monotonic_ms(), self._store.session_id
             try:
                 self._store.create(self.path, data, ephemeral=True, make_parents=True)
@@ -65,6 +68,10 @@ class GroupRegistration:
             yield None
         self.session_id = session_id
         self.lease.hold(session_id, asked_at_ms, self._store.session_timeout_ms)
+
+    def stop(self) -> None:
+        """Do not wait for another of the same name any more: ``register`` raises CoordinationLost."""
+        self._stopped = True
 
     def forget(self) -> None:
         """Have it made anew by the next rebalance."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from minikafka.base.clock import Clock
+
+logger = logging.getLogger("minikafka.clients.consumer")
 
 
 @dataclass(slots=True)
@@ -19,7 +22,9 @@ class _Task:
 
 
 class Scheduler:
-    """Tasks with a period. What a task raises ends its thread: they see to their errors themselves."""
+    """Tasks with a period. They see to their errors themselves. What one raises all the same is logged, and
+    it is done again when it is due.
+    """
 
     def __init__(self, clock: Clock, *, threads: bool) -> None:
         self._clock = clock
@@ -52,4 +57,8 @@ class Scheduler:
 
     def _run(self, task: _Task) -> None:
         while not self._stopped.wait(task.period_ms / 1000):
-            task.action()
+            try:
+                task.action()
+            except Exception:
+                # A thread that is gone would be missed by nobody: no commit, no lease any more.
+                logger.exception("%s failed, and goes on", task.name)

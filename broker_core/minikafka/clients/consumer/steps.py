@@ -54,6 +54,7 @@ class Stepper:
         self._steps: Steps[object] | None = None
         self._wait: Wait | None = None
         self._wait_end_ms = 0
+        self._running = False
 
     @property
     def busy(self) -> bool:
@@ -74,8 +75,8 @@ class Stepper:
         self._steps = steps
 
     def drop(self) -> None:
-        """Make no more of them."""
-        if self._steps is not None:
+        """Make no more of them; the one that calls this comes to its end."""
+        if self._steps is not None and not self._running:
             self._steps.close()
         self._steps = self._wait = None
 
@@ -83,14 +84,18 @@ class Stepper:
         """Make the next step, if it need not wait; whether one was made. Raises what the step raises."""
         if self._steps is None or self.waiting:
             return False
-        self._wait = None
+        steps, self._wait, self._running = self._steps, None, True
         try:
-            self._wait = next(self._steps)
+            wait = next(steps)
         except BaseException as end:
             self._steps = None
             if not isinstance(end, StopIteration):
                 raise
             return True
-        if self._wait is not None:
-            self._wait_end_ms = self._clock.monotonic_ms() + self._wait.milliseconds
+        finally:
+            self._running = False
+        if self._steps is not steps:
+            steps.close()
+        elif wait is not None:
+            self._wait, self._wait_end_ms = wait, self._clock.monotonic_ms() + wait.milliseconds
         return True

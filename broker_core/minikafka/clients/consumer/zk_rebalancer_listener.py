@@ -267,10 +267,12 @@ class ZkRebalancerListener:
         connector = self._connector
         yield from self.close_fetchers_for_queues()
         yield None
-        before: dict[str, set[int]] = {}
+        if connector.consumer_rebalance_listener is not None:
+            # It may commit: what it has read is this consumer's as yet.
+            before = {topic: set(infos) for topic, infos in connector.topic_registry.items()}
+            connector.consumer_rebalance_listener.before_releasing_partitions(before)
         with connector.commit_lock:
             for topic, infos in connector.topic_registry.items():
-                before[topic] = set(infos)
                 for number, info in infos.items():
                     if info.consumed_offset >= 0:
                         self._positions[TopicPartition(topic, number)] = info.consumed_offset
@@ -281,8 +283,6 @@ class ZkRebalancerListener:
             for tp, offset in self._positions.items()
             if tp in plan.share and tp not in plan.own and tp not in plan.release
         }
-        if connector.consumer_rebalance_listener is not None:
-            connector.consumer_rebalance_listener.before_releasing_partitions(before)
 
     def close_fetchers_for_queues(self) -> Steps[None]:
         """Stop the fetchers, clear all queues and iterators, and commit what was consumed (auto commit only).
@@ -441,6 +441,8 @@ class ZkRebalancerListener:
                 for tp, thread in share.items():
                     everyone.setdefault(tp.topic, {})[tp.partition] = thread
             connector.consumer_rebalance_listener.before_starting_fetchers(self.consumer_id, everyone)
+            if connector.is_shutting_down:
+                return
         logger.info("%s reads %s", self.consumer_id, ", ".join(map(str, plan.share)) or "nothing")
         self._positions = {}
         connector.fetcher.start_connections([info for infos in registry.values() for info in infos.values()])

@@ -506,7 +506,7 @@ class ZookeeperConsumerConnector:
 
     def _watcher_executor(self) -> None:
         listener = self.load_balancer_listener
-        while True:
+        while not self.is_shutting_down:
             listener.wait_until_triggered()
             if self.is_shutting_down:
                 return
@@ -531,6 +531,7 @@ class ZookeeperConsumerConnector:
         self._left = True
         self._stopping.set()
         self._waiter.stop()
+        self.registration.stop()
         self.load_balancer_listener.rebalance_event_triggered()
         if self.wildcard_topic_watcher is not None:
             self.wildcard_topic_watcher.shutdown()

@@ -444,6 +444,19 @@ def test_there_is_nothing_to_skip_where_nothing_is_damaged() -> None:
         one.stream.iterator().skip_corrupt()
 
 
+def test_what_a_rebalance_clears_before_it_is_skipped_is_left_to_whoever_reads_it_next() -> None:
+    with one_stream() as one:
+        info = one.partition()
+        assert info.enqueue(memoryview(b""), 1, CorruptMessage("t", 0, 0, 1, "damaged"))
+        with pytest.raises(CorruptMessage):
+            one.take(1)
+        one.stream.clear()
+        assert one.stream.iterator().skip_corrupt() == 1
+        assert info.consumed_offset == 0
+        with pytest.raises(ValueError, match="no damaged message"):
+            one.stream.iterator().skip_corrupt()
+
+
 def test_an_error_in_the_queue_is_raised_behind_what_came_before_it() -> None:
     error = BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE, "t-0")
     with one_stream() as one:

@@ -1,0 +1,170 @@
+"""What a rebalance listener, or another thread, may do while a consumer rebalances."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from minikafka.base.clock import SystemClock
+from minikafka.base.errors import CoordinationLost
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.consumer.consumer_config import ConsumerConfig
+from minikafka.clients.consumer.scheduler import Scheduler
+from minikafka.clients.consumer.zookeeper_consumer_connector import ZookeeperConsumerConnector
+from minikafka.registry import paths
+from tests.unit.clients.consumer.connectors import Fetched, World
+from tests.unit.clients.consumer.streams import offsets
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Hook:
+    """A rebalance listener that does something."""
+
+    def __init__(
+        self, release: Callable[[], object] | None = None, start: Callable[[], object] | None = None
+    ) -> None:
+        self._release = release
+        self._start = start
+
+    def before_releasing_partitions(self, ownership: Mapping[str, set[int]]) -> None:
+        if self._release is not None and ownership:
+            self._release()
+
+    def before_starting_fetchers(self, consumer_id: str, assignment: Mapping[str, Mapping[int, Any]]) -> None:
+        if self._start is not None:
+            self._start()
+
+
+def test_what_a_rebalance_listener_commits_is_committed_before_the_partitions_are_released() -> None:
+    world = World(t=2)
+    a = world.one("a", auto_commit_enable=False)
+    a.connector.set_consumer_rebalance_listener(Hook(release=a.connector.commit_offsets))
+    a.reads(t=1)
+    world.go()
+    a.fetched.bring(3)
+    assert offsets(a.take(6)) == [0, 1, 2, 0, 1, 2]
+    b = world.one("b").reads(t=1)
+    world.go()
+    assert world.owners() == ["g_a-0", "g_b-0"]
+    assert (world.offset(0), world.offset(1)) == (b"3", b"3")
+    assert b.fetched.infos[T1].fetched_offset == 3
+
+
+@pytest.mark.parametrize("place", ["release", "start"])
+def test_a_rebalance_listener_may_shut_the_consumer_down(place: str) -> None:
+    world = World(t=2)
+    a = world.one("a")
+    a.connector.set_consumer_rebalance_listener(Hook(**{place: a.connector.shutdown}))
+    a.reads(t=1)
+    world.go(80)
+    world.one("b").reads(t=1)
+    world.go(80)
+    assert a.connector.is_shutting_down
+    assert a.fetched.ended
+    assert a.fetched.infos == {}
+    assert world.owners() == ["g_b-0", "g_b-0"]
+
+
+def on_threads(world: World, fetched: Fetched | None = None) -> ZookeeperConsumerConnector:
+    config = ConsumerConfig(
+        group_id="g",
+        zookeeper_connect="memory:1",
+        consumer_id="a",
+        rebalance_backoff_ms=1,
+        auto_commit_enable=False,
+    )
+    return ZookeeperConsumerConnector(config, store=world.zookeeper.connect(), fetcher=fetched or Fetched())
+
+
+def ends(act: Callable[[], object]) -> bool:
+    thread = threading.Thread(target=act, daemon=True)
+    thread.start()
+    thread.join(5)
+    return not thread.is_alive()
+
+
+@pytest.mark.parametrize("place", ["release", "start"])
+def test_with_threads_too_a_rebalance_listener_may_shut_the_consumer_down(place: str) -> None:
+    world, fetched, done = World(t=2), Fetched(), threading.Event()
+    connector = on_threads(world, fetched)
+    calls = []
+
+    def shut_down() -> None:
+        calls.append(threading.current_thread())
+        if place == "release" or len(calls) == 2:
+            connector.shutdown()
+            done.set()
+
+    connector.set_consumer_rebalance_listener(Hook(**{place: shut_down}))
+    connector.create_message_streams({"t": 1})
+    world.topic("t", 3)
+    world.zookeeper.deliver()
+    assert done.wait(5)
+    assert ends(connector.shutdown)
+    assert fetched.ended
+    assert fetched.infos == {}
+
+
+def test_a_shutdown_that_comes_while_a_rebalance_begins_ends() -> None:
+    world = World(t=2)
+    connector = on_threads(world)
+    connector.create_message_streams({"t": 1})
+    listener = connector.load_balancer_listener
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Late(threading.Event):
+        """It is told of the shutdown just before it is cleared."""
+
+        def clear(self) -> None:
+            begun.set()
+            go_on.wait(5)
+            super().clear()
+
+        def set(self) -> None:
+            super().set()
+            if connector.is_shutting_down:
+                go_on.set()
+
+    before = listener._triggered
+    listener._triggered = Late()
+    before.set()
+    listener.rebalance_event_triggered()
+    assert begun.wait(5)
+    assert ends(connector.shutdown)
+
+
+def test_a_consumer_that_waits_for_another_of_its_name_may_be_shut_down() -> None:
+    world, tried = World(t=2), threading.Event()
+    world.zookeeper.connect().create(
+        paths.consumer_id_path("g", "g_a"), b"", ephemeral=True, make_parents=True
+    )
+    connector = on_threads(world)
+
+    def create() -> None:
+        with pytest.raises(CoordinationLost, match="g_a is shut down"):
+            connector.create_message_streams({"t": 1})
+        tried.set()
+
+    threading.Thread(target=create, daemon=True).start()
+    assert ends(connector.shutdown)
+    assert tried.wait(5)
+
+
+def test_what_a_task_raises_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
+    twice, calls = threading.Event(), []
+
+    def fails() -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            twice.set()
+        raise OSError("not now")
+
+    scheduler = Scheduler(SystemClock(), threads=True)
+    scheduler.schedule("a task", fails, 1)
+    assert twice.wait(5)
+    scheduler.shutdown()
+    assert "a task failed, and goes on" in caplog.text
