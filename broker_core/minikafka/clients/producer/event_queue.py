@@ -70,11 +70,12 @@ class EventQueue:
     def offer(self, event: KeyedMessage) -> bool:
         """Take one message if there is room. ProducerClosed after ``close``."""
         with self._lock:
-            if self._closed:
-                raise ProducerClosed("the producer is closed")
             fields = self._fields
             used = self._used_before + len(fields)
             if used >= self._max:
+                # Nearly all messages find room: only where there is none is it asked why.
+                if self._closed:
+                    raise ProducerClosed("the producer is closed")
                 return False
             fields += event
             if not used:
@@ -137,6 +138,7 @@ class EventQueue:
         """Take nothing more; what is there leaves at once."""
         with self._lock:
             self._closed = True
+            self._max = 0
             self._filled.notify_all()
             self._room.notify_all()
 

@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from minikafka.clients.producer.keyed_message import KeyedMessage
 from minikafka.clients.serializer import DefaultEncoder, Encoder, StringEncoder
 
+PIECE_BYTES = 16 << 20
 PIECE_ROWS = 8_192
-"""Messages that are handled together; with 100 bytes each they make one set. Larger pieces would take memory
+"""What is handled together, at most; messages of 100 bytes make one set then. Larger pieces would take memory
 anew each time, whose first use costs more than all else.
 """
+_READY = DefaultEncoder()
 _FIELDS = tuple(itemgetter(place) for place in range(len(KeyedMessage._fields)))
 
 
@@ -49,6 +51,23 @@ class MessageColumns:
             parts = parts[start : start + count]
         keys = None if self.keys is None else self.keys.slice(start, count)
         return MessageColumns(self.topic, self.values.slice(start, count), keys, parts)
+
+    def joined(self, other: MessageColumns) -> MessageColumns | None:
+        """These messages and then those of ``other``, as one copy; None where they are not of one kind."""
+        ours, theirs = self._arrays(), other._arrays()
+        if self.topic != other.topic or ours is None or theirs is None:
+            return None
+        if list(map(_type, ours)) != list(map(_type, theirs)):
+            return None
+        if sum(array.nbytes for array in (*ours, *theirs) if array is not None) > PIECE_BYTES:
+            return None
+        pairs = zip(ours, theirs, strict=True)
+        values, keys = (None if one is None else pa.concat_arrays([one, two]) for one, two in pairs)
+        return MessageColumns(self.topic, values, keys, keys)
+
+    def _arrays(self) -> tuple[pa.Array, pa.Array | None] | None:
+        """Values and keys, where there is nothing else."""
+        return (self.values, self.keys) if self.part_keys is self.keys and self.given is None else None
 
     def part_keys_of(self, rows: NDArray[np.int64]) -> pa.Array | Sequence[Any] | None:
         """The partition keys of the chosen rows."""
@@ -220,12 +239,14 @@ def _ready(values: Any, encoder: Encoder[Any]) -> tuple[Any, Encoder[Any]]:
     values = values if isinstance(values, list) else list(values)
     if _is_utf8(values, encoder):
         return values, encoder
-    return _bytes_of(values, encoder), DefaultEncoder()
+    return _bytes_of(values, encoder), _READY
 
 
 def _column(values: Any, at: int, end: int, encoder: Encoder[Any]) -> pa.Array | pa.ChunkedArray:
     if isinstance(values, list):
-        return encoded_column(values[at:end], encoder)
+        piece = values[at:end]
+        # What an encoder has to do with bytes was done before.
+        return pa.array(piece, pa.binary()) if encoder is _READY else encoded_column(piece, encoder)
     piece = values.slice(at, end - at)
     return piece.combine_chunks() if isinstance(piece, pa.ChunkedArray) else piece
 
@@ -240,6 +261,10 @@ def _bytes_of(values: Sequence[Any], encoder: Encoder[Any]) -> Sequence[Any]:
     if not _kinds(values) <= {bytes}:
         values = [None if value is None else _checked(value) for value in values]
     return values
+
+
+def _type(array: pa.Array | None) -> pa.DataType | None:
+    return None if array is None else array.type
 
 
 def _kinds(values: Sequence[Any]) -> set[type]:

@@ -63,7 +63,7 @@ class Producer:
         self._callback = None if config.is_sync else callback
         self._one_by_one = self._callback is not None or not isinstance(self._handler, DefaultEventHandler)
         self._async: AsyncProducer | None = None
-        self._offer: Callable[[KeyedMessage], bool] | None = None
+        self._offer: Callable[[KeyedMessage], bool] = _not_queued
         if self._callback is not None:
             self._callback.init(config.properties)
         if not config.is_sync:
@@ -82,7 +82,7 @@ class Producer:
         """
         if isinstance(messages, KeyedMessage):
             # The short way of nearly all: there is room, and nobody to be told.
-            if self._offer is not None and self._offer(messages):
+            if self._offer(messages):
                 return
             if self._async is None:
                 self._send_sync([messages])
@@ -172,6 +172,10 @@ class Producer:
     def _check_open(self) -> None:
         if self._closed:
             raise ProducerClosed("the producer is closed")
+
+
+def _not_queued(_: KeyedMessage) -> bool:
+    return False
 
 
 def _cluster_of(config: ProducerConfig) -> Cluster:

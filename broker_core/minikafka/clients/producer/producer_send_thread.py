@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from minikafka.base.errors import FailedToSendMessage
 from minikafka.clients.producer.callback_handler import CallbackHandler
@@ -12,13 +12,10 @@ from minikafka.clients.producer.default_event_handler import DefaultEventHandler
 from minikafka.clients.producer.event_handler import EventHandler
 from minikafka.clients.producer.event_queue import FIELDS, EventQueue, Piece, Taken, messages_of
 from minikafka.clients.producer.keyed_message import KeyedMessage
-from minikafka.clients.producer.message_columns import PIECE_ROWS, MessageColumns
+from minikafka.clients.producer.message_columns import PIECE_BYTES, PIECE_ROWS, MessageColumns
 from minikafka.clients.producer.producer_stats import ProducerStats
 
 logger = logging.getLogger("minikafka.clients.producer")
-
-PIECE_BYTES = 16 << 20
-"""Of messages that are handled together, so that columns of large ones do not take much memory."""
 
 
 class ProducerSendThread(threading.Thread):
@@ -78,7 +75,7 @@ class ProducerSendThread(threading.Thread):
         callback = self._callback
         if callback is None:
             if isinstance(self._handler, DefaultEventHandler):
-                for piece in taken.pieces:
+                for piece in joined(taken.pieces):
                     self._send_piece(self._handler, piece)
             else:
                 self._send_events(messages_of(taken.pieces))
@@ -131,3 +128,17 @@ class ProducerSendThread(threading.Thread):
                 self._stats.failed(len(lost))
             logger.exception("minikafka: the callback handler failed; %d messages are lost", len(lost))
             return ()
+
+
+def joined(pieces: Iterable[Piece]) -> list[Piece]:
+    """The same messages with neighbouring columns joined, as each piece is a request of its own."""
+    found: list[Piece] = []
+    for piece in pieces:
+        last = found[-1] if found else None
+        if isinstance(last, MessageColumns) and isinstance(piece, MessageColumns):
+            both = last.joined(piece)
+            if both is not None:
+                found[-1] = both
+                continue
+        found.append(piece)
+    return found

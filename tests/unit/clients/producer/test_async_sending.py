@@ -12,6 +12,7 @@ import pytest
 from minikafka.base.errors import FailedToSendMessage, ProducerClosed, QueueFull
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.producer import CallbackHandler, KeyedMessage, Producer
+from minikafka.wire.keys import ApiKey
 from tests.unit.clients.producer.producing import (
     ADDRESS,
     Kept,
@@ -352,3 +353,21 @@ def test_a_producer_may_be_closed_by_its_own_handler() -> None:
     producer.send(message(0))
     assert done.wait(60)
     assert closes.messages == [b"0"]
+
+
+def test_columns_that_wait_together_are_sent_together(brokers: BrokersInMemory) -> None:
+    producer = queueing(brokers, batch_num_messages=6)
+    producer.send_values("u", [b"0"])
+    producer.step()
+    producer.close()
+    before = len(brokers.asked(ApiKey.PRODUCE))
+    producer = queueing(brokers, batch_num_messages=6)
+    producer.send_values("u", [b"1"])
+    producer.send_values("u", pa.array([b"2"]))
+    producer.send_values("u", [b"3"], [b"k"])
+    producer.send_values("u", [b"4"])
+    producer.send_values("t", [b"5"])
+    producer.close()
+    assert values(brokers, 0, "u") == [b"0", b"1", b"2", b"3", b"4"]
+    assert everything(brokers) == [b"5"]
+    assert len(brokers.asked(ApiKey.PRODUCE)) - before == 4
