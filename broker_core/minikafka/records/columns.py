@@ -513,22 +513,15 @@ class DamagedEntry(BrokerError):
 
 
 def decode_pieces(
-    data: Buffer,
-    start_offset: int,
-    end_offset: int,
-    *,
-    check_crc: bool = True,
-    headers: bool = False,
-    max_rows: int | None = None,
+    data: Buffer, start_offset: int, end_offset: int, *, check_crc: bool = True, headers: bool = False
 ) -> Iterator[Columns]:
-    """All messages of ``data``; more than one piece only where it holds more than a column of Arrow does, or
-    more than ``max_rows``.
+    """All messages of ``data``; more than one piece only where it holds more than a column of Arrow does.
 
     On damage, what lies before it comes first, and then DamagedEntry.
     """
     view = memoryview(data)
     while True:
-        decoder = Decoder(start_offset, end_offset, check_crc=check_crc, headers=headers, max_rows=max_rows)
+        decoder = Decoder(start_offset, end_offset, check_crc=check_crc, headers=headers)
         try:
             decoder.add(view)
         except BrokerError as problem:

@@ -341,12 +341,3 @@ def test_where_the_header_is_damaged_too_reading_goes_on_one_further() -> None:
     with pytest.raises(DamagedEntry) as damage:
         list(decode_pieces(data, 0, 4))
     assert (damage.value.offset, damage.value.after_offset) == (0, 1)
-
-
-@pytest.mark.parametrize("magic", MAGICS)
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_pieces_have_at_most_as_many_rows_as_are_asked_for(magic: int, codec: Codec) -> None:
-    data = build_message_set([Record(b"k", b"v")] * 5, magic=magic, codec=codec)
-    pieces = [piece.offsets.tolist() for piece in decode_pieces(data, 0, 5, max_rows=2)]
-    assert [row for piece in pieces for row in piece] == [0, 1, 2, 3, 4]
-    assert max(map(len, pieces)) == 2

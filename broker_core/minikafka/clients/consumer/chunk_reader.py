@@ -1,7 +1,7 @@
 """The messages of one chunk, page by page, and what lies behind a damaged one.
 
-Only what a page needs is decoded, so that a chunk of compressed messages is never unpacked as a whole, and
-objects are made one by one, as they are asked for.
+Only what the next pages need is decoded, so that a chunk of compressed messages is never unpacked as a whole,
+and one of large messages is not copied as a whole; objects are made one by one, as they are asked for.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ from minikafka.base.errors import CorruptMessage
 from minikafka.clients.consumer.fetched_data_chunk import FetchedDataChunk
 from minikafka.clients.consumer.message_and_metadata import K, MessageAndMetadata, V
 from minikafka.clients.serializer import Decoder
-from minikafka.records.batch import MAGIC as BATCH_MAGIC
-from minikafka.records.message_set import ATTRIBUTES_AT, CODEC_MASK, ENTRY_HEADER_BYTES, MAGIC_AT
+from minikafka.records.message_set import ENTRY_HEADER_BYTES
 from minikafka.records.record import TimestampType
 
 if TYPE_CHECKING:
     from minikafka.records.columns import Columns
 
 PAGE_ROWS = 500
-_DECODED_ROWS = 4 * PAGE_ROWS
-"""Of plain messages of magic 0 and 1, at a time."""
+_PAGE_BYTES = 1 << 16
+"""Of keys and values, unless one message has more."""
 _DECODED_BYTES = 1 << 16
-"""Of compressed messages and of batches, at a time, unless one has more."""
+"""At a time, unless one entry has more."""
 
 _TYPES = {int(one): one for one in TimestampType}
 
@@ -68,24 +67,22 @@ class ChunkReader(Generic[K, V]):
                 return None
             self._columns, self._row = self._decode(), 0
         columns, begin = self._columns, self._row
-        end = self._row = min(begin + PAGE_ROWS, columns.count)
+        end = self._row = _page_end(columns, begin)
         return self._page(columns, begin, end)
 
     def skip(self, problem: CorruptMessage) -> None:
         """Pass over what was raised."""
-        size = ENTRY_HEADER_BYTES + int.from_bytes(self._data[8:ENTRY_HEADER_BYTES], "big", signed=True)
-        self._data = self._data[max(size, ENTRY_HEADER_BYTES) :]
+        self._data = self._data[_entry_bytes(self._data) :]
         self._offset = problem.after_offset
 
     def _decode(self) -> Columns:
         """The next rows, without those of control batches: there may be none."""
         from minikafka.records.columns import DamagedEntry, decode_pieces
 
-        data, rows = _span(self._data)
-        end = self.chunk.next_offset
-        pieces = decode_pieces(data, self._offset, end, headers=True, max_rows=rows)
+        data, end = self._data[: max(_DECODED_BYTES, _entry_bytes(self._data))], self.chunk.next_offset
+        pieces = decode_pieces(data, self._offset, end, headers=True)
         columns = next(pieces)
-        # What is full is gone on with from the entry on in which it was.
+        # It goes on with the first entry that was not wholly used, as the last one may be cut off here.
         self._data, left = self._data[columns.valid_bytes :], len(data) - columns.valid_bytes
         self._offset = columns.next_offset
         if columns.next_offset >= end:
@@ -168,15 +165,19 @@ def _slices(
     return found
 
 
-def _span(data: memoryview) -> tuple[memoryview, int | None]:
-    """What to decode next of ``data``: this much of it, and at most so many rows."""
-    at, size = 0, len(data)
-    while at < size and at < _DECODED_BYTES:
-        plain = data[at + MAGIC_AT] < BATCH_MAGIC and not data[at + ATTRIBUTES_AT] & CODEC_MASK
-        if plain:
-            break
-        at += ENTRY_HEADER_BYTES + int.from_bytes(data[at + 8 : at + ENTRY_HEADER_BYTES], "big")
-    return (data[:at], None) if at else (data, _DECODED_ROWS)
+def _page_end(columns: Columns, begin: int) -> int:
+    """Behind the last row of the page that begins there."""
+    values, keys = columns.value_ends, columns.key_ends
+    first = int(values[begin]) + int(keys[begin])
+    end = min(begin + PAGE_ROWS, columns.count)
+    while end - begin > 1 and int(values[end]) + int(keys[end]) - first > _PAGE_BYTES:
+        end = begin + (end - begin) // 2
+    return end
+
+
+def _entry_bytes(data: memoryview) -> int:
+    """The size of the first entry, as its header has it."""
+    return ENTRY_HEADER_BYTES + max(0, int.from_bytes(data[8:ENTRY_HEADER_BYTES], "big", signed=True))
 
 
 __all__: Sequence[str] = ["PAGE_ROWS", "ChunkReader", "Page"]

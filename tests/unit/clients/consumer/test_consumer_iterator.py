@@ -59,6 +59,18 @@ def test_a_chunk_of_many_pages_comes_whole(magic: int, codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_messages_of_all_sizes_come_as_they_are(magic: int, codec: Codec) -> None:
+    sizes = [0, 1, 300_000, 70_000, 10, 65_536, 200_000, 0, *range(0, 40_000, 1_000)]
+    records = [Record(b"%d" % size * 3, b"v" * size, 1_000) for size in sizes]
+    with one_stream() as one:
+        data = build_message_set(records, magic=magic, codec=codec)
+        assert one.partition().enqueue(memoryview(data), len(sizes))
+        found = one.drain()
+        assert [(m.key, m.message) for m in found] == [(r.key, r.value) for r in records]
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
 def test_of_a_compressed_set_what_lies_before_the_fetch_offset_is_left_out(magic: int) -> None:
     with one_stream() as one:
         info = one.partition(offset=3)
