@@ -209,6 +209,7 @@ class ZkRebalancerListener:
         connector = self._connector
         if connector.registered_session != connector.store.session_id:
             yield from connector.handle_new_session()
+        connector.registration.renew()
         session_id = connector.registered_session
         try:
             context = AssignmentContext(

@@ -506,9 +506,9 @@ class ZookeeperConsumerConnector:
 
     def _watcher_executor(self) -> None:
         listener = self.load_balancer_listener
-        while not self.is_shutting_down:
+        while not self._stopping.is_set():
             listener.wait_until_triggered()
-            if self.is_shutting_down:
+            if self._stopping.is_set():
                 return
             try:
                 with self._rebalance_lock:
