@@ -318,7 +318,7 @@ def test_offsets_are_moved_to_the_brokers_and_back_under_load(tmp_path: Path) ->
                 return made.load.sent <= {value for one in made.all for _, _, value, _ in one.got}
 
             assert wait_until(all_read, PATIENCE_S, every_s=0.1)
-            made.end()
+        made.end()
         assert not committed.went_back
         times = Counter(value for one in made.all for _, _, value, _ in one.got)
         assert set(times.values()) == {1}
