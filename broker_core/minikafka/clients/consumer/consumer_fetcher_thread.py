@@ -274,8 +274,8 @@ class ConsumerFetcherThread(ShutdownableThread):
             return
         whole, found = whole_entries(part)
         allowed = self._config.fetch_message_max_bytes
-        if len(whole) > allowed or (found.wanted_bytes > allowed and not found.valid_bytes):
-            self._end(info, MessageSizeTooLarge(*tp, offset, max(len(whole), found.wanted_bytes), allowed))
+        if found.wanted_bytes > allowed and not found.valid_bytes:
+            self._end(info, MessageSizeTooLarge(*tp, offset, found.wanted_bytes, allowed))
         elif found.valid_bytes and found.next_offset > offset:
             self._put(info, partial(info.enqueue, _kept(whole), found.next_offset))
             self._damaged.pop(tp, None)

@@ -343,15 +343,8 @@ def test_a_message_as_large_as_a_fetch_comes(version: int) -> None:
     assert offsets(stream.drain()) == [0, 1]
 
 
-@pytest.mark.parametrize("version", [2, 3, 10])
-def test_a_message_larger_than_a_fetch_is_raised_in_the_stream(version: int) -> None:
-    brokers = BrokersInMemory(1, {"t": 1})
-    brokers.newest[ApiKey.FETCH] = version
-    brokers.fill(T0, b"small")
-    brokers.fill(T0, b"x" * 500)
-    fetching = Fetching(brokers, fetch_message_max_bytes=300)
-    stream = fetching.stream()
-    fetching.manager.start_connections([fetching.info(stream)])
+def test_a_message_larger_than_a_fetch_is_raised_in_the_stream_where_a_broker_cuts_it_off() -> None:
+    brokers, fetching, stream = a_large_message(2)
     fetching.step(4)
     assert offsets(stream.take(1)) == [0]
     for _ in range(2):
@@ -360,6 +353,25 @@ def test_a_message_larger_than_a_fetch_is_raised_in_the_stream(version: int) -> 
         assert (error.topic, error.partition, error.offset, error.allowed_bytes) == ("t", 0, 1, 300)
         assert error.size_bytes == len(brokers.logs[T0].entries[1][2])
     assert len(brokers.asked(ApiKey.FETCH)) == 2
+
+
+@pytest.mark.parametrize("version", [3, 10])
+def test_a_message_larger_than_a_fetch_is_taken_where_a_broker_sends_it_whole(version: int) -> None:
+    _, fetching, stream = a_large_message(version)
+    fetching.step(4)
+    assert offsets(stream.drain()) == [0, 1]
+
+
+def a_large_message(version: int) -> tuple[BrokersInMemory, Fetching, OneStream]:
+    """Of 300 bytes that are allowed, the second message takes more."""
+    brokers = BrokersInMemory(1, {"t": 1})
+    brokers.newest[ApiKey.FETCH] = version
+    brokers.fill(T0, b"small")
+    brokers.fill(T0, b"x" * 500)
+    fetching = Fetching(brokers, fetch_message_max_bytes=300)
+    stream = fetching.stream()
+    fetching.manager.start_connections([fetching.info(stream)])
+    return brokers, fetching, stream
 
 
 def spoil(brokers: BrokersInMemory, index: int) -> None:
