@@ -60,7 +60,7 @@ class ConsumerConfig:
     """Times that a rebalance is tried, from 1 on."""
     fetch_min_bytes: int = 1
     fetch_max_bytes: int = 50 * 1024 * 1024
-    """Of one fetch in all."""
+    """Of one fetch in all, which never asks for more than ``fetch_message_max_bytes`` either."""
     fetch_wait_max_ms: int = 100
     rebalance_backoff_ms: int = _DERIVED
     """Between two tries; default: ``zookeeper_sync_time_ms``."""
@@ -82,7 +82,7 @@ class ConsumerConfig:
     """Between two tries to reach the coordinator, or to have it commit or tell offsets."""
     offsets_channel_socket_timeout_ms: int = 10_000
     offsets_commit_max_retries: int = 5
-    """Of the commit when the consumer is shut down; others are tried once."""
+    """Of a commit that is asked for, or made at a rebalance or at the end; the others are tried once."""
     dual_commit_enabled: bool = _DERIVED
     """Whether offsets are kept in both storages; default: where ``offsets_storage`` is ``kafka``."""
 

@@ -1,7 +1,8 @@
 """What fetches from one broker for the streams, and puts it into their queues.
 
 One request is under way, for the partitions whose stream has room. It asks for half of
-``fetch.message.max.bytes`` in all, which leaves room for what a stream takes beside its chunks. (A broker
+``fetch.message.max.bytes`` in all, which leaves room for what a stream takes beside its chunks, or for
+``fetch.max.bytes`` if that is less. (A broker
 sends a first message whole that is larger; brokers before Fetch 3 are asked for all of it.) What the queues
 have no room for waits here, and for these streams nothing more is asked. So what one application does not
 take neither grows nor holds up the others: a request that leaves out a stream waits at the broker no longer
@@ -80,6 +81,8 @@ class FetchSettings(Protocol):
     def socket_timeout_ms(self) -> int: ...
     @property
     def fetch_message_max_bytes(self) -> int: ...
+    @property
+    def fetch_max_bytes(self) -> int: ...
     @property
     def fetch_min_bytes(self) -> int: ...
     @property
@@ -214,7 +217,7 @@ class ConsumerFetcherThread(ShutdownableThread):
             return consumer_request(
                 positions,
                 partition_max_bytes=wanted,
-                max_bytes=wanted,
+                max_bytes=min(wanted, self._config.fetch_max_bytes),
                 min_bytes=self._config.fetch_min_bytes,
                 max_wait_ms=wait_ms,
             )

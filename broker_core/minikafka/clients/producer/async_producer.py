@@ -96,9 +96,9 @@ class AsyncProducer:
         was_closed = self.queue.closed
         self.queue.close()
         if self._threads:
-            atexit.unregister(self.close)
             if threading.current_thread() is not self._thread:
                 self._thread.join()
+            atexit.unregister(self.close)  # not before: Ctrl-C may have ended the wait
         elif not was_closed:
             while self.step():
                 pass

@@ -87,6 +87,14 @@ def test_one_answer_brings_what_one_chunk_may_have_in_all(version: int, size: in
     assert (asked.min_bytes, asked.max_wait_ms, asked.replica_id) == (1, 100, -1)
 
 
+def test_a_fetch_asks_for_no_more_in_all_than_is_set() -> None:
+    brokers, fetching, stream = one_partition(fetch_max_bytes=70)
+    fetching.manager.start_connections([fetching.info(stream)])
+    fetching.step()
+    (asked,) = brokers.asked(ApiKey.FETCH)
+    assert asked.max_bytes == 70
+
+
 def test_nothing_is_asked_for_a_stream_without_room() -> None:
     brokers, fetching, stream = one_partition(fetch_message_max_bytes=50, queued_max_message_chunks=2)
     fetching.manager.start_connections([fetching.info(stream)])
