@@ -500,9 +500,16 @@ class ZookeeperConsumerConnector:
     def shutdown(self) -> None:
         """Leave the group: streams end, all that was handed out is committed (auto commit only), and others
         take the partitions over at once. What goes wrong is logged. A second call does nothing.
+
+        Not for a signal handler: it may have interrupted what holds a lock. Let that set an event, or raise.
         """
-        with self._shutdown_lock:
-            self._leave(None)
+        # Another who shuts down waits for the thread that rebalances, and a listener may call this there.
+        waits = threading.current_thread() is not self._executor
+        if self._shutdown_lock.acquire(blocking=waits):
+            try:
+                self._leave(None)
+            finally:
+                self._shutdown_lock.release()
 
     def _watcher_executor(self) -> None:
         listener = self.load_balancer_listener

@@ -109,6 +109,25 @@ def test_with_threads_too_a_rebalance_listener_may_shut_the_consumer_down(place:
     assert fetched.infos == {}
 
 
+def test_a_rebalance_listener_may_shut_the_consumer_down_while_another_does() -> None:
+    world, begun, done = World(t=2), threading.Event(), threading.Event()
+    connector = on_threads(world)
+
+    def shut_down() -> None:
+        begun.set()
+        connector._stopping.wait(5)
+        connector.shutdown()
+        done.set()
+
+    connector.set_consumer_rebalance_listener(Hook(release=shut_down))
+    connector.create_message_streams({"t": 1})
+    world.topic("t", 3)
+    world.zookeeper.deliver()
+    assert begun.wait(5)
+    assert ends(connector.shutdown)
+    assert done.is_set()
+
+
 def test_a_shutdown_that_comes_while_a_rebalance_begins_ends() -> None:
     world = World(t=2)
     connector = on_threads(world)
