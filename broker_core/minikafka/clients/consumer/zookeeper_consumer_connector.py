@@ -159,8 +159,11 @@ class ZookeeperConsumerConnector:
     def __enter__(self) -> ZookeeperConsumerConnector:
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.shutdown()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """``shutdown``. Where the block has raised, a message that was in hand may not be done with: it does
+        not count, and will be given out again.
+        """
+        self._shut_down(counts=kind is None)
 
     @property
     def is_shutting_down(self) -> bool:
@@ -503,11 +506,14 @@ class ZookeeperConsumerConnector:
 
         Not for a signal handler: it may have interrupted what holds a lock. Let that set an event, or raise.
         """
+        self._shut_down(counts=True)
+
+    def _shut_down(self, *, counts: bool) -> None:
         # Another who shuts down waits for the thread that rebalances, and a listener may call this there.
         waits = threading.current_thread() is not self._executor
         if self._shutdown_lock.acquire(blocking=waits):
             try:
-                self._leave(None)
+                self._leave(None, counts=counts)
             finally:
                 self._shutdown_lock.release()
 
@@ -528,11 +534,11 @@ class ZookeeperConsumerConnector:
         if self._shutdown_lock.acquire(blocking=False):
             try:
                 logger.error("%s gives up all its partitions: %s", self.consumer_id_string, error)
-                self._leave(error)
+                self._leave(error, counts=False)
             finally:
                 self._shutdown_lock.release()
 
-    def _leave(self, error: MinikafkaError | None) -> None:
+    def _leave(self, error: MinikafkaError | None, *, counts: bool) -> None:
         if self._left:
             return
         self._left = True
@@ -550,7 +556,7 @@ class ZookeeperConsumerConnector:
             try:
                 self.fetcher.stop_connections()
                 self.fetcher.shutdown()
-                self.send_shutdown_to_all_queues(error)
+                self.send_shutdown_to_all_queues(error, counts=counts)
                 if self.config.auto_commit_enable and self.topic_registry:
                     run(self.commit_steps(retried=True), EventWaiter() if self._threads else self._waiter)
             except MinikafkaError as problem:
@@ -565,11 +571,17 @@ class ZookeeperConsumerConnector:
                 ConsumerTopicStatsRegistry.remove(self.config.client_id)
                 FetchRequestAndResponseStatsRegistry.remove(self.config.client_id)
 
-    def send_shutdown_to_all_queues(self, error: MinikafkaError | None = None) -> None:
-        """End all streams, or let them raise ``error``: nothing more is handed out when this returns."""
+    def send_shutdown_to_all_queues(
+        self, error: MinikafkaError | None = None, *, counts: bool = True
+    ) -> None:
+        """End all streams, or let them raise ``error``: nothing more is handed out when this returns.
+
+        ``counts``: what was handed out is consumed.
+        """
         for stream in self.all_streams:
             stream.clear()
-            stream.iterator().count_delivered()
+            if counts:
+                stream.iterator().count_delivered()
         for queues in self._queues.values():
             for queue in queues:
                 queue.close(None if error is None else _raises(error, queue, self.config))

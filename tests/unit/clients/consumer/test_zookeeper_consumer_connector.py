@@ -158,6 +158,22 @@ def test_an_explicit_commit_and_a_shutdown_count_all_that_was_handed_out() -> No
     assert world.offset() == b"3"
 
 
+def test_a_message_whose_work_raises_is_not_counted_at_the_end_of_the_block() -> None:
+    world = World(t=1)
+    one = world.one("a").reads(t=1)
+    world.go()
+    one.fetched.bring(5)
+
+    def works() -> None:
+        with one.connector:
+            one.take(3)
+            raise OSError("no work")
+
+    with pytest.raises(OSError, match="no work"):
+        works()
+    assert world.offset() == b"2"
+
+
 def test_offsets_may_be_given(world: World) -> None:
     one = world.one("a").reads(t=1)
     one.connector.commit_offsets({T0: 7, T1: 9})
