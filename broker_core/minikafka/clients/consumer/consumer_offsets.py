@@ -9,6 +9,10 @@ with ``kafka``: of a group that goes back it would not write the coordinator's o
 consumers that have not gone back yet still look at, and it would not look at them, but at what stands in
 ZooKeeper.
 
+The place that ``offsets.storage`` names is written first, and the other one only after it: a consumer that is
+killed between the two, or that does not reach one of them, leaves no offset behind that the next one, which
+may know the named place alone, would go back from.
+
 A znode is written under the condition of the version that was read, or written, last. So what a consumer that
 has lost its partition writes late fails, and no offset goes back by it. The owner itself looks again and
 writes.
@@ -127,14 +131,18 @@ class ConsumerOffsets:
         channel: OffsetsChannel | None,
         *,
         in_zookeeper: bool,
+        zookeeper_first: bool,
         still_owns: Callable[[TopicPartition], bool],
         max_retries: int,
         backoff_ms: int,
     ) -> None:
-        """``channel`` is None where no offsets are kept at the coordinator."""
+        """``channel`` is None where no offsets are kept at the coordinator. ``zookeeper_first``: ZooKeeper is
+        the place that is named, where both are written.
+        """
         self.zookeeper = zookeeper
         self._channel = channel
         self._in_zookeeper = in_zookeeper
+        self._zookeeper_first = zookeeper_first
         self._still_owns = still_owns
         self._max_retries = max_retries
         self._backoff_ms = backoff_ms
@@ -146,8 +154,7 @@ class ConsumerOffsets:
 
         ``check`` is called before each attempt: it raises where the partitions may be others' by now. Without
         it they are written whoever has them. Looking for the coordinator is no attempt. Raises what the last
-        attempt raised; ZooKeeper is written also where the coordinator does not answer, and the other way
-        round.
+        attempt raised.
         """
         wanted = {tp: offset for tp, offset in offsets.items() if offset >= 0}
         still_owns = (lambda _: True) if check is None else self._still_owns
@@ -168,23 +175,22 @@ class ConsumerOffsets:
         check: Callable[[], None] | None,
         still_owns: Callable[[TopicPartition], bool],
     ) -> MinikafkaError | None:
-        failed: MinikafkaError | None = None
         try:
             if check is not None:
                 check()
-        except CoordinationError as error:
-            return error
-        if self._channel is not None:
-            try:
+            if self._zookeeper_first:
+                self._commit_to_zookeeper(offsets, still_owns)
+            if self._channel is not None:
                 self._channel.commit(offsets)
-            except MinikafkaError as error:
-                failed = error
+            if not self._zookeeper_first:
+                self._commit_to_zookeeper(offsets, still_owns)
+        except MinikafkaError as error:
+            return error
+        return None
+
+    def _commit_to_zookeeper(self, offsets: Offsets, still_owns: Callable[[TopicPartition], bool]) -> None:
         if self._in_zookeeper:
-            try:
-                self.zookeeper.commit(offsets, still_owns)
-            except MinikafkaError as error:
-                failed = error
-        return failed
+            self.zookeeper.commit(offsets, still_owns)
 
     def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where to go on, without partitions that nothing is committed of.

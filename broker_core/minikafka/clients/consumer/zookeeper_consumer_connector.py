@@ -145,6 +145,7 @@ class ZookeeperConsumerConnector:
                 ZookeeperOffsets(self.store, config.group_id),
                 self.offsets_channel,
                 in_zookeeper=config.offsets_storage == ZOOKEEPER or config.dual_commit_enabled,
+                zookeeper_first=config.offsets_storage == ZOOKEEPER,
                 still_owns=self.load_balancer_listener.owns,
                 max_retries=config.offsets_commit_max_retries,
                 backoff_ms=config.offsets_channel_backoff_ms,

@@ -57,11 +57,14 @@ class World:
     def close(self) -> None:
         return
 
-    def offsets(self, *, in_zookeeper: bool = True, in_kafka: bool = True) -> ConsumerOffsets:
+    def offsets(
+        self, *, in_zookeeper: bool = True, in_kafka: bool = True, named: str = "kafka"
+    ) -> ConsumerOffsets:
         return ConsumerOffsets(
             self.mine,
             self if in_kafka else None,
             in_zookeeper=in_zookeeper,
+            zookeeper_first=named == "zookeeper",
             still_owns=yes,
             max_retries=2,
             backoff_ms=50,
@@ -185,11 +188,31 @@ def test_a_commit_is_tried_again_as_often_as_allowed(world: World) -> None:
     assert world.attempts == 6
 
 
-def test_an_automatic_commit_is_tried_once_and_writes_what_it_can(world: World) -> None:
+def test_an_automatic_commit_is_tried_once(world: World) -> None:
     world.failures = [NetworkError("cut")]
     with pytest.raises(NetworkError):
         run(world.offsets(), {T0: 5}, retried=False)
-    assert (world.attempts, world.znode()[0]) == (1, b"5")
+    assert world.attempts == 1
+
+
+def test_the_brokers_are_never_behind_zookeeper_where_they_are_named(world: World) -> None:
+    world.failures = [NetworkError("cut")]
+    with pytest.raises(NetworkError):
+        run(world.offsets(), {T0: 5}, retried=False)
+    assert (world.kafka, world.store.exists("/consumers/g/offsets/t/0")) == ({}, None)
+
+
+def test_zookeeper_is_never_behind_the_brokers_where_it_is_named(world: World) -> None:
+    both = world.offsets(named="zookeeper")
+    world.zookeeper.suspend(world.store)
+    with pytest.raises(CoordinationLost):
+        run(both, {T0: 5}, retried=False)
+    assert (world.attempts, world.kafka) == (0, {})
+    world.zookeeper.resume(world.store)
+    world.failures = [NetworkError("cut")]
+    with pytest.raises(NetworkError):
+        run(both, {T0: 5}, retried=False)
+    assert (world.znode()[0], world.kafka) == (b"5", {})
 
 
 def test_nothing_is_written_where_others_may_own_it(world: World) -> None:
