@@ -131,7 +131,7 @@ class ProcessReader:
             "auto.commit.interval.ms": "100",
             "rebalance.backoff.ms": "200",
             "rebalance.max.retries": "50",
-            "zookeeper.session.timeout.ms": "2000",
+            "zookeeper.session.timeout.ms": "1000",
         }
         words = ["consume", TOPIC, "--group", GROUP, "--zookeeper", cluster.zookeeper_connect]
         for key, value in (properties | settings.properties()).items():
@@ -298,6 +298,9 @@ class Migration:
         if killed:
             assert isinstance(reader, ProcessReader)
             reader.kill()
+            name = f"{GROUP}_{reader.name}-0"
+            # Else what is left of its session would count for the next one of its name.
+            assert wait_until(lambda: self.owners()[name] == 0, PATIENCE_S)
         else:
             reader.close()
         self.watcher.in_use[reader.settings] -= 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from examples import async_producer, raw_offsets
+from examples import async_producer, consumer_group_with_a_filter, raw_offsets
 
 FROM_KAFKA = Path(__file__).resolve().parents[2] / "examples" / "from_kafka"
 
@@ -52,3 +52,16 @@ def test_the_asynchronous_producer_tells_of_every_stage_and_all_clicks_are_there
     ]
     assert int(printed[5].removeprefix("batches: ")) >= 11
     assert printed[-1] == "all clicks are there, in the order of their pages"
+
+
+@pytest.mark.process
+def test_a_group_with_a_filter_shares_topics_that_come_and_reads_each_order_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert consumer_group_with_a_filter.main(["--data-dir", str(tmp_path / "d")]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "at first: stock_one has 6 partitions, stock_other has 6 partitions",
+        "orders-asia has come: stock_one has 8 partitions, stock_other has 8 partitions",
+        "one has left: stock_other has 16 partitions",
+        "250 orders, 250 read, 250 committed",
+    ]

@@ -1,0 +1,169 @@
+"""A consumer group with a filter: two consumers share all topics whose names match, also new ones.
+
+    python examples/consumer_group_with_a_filter.py [--data-dir D]
+
+Shops write their orders to topics of their own. Two high-level consumers, as two machines would run them,
+read `orders-.*` and `returns` together in the group `stock`: each partition has one owner, which ZooKeeper
+knows. While they read, a new shop opens: its topic is shared out as well. Then one consumer leaves, the other
+takes its partitions over, goes on where it has stopped, and leaves in its turn: what was handed out is
+committed, and nothing comes twice. Exit status 0 when each order was read once, and nothing else was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from minikafka.clients.batching import BatchingProducer
+from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.consumer.consumer_config import ConsumerConfig
+from minikafka.clients.consumer.consumer_connector import Consumer
+from minikafka.clients.consumer.kafka_stream import KafkaStream
+from minikafka.clients.consumer.topic_filter import Whitelist
+from minikafka.clients.serializer import StringDecoder
+from minikafka.embedded import Cluster
+from minikafka.embedded.process import wait_until
+from minikafka.registry import paths
+from minikafka.registry.consumers import read_offsets
+from minikafka.registry.zookeeper import ZooKeeperStore
+
+GROUP = "stock"
+FILTER = Whitelist("orders-.*,returns")
+"""A Java pattern, in which a comma is an or."""
+PARTITIONS, ORDERS = 4, 50
+PATIENCE_S = 60
+
+
+class Machine:
+    """One consumer with two streams, each read by a thread of its own."""
+
+    def __init__(self, name: str, zookeeper: str) -> None:
+        self.read: list[str] = []
+        properties = {
+            "group.id": GROUP,
+            "consumer.id": name,
+            "zookeeper.connect": zookeeper,
+            "auto.offset.reset": "smallest",
+            "rebalance.backoff.ms": 200,
+        }
+        self._connector = Consumer.create(ConsumerConfig.from_properties(properties))
+        streams = self._connector.create_message_streams_by_filter(
+            FILTER, 2, StringDecoder(), StringDecoder()
+        )
+        self._threads = [threading.Thread(target=self._work, args=(stream,)) for stream in streams]
+        for thread in self._threads:
+            thread.start()
+
+    def _work(self, stream: KafkaStream[str, str]) -> None:
+        """Until the consumer is shut down. Asking for the next message says that this one is done with."""
+        for message in stream:
+            self.read.append(str(message.message))
+
+    def leave(self) -> None:
+        """Commit what was read, and let others have the partitions."""
+        self._connector.shutdown()
+        for thread in self._threads:
+            thread.join()
+
+
+class Shops:
+    """What is sold, and who reads it."""
+
+    def __init__(self, cluster: Cluster, producer: BatchingProducer, store: ZooKeeperStore) -> None:
+        self.sold: list[str] = []
+        self._cluster, self._producer, self._store = cluster, producer, store
+
+    def open(self, topic: str) -> None:
+        """A topic, with orders in all partitions."""
+        self._cluster.create_topic(topic, partitions=PARTITIONS)
+        self.sell(topic)
+
+    def sell(self, topic: str) -> None:
+        """More orders."""
+        for number in range(ORDERS):
+            order = f"{topic} {len(self.sold)}"
+            self.sold.append(order)
+            self._producer.send(topic, order.encode(), partition=number % PARTITIONS)
+        self._producer.flush()
+
+    def owned(self, topics: Sequence[str]) -> Counter[str]:
+        """How many partitions of these topics each consumer owns."""
+        places = [
+            paths.consumer_owner_path(GROUP, topic, number)
+            for topic in topics
+            for number in range(PARTITIONS)
+        ]
+        threads = (data.decode() for data, _ in self._store.read_all(places).values())
+        return Counter(thread.rsplit("-", 1)[0] for thread in threads)
+
+
+def wait_for(what: str, condition: Callable[[], bool]) -> None:
+    """TimeoutError if it does not come."""
+    if not wait_until(condition, PATIENCE_S):
+        raise TimeoutError(f"{what}: not within {PATIENCE_S} s")
+
+
+def show(what: str, owned: Counter[str]) -> None:
+    """Who owns how many partitions."""
+    print(f"{what}: {', '.join(f'{who} has {count} partitions' for who, count in sorted(owned.items()))}")
+
+
+def run(cluster: Cluster, shops: Shops) -> list[str]:
+    """All that the group reads."""
+    topics = ["orders-eu", "orders-us", "returns"]
+    for topic in topics:
+        shops.open(topic)
+    machines = [Machine(name, cluster.zookeeper_connect) for name in ("one", "other")]
+    one, other = machines
+
+    def all_is_read() -> bool:
+        return sum(len(machine.read) for machine in machines) == len(shops.sold)
+
+    def shared(count: int) -> Callable[[], bool]:
+        return lambda: list(shops.owned(topics).values()) == [len(topics) * PARTITIONS // count] * count
+
+    try:
+        wait_for("two share three topics", shared(2))
+        show("at first", shops.owned(topics))
+        topics.append("orders-asia")
+        shops.open("orders-asia")
+        wait_for("the new shop is shared, too", shared(2))
+        show("orders-asia has come", shops.owned(topics))
+        wait_for("all is read", all_is_read)
+        one.leave()
+        wait_for("the other takes over", shared(1))
+        show("one has left", shops.owned(topics))
+        shops.sell("orders-eu")
+        wait_for("the rest is read", all_is_read)
+    finally:
+        for machine in machines:
+            machine.leave()
+    return one.read + other.read
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the example; the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--data-dir", type=Path, help="default: a temporary one")
+    with (
+        Cluster(data_dir=parser.parse_args(arguments).data_dir) as cluster,
+        Client(cluster.bootstrap_servers) as client,
+        BatchingProducer(client) as producer,
+        contextlib.closing(ZooKeeperStore(cluster.zookeeper_connect)) as store,
+    ):
+        cluster.create_topic("audit")
+        producer.send("audit", b"nobody's order").result()
+        shops = Shops(cluster, producer, store)
+        read = run(cluster, shops)
+        committed = sum(read_offsets(store, GROUP).values())
+    print(f"{len(shops.sold)} orders, {len(read)} read, {committed} committed")
+    return 0 if sorted(read) == sorted(shops.sold) and committed == len(read) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
