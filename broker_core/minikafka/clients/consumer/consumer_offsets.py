@@ -152,9 +152,9 @@ class ConsumerOffsets:
     ) -> Steps[None]:
         """Commit; with ``retried`` at most ``offsets.commit.max.retries`` times more after a failure.
 
-        ``check`` is called before each attempt: it raises where the partitions may be others' by now. Without
-        it they are written whoever has them. Looking for the coordinator is no attempt. Raises what the last
-        attempt raised.
+        ``check`` is called before each attempt, and once the coordinator is found: it raises where the
+        partitions may be others' by now. Without it they are written whoever has them. Looking for the
+        coordinator is no attempt. Raises what the last attempt raised.
         """
         wanted = {tp: offset for tp, offset in offsets.items() if offset >= 0}
         still_owns = (lambda _: True) if check is None else self._still_owns
@@ -175,12 +175,14 @@ class ConsumerOffsets:
         check: Callable[[], None] | None,
         still_owns: Callable[[TopicPartition], bool],
     ) -> MinikafkaError | None:
+        check = check or (lambda: None)
         try:
-            if check is not None:
-                check()
+            check()
             if self._zookeeper_first:
                 self._commit_to_zookeeper(offsets, still_owns)
             if self._channel is not None:
+                self._channel.connect()
+                check()  # again, as that may have taken its time
                 self._channel.commit(offsets)
             if not self._zookeeper_first:
                 self._commit_to_zookeeper(offsets, still_owns)

@@ -106,6 +106,20 @@ def test_of_two_offsets_the_larger_is_taken(
     assert merge(zookeeper, kafka) == merged
 
 
+def test_who_loses_its_partitions_while_it_looks_for_the_coordinator_commits_nothing(world: World) -> None:
+    lost: list[bool] = []
+    world.connect = lambda: lost.append(True)  # type: ignore[method-assign]
+
+    def check() -> None:
+        if lost:
+            raise SessionExpired("gone")
+
+    with pytest.raises(SessionExpired):
+        run(world.offsets(), {T0: 5}, check=check)
+    assert world.kafka == {}
+    assert world.mine.fetch([T0]) == {}
+
+
 def test_an_offset_that_stands_there_is_not_written_again(world: World) -> None:
     world.mine.commit({T0: 5, T1: 0}, yes)
     world.mine.commit({T0: 5, T1: 1}, yes)
