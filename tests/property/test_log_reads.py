@@ -78,6 +78,8 @@ class LogMachine(RuleBasedStateMachine):
             layout=self.layout,
         )
         assert self.log.recovery is None
+        # An epoch under which nothing was written is not told any more.
+        self.epochs = [one for one in self.epochs if one[1] < self.end]
 
     @rule(
         sizes=st.lists(st.integers(0, 60), min_size=1, max_size=4), kind=KINDS, later_ms=st.integers(-50, 50)
@@ -120,8 +122,6 @@ class LogMachine(RuleBasedStateMachine):
     def kill(self) -> None:
         self.files.kill_process()
         self.reopen(clean=False)
-        # Nothing was written under it.
-        self.epochs = [one for one in self.epochs if one[1] < self.end]
 
     @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
