@@ -13,6 +13,7 @@ before has been committed. ``commit()`` says the same later, with the next batch
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import platform
 import random
@@ -123,7 +124,10 @@ class InZooKeeper:
 
 
 class GroupProgress:
-    """A query's place in a group. ``begin`` first, ``close`` last, both on the thread of the caller."""
+    """A query's place in a group. ``begin`` first, ``close`` last, both on the thread of the caller.
+
+    A process that ends without ``close`` closes it at its exit.
+    """
 
     def __init__(self, keeper: Keeper, group: str, clock: Clock | None = None) -> None:
         self._keeper = keeper
@@ -170,6 +174,8 @@ class GroupProgress:
                 self._keeper.release()
             raise
         self._thread.start()
+        # A SIGTERM that comes while Spark begins to call ``stop`` ends that call before its first line.
+        atexit.register(self._close_at_exit)
 
     def reached(self, positions: Positions) -> None:
         """All before ``positions`` is done. Called all the time; returns at once."""
@@ -180,11 +186,16 @@ class GroupProgress:
 
     def close(self) -> None:
         """Commit what was reached, if that is quickly done, and let the group go."""
+        atexit.unregister(self._close_at_exit)
         with self._news:
             self._closing = True
             self._news.notify()
         if self._thread.is_alive():
             self._thread.join(_CLOSE_S)
+
+    def _close_at_exit(self) -> None:
+        with undisturbed():
+            self.close()
 
     def _pause_ms(self, milliseconds: int) -> None:
         with self._news:

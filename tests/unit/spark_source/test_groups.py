@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import queue
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
@@ -169,6 +172,32 @@ def test_closing_commits_what_was_reached_last_and_lets_the_group_go(
     progress.close()
     assert keeper.until("commit") == {T0: 5}
     keeper.until("release")
+
+
+ENDED = """
+import os, signal
+from pyspark_minikafka.groups import GroupProgress, heed_termination
+from tests.unit.spark_source.test_groups import FakeKeeper
+
+class Saying(FakeKeeper):
+    def release(self):
+        print("released", flush=True)
+
+heed_termination()
+progress = GroupProgress(Saying(), "g")
+progress.begin()
+try:
+    os.kill(os.getpid(), signal.SIGTERM)
+    signal.pause()
+finally:
+    print("unwound", flush=True)
+"""
+
+
+@pytest.mark.process
+def test_a_runner_that_is_terminated_before_it_could_be_stopped_lets_the_group_go() -> None:
+    ended = subprocess.run([sys.executable, "-c", ENDED], capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (ended.stdout, ended.returncode) == ("unwound\nreleased\n", -signal.SIGTERM), ended.stderr
 
 
 def test_another_error_at_the_start_is_the_querys(keeper: FakeKeeper) -> None:
