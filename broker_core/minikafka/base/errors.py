@@ -5,6 +5,7 @@
     │   ├── OffsetOutOfRange     carries the valid range of the log that was asked
     │   ├── CorruptMessage       a stream met a damaged message, at this topic, partition and offset
     │   └── MessageSizeTooLarge  a stream met a message larger than what it may fetch
+    ├── UndecodableMessage       a decoder failed on a stream's message, at this topic, partition and offset
     ├── ConsumerTimeout          a stream had no message within ``consumer.timeout.ms``
     ├── GroupHeld                a group has another owner, with its name
     ├── Woken                    a poll was ended by another thread
@@ -229,6 +230,23 @@ class MessageSizeTooLarge(BrokerError):
     def __reduce__(self) -> tuple[type[MessageSizeTooLarge], tuple[str, int, int, int, int]]:
         fields = self.topic, self.partition, self.offset, self.size_bytes, self.allowed_bytes
         return MessageSizeTooLarge, fields
+
+
+class UndecodableMessage(MinikafkaError):
+    """A decoder did not make a key or a value of the bytes of a message; its own error is the cause.
+
+    The message does not count as consumed until the next one is asked for.
+    """
+
+    def __init__(self, topic: str, partition: int, offset: int, problem: str) -> None:
+        super().__init__(topic, partition, offset, problem)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} at offset {self.offset}: {self.problem}"
 
 
 class ConsumerTimeout(MinikafkaError):

@@ -120,9 +120,12 @@ class ConsumerIterator(Generic[K, V]):
         return self._in_hand is None
 
     def count_delivered(self) -> None:
-        """All that was handed out is consumed: for who knows, at a shutdown or an explicit commit."""
+        """All that was handed out is consumed: for who knows, at a shutdown or an explicit commit. A message
+        in hand that could not be decoded is not: whoever is done with it asks for the next one.
+        """
         with self._lock:
-            self._count_in_hand()
+            if self._in_hand is None or not self._in_hand.undecodable:
+                self._count_in_hand()
 
     def skip_corrupt(self) -> int:
         """Pass over the damaged message that was raised; the offset where it goes on.

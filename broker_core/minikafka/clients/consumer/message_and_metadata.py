@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Generic, TypeVar
 
+from minikafka.base.errors import UndecodableMessage
 from minikafka.base.values import fast_value
 from minikafka.clients.serializer import Decoder
 from minikafka.records.headers import read_headers
@@ -13,8 +14,15 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
+class _Decoded:
+    """Beside the fields: whether a decoder has failed. Nothing is set before, as most messages have none."""
+
+    __slots__ = ("_failed",)
+    _failed: bool
+
+
 @fast_value
-class MessageAndMetadata(Generic[K, V]):
+class MessageAndMetadata(_Decoded, Generic[K, V]):
     """A message, and where it stood (``kafka.message.MessageAndMetadata``).
 
     timestamp_ms     since the epoch; -1 for none (magic 0)
@@ -37,18 +45,41 @@ class MessageAndMetadata(Generic[K, V]):
 
     @property
     def key(self) -> K | None:
-        """The key, decoded now; None for null. Raises what the decoder raises."""
-        return None if self.raw_key is None else self.key_decoder.from_bytes(self.raw_key)
+        """The key, decoded now; None for null. UndecodableMessage where the decoder raises."""
+        if self.raw_key is None:
+            return None
+        try:
+            return self.key_decoder.from_bytes(self.raw_key)
+        except Exception as error:
+            raise self._undecodable("key", self.raw_key, error) from error
 
     @property
     def message(self) -> V | None:
-        """The value, decoded now; None for null. Raises what the decoder raises."""
-        return None if self.raw_message is None else self.value_decoder.from_bytes(self.raw_message)
+        """The value, decoded now; None for null. UndecodableMessage where the decoder raises."""
+        if self.raw_message is None:
+            return None
+        try:
+            return self.value_decoder.from_bytes(self.raw_message)
+        except Exception as error:
+            raise self._undecodable("value", self.raw_message, error) from error
+
+    @property
+    def undecodable(self) -> bool:
+        """Whether a decoder has failed: the message counts as consumed when the next one is asked for."""
+        return getattr(self, "_failed", False)
 
     @property
     def headers(self) -> Headers:
         """Names and values (magic 2), in their order."""
         return read_headers(self.raw_headers)
+
+    def _undecodable(self, what: str, data: bytes, error: Exception) -> UndecodableMessage:
+        self._failed = True
+        decoder = type(self.key_decoder if what == "key" else self.value_decoder).__name__
+        problem = (
+            f"{decoder} does not decode its {what} of {len(data)} bytes: {type(error).__name__}: {error}"
+        )
+        return UndecodableMessage(self.topic, self.partition, self.offset, problem)
 
 
 AnyMessage = MessageAndMetadata[Any, Any]

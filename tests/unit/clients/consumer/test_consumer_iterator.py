@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import struct
 import threading
 
 import pytest
@@ -14,11 +15,12 @@ from minikafka.base.errors import (
     CorruptMessage,
     ErrorCode,
     MessageSizeTooLarge,
+    UndecodableMessage,
 )
 from minikafka.clients.consumer.chunk_reader import PAGE_ROWS
 from minikafka.clients.consumer.consumer_iterator import ConsumerIterator
 from minikafka.clients.consumer.message_and_metadata import MessageAndMetadata
-from minikafka.clients.serializer import IntegerEncoder, StringDecoder
+from minikafka.clients.serializer import IntegerEncoder, LongDecoder, StringDecoder
 from minikafka.records.batch import ControlType, build_control_batch
 from minikafka.records.message_set import Codec, Record, TimestampType, build_message_set
 from tests.unit.clients.consumer.streams import fill, message_set, offsets, one_stream, stats
@@ -108,6 +110,19 @@ def test_decoders_work_when_the_message_is_looked_at() -> None:
         assert (first.key, first.message, first.raw_message) == ("k", "0", b"0")
 
 
+@pytest.mark.parametrize("what", ["key", "message"])
+def test_what_a_decoder_raises_is_raised_with_the_messages_place(what: str) -> None:
+    with one_stream() as one:
+        fill(one.partition(3, 10), 1)
+        iterator = ConsumerIterator(one.queue, 0, LongDecoder(), LongDecoder(), "c")
+        message = next(iterator)
+        with pytest.raises(UndecodableMessage, match=r"^t-3 at offset 10: LongDecoder does not ") as raised:
+            getattr(message, what)
+        assert (raised.value.topic, raised.value.partition, raised.value.offset) == ("t", 3, 10)
+        assert isinstance(raised.value.__cause__, struct.error)
+        assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+
+
 def test_headers_are_read_when_they_are_asked_for() -> None:
     headers = (("a", b"1"), ("b", None), ("a", IntegerEncoder().to_bytes(7)))
     records = [Record(b"k", b"v", headers=headers), Record(b"k", b"v")]
@@ -172,6 +187,19 @@ def test_all_that_was_handed_out_counts_when_the_caller_says_so() -> None:
 
 
 # --- waiting, and the end
+
+
+def test_a_message_that_a_decoder_failed_on_counts_only_when_the_next_one_is_asked_for() -> None:
+    with one_stream() as one:
+        info = one.partition()
+        fill(info, 2)
+        iterator = ConsumerIterator(one.queue, 0, LongDecoder(), LongDecoder(), "c")
+        with pytest.raises(UndecodableMessage):
+            _ = next(iterator).message
+        iterator.count_delivered()
+        assert (info.consumed_offset, iterator.settled) == (0, False)
+        next(iterator)
+        assert info.consumed_offset == 1
 
 
 def test_without_a_message_in_time_it_raises_and_goes_on_later() -> None:
