@@ -80,16 +80,32 @@ class PropertyReader:
         self._faults.append(ConfigError(name, value, allowed))
 
     def finish(self) -> None:
-        """Raise ConfigErrors with all faults, or warn of the names that nobody has read.
+        """Warn of the names that nobody has read, and raise ConfigErrors with all faults.
 
-        Those that begin with ``external`` belong to somebody else, as in 0.10.1.
+        Names that begin with ``external`` belong to somebody else, as in 0.10.1. The fault of what must be
+        given says so where it was given under a name that is nearly its own.
         """
-        if self._faults:
-            raise ConfigErrors(self._faults)
+        meant: dict[str, str] = {}
         for name in sorted(set(self._given) - self._known):
             if not name.startswith("external"):
-                near = difflib.get_close_matches(name, sorted(self._known), 1, 0.8)
-                _log.warning("property %s is not valid%s", name, f" (is it {near[0]}?)" if near else "")
+                near = nearest(name, self._known)
+                meant[near or name] = name
+                _log.warning("property %s is not valid%s", name, f" (is it {near}?)" if near else "")
+        if self._faults:
+            raise ConfigErrors([_explained(fault, meant) for fault in self._faults])
+
+
+def nearest(word: str, words: Iterable[str], least: float = 0.8) -> str | None:
+    """That of ``words`` which was probably meant; None where none is like it (``difflib``'s ratio)."""
+    found = difflib.get_close_matches(word, sorted(words), 1, least)
+    return found[0] if found else None
+
+
+def _explained(fault: ConfigError, meant: Mapping[str, str]) -> ConfigError:
+    given = meant.get(fault.name) if fault.value is None else None
+    if given is None:
+        return fault
+    return ConfigError(fault.name, None, f"{fault.allowed} (given is {given}: is it meant?)")
 
 
 def _text_of(value: object) -> str:

@@ -64,6 +64,27 @@ def test_a_name_that_nobody_reads_is_a_warning_with_the_nearest_one_that_is(
     ]
 
 
+def test_what_must_be_given_and_has_nearly_its_name_is_named_beside_it() -> None:
+    read = PropertyReader({"zookeper.connect": "h:2181", "group.id": None, "zzz": 1})
+    read.required("zookeeper.connect", "HOST:PORT")
+    read.required("group.id", "a name")
+    with pytest.raises(ConfigErrors) as refusal:
+        read.finish()
+    assert str(refusal.value).split("; ") == [
+        "zookeeper.connect=None: must be given: HOST:PORT (given is zookeper.connect: is it meant?)",
+        "group.id=None: must be given: a name",
+    ]
+
+
+def test_names_that_nobody_reads_are_told_beside_the_faults(caplog: pytest.LogCaptureFixture) -> None:
+    read = PropertyReader({"auto.commit.enabel": "true", "a": "x"})
+    read.boolean("auto.commit.enable", True)
+    read.integer("a", 1)
+    with caplog.at_level(logging.WARNING), pytest.raises(ConfigErrors):
+        read.finish()
+    assert caplog.messages == ["property auto.commit.enabel is not valid (is it auto.commit.enable?)"]
+
+
 def test_the_one_error_goes_to_another_process_as_it_is() -> None:
     error = ConfigErrors([ConfigError("a", 1, "more"), ConfigError("b", 2, "less")])
     again = pickle.loads(pickle.dumps(error))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from minikafka.base.errors import ConfigError
 from minikafka.clients.consumer.partition_assignor import STRATEGIES, STRATEGY
-from minikafka.clients.property_reader import PropertyReader
+from minikafka.clients.property_reader import PropertyReader, nearest
+from minikafka.registry.paths import BROKER_IDS
 
 ZOOKEEPER, KAFKA = "zookeeper", "kafka"
 """What ``offsets.storage`` may be."""
@@ -19,7 +21,10 @@ SMALLEST, LARGEST = "smallest", "largest"
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]*")
 _LEGAL_SAID = "letters and digits of ASCII, '.', '_' and '-'"
 _NO_ZNODE = re.compile(r"[/\x00-\x1f\x7f-\x9f]")
+_RESETS = (SMALLEST, LARGEST, "none")
 _OTHERS_WORDS = frozenset({"earliest", "latest"})
+_log = logging.getLogger(__name__)
+
 _DERIVED: Any = None
 """Stands where another setting gives the default."""
 
@@ -33,6 +38,7 @@ class ConsumerConfig:
 
     ``auto_offset_reset`` is ``smallest`` or ``largest``, or anything else: then an offset that the log does
     not have is an error to whoever reads the stream. (0.10.1 describes that, and refuses such a setting.)
+    Such a word is warned of at once, unless it is ``none``.
     The words of later consumers, ``earliest`` and ``latest``, are refused.
     """
 
@@ -90,14 +96,42 @@ class ConsumerConfig:
         checked = _read({_KAFKA_NAMES[field.name]: getattr(self, field.name) for field in fields(self)})
         for name, value in checked.items():
             object.__setattr__(self, name, value)
+        self._look_at_reset()
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> ConsumerConfig:
         """The settings that a mapping of Kafka's names holds, whose values may be text.
 
-        A name that is no setting of the consumer is logged as a warning, as the release does.
+        A name that is no setting of the consumer is logged as a warning, as the release does. TypeError for
+        what is no mapping.
         """
+        _check_mapping(properties)
         return cls(**_read(properties))
+
+    def _look_at_reset(self) -> None:
+        reset = self.auto_offset_reset
+        if reset in _RESETS:
+            return
+        near = nearest(reset.lower(), _RESETS, 0.6)
+        _log.warning(
+            "auto.offset.reset=%r is neither %s nor %s%s: as with none, streams will raise an error where "
+            "nothing was committed, or where the log does not have the offset",
+            reset,
+            SMALLEST,
+            LARGEST,
+            f" (is it {near}?)" if near else "",
+        )
+
+    @property
+    def no_brokers(self) -> str:
+        """Where brokers were looked for, and what to check, for who found none."""
+        connect = self.zookeeper_connect
+        hosts, chroot = _parse_connect()(connect)
+        here = f"{chroot!r} here" if chroot else "none here"
+        return (
+            f"{chroot}{BROKER_IDS} on ZooKeeper at {hosts} names none. Check that a broker runs, and that "
+            f"zookeeper.connect={connect!r} is as in its own settings, with the chroot ({here})"
+        )
 
     def to_properties(self) -> dict[str, str]:
         """All settings as text, under their property names; ``from_properties`` reads them back."""
@@ -110,6 +144,11 @@ class ConsumerConfig:
 
 
 _KAFKA_NAMES = {field.name: field.name.replace("_", ".") for field in fields(ConsumerConfig)}
+
+
+def _check_mapping(properties: Any) -> None:
+    if not isinstance(properties, Mapping):
+        raise TypeError(f"properties are a mapping, as {{'group.id': 'billing', …}}, not {properties!r:.100}")
 
 
 def _read(properties: Mapping[str, object]) -> dict[str, Any]:
@@ -145,12 +184,16 @@ def _names(read: PropertyReader) -> dict[str, Any]:
 
 
 def _check_connect(read: PropertyReader, connect: str) -> None:
-    from minikafka.registry.zookeeper import parse_connect  # brings the client library along
-
     try:
-        parse_connect(connect)
+        _parse_connect()(connect)
     except ConfigError as problem:
         read.refuse(problem.name, problem.value, problem.allowed)
+
+
+def _parse_connect() -> Callable[[str], tuple[str, str]]:
+    from minikafka.registry.zookeeper import parse_connect  # brings the client library along
+
+    return parse_connect
 
 
 def _consuming(read: PropertyReader) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import platform
+import uuid
 from collections.abc import Callable
 
 from minikafka.base.clock import Clock
@@ -15,6 +17,13 @@ from minikafka.registry import paths
 from minikafka.registry.store import Store
 
 logger = logging.getLogger("minikafka.clients.consumer")
+
+
+def consumer_id_of(config: ConsumerConfig, clock: Clock) -> str:
+    """The name that a consumer registers by: ``consumer.id`` behind its group, or one of its own."""
+    if config.consumer_id is not None:
+        return f"{config.group_id}_{config.consumer_id}"
+    return paths.consumer_id(config.group_id, platform.node(), clock.now_ms(), uuid.uuid4().hex)
 
 
 class GroupRegistration:

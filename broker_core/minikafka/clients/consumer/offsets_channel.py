@@ -106,8 +106,10 @@ class GroupOffsetsChannel:
             return self._coordinator
 
 
-def brokers_in(store: Store) -> str:
-    """The brokers that are registered, as ``host:port,host:port``. NetworkError where there are none."""
+def brokers_in(store: Store, if_none: str) -> str:
+    """The brokers that are registered, as ``host:port,host:port``. NetworkError where there are none, which
+    says ``if_none``.
+    """
     try:
         ids = store.children(paths.BROKER_IDS)
     except NoNode:
@@ -121,5 +123,5 @@ def brokers_in(store: Store) -> str:
         if address is not None:
             found.append(host_port(address.host, address.port))
     if not found:
-        raise NetworkError("no broker is registered in ZooKeeper that takes plain text")
+        raise NetworkError(f"no broker that takes plain text is registered: {if_none}")
     return ",".join(found)

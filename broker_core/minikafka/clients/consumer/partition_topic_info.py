@@ -99,3 +99,9 @@ class PartitionTopicInfo:
             f"{self.topic_partition}: fetched offset {self.fetched_offset}, "
             f"consumed offset {self.consumed_offset}"
         )
+
+
+def no_partitions_error(error: MinikafkaError, queue: ChunkQueue) -> FetchedDataChunk:
+    """What a stream raises ``error`` for that belongs to no partition."""
+    nowhere = PartitionTopicInfo("", -1, queue, -1, -1, 0, "")
+    return FetchedDataChunk(memoryview(b""), nowhere, -1, -1, error)

@@ -28,13 +28,18 @@ _QUOTES_BEHIND = re.compile("[\"']+(?=[\x85\u2028\u2029]?\\Z)")
 class TopicFilter:
     """A pattern on names of topics. Use one of the two subclasses.
 
-    Raises ConfigError for a pattern that Java refuses, or one that would not mean the same here.
+    Raises ConfigError for a pattern that Java refuses, or one that would not mean the same here, and
+    TypeError for what is no text.
     """
 
     pattern: ClassVar[str]
     """What the registration of a consumer calls this kind."""
 
     def __init__(self, raw_regex: str) -> None:
+        if not isinstance(raw_regex, str):
+            raise TypeError(
+                f"{type(self).__name__} takes one pattern as text, as 'flights|fli.*', not {raw_regex!r:.100}"
+            )
         regex = raw_regex.strip(_BLANKS).replace(",", "|").replace(" ", "")
         self._regex = _QUOTES_BEHIND.sub("", _QUOTES_BEFORE.sub("", regex))
         try:

@@ -221,7 +221,8 @@ class ZkRebalancerListener:
         connector.reinitialize_consumer(context.my_topic_thread_ids)
         yield None
         if not _children(connector.store, paths.BROKER_IDS):
-            logger.warning("%s: there are no brokers to read from", self.consumer_id)
+            no_brokers = connector.config.no_brokers
+            logger.warning("%s: there are no brokers to read from: %s", self.consumer_id, no_brokers)
             return Outcome.DONE
         owners = self._owners(context)
         yield None

@@ -19,9 +19,7 @@ have inside of this class has files of its own: ``zk_rebalancer_listener``, ``zk
 from __future__ import annotations
 
 import logging
-import platform
 import threading
-import uuid
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, TypeVar, overload
@@ -36,6 +34,7 @@ from minikafka.base.errors import (
 )
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster
+from minikafka.clients.consumer import given
 from minikafka.clients.consumer.chunk_queue import ChunkQueue
 from minikafka.clients.consumer.consumer_config import KAFKA, ZOOKEEPER, ConsumerConfig
 from minikafka.clients.consumer.consumer_fetcher_manager import ConsumerFetcherManager
@@ -44,11 +43,10 @@ from minikafka.clients.consumer.consumer_rebalance_listener import ConsumerRebal
 from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId
 from minikafka.clients.consumer.consumer_topic_stats import ConsumerTopicStatsRegistry
 from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStatsRegistry
-from minikafka.clients.consumer.fetched_data_chunk import FetchedDataChunk
-from minikafka.clients.consumer.group_registration import GroupRegistration
+from minikafka.clients.consumer.group_registration import GroupRegistration, consumer_id_of
 from minikafka.clients.consumer.kafka_stream import KafkaStream
 from minikafka.clients.consumer.offsets_channel import GroupOffsetsChannel, OffsetsChannel, brokers_in
-from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
+from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo, no_partitions_error
 from minikafka.clients.consumer.scheduler import Scheduler
 from minikafka.clients.consumer.steps import Stepper, Steps, run
 from minikafka.clients.consumer.topic_count import (
@@ -98,9 +96,10 @@ class ZookeeperConsumerConnector:
         waiter: Waiter | None = None,
         threads: bool = True,
     ) -> None:
+        given.check_config(config)
         self.config = config
         self.clock = clock or SystemClock()
-        self.consumer_id_string = self._consumer_id()
+        self.consumer_id_string = consumer_id_of(config, self.clock)
         self.topic_registry: dict[str, dict[int, PartitionTopicInfo]] = {}
         self.topic_thread_id_and_queues: dict[tuple[str, ConsumerThreadId], ChunkQueue] = {}
         self.message_stream_created = False
@@ -192,12 +191,6 @@ class ZookeeperConsumerConnector:
                 f"{self.consumer_id_string}_autocommit", self.auto_commit, config.auto_commit_interval_ms
             )
 
-    def _consumer_id(self) -> str:
-        config = self.config
-        if config.consumer_id is not None:
-            return f"{config.group_id}_{config.consumer_id}"
-        return paths.consumer_id(config.group_id, platform.node(), self.clock.now_ms(), uuid.uuid4().hex)
-
     # --- streams
     # -------------------------------------------------------------------------------------------
 
@@ -222,6 +215,8 @@ class ZookeeperConsumerConnector:
         Registers the consumer and makes the first rebalance. MessageStreamsExist at the second call;
         ConsumerRebalanceFailed where the partitions that are to be its own are not given up.
         """
+        given.check_topic_counts(topic_count_map)
+        given.check_decoders(key_decoder, value_decoder)
         topic_count = StaticTopicCount(self.consumer_id_string, dict(topic_count_map))
         self._create_once()
         streams: dict[str, list[KafkaStream[Any, Any]]] = {}
@@ -255,6 +250,8 @@ class ZookeeperConsumerConnector:
         """Streams of all topics that ``topic_filter`` chooses, also of those that come later; each stream may
         have messages of all of them. Otherwise as ``create_message_streams``.
         """
+        given.check_filter(topic_filter)
+        given.check_decoders(key_decoder, value_decoder)
         excluded = self.config.exclude_internal_topics
         topic_count = WildcardTopicCount(
             self.consumer_id_string, topic_filter, num_streams, excluded, lambda: topics_in(self.store)
@@ -273,6 +270,7 @@ class ZookeeperConsumerConnector:
 
     def set_consumer_rebalance_listener(self, listener: ConsumerRebalanceListener) -> None:
         """Have ``listener`` called at each rebalance. MessageStreamsExist once streams are created."""
+        given.check_listener(listener)
         if self.message_stream_created:
             raise MessageStreamsExist("a rebalance listener is set before streams are created")
         self.consumer_rebalance_listener = listener
@@ -392,17 +390,17 @@ class ZookeeperConsumerConnector:
     # --- offsets
     # -------------------------------------------------------------------------------------------
 
-    def _offsets_channel(self, given: OffsetsChannel | None) -> OffsetsChannel | None:
+    def _offsets_channel(self, brought: OffsetsChannel | None) -> OffsetsChannel | None:
         config = self.config
         if config.offsets_storage != KAFKA and not config.dual_commit_enabled:
             return None
         timeout_ms = config.offsets_channel_socket_timeout_ms
 
         def make_cluster() -> Cluster:
-            brokers = brokers_in(self.store)
+            brokers = brokers_in(self.store, config.no_brokers)
             return Cluster(brokers, client_id=config.client_id, request_timeout_ms=timeout_ms)
 
-        return given or GroupOffsetsChannel(make_cluster, config.group_id, timeout_ms)
+        return brought or GroupOffsetsChannel(make_cluster, config.group_id, timeout_ms)
 
     def ensure_offset_manager_connected(self) -> None:
         """Find the group's coordinator, where offsets are kept there; look for it for up to a minute."""
@@ -433,8 +431,10 @@ class ZookeeperConsumerConnector:
         """Commit ``offsets``; by default all that was handed out: whoever calls says that it is done with.
 
         Tried ``offsets.commit.max.retries`` times more after a failure, and raises the last one.
-        CoordinationLost also where it is not sure that the partitions are still this consumer's.
+        CoordinationLost also where it is not sure that the partitions are still this consumer's. A message
+        that could not be decoded counts only once the next one was asked for, or ``offsets`` passes it.
         """
+        given.check_offsets(offsets)
         with self.commit_lock:  # before anything counts: a rebalance that waits for it goes on at once
             if offsets is None:
                 for stream in self.all_streams:
@@ -502,8 +502,9 @@ class ZookeeperConsumerConnector:
     # -------------------------------------------------------------------------------------------
 
     def shutdown(self) -> None:
-        """Leave the group: streams end, all that was handed out is committed (auto commit only), and others
-        take the partitions over at once. What goes wrong is logged. A second call does nothing.
+        """Leave the group: streams end, all that was handed out is committed (auto commit only; but not a
+        last message that could not be decoded), and others take the partitions over at once. What goes wrong
+        is logged. A second call does nothing.
 
         Not for a signal handler: it may have interrupted what holds a lock. Let that set an event, or raise.
         """
@@ -585,10 +586,4 @@ class ZookeeperConsumerConnector:
                 stream.iterator().count_delivered()
         for queues in self._queues.values():
             for queue in queues:
-                queue.close(None if error is None else _raises(error, queue, self.config))
-
-
-def _raises(error: MinikafkaError, queue: ChunkQueue, config: ConsumerConfig) -> FetchedDataChunk:
-    """What a stream raises ``error`` for; it belongs to no partition."""
-    nowhere = PartitionTopicInfo("", -1, queue, -1, -1, config.fetch_message_max_bytes, config.client_id)
-    return FetchedDataChunk(memoryview(b""), nowhere, -1, -1, error)
+                queue.close(None if error is None else no_partitions_error(error, queue))

@@ -147,6 +147,38 @@ def test_another_word_than_smallest_and_largest_is_left_to_the_iterator(word: st
     assert config(auto_offset_reset=word).auto_offset_reset == word
 
 
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("smalest", " (is it smallest?)"),
+        ("Largest", " (is it largest?)"),
+        ("non", " (is it none?)"),
+        ("x", ""),
+    ],
+)
+def test_a_word_that_is_no_rule_is_warned_of_once_with_those_that_are(
+    word: str, hint: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        config(auto_offset_reset=word)
+    (said,) = caplog.messages
+    assert said.startswith(
+        f"auto.offset.reset={word!r} is neither smallest nor largest{hint}: as with none, streams will raise "
+    )
+
+
+@pytest.mark.parametrize("word", ["smallest", "largest", "none"])
+def test_no_rule_that_is_wanted_is_warned_of(word: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        config(auto_offset_reset=word)
+    assert caplog.messages == []
+
+
+def test_a_name_that_is_nearly_zookeepers_is_named_where_that_is_missing() -> None:
+    found = faults({"group.id": "g", "zookeper.connect": "h:2181"})
+    assert found["zookeeper.connect"].endswith("(given is zookeper.connect: is it meant?)")
+
+
 def test_any_negative_timeout_is_none() -> None:
     assert config(consumer_timeout_ms=-5).consumer_timeout_ms == -1
 

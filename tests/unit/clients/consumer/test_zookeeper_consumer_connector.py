@@ -16,11 +16,12 @@ from minikafka.base.errors import (
     CoordinationLost,
     MessageStreamsExist,
     NodeExists,
+    UndecodableMessage,
 )
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId
 from minikafka.clients.consumer.topic_filter import Whitelist
-from minikafka.clients.serializer import StringDecoder
+from minikafka.clients.serializer import LongDecoder, StringDecoder
 from minikafka.registry import paths
 from tests.unit.clients.consumer.connectors import GROUP, One, World
 from tests.unit.clients.consumer.streams import fill, offsets
@@ -174,6 +175,25 @@ def test_a_message_whose_work_raises_is_not_counted_at_the_end_of_the_block() ->
     assert world.offset() == b"2"
 
 
+@pytest.mark.parametrize("explicit", [False, True])
+def test_a_message_that_could_not_be_decoded_is_counted_neither_by_a_commit_nor_by_the_shutdown(
+    explicit: bool,
+) -> None:
+    world = World(t=1)
+    one = world.one("a")
+    one.streams = one.connector.create_message_streams({"t": 1}, LongDecoder(), LongDecoder())["t"]
+    world.go()
+    one.fetched.bring(5)
+    *_, last = one.take(3)
+    with pytest.raises(UndecodableMessage):
+        _ = last.message
+    if explicit:
+        one.connector.commit_offsets()
+        assert world.offset() == b"2"
+    one.connector.shutdown()
+    assert world.offset() == b"2"
+
+
 def test_offsets_may_be_given(world: World) -> None:
     one = world.one("a").reads(t=1)
     one.connector.commit_offsets({T0: 7, T1: 9})
@@ -210,6 +230,21 @@ def test_who_is_slower_than_the_rebalance_waits_gets_its_message_again() -> None
     world.go(80, asks=False)
     assert world.owners() == ["g_a-0", "g_b-0"]
     assert [info.fetched_offset for info in a.fetched.infos.values()] == [0]
+
+
+def test_a_new_owner_begins_with_the_message_that_the_slower_one_still_works_on() -> None:
+    world = World(t=2)
+    a = world.one("a").reads(t=1)
+    world.go()
+    a.fetched.bring(3)
+    assert [(m.partition, m.offset) for m in a.take(4)][-1] == (1, 0)
+    b = world.one("b").reads(t=1)
+    world.go(80, asks=False)
+    assert {tp: info.fetched_offset for tp, info in b.fetched.infos.items()} == {T1: 0}
+    assert (world.offset(0), world.offset(1)) == (b"3", b"0")
+    a.take(1)  # it asks for more at last, and commits what it owns
+    a.connector.commit_offsets()
+    assert world.offset(1) == b"0"
 
 
 def test_without_automatic_commits_a_partition_that_stays_is_read_on_where_it_was() -> None:
@@ -263,11 +298,24 @@ def test_a_topic_that_is_deleted_is_given_up_with_a_warning(caplog: pytest.LogCa
     assert world.owners("tb") == []
 
 
-def test_without_brokers_it_waits_for_the_first(world: World) -> None:
+@pytest.mark.parametrize(
+    ("connect", "place", "chroot"),
+    [("zk:2181/kafak", "/kafak/brokers/ids", "'/kafak' here"), ("zk:2181", "/brokers/ids", "none here")],
+)
+def test_without_brokers_it_waits_for_the_first(
+    world: World, connect: str, place: str, chroot: str, caplog: pytest.LogCaptureFixture
+) -> None:
     world.admin.delete(f"{paths.BROKER_IDS}/0")
-    one = world.one("a").reads(t=1)
-    world.go()
+    one = world.one("a", zookeeper_connect=connect).reads(t=1)
+    with caplog.at_level(logging.WARNING, "minikafka.clients.consumer"):
+        world.go()
     assert one.fetched.starts == 0
+    said = (
+        f"g_a: there are no brokers to read from: {place} on ZooKeeper at zk:2181 names none. Check that a "
+        f"broker runs, and that zookeeper.connect='{connect}' is as in its own settings, with the chroot "
+        f"({chroot})"
+    )
+    assert set(caplog.messages) == {said}
     world.admin.create(f"{paths.BROKER_IDS}/3", b"{}")
     world.go()
     assert len(one.fetched.infos) == 4

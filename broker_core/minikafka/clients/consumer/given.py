@@ -1,0 +1,73 @@
+"""What a consumer's public methods are given, looked at before anything is done with it.
+
+Each raises TypeError for what is of another kind than wanted, with the value and what to give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from minikafka.clients.consumer.consumer_config import ConsumerConfig
+from minikafka.clients.consumer.topic_filter import TopicFilter
+
+_LISTENER = ("before_releasing_partitions", "before_starting_fetchers")
+
+
+def check_config(config: Any) -> None:
+    """A ConsumerConfig."""
+    if not isinstance(config, ConsumerConfig):
+        wanted = "a ConsumerConfig, as ConsumerConfig.from_properties({'group.id': …}) makes it"
+        raise _unfit("config", wanted, config)
+
+
+def check_topic_counts(topic_count_map: Any) -> None:
+    """Topic -> number of streams. (What the numbers are, is StaticTopicCount's matter.)"""
+    wanted = "a mapping of topics to their numbers of streams, as {'flights': 1}"
+    if not isinstance(topic_count_map, Mapping) or not all(isinstance(one, str) for one in topic_count_map):
+        raise _unfit("topic_count_map", wanted, topic_count_map)
+
+
+def check_filter(topic_filter: Any) -> None:
+    """A Whitelist or a Blacklist."""
+    if not isinstance(topic_filter, TopicFilter) or type(topic_filter) is TopicFilter:
+        example = topic_filter if isinstance(topic_filter, str) else "fli.*"
+        filters = f"Whitelist({example!r}) or Blacklist({example!r})"
+        wanted = f"a filter of clients.consumer.topic_filter, as {filters}"
+        raise _unfit("topic_filter", wanted, topic_filter)
+
+
+def check_decoders(key_decoder: Any, value_decoder: Any) -> None:
+    """Each an object that decodes, or None."""
+    for name, decoder in (("key_decoder", key_decoder), ("value_decoder", value_decoder)):
+        if decoder is not None and not _has(decoder, "from_bytes"):
+            raise _unfit(name, "an object with from_bytes(data), as StringDecoder()", decoder)
+
+
+def check_listener(listener: Any) -> None:
+    """A ConsumerRebalanceListener."""
+    if not _has(listener, *_LISTENER):
+        raise _unfit("listener", f"an object with {' and '.join(_LISTENER)}", listener)
+
+
+def check_offsets(offsets: Any) -> None:
+    """Partition -> the offset of the next message, or None. ValueError for a negative offset."""
+    if offsets is None:
+        return
+    wanted = "a mapping of partitions to offsets, as {TopicPartition('flights', 0): 12}"
+    if not isinstance(offsets, Mapping):
+        raise _unfit("offsets", wanted, offsets)
+    for partition, offset in offsets.items():
+        place = tuple(partition) if isinstance(partition, tuple) else ()
+        if list(map(type, place)) != [str, int] or type(offset) is not int:
+            raise _unfit("offsets", wanted, {partition: offset})
+        if offset < 0:
+            raise ValueError(f"offsets are whole numbers from 0 on, not {{{partition!r}: {offset}}}")
+
+
+def _has(given: Any, *methods: str) -> bool:
+    return not isinstance(given, type) and all(callable(getattr(given, one, None)) for one in methods)
+
+
+def _unfit(name: str, wanted: str, given: Any) -> TypeError:
+    return TypeError(f"{name} is {wanted}, not {given!r:.100}")

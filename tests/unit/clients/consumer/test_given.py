@@ -1,0 +1,103 @@
+"""What a connector is given that is of another kind than it wants, and what is said of it at once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.consumer.consumer_config import ConsumerConfig
+from minikafka.clients.consumer.consumer_connector import Consumer, ConsumerConnector
+from minikafka.clients.consumer.topic_filter import TopicFilter, Whitelist
+from minikafka.clients.consumer.zookeeper_consumer_connector import ZookeeperConsumerConnector
+from minikafka.clients.serializer import StringDecoder
+from tests.unit.clients.consumer.connectors import World
+
+Call = Callable[[Any], object]
+
+WRONG: dict[str, tuple[Call, str]] = {
+    "a list of topics": (
+        lambda one: one.create_message_streams(["flights"]),
+        r"^topic_count_map is a mapping of topics .+, as {'flights': 1}, not \['flights'\]$",
+    ),
+    "one topic": (lambda one: one.create_message_streams("flights"), "as {'flights': 1}, not 'flights'"),
+    "a topic of bytes": (lambda one: one.create_message_streams({b"t": 1}), "not {b't': 1}"),
+    "a decoder's class": (
+        lambda one: one.create_message_streams({"t": 1}, StringDecoder),
+        r"^key_decoder is an object with from_bytes\(data\), as StringDecoder\(\), not <class",
+    ),
+    "a function as decoder": (
+        lambda one: one.create_message_streams_by_filter(Whitelist("t"), 1, StringDecoder(), bytes.decode),
+        r"^value_decoder is an object with from_bytes\(data\)",
+    ),
+    "a pattern as filter": (
+        lambda one: one.create_message_streams_by_filter("fli.*", 1),
+        r"^topic_filter is .+ as Whitelist\('fli\.\*'\) or Blacklist\('fli\.\*'\), not 'fli\.\*'$",
+    ),
+    "a filter of no kind": (
+        lambda one: one.create_message_streams_by_filter(TopicFilter("t")),
+        r"as Whitelist\('fli",
+    ),
+    "a number as listener": (
+        lambda one: one.set_consumer_rebalance_listener(5),
+        "^listener is an object with before_releasing_partitions and before_starting_fetchers, not 5$",
+    ),
+    "a number as offsets": (
+        lambda one: one.commit_offsets(5),
+        r"^offsets is a mapping of partitions to offsets, as {TopicPartition\('flights', 0\): 12}, not 5$",
+    ),
+    "an offset as text": (lambda one: one.commit_offsets({("t", 0): "5"}), r"not {\('t', 0\): '5'}$"),
+    "a topic for a partition": (lambda one: one.commit_offsets({"t": 5}), "not {'t': 5}$"),
+}
+
+
+@pytest.mark.parametrize(("call", "said"), WRONG.values(), ids=WRONG)
+def test_what_is_of_another_kind_is_refused_and_the_connector_can_still_be_used(
+    call: Call, said: str
+) -> None:
+    world = World(t=1)
+    one = world.one("a")
+    with pytest.raises(TypeError, match=said):
+        call(one.connector)
+    one.reads(t=1)
+    world.go()
+    assert world.owners() == ["g_a-0"]
+
+
+def test_an_offset_below_zero_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"whole numbers from 0 on, not .*: -1}$"):
+        World(t=1).one("a").connector.commit_offsets({TopicPartition("t", 0): -1})
+
+
+def test_a_connector_wants_a_consumer_config() -> None:
+    config: Any = {"group.id": "g"}
+    with pytest.raises(TypeError, match=r"^config is a ConsumerConfig, as ConsumerConfig\.from_properties"):
+        Consumer.create(config)
+
+
+@pytest.mark.parametrize("given", ["group.id=g", ["group.id"], None])
+def test_settings_are_a_mapping(given: Any) -> None:
+    with pytest.raises(TypeError, match=r"^properties are a mapping, as {'group\.id': 'billing', …}, not "):
+        ConsumerConfig.from_properties(given)
+
+
+@pytest.mark.parametrize("given", [5, None, ["a", "b"], b"a"])
+def test_a_filter_wants_one_text(given: Any) -> None:
+    with pytest.raises(TypeError, match=r"^Whitelist takes one pattern as text, as 'flights\|fli\.\*', not "):
+        Whitelist(given)
+
+
+@pytest.mark.parametrize("kind", [Consumer, ConsumerConnector, ZookeeperConsumerConnector])
+def test_the_help_of_every_public_method_is_its_own(kind: type) -> None:
+    methods = [
+        (name, method)
+        for name, method in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_")
+    ]
+    assert methods
+    for name, method in methods:
+        assert method.__name__ == name
+        assert inspect.getdoc(method)
