@@ -34,4 +34,6 @@ def run(spark: SparkSession, servers: str, topic: str, directory: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        sys.exit(f"usage: {sys.argv[0]} SERVERS TOPIC DIRECTORY, as localhost:9092 orders ./orders")
     run(SparkSession.builder.getOrCreate(), *sys.argv[1:])

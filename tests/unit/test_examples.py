@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,15 @@ def test_a_program_moves_from_sparks_kafka_source_by_its_format_and_an_import() 
         '-         spark.readStream.format("kafka")',
         '+         spark.readStream.format("minikafka")',
     ]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", ["before.py", "after.py"])
+def test_a_program_that_is_not_told_where_to_read_says_how_it_is_called(name: str) -> None:
+    path = str(FROM_KAFKA / name)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"usage: {path} SERVERS TOPIC DIRECTORY, as localhost:9092 orders ./orders\n"
 
 
 @pytest.mark.process

@@ -88,7 +88,7 @@ def set_(
     name: Name,
     settings: Annotated[
         Optional[list[str]],  # noqa: UP045
-        typer.Argument(metavar="[K=V]...", show_default=False),
+        typer.Argument(metavar="K=V", show_default=False),
     ] = None,
     delete: Annotated[
         Optional[list[str]],  # noqa: UP045

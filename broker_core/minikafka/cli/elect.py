@@ -21,7 +21,7 @@ COLUMNS = ["topic", "partition", "leader", "preferred", "in_sync", "done"]
 def elect(
     topics: Annotated[
         Optional[list[str]],  # noqa: UP045
-        typer.Argument(metavar="[TOPIC]...", show_default=False, help="All partitions of these."),
+        typer.Argument(metavar="TOPIC", show_default=False, help="All partitions of these."),
     ] = None,
     file: Annotated[
         Optional[Path],  # noqa: UP045

@@ -15,6 +15,7 @@ import typer
 
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.cli.options import Bootstrap, DataDir, Format, GroupsZooKeeper, OutputFormat
+from minikafka.cli.reset import file_of, offset_of, shift_of
 
 if TYPE_CHECKING:
     from minikafka.base.ids import TopicPartition
@@ -122,7 +123,7 @@ ByDuration = Annotated[
 ]
 ToOffset = Annotated[
     Optional[int],  # noqa: UP045
-    typer.Option("--to-offset", metavar="N", min=0, help="An offset.", show_default=False),
+    typer.Option("--to-offset", parser=offset_of, metavar="N", help="An offset.", show_default=False),
 ]
 ToTime = Annotated[
     Optional[str],  # noqa: UP045
@@ -136,12 +137,19 @@ ToTime = Annotated[
 ]
 ShiftBy = Annotated[
     Optional[int],  # noqa: UP045
-    typer.Option("--shift-by", metavar="N", help="N messages on, or back with -N.", show_default=False),
+    typer.Option(
+        "--shift-by",
+        parser=shift_of,
+        metavar="N",
+        help="N messages on, or back with -N.",
+        show_default=False,
+    ),
 ]
 FromFile = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(
         "--from-file",
+        parser=file_of,
         metavar="F",
         help="As a file says, in lines topic,partition,offset or in JSON: what --export prints.",
         show_default=False,

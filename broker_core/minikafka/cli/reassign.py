@@ -53,7 +53,7 @@ def generate(
     ],
     topics: Annotated[
         Optional[list[str]],  # noqa: UP045
-        typer.Argument(metavar="[TOPIC]...", show_default=False),
+        typer.Argument(metavar="TOPIC", show_default=False),
     ] = None,
     file: Annotated[
         Optional[Path],  # noqa: UP045

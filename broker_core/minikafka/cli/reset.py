@@ -8,9 +8,10 @@ Kafka's own tool has it from 0.11 on, or JSON in the form of Kafka's ``--offset-
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import TypeGuard
 
 from minikafka.base.errors import ConfigError
@@ -48,6 +49,18 @@ class Target:
     value: int = 0
 
 
+class NotOneTarget(ConfigError):
+    """Nothing says where the group is to go on, or several options do."""
+
+    def __init__(self, given: Sequence[str]) -> None:
+        super().__init__(given[1] if given else "--to-earliest", "", f"give one of {OPTIONS}")
+        self._given = given
+
+    def __str__(self) -> str:
+        told = f"{' and '.join(self._given)} say different things" if self._given else "where to is not said"
+        return f"{told}: {self.allowed}"
+
+
 def one_target(
     *,
     earliest: bool,
@@ -59,7 +72,7 @@ def one_target(
     shift: int | None,
     file: bool = False,
 ) -> Target:
-    """The one target that was given. ConfigError for none, and for several."""
+    """The one target that was given. NotOneTarget for none, and for several."""
     given = [
         *([Target(Rule.EARLIEST)] if earliest else []),
         *([Target(Rule.LATEST)] if latest else []),
@@ -71,9 +84,31 @@ def one_target(
         *([Target(Rule.FILE)] if file else []),
     ]
     if len(given) != 1:
-        name = given[1].rule.value if given else "--to-…"
-        raise ConfigError(name, "given" if given else "", f"give one of {OPTIONS}")
+        raise NotOneTarget([target.rule.value for target in given])
     return given[0]
+
+
+def offset_of(text: str) -> int:
+    """``--to-offset N``. Raises ConfigError."""
+    number = _digits(text.strip())
+    if not _is_number(number, OFFSET_MAX):
+        raise ConfigError(Rule.OFFSET.value, text, "must be an offset, a number from 0 on")
+    return number
+
+
+def shift_of(text: str) -> int:
+    """``--shift-by N``. Raises ConfigError."""
+    digits = _digits(text.strip().removeprefix("-"))
+    if not _is_number(digits, OFFSET_MAX):
+        raise ConfigError(Rule.SHIFT.value, text, "must be a number of messages, as 10 or -10")
+    return -digits if text.strip().startswith("-") else digits
+
+
+def file_of(text: str) -> Path:
+    """``--from-file F``. ConfigError for no name, which would silently mean the current directory."""
+    if not text.strip():
+        raise ConfigError(FROM_FILE, text, "must name a file")
+    return Path(text)
 
 
 def parse_topic(text: str) -> tuple[str, tuple[int, ...] | None]:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from minikafka.base.errors import ConfigError
 
-ALLOWED_TIMES = "a time (2013-01-01, 2013-01-01T05:00, 2013-01-01T05:00:00+01:00)"
-ALLOWED = f"beginning, end, an offset (12345), or {ALLOWED_TIMES}"
+_TIMES = "a time (2013-01-01, 2013-01-01T05:00, 2013-01-01T05:00:00+01:00)"
+ALLOWED_TIMES = f"must be {_TIMES}"
+ALLOWED = f"beginning, end, an offset (12345), or {_TIMES}"
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.ASCII)
 OFFSET_MAX = 2**63 - 1
 
@@ -43,7 +44,7 @@ def parse_duration(option: str, text: str) -> int:
     """A duration of ISO 8601 (P1DT2H, PT30M, PT1.5S), without years, months and weeks, as ms. ConfigError."""
     found = _DURATION.fullmatch(text.strip().upper())
     if found is None or not any(found.groups()):
-        raise ConfigError(option, text, "a duration as PT30M, PT1H or P7D")
+        raise ConfigError(option, text, "must be a duration as PT30M, PT1H or P7D")
     days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
     return round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
 

@@ -18,7 +18,7 @@ app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_ar
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 MaybeName = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Argument(metavar="[NAME]", show_default=False, help="Without it: all topics."),
+    typer.Argument(metavar="NAME", show_default=False, help="Without it: all topics."),
 ]
 OWN_TOPIC = (
     "is an internal topic of Kafka and may not be marked for deletion; `group delete` deletes one group"

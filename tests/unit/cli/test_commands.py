@@ -102,10 +102,21 @@ def test_an_error_of_many_lines_becomes_one() -> None:
         (["consume", "t", "--group", "g", "--from", "7"], "--from='7': with --group"),
         (["consume", "t", "--group", "g", "--from", "2013-01-01"], "`group reset` sets others"),
         (["consume", "t", "--group", ""], "--group=''"),
-        (["group", "reset", "g"], "give one of --to-earliest"),
-        (["group", "reset", "g", "--to-latest", "--to-offset", "3"], "--to-offset='given': give one of"),
-        (["group", "reset", "g", "--to-time", "noon"], "--to-time='noon': a time (2013-01-01"),
-        (["group", "reset", "g", "--by-duration", "1h"], "--by-duration='1h': a duration as PT30M"),
+        (["group", "reset", "g"], "minikafka: where to is not said: give one of --to-earliest"),
+        (
+            ["group", "reset", "g", "--to-latest", "--to-offset", "3"],
+            "--to-latest and --to-offset say different things: give one of",
+        ),
+        (["group", "reset", "g", "--to-offset", ""], "--to-offset='': must be an offset, a number from 0"),
+        (["group", "reset", "g", "--to-offset", "-1"], "--to-offset='-1': must be an offset"),
+        (["group", "reset", "g", "--to-offset", str(2**63)], "must be an offset"),
+        (["group", "reset", "g", "--shift-by", ""], "--shift-by='': must be a number of messages"),
+        (["group", "reset", "g", "--shift-by", "--5"], "--shift-by='--5': must be a number of messages"),
+        (["group", "reset", "g", "--to-time", ""], "--to-time='': must be a time"),
+        (["group", "reset", "g", "--by-duration", ""], "--by-duration='': must be a duration"),
+        (["group", "reset", "g", "--from-file", ""], "--from-file='': must name a file"),
+        (["group", "reset", "g", "--to-time", "noon"], "--to-time='noon': must be a time (2013-01-01"),
+        (["group", "reset", "g", "--by-duration", "1h"], "--by-duration='1h': must be a duration as PT30M"),
         (["group", "reset", "g", "--to-latest", "--all-topics", "--topic", "t"], "--all-topics is given too"),
         (["group", "reset", "g", "--to-latest", "--topic", "t:x"], "--topic='t:x'"),
         (["perf", "latency", "t", "--acks", "0"], "--acks='0': 1 or all"),
@@ -252,3 +263,13 @@ def test_output_that_nobody_reads_any_more_ends_quietly() -> None:
     assert process.stderr.read() == b""
     process.stderr.close()
     assert process.wait() == 1
+
+
+@pytest.mark.parametrize("command", ["elect", "reassign generate", "topic describe", "config set"])
+def test_arguments_that_may_be_left_out_stand_in_one_pair_of_brackets(
+    capfd: pytest.CaptureFixture[str], command: str
+) -> None:
+    run([*command.split(), "--help"])
+    usage = capfd.readouterr().out.partition("\n\n")[0]
+    assert "[OPTIONS]" in usage
+    assert "[[" not in usage

@@ -20,6 +20,7 @@ from minikafka.cli.reset import (
     plan_json,
     plan_lines,
     read_plan,
+    shift_of,
 )
 
 NOTHING = {
@@ -166,3 +167,8 @@ def test_a_plan_that_was_printed_is_read_again() -> None:
     assert plan_lines(plan) == ["t,0,7", "t,1,0"]
     assert read_plan("\n".join(plan_lines(plan)).encode(), "f") == plan
     assert read_plan(json.dumps(plan_json(plan)).encode(), "f") == plan
+
+
+@pytest.mark.parametrize(("text", "number"), [("7", 7), (" -7 ", -7), ("0", 0)])
+def test_a_shift_goes_on_or_back(text: str, number: int) -> None:
+    assert shift_of(text) == number
