@@ -15,6 +15,7 @@ from minikafka.clients.consumer.consumer_fetcher_thread import ConsumerFetcherTh
 from minikafka.clients.consumer.leader_finder_thread import LeaderFinderThread
 from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
 from minikafka.clients.consumer.shutdownable_thread import ShutdownableThread
+from minikafka.clients.consumer.troubles import Troubles
 from minikafka.clients.links import BrokerLink, LinkConfig
 from minikafka.clients.retry import Deadline, EventWaiter, Waiter
 from minikafka.net.port import Connector
@@ -79,6 +80,7 @@ class ConsumerFetcherManager:
         self._store = store
         self._connector = connector or _sockets(config)
         self._clock = clock or SystemClock()
+        self._troubles = Troubles(self._clock)
         self._waiter_of = waiter_of
         self._threads = threads
         self._lock = threading.Lock()
@@ -168,6 +170,7 @@ class ConsumerFetcherManager:
                 waiter=self._waiter_of(),
             ),
             self._config.refresh_leader_backoff_ms,
+            self._troubles,
         )
 
     def _without_leader(self, connections: _Connections, partitions: Iterable[TopicPartition]) -> None:
@@ -216,6 +219,7 @@ class ConsumerFetcherManager:
             connections.gate,
             lambda partitions: self._without_leader(connections, partitions),
             self._clock,
+            self._troubles,
         )
         if self._threads:
             fetcher.start()

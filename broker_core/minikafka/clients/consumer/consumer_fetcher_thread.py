@@ -39,6 +39,7 @@ from minikafka.clients.consumer.chunk_queue import ChunkQueue
 from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStatsRegistry
 from minikafka.clients.consumer.partition_topic_info import INVALID_OFFSET, PartitionTopicInfo
 from minikafka.clients.consumer.shutdownable_thread import ShutdownableThread
+from minikafka.clients.consumer.troubles import Troubles
 from minikafka.clients.links import BrokerLink
 from minikafka.clients.offsets import CONSUMER, NO_EPOCH
 from minikafka.clients.retry import Deadline
@@ -114,7 +115,7 @@ class Gate:
 class ConsumerFetcherThread(ShutdownableThread):
     """Fetches partitions that one broker leads (``ConsumerFetcherThread`` of text 004).
 
-    ``without_leader`` gets those that this broker does not lead any more.
+    ``without_leader`` gets those that this broker does not lead any more, ``troubles`` what did not go well.
     """
 
     def __init__(
@@ -126,8 +127,10 @@ class ConsumerFetcherThread(ShutdownableThread):
         gate: Gate,
         without_leader: Callable[[Iterable[TopicPartition]], None],
         clock: Clock,
+        troubles: Troubles,
     ) -> None:
         super().__init__(name)
+        self._troubles = troubles
         self._config = config
         self._broker = broker
         self._link = link
@@ -187,10 +190,11 @@ class ConsumerFetcherThread(ShutdownableThread):
             response = self._fetch(positions, wait_ms)
         except (NetworkError, RemoteWireError, BrokerError) as error:
             if self.running:
-                logger.warning("%s: %s", self.name, error)
+                self._troubles.met(self.name, error)
                 self._give_back(tp for tp in list(self._partitions) if tp not in self._ended)
                 self.back_off(self._config.refresh_leader_backoff_ms)
             return
+        self._troubles.over(self.name)
         self._measure(response, self._clock.monotonic_ms() - begun_ms)
         self._take(response, positions)
 
@@ -262,8 +266,10 @@ class ConsumerFetcherThread(ShutdownableThread):
                 if isinstance(error, BrokerError) and _hopeless(error):
                     self._end(info, error)
                 else:
-                    logger.warning("%s: %s", self.name, error)
+                    self._troubles.met(str(tp), error)
                     with_errors.append(tp)
+            else:
+                self._troubles.over(str(tp))
         if with_errors and self.running:
             self.handle_partitions_with_errors(with_errors)
 
@@ -333,7 +339,7 @@ class ConsumerFetcherThread(ShutdownableThread):
                 if isinstance(error, BrokerError) and _hopeless(error):
                     self._end(info, error)
                 elif self.running:
-                    logger.warning("%s: %s", self.name, error)
+                    self._troubles.met(str(info.topic_partition), error)
                     self._give_back([info.topic_partition])
 
     def _put(self, info: PartitionTopicInfo, act: Callable[[], bool]) -> None:

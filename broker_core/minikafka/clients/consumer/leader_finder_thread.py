@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
@@ -11,6 +10,7 @@ from minikafka.base.errors import CoordinationError, MinikafkaError, NoNode
 from minikafka.base.ids import BrokerAddress, TopicPartition, host_port
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.consumer.shutdownable_thread import ShutdownableThread
+from minikafka.clients.consumer.troubles import Troubles
 from minikafka.registry import paths
 from minikafka.registry.paths import BROKER_IDS, BrokerRegistration
 from minikafka.registry.store import Store
@@ -18,8 +18,6 @@ from minikafka.registry.store import Store
 _IDLE_MS = 60_000
 _METADATA_MS = 5_000
 """Longest question; then the brokers that live are looked up again."""
-
-logger = logging.getLogger("minikafka.clients")
 
 
 class Fetchers(Protocol):
@@ -48,11 +46,13 @@ class LeaderFinderThread(ShutdownableThread):
         fetchers: Fetchers,
         cluster_of: Callable[[str], Cluster],
         refresh_leader_backoff_ms: int,
+        troubles: Troubles,
     ) -> None:
         super().__init__(name)
         self._store = store
         self._fetchers = fetchers
         self._cluster_of = cluster_of
+        self._troubles = troubles
         self._backoff_ms = refresh_leader_backoff_ms
         self._brokers = ""
         self._cluster: Cluster | None = None
@@ -68,7 +68,9 @@ class LeaderFinderThread(ShutdownableThread):
         except MinikafkaError as error:
             leaders = {}
             if self.running:
-                logger.warning("%s: no leader found for %s: %s", self.name, _some(wanted), error)
+                self._troubles.met(self.name, error, f"no leader found for {_some(wanted)}: ")
+        else:
+            self._troubles.over(self.name)
         if not self.running:
             return
         self._fetchers.add_fetcher_for_partitions(leaders)
@@ -96,7 +98,9 @@ class LeaderFinderThread(ShutdownableThread):
         except CoordinationError as error:
             if not brokers:
                 raise
-            logger.warning("%s: asking the brokers that are known: %s", self.name, error)
+            self._troubles.met(f"{self.name}'s ZooKeeper", error, "asking the brokers that are known: ")
+        else:
+            self._troubles.over(f"{self.name}'s ZooKeeper")
         if not brokers:
             raise CoordinationError(f"{BROKER_IDS} names no broker that can be asked")
         if self._cluster is None or brokers != self._brokers:

@@ -86,5 +86,14 @@ class Fetching:
         return [request.max_wait_ms for request in self.brokers.asked(ApiKey.FETCH)]
 
 
+def one_partition(**config: object) -> tuple[BrokersInMemory, Fetching, OneStream]:
+    """Five messages, which a stream reads from the first on, once it is started."""
+    brokers = BrokersInMemory(1, {"t": 1})
+    brokers.fill(TopicPartition("t", 0), *values(0, 1, 2, 3, 4))
+    fetching = Fetching(brokers, **config)
+    stream = fetching.stream()
+    return brokers, fetching, stream
+
+
 def values(*offsets: int) -> list[bytes]:
     return [b"%d" % offset for offset in offsets]

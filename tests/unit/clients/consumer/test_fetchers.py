@@ -21,20 +21,11 @@ from minikafka.clients.consumer.fetch_request_and_response_stats import FetchReq
 from minikafka.records.message_set import Codec
 from minikafka.wire.apis.fetch import FetchRequest, FetchResponse
 from minikafka.wire.keys import ApiKey
-from tests.unit.clients.consumer.fetching import CLIENT, Fetching, values
+from tests.unit.clients.consumer.fetching import CLIENT, Fetching, one_partition, values
 from tests.unit.clients.consumer.streams import OneStream, offsets
 from tests.unit.clients.support import FIRST_PORT, HOST, BrokersInMemory, fetch_error
 
 T0, T1, T2, T3 = (TopicPartition("t", number) for number in range(4))
-
-
-def one_partition(**config: object) -> tuple[BrokersInMemory, Fetching, OneStream]:
-    """Five messages, which a stream reads from the first on, once it is started."""
-    brokers = BrokersInMemory(1, {"t": 1})
-    brokers.fill(T0, *values(0, 1, 2, 3, 4))
-    fetching = Fetching(brokers, **config)
-    stream = fetching.stream()
-    return brokers, fetching, stream
 
 
 def error_of(stream: OneStream) -> Exception:
@@ -423,127 +414,6 @@ def test_what_a_broker_refuses_for_good_is_raised_in_the_stream() -> None:
     assert isinstance(error, BrokerError)
     assert error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert len(brokers.asked(ApiKey.FETCH)) == 1
-
-
-# --- leaders
-
-
-def test_a_partition_is_fetched_from_its_new_leader() -> None:
-    brokers = BrokersInMemory(2, {"t": 1})
-    brokers.fill(T0, *values(0, 1))
-    fetching = Fetching(brokers)
-    stream = fetching.stream()
-    fetching.manager.start_connections([fetching.info(stream)])
-    fetching.step()
-    brokers.leaders[T0] = 2
-    brokers.fill(T0, b"2")
-    fetching.step(2)
-    assert offsets(stream.drain()) == [0, 1, 2]
-    assert [broker for broker, key, _, _ in brokers.requests if key is ApiKey.FETCH] == [1, 1, 2]
-
-
-@pytest.mark.parametrize(
-    "code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN, ErrorCode.LEADER_NOT_AVAILABLE]
-)
-def test_what_may_pass_is_tried_again(code: ErrorCode) -> None:
-    brokers, fetching, stream = one_partition()
-    brokers.script(ApiKey.FETCH, fetch_error(code))
-    fetching.manager.start_connections([fetching.info(stream)])
-    fetching.step(2)
-    assert offsets(stream.drain()) == [0, 1, 2, 3, 4]
-
-
-def test_a_partition_without_a_leader_is_looked_for_until_it_has_one() -> None:
-    brokers, fetching, stream = one_partition()
-    brokers.leaders[T0] = -1
-    fetching.manager.start_connections([fetching.info(stream)])
-    fetching.step(3)
-    assert brokers.asked(ApiKey.FETCH) == []
-    brokers.leaders[T0] = 1
-    fetching.step()
-    assert offsets(stream.drain()) == [0, 1, 2, 3, 4]
-
-
-def test_partitions_of_a_dead_broker_are_looked_for_and_those_of_others_go_on() -> None:
-    brokers = BrokersInMemory(2, {"t": 2})
-    fetching = Fetching(brokers)
-    stream = fetching.stream()
-    fetching.manager.start_connections([fetching.info(stream, number) for number in range(2)])
-    fetching.step()
-    brokers.stop(1)
-    brokers.fill(T1, b"0")
-    fetching.step()
-    assert [(m.partition, m.offset) for m in stream.drain()] == [(1, 0)]
-    brokers.leaders[T0] = 2
-    brokers.fill(T0, b"0")
-    fetching.step()
-    assert [(m.partition, m.offset) for m in stream.drain()] == [(0, 0)]
-
-
-def test_what_had_no_room_when_the_broker_died_comes_once() -> None:
-    brokers = BrokersInMemory(2, {"t": 3})
-    brokers.fill(T0, b"0")
-    brokers.fill(T2, b"0")
-    fetching = Fetching(brokers, queued_max_message_chunks=1)
-    stream, other = fetching.stream(), fetching.stream()
-    brokers.leaders[T1] = 1
-    fetching.manager.start_connections(
-        [fetching.info(stream, 0), fetching.info(other, 1), fetching.info(stream, 2)]
-    )
-    fetching.step()
-    brokers.stop(1)
-    fetching.step()  # fails for T1, and what waits for T2 goes with it
-    for tp in (T0, T1, T2):
-        brokers.leaders[tp] = 2
-    found = []
-    for _ in range(4):
-        found += stream.drain()
-        fetching.step()
-    assert sorted((m.partition, m.offset) for m in found) == [(0, 0), (2, 0)]
-
-
-def test_brokers_that_came_later_are_found_in_zookeeper() -> None:
-    brokers = BrokersInMemory(2, {"t": 1})
-    brokers.fill(T0, b"0")
-    fetching = Fetching(brokers)
-    fetching.store.delete("/brokers/ids/2")
-    stream = fetching.stream()
-    brokers.stop(1)
-    brokers.leaders[T0] = 2
-    fetching.manager.start_connections([fetching.info(stream)])
-    fetching.step()
-    assert brokers.asked(ApiKey.FETCH) == []
-    fetching.register(2)
-    fetching.step()
-    assert offsets(stream.drain()) == [0]
-
-
-def test_without_any_broker_it_goes_on_looking() -> None:
-    _, fetching, stream = one_partition()
-    fetching.store.delete("/brokers/ids/1")
-    fetching.manager.start_connections([fetching.info(stream)])
-    fetching.step(2)
-    fetching.register(1)
-    fetching.step()
-    assert offsets(stream.drain()) == [0, 1, 2, 3, 4]
-
-
-def test_while_zookeeper_is_away_the_brokers_that_are_known_are_asked() -> None:
-    brokers, fetching, stream = one_partition()
-    fetching.manager.start_connections([fetching.info(stream)])
-    fetching.step()
-    fetching.zookeeper.suspend(fetching.store)
-    brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.NOT_LEADER_FOR_PARTITION))
-    brokers.fill(T0, b"5")
-    fetching.step(2)
-    assert offsets(stream.drain()) == [0, 1, 2, 3, 4, 5]
-
-
-def test_no_question_of_a_consumer_makes_a_topic() -> None:
-    brokers, fetching, stream = one_partition()
-    fetching.manager.start_connections([fetching.info(stream)])
-    fetching.step()
-    assert [one.allow_auto_topic_creation for one in brokers.asked(ApiKey.METADATA)] == [False]
 
 
 # --- starting and stopping
