@@ -14,11 +14,12 @@ from minikafka.clients.consumer.topic_filter import TopicFilter
 _LISTENER = ("before_releasing_partitions", "before_starting_fetchers")
 
 
-def check_config(config: Any) -> None:
-    """A ConsumerConfig."""
+def checked_config(config: Any) -> ConsumerConfig:
+    """A ConsumerConfig, as it was given."""
     if not isinstance(config, ConsumerConfig):
         wanted = "a ConsumerConfig, as ConsumerConfig.from_properties({'group.id': …}) makes it"
         raise _unfit("config", wanted, config)
+    return config
 
 
 def check_topic_counts(topic_count_map: Any) -> None:

@@ -41,13 +41,12 @@ from minikafka.clients.consumer.consumer_fetcher_manager import ConsumerFetcherM
 from minikafka.clients.consumer.consumer_offsets import ConsumerOffsets, ZookeeperOffsets
 from minikafka.clients.consumer.consumer_rebalance_listener import ConsumerRebalanceListener
 from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId
-from minikafka.clients.consumer.consumer_topic_stats import ConsumerTopicStatsRegistry
-from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStatsRegistry
 from minikafka.clients.consumer.group_registration import GroupRegistration, consumer_id_of
 from minikafka.clients.consumer.kafka_stream import KafkaStream
 from minikafka.clients.consumer.offsets_channel import GroupOffsetsChannel, OffsetsChannel, brokers_in
 from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo, no_partitions_error
 from minikafka.clients.consumer.scheduler import Scheduler
+from minikafka.clients.consumer.stats_in_use import begin_to_use, cease_to_use
 from minikafka.clients.consumer.steps import Stepper, Steps, run
 from minikafka.clients.consumer.topic_count import (
     StaticTopicCount,
@@ -96,8 +95,7 @@ class ZookeeperConsumerConnector:
         waiter: Waiter | None = None,
         threads: bool = True,
     ) -> None:
-        given.check_config(config)
-        self.config = config
+        self.config = given.checked_config(config)
         self.clock = clock or SystemClock()
         self.consumer_id_string = consumer_id_of(config, self.clock)
         self.topic_registry: dict[str, dict[int, PartitionTopicInfo]] = {}
@@ -153,6 +151,7 @@ class ZookeeperConsumerConnector:
         except BaseException:
             self.store.close()
             raise
+        begin_to_use(config.client_id)
         self.scheduler = Scheduler(self.clock, threads=threads)
         self._schedule()
 
@@ -570,8 +569,7 @@ class ZookeeperConsumerConnector:
                     self.offsets_channel.close()
                 # With the session go the registration and all that is owned.
                 self.store.close()
-                ConsumerTopicStatsRegistry.remove(self.config.client_id)
-                FetchRequestAndResponseStatsRegistry.remove(self.config.client_id)
+                cease_to_use(self.config.client_id)
 
     def send_shutdown_to_all_queues(
         self, error: MinikafkaError | None = None, *, counts: bool = True

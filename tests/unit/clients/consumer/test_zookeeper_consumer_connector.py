@@ -20,6 +20,8 @@ from minikafka.base.errors import (
 )
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId
+from minikafka.clients.consumer.consumer_topic_stats import ConsumerTopicStatsRegistry
+from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStatsRegistry
 from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.clients.serializer import LongDecoder, StringDecoder
 from minikafka.registry import paths
@@ -489,6 +491,24 @@ def test_offsets_are_kept_at_the_coordinator_and_in_zookeeper(world: World) -> N
     assert world.coordinator.offsets[T0] == 5
     assert world.offset() == b"5"
     assert world.coordinator.closed
+
+
+def test_the_stats_of_a_client_are_forgotten_when_the_last_of_its_consumers_leaves(world: World) -> None:
+    client = "stats-of-two"
+    ones = [world.one(name, client_id=client).reads(t=1) for name in "ab"]
+    world.go()
+    ones[0].fetched.bring(5)
+    ones[0].take(11)
+    before = ConsumerTopicStatsRegistry.get(client)
+    fetches = FetchRequestAndResponseStatsRegistry.get(client)
+    assert before.topic("t").messages.count == 10
+    ones[0].connector.shutdown()
+    ones[0].connector.shutdown()
+    assert ConsumerTopicStatsRegistry.get(client) is before
+    assert FetchRequestAndResponseStatsRegistry.get(client) is fetches
+    ones[1].connector.shutdown()
+    assert client not in ConsumerTopicStatsRegistry._stats
+    assert client not in FetchRequestAndResponseStatsRegistry._stats
 
 
 def test_a_second_shutdown_does_nothing_and_nothing_begins_after_it(world: World) -> None:
