@@ -229,7 +229,8 @@ class ZkRebalancerListener:
         plan = rebalance_plan(context, self._assignor, owners, session_id)
         if plan.unchanged and plan.share == self._fetched:
             return Outcome.DONE
-        yield from self.close_fetchers(plan)
+        if not (yield from self.close_fetchers(plan)):
+            return Outcome.OVERTAKEN
         yield from self.release_partition_ownership(plan.release)
         if not (yield from self.reflect_partition_ownership_decision(plan)):
             return Outcome.FAILED
@@ -264,10 +265,14 @@ class ZkRebalancerListener:
     # --- closing
     # -------------------------------------------------------------------------------------------
 
-    def close_fetchers(self, plan: RebalancePlan) -> Steps[None]:
-        """Stop reading, so that nothing of what this consumer may have to give up is handed out any more."""
+    def close_fetchers(self, plan: RebalancePlan) -> Steps[bool]:
+        """Stop reading, so that nothing of what this consumer may have to give up is handed out any more.
+
+        False as ``close_fetchers_for_queues``.
+        """
         connector = self._connector
-        yield from self.close_fetchers_for_queues()
+        if not (yield from self.close_fetchers_for_queues()):
+            return False
         yield None
         if connector.consumer_rebalance_listener is not None:
             # It may commit: what it has read is this consumer's as yet.
@@ -285,12 +290,14 @@ class ZkRebalancerListener:
             for tp, offset in self._positions.items()
             if tp in plan.share and tp not in plan.own and tp not in plan.release
         }
+        return True
 
-    def close_fetchers_for_queues(self) -> Steps[None]:
+    def close_fetchers_for_queues(self) -> Steps[bool]:
         """Stop the fetchers, clear all queues and iterators, and commit what was consumed (auto commit only).
 
         The application is waited for, up to ``rebalance.backoff.ms``, until it asks for its next message:
         then the one that it has counts as consumed. It gets nothing until the fetchers start again.
+        False when the consumer is shut down meanwhile: that counts, commits and releases.
         """
         connector = self._connector
         self._fetched = None
@@ -298,6 +305,8 @@ class ZkRebalancerListener:
         self.clear_fetcher_queues()
         yield None
         yield Wait(connector.config.rebalance_backoff_ms, self._settled)
+        if connector.is_shutting_down:
+            return False
         for stream in connector.all_streams:
             stream.iterator().settle(0)
         if connector.config.auto_commit_enable:
@@ -309,6 +318,7 @@ class ZkRebalancerListener:
                     self.consumer_id,
                     error,
                 )
+        return True
 
     def clear_fetcher_queues(self) -> None:
         """Empty the queues, and take away the chunks that iterators are in the middle of."""

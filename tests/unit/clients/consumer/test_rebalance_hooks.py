@@ -69,14 +69,9 @@ def test_a_rebalance_listener_may_shut_the_consumer_down(place: str) -> None:
     assert world.owners() == ["g_b-0", "g_b-0"]
 
 
-def on_threads(world: World, fetched: Fetched | None = None) -> ZookeeperConsumerConnector:
-    config = ConsumerConfig(
-        group_id="g",
-        zookeeper_connect="memory:1",
-        consumer_id="a",
-        rebalance_backoff_ms=1,
-        auto_commit_enable=False,
-    )
+def on_threads(world: World, fetched: Fetched | None = None, **settings: Any) -> ZookeeperConsumerConnector:
+    settings = {"rebalance_backoff_ms": 1, "auto_commit_enable": False, **settings}
+    config = ConsumerConfig(group_id="g", zookeeper_connect="memory:1", consumer_id="a", **settings)
     return ZookeeperConsumerConnector(config, store=world.zookeeper.connect(), fetcher=fetched or Fetched())
 
 
@@ -154,6 +149,20 @@ def test_a_shutdown_that_comes_while_a_rebalance_begins_ends() -> None:
     listener.rebalance_event_triggered()
     assert begun.wait(5)
     assert ends(connector.shutdown)
+
+
+def test_a_shutdown_while_a_rebalance_waits_for_the_application_counts_what_was_handed_out() -> None:
+    world, fetched, waits = World(t=2), Fetched(), threading.Event()
+    connector = on_threads(world, fetched, rebalance_backoff_ms=60_000, auto_commit_enable=True)
+    (stream,) = connector.create_message_streams({"t": 1})["t"]
+    fetched.bring(2)
+    assert next(stream.iterator()).offset == 0
+    stream.clear = waits.set  # type: ignore[method-assign]  # the last before the wait
+    world.topic("t", 3)
+    world.zookeeper.deliver()
+    assert waits.wait(5)
+    assert ends(connector.shutdown)
+    assert sorted(filter(None, (world.offset(0), world.offset(1)))) == [b"0", b"1"]
 
 
 def test_a_consumer_that_waits_for_another_of_its_name_may_be_shut_down() -> None:
