@@ -431,14 +431,18 @@ class GroupConsumer:
             self._listener.assigned(partitions)
 
     def _taken(self, lost: bool) -> None:
-        if self.config.auto_commit and not lost:
-            self._commit_now()
         # What was not given out is fetched by whoever gets the partition.
         self._undelivered.drop()
-        partitions = self.assignment
+        try:
+            if self.config.auto_commit and not lost:
+                self._commit_now()  # raises what the callback of an earlier commit does
+        finally:
+            self._revoked()
+
+    def _revoked(self) -> None:
         try:
             if self._listener is not None:
-                self._listener.revoked(partitions)
+                self._listener.revoked(self.assignment)
         finally:
             self._positions.assign(())
             self._commits.told.clear()

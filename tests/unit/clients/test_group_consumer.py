@@ -430,6 +430,28 @@ def test_commits_that_nobody_waits_for_are_told_by_a_later_call_in_their_order(w
     assert world.committed() == {T0: 3}
 
 
+def test_a_callback_that_fails_while_partitions_are_given_up_leaves_nothing_of_them_behind(
+    world: World,
+) -> None:
+    listener = Listener()
+    consumer = world.consumer(listener, auto_commit=True)
+    assert any(consumer.poll_records(50, 1) for _ in range(40))
+
+    def fails(offsets: object, error: object) -> None:
+        raise KeyError("missing")
+
+    consumer.commit_async({T0: Committed(1)}, fails)
+    with pytest.raises(KeyError):
+        consumer.unsubscribe()
+    assert listener.told[-1] == ("revoked", (T0, T1, T2, T3))
+    assert consumer.assignment == ()
+    other = TopicPartition("u", 0)
+    world.brokers.leaders[other] = 1
+    world.brokers.fill(other, b"another")
+    consumer.subscribe(["u"])
+    assert world.read(consumer) == Counter([b"another"])
+
+
 def test_a_commit_that_failed_and_that_nobody_waits_for_is_logged(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
