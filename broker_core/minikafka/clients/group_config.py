@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
 
@@ -32,7 +32,8 @@ class GroupConsumerConfig:
 
     ``assignors`` are offered to the group in this order. Sizes are bytes. ``max_poll_records`` is for records
     as objects; ``metadata_max_age_ms`` is how often a pattern looks for topics, and without
-    ``exclude_internal_topics`` it finds internal ones too. Raises ConfigErrors with all that is wrong.
+    ``exclude_internal_topics`` it finds internal ones too. ``auto_offset_reset``, ``isolation`` and
+    ``assignors`` may also be given as text. Raises ConfigErrors with all that is wrong.
     """
 
     group_id: str
@@ -54,35 +55,51 @@ class GroupConsumerConfig:
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
     def __post_init__(self) -> None:
-        faults = list(self._faults())
+        faults = [*self._take_texts(), *self._faults()]
         if faults:
             raise ConfigErrors(faults)
 
+    def _take_texts(self) -> Iterator[ConfigError]:
+        """Put values in the place of their texts, as no type checker may have looked: a text would be no
+        rule at all.
+        """
+        for field, take in _FROM_TEXT.items():
+            try:
+                object.__setattr__(self, field, take(_KAFKA_NAMES[field], getattr(self, field)))
+            except ConfigError as fault:
+                yield fault
+
     def _faults(self) -> Iterator[ConfigError]:
-        if not self.group_id:
-            yield ConfigError("group.id", self.group_id, "a name that the members of the group share")
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if not least <= value <= _INT32_MAX:
-                yield ConfigError(_KAFKA_NAMES[name], value, f"a number from {least} to {_INT32_MAX}")
-        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+        # As objects: no type checker may have looked.
+        values: dict[str, object] = {field: getattr(self, field) for field in _KAFKA_NAMES}
+        if not isinstance(values["group_id"], str) or not values["group_id"]:
+            yield ConfigError("group.id", values["group_id"], "a name that the members of the group share")
+        wrong = [field for field, least in _LEAST.items() if not _within(values[field], least)]
+        for field in wrong:
+            allowed = f"a number from {_LEAST[field]} to {_INT32_MAX}"
+            yield ConfigError(_KAFKA_NAMES[field], values[field], allowed)
+        for field in ("auto_commit", "exclude_internal_topics"):
+            if not isinstance(values[field], bool):
+                yield ConfigError(_KAFKA_NAMES[field], values[field], "True or False")
+        beats = {"heartbeat_interval_ms", "session_timeout_ms"}
+        if not beats & set(wrong) and self.heartbeat_interval_ms >= self.session_timeout_ms:
             yield ConfigError(
                 "heartbeat.interval.ms",
                 self.heartbeat_interval_ms,
                 f"less than session.timeout.ms, which is {self.session_timeout_ms}",
             )
-        unknown = [name for name in self.assignors if name not in ASSIGNORS]
-        if unknown or not self.assignors:
-            yield ConfigError(
-                "partition.assignment.strategy", ",".join(self.assignors), f"of {', '.join(ASSIGNORS)}"
-            )
+        given = values["assignors"]
+        names = given if isinstance(given, tuple) else (given,)
+        if not names or any(name not in ASSIGNORS for name in names):
+            shown = ",".join(map(str, names))
+            yield ConfigError("partition.assignment.strategy", shown, f"of {', '.join(ASSIGNORS)}")
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> GroupConsumerConfig:
         """The settings that a mapping of Kafka's names holds; names of other things are ignored.
 
-        Values may be text. Raises ConfigErrors with the name, the value and what is allowed of each property
-        that cannot be.
+        Values may be text, or Python's own. Raises ConfigErrors with the name, the value and what is allowed
+        of each property that cannot be.
         """
         known = {kafka: ours for ours, kafka in _KAFKA_NAMES.items()}
         values: dict[str, object] = {"group_id": ""}
@@ -90,7 +107,7 @@ class GroupConsumerConfig:
         for name, value in properties.items():
             if name in known:
                 try:
-                    values[known[name]] = _parsed(name, known[name], str(value).strip())
+                    values[known[name]] = _parsed(name, known[name], value)
                 except ConfigError as fault:
                     faults.append(fault)
         try:
@@ -102,29 +119,49 @@ class GroupConsumerConfig:
         return config
 
 
-def _parsed(name: str, field: str, text: str) -> object:
+def _parsed(name: str, field: str, value: object) -> object:
+    if field in _FROM_TEXT:
+        return _FROM_TEXT[field](name, value)
+    text = str(value).strip()
     if field == "group_id":
         return text
     if field in {"auto_commit", "exclude_internal_topics"}:
         if text.lower() not in {"true", "false"}:
             raise ConfigError(name, text, "true or false")
         return text.lower() == "true"
-    if field == "auto_offset_reset":
-        try:
-            return Reset(text)
-        except ValueError:
-            raise ConfigError(name, text, f"one of {', '.join(one.value for one in Reset)}") from None
-    if field == "isolation":
-        return IsolationLevel.parse(name, text)
-    if field == "assignors":
-        given = [one.strip() for one in text.split(",") if one.strip()]
-        return tuple(_JAVA_NAMES.get(one, one) for one in given)
     try:
         return int(text)
     except ValueError:
         raise ConfigError(name, text, "a whole number") from None
 
 
+def _within(value: object, least: int) -> bool:
+    return isinstance(value, int) and least <= value <= _INT32_MAX
+
+
+def _reset_of(name: str, value: object) -> Reset:
+    text = value.strip().lower() if isinstance(value, str) else value
+    try:
+        return Reset(text)
+    except ValueError:
+        raise ConfigError(name, value, f"one of {', '.join(one.value for one in Reset)}") from None
+
+
+def _isolation_of(name: str, value: object) -> IsolationLevel:
+    return value if isinstance(value, IsolationLevel) else IsolationLevel.parse(name, str(value))
+
+
+def _assignors_of(name: str, value: object) -> object:
+    if isinstance(value, str):
+        value = [one.strip() for one in value.split(",") if one.strip()]
+    return tuple(_JAVA_NAMES.get(one, one) for one in value) if isinstance(value, (list, tuple)) else value
+
+
+_FROM_TEXT: Mapping[str, Callable[[str, object], object]] = {
+    "auto_offset_reset": _reset_of,
+    "isolation": _isolation_of,
+    "assignors": _assignors_of,
+}
 _KAFKA_NAMES = {
     "group_id": "group.id",
     "session_timeout_ms": "session.timeout.ms",

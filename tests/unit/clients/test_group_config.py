@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from minikafka.base.errors import ConfigError, ConfigErrors
@@ -80,3 +82,45 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
 def test_one_wrong_value_is_an_error_of_its_own() -> None:
     with pytest.raises(ConfigErrors, match=r"^enable\.auto\.commit='yes': true or false$"):
         GroupConsumerConfig.from_properties({"group.id": "g", "enable.auto.commit": "yes"})
+
+
+def test_what_is_one_of_some_words_may_be_given_as_text_and_as_value() -> None:
+    wanted = GroupConsumerConfig(
+        "g", auto_offset_reset=Reset.EARLIEST, isolation=IsolationLevel.READ_COMMITTED
+    )
+    texts: dict[str, Any] = {"auto_offset_reset": "earliest", "isolation": "read_committed"}
+    assert GroupConsumerConfig("g", **texts) == wanted
+    values = {"auto.offset.reset": Reset.EARLIEST, "isolation.level": IsolationLevel.READ_COMMITTED}
+    assert GroupConsumerConfig.from_properties({"group.id": "g", **values}) == wanted
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"auto_offset_reset": "first"}, "auto.offset.reset='first': one of earliest, latest, none"),
+        ({"auto_offset_reset": 3}, "auto.offset.reset=3: one of earliest, latest, none"),
+        (
+            {"isolation": "committed"},
+            "isolation.level='committed': must be read_committed or read_uncommitted",
+        ),
+        ({"auto_commit": "false"}, "enable.auto.commit='false': True or False"),
+        ({"session_timeout_ms": "6000"}, "session.timeout.ms='6000': a number from 1 to 2147483647"),
+        ({"assignors": "first"}, "partition.assignment.strategy='first': of range, roundrobin"),
+        ({"assignors": (1,)}, "partition.assignment.strategy='1': of range, roundrobin"),
+        ({"assignors": None}, "partition.assignment.strategy='None': of range, roundrobin"),
+        ({"group_id": None}, "group.id=None: a name"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_at_construction(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigErrors) as caught:
+        GroupConsumerConfig(**{"group_id": "g", **values})
+    assert str(caught.value).startswith(message)
+    assert len(caught.value.faults) == 1
+
+
+@pytest.mark.parametrize("given", ["roundrobin, range", ["roundrobin", "range"]])
+def test_assignors_may_be_one_text_or_a_list(given: Any) -> None:
+    wanted = ("roundrobin", "range")
+    assert GroupConsumerConfig("g", assignors=given).assignors == wanted
+    properties = {"group.id": "g", "partition.assignment.strategy": given}
+    assert GroupConsumerConfig.from_properties(properties).assignors == wanted
