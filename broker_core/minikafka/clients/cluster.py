@@ -3,8 +3,9 @@
 Everything else on this floor asks brokers through a ``Cluster``. It is thread-safe. Connections are kept per
 address and ``Lane``: a broker serves one connection's requests one after another, so that a fetch that waits
 for data would hold up whatever is behind it. Every operation has a deadline, and its error names the
-brokers, their addresses and what was tried. As that error may be a minute away, an outage that lasts is told
-before, once, as a warning of the logger ``minikafka.clients``.
+brokers, their addresses and what was tried. As that error may be a minute away, or be waited out by many
+short questions in turn, an outage that lasts is told as a warning of the logger ``minikafka.clients``, again
+and again, as Kafka's clients do.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ MAY_FORBID_SINCE = 4
 """The Metadata version that can forbid to make topics."""
 
 OUTAGE_PATIENCE_MS = 5_000
-"""How long nobody may answer before a warning says so."""
+"""How long nobody may answer, over however many questions, before a warning says so."""
+
+OUTAGE_AGAIN_MS = 60_000
+"""After how long the warning comes again."""
 
 _METADATA_ATTEMPT_MS = 10_000
 """Longest wait for one broker's metadata while there may be others to ask."""
@@ -119,7 +123,9 @@ class Cluster:
         self._links: dict[tuple[Endpoint, Lane | OwnLane], BrokerLink] = {}
         self._metadata = ClusterMetadata()
         self._stale: set[str] = set()
-        self._outage_told = False
+        self._outage_ms: int | None = None
+        """When the first of the questions was asked that nobody has answered; None after an answer."""
+        self._outage_told_ms: int | None = None
         self._closed = False
 
     # --- what is known
@@ -426,10 +432,9 @@ class Cluster:
         patience_ms: int | None = None,
     ) -> ResponseT:
         """The first answer of any broker that ``complaint`` has nothing to say about."""
-        begun_ms = self.clock.monotonic_ms()
 
         def attempt() -> ResponseT:
-            tried = Tried()
+            tried, begun_ms = Tried(), self.clock.monotonic_ms()
             links = self._candidates()
             for position, link in enumerate(links):
                 # The last one, often the only one, may take all the time there is.
@@ -442,20 +447,28 @@ class Cluster:
                     continue
                 problem = complaint(answer)
                 if not problem:
-                    self._outage_told = False
+                    self._outage_ms = self._outage_told_ms = None
                     return answer
                 tried.add(f"{link.name} {problem}")
-            if self.clock.monotonic_ms() - begun_ms > OUTAGE_PATIENCE_MS:
-                self._tell_outage(tried, patience_ms or deadline.timeout_ms)
+            self._not_answered(begun_ms, tried, patience_ms or deadline.timeout_ms)
             raise NetworkError(str(tried))
 
         return self.retrying(f"asking the cluster at {self.bootstrap_text} for {api.name}", deadline, attempt)
 
-    def _tell_outage(self, tried: Tried, patience_ms: int) -> None:
-        """Warn that nobody answers, once until somebody does again."""
-        if not self._outage_told and not self._closed:
-            self._outage_told = True
-            _log.warning("minikafka: %s; trying again, for %d s in all", tried, round(patience_ms / 1000))
+    def _not_answered(self, begun_ms: int, tried: Tried, patience_ms: int) -> None:
+        """Warn when nobody has answered for some time, and then now and again until somebody does."""
+        if self._outage_ms is None:
+            self._outage_ms = begun_ms
+        now_ms, told_ms = self.clock.monotonic_ms(), self._outage_told_ms
+        due = now_ms - self._outage_ms > OUTAGE_PATIENCE_MS
+        if told_ms is not None:
+            due = now_ms - told_ms >= OUTAGE_AGAIN_MS
+        if due and not self._closed:
+            self._outage_told_ms = now_ms
+            # Whoever asks for a shorter time goes on with another question.
+            whole = patience_ms >= self.request_timeout_ms
+            limit = f", for {round(patience_ms / 1000)} s in all" if whole else ""
+            _log.warning("minikafka: %s; trying again%s", tried, limit)
 
 
 def numbers_of(topic: TopicMetadata) -> str:

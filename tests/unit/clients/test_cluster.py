@@ -173,7 +173,7 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records]
 
 
-def test_an_outage_that_lasts_is_told_once_with_address_reason_and_patience(
+def test_an_outage_that_lasts_is_told_with_address_reason_and_patience(
     brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
     brokers.stop(1)
@@ -185,14 +185,29 @@ def test_an_outage_that_lasts_is_told_once_with_address_reason_and_patience(
             told_at_ms.append(brokers.clock.monotonic_ms())
 
     brokers.waiter.wait = look  # type: ignore[method-assign]
-    cluster = brokers.client()
-    for _ in range(2):
-        with pytest.raises(NetworkError):
-            cluster.topic("t", timeout_ms=60_000)
+    with pytest.raises(NetworkError):
+        brokers.client().topic("t", timeout_ms=60_000)
     (warning,) = warnings_of(caplog)
     assert "bootstrap server memory:9001 cannot be reached" in warning
     assert warning.endswith("Connection refused; trying again, for 60 s in all")
     assert OUTAGE_PATIENCE_MS < told_at_ms[0] < OUTAGE_PATIENCE_MS + 3_000
+
+
+def test_an_outage_is_told_by_short_questions_too_and_again_every_minute(
+    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    brokers.stop(1)
+    cluster = brokers.client()
+    told_at_ms: list[int] = []
+    while brokers.clock.monotonic_ms() < 150_000:
+        with pytest.raises(NetworkError):
+            cluster.metadata(timeout_ms=100)
+        brokers.clock.advance(400)
+        if len(caplog.records) > len(told_at_ms):
+            told_at_ms.append(brokers.clock.monotonic_ms())
+    assert all("memory:9001 cannot be reached" in text for text in warnings_of(caplog))
+    assert warnings_of(caplog)[0].endswith("Connection refused; trying again")
+    assert [round(moment / 1000) for moment in told_at_ms] == [6, 66, 126]
 
 
 def test_the_next_outage_is_told_too(brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture) -> None:

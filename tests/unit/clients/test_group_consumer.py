@@ -115,6 +115,26 @@ def test_what_a_leader_refuses_for_good_is_raised(world: World) -> None:
         world.read(consumer)
 
 
+@pytest.mark.parametrize("poll_ms", [50, 500, 20_000])
+@pytest.mark.parametrize("joined", [True, False])
+def test_that_no_broker_can_be_reached_is_told_while_polls_wait_for_one(
+    world: World, caplog: pytest.LogCaptureFixture, poll_ms: int, joined: bool
+) -> None:
+    consumer = world.member() if joined else world.consumer()
+    for broker_id in (1, 2):
+        world.brokers.stop(broker_id)
+    begun_ms = world.brokers.clock.monotonic_ms()
+    while world.brokers.clock.monotonic_ms() < begun_ms + 10_000:
+        assert consumer.poll(poll_ms) == ()
+    texts = [record.getMessage() for record in caplog.records if record.name == "minikafka.clients"]
+    assert len(texts) == 1
+    assert "memory:9001 cannot be reached" in texts[0]
+    for broker_id in (1, 2):
+        world.brokers.start(broker_id)
+    world.brokers.fill(T2, b"after the outage")
+    assert b"after the outage" in world.read(consumer, rounds=60)
+
+
 # Sharing.
 
 
