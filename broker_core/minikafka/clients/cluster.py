@@ -138,16 +138,18 @@ class Cluster:
         refresh: bool = False,
         timeout_ms: int | None = None,
         patience_ms: int | None = None,
+        creates_topics: bool | None = None,
     ) -> ClusterMetadata:
         """The cluster with at least ``topics`` (None: all of them, always asked anew).
 
         Named topics come from the cache unless they are unknown, too old, have turned out wrong, or
         ``refresh`` is set. A topic that does not exist is in the result with its error. ``patience_ms``, for
         the warning of an outage, is how long the caller will go on asking (``timeout_ms`` by default).
+        ``creates_topics`` stands for that of the client in this question (None: as there).
         """
         deadline = self.deadline(timeout_ms)
         if topics is None:
-            return self._refresh(None, deadline, asked_at_ms=None, patience_ms=patience_ms)
+            return self._refresh(None, deadline, None, patience_ms)
         wanted = tuple(dict.fromkeys(topics))
         for name in wanted:
             check_topic_name(name)
@@ -155,12 +157,19 @@ class Cluster:
         needed = wanted if refresh else tuple(name for name in wanted if not self._fresh(name))
         if not needed:
             return self._metadata
-        return self._refresh(needed, deadline, asked_at_ms=asked_at_ms, patience_ms=patience_ms)
+        return self._refresh(needed, deadline, asked_at_ms, patience_ms, creates_topics)
 
-    def topic(self, name: str, timeout_ms: int | None = None) -> TopicMetadata:
-        """A topic with its partitions; waits for one that is being made. BrokerError for none."""
+    def topic(
+        self, name: str, timeout_ms: int | None = None, *, creates_topics: bool | None = None
+    ) -> TopicMetadata:
+        """A topic with its partitions; waits for one that is being made. BrokerError for none.
+
+        ``creates_topics`` as for ``metadata``.
+        """
         deadline = self.deadline(timeout_ms)
-        return self.retrying(f"looking up topic {name!r}", deadline, lambda: self._topic_once(name, deadline))
+        return self.retrying(
+            f"looking up topic {name!r}", deadline, lambda: self._topic_once(name, deadline, creates_topics)
+        )
 
     def leader(self, tp: TopicPartition, timeout_ms: int | None = None) -> BrokerAddress:
         """Who leads a partition; waits for an election.
@@ -338,8 +347,9 @@ class Cluster:
             and self.clock.monotonic_ms() - topic.fetched_ms < self._metadata_max_age_ms
         )
 
-    def _topic_once(self, name: str, deadline: Deadline) -> TopicMetadata:
-        topic = self.metadata([name], timeout_ms=deadline.remaining_ms()).topics.get(name)
+    def _topic_once(self, name: str, deadline: Deadline, creates_topics: bool | None = None) -> TopicMetadata:
+        known = self.metadata([name], timeout_ms=deadline.remaining_ms(), creates_topics=creates_topics)
+        topic = known.topics.get(name)
         if topic is not None and topic.partitions and topic.error is ErrorCode.NONE:
             return topic
         self.invalidate(name)
@@ -357,6 +367,7 @@ class Cluster:
         deadline: Deadline,
         asked_at_ms: int | None,
         patience_ms: int | None = None,
+        creates_topics: bool | None = None,
     ) -> ClusterMetadata:
         """Ask for ``topics`` (None: all), unless another thread did so after ``asked_at_ms``."""
         if not self._refresh_lock.acquire(timeout=deadline.remaining_ms() / 1000):
@@ -371,12 +382,13 @@ class Cluster:
             ):
                 return self._metadata
             asked = topics
+            creates = self._creates_topics if creates_topics is None else creates_topics
 
             def request(version: int) -> MetadataRequest:
                 nonlocal asked
-                may_name = self._creates_topics or version >= MAY_FORBID_SINCE
+                may_name = creates or version >= MAY_FORBID_SINCE
                 asked = topics if may_name or not topics else None
-                return MetadataRequest(asked, self._creates_topics)
+                return MetadataRequest(asked, creates)
 
             response = self._call_any(METADATA, request, deadline, _names_nobody, patience_ms)
             newer = from_response(response, self.clock.monotonic_ms(), topics or ())

@@ -35,7 +35,7 @@ from minikafka.clients.group_fetcher import Fetched, GroupFetcher
 from minikafka.clients.group_member import GIVE_UP_MS, SLICE_MS, STEP_MS, GroupMember
 from minikafka.clients.group_offsets import Author, Committed, committed_offsets
 from minikafka.clients.group_positions import GroupPositions
-from minikafka.clients.group_subscription import GroupSubscription
+from minikafka.clients.group_subscription import GroupSubscription, partitions_given
 from minikafka.clients.group_undelivered import Undelivered
 from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.retry import Deadline
@@ -72,7 +72,8 @@ class GroupConsumer:
 
     Not thread-safe, but for ``wakeup``. Polls raise BrokerError for what the coordinator or a leader refuses
     for good, and CORRUPT_MESSAGE for damage; NoCommittedOffset; Woken; and what a listener raises. That
-    brokers cannot be reached is waited out.
+    brokers cannot be reached is waited out, with warnings of the logger ``minikafka.clients`` meanwhile.
+    A partition may also be given as a pair of topic and number; TypeError for anything else.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class GroupConsumer:
 
         Or all topics whose whole name ``pattern`` (Python's) matches, also those that come later: they are
         looked for every ``metadata.max.age.ms``. A ``listener`` takes the place of the one before.
+        ConfigError for a pattern that is none.
         """
         self._check_open()
         if self._manual:
@@ -120,7 +122,7 @@ class GroupConsumer:
         if pattern is not None:
             if wanted:
                 raise ValueError("topics or a pattern, not both")
-            wanted = GroupSubscription((), re.compile(pattern), not self.config.exclude_internal_topics)
+            wanted = GroupSubscription.matching(pattern, internal=not self.config.exclude_internal_topics)
         if listener is not None:
             self._listener = listener
         self._member.subscribe(wanted)
@@ -135,7 +137,7 @@ class GroupConsumer:
         self._check_open()
         if self._member.wanted:
             raise ValueError("topics are subscribed to: unsubscribe first")
-        wanted = frozenset(partitions)
+        wanted = frozenset(partitions_given(partitions))
         if self._manual and self.config.auto_commit:
             self._commit_now()
         self._undelivered.drop([tp for tp in self.assignment if tp not in wanted])
@@ -217,14 +219,14 @@ class GroupConsumer:
 
     def position(self, partition: TopicPartition) -> int | None:
         """The offset that is read next; None where that is not known yet."""
-        self._positions.check([partition])
+        (partition,) = self._own([partition])
         return self._positions.known.get(partition)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Read ``partition`` from ``offset`` on."""
         if offset < 0:
             raise ValueError(f"{partition}: an offset is 0 or more, not {offset}")
-        self._positions.check([partition])
+        (partition,) = self._own([partition])
         self._undelivered.drop([partition])
         self._positions.seek(partition, offset)
 
@@ -237,27 +239,30 @@ class GroupConsumer:
         self._seek_to(partitions, Reset.LATEST)
 
     def _seek_to(self, partitions: Collection[TopicPartition], where: Reset) -> None:
-        self._positions.check(partitions)
-        wanted = partitions or self.assignment
+        wanted = self._own(partitions) or self.assignment
         self._undelivered.drop(wanted)
         self._positions.reset(wanted, where)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Give out nothing of these until ``resume``, or until partitions are assigned anew."""
-        self._positions.check(partitions)
-        self._positions.paused.update(partitions)
-        self._undelivered.drop(partitions)
-        self._positions.again(partitions)
+        wanted = self._own(partitions)
+        self._positions.paused.update(wanted)
+        self._undelivered.drop(wanted)
+        self._positions.again(wanted)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """End a ``pause``."""
-        self._positions.check(partitions)
-        self._positions.paused.difference_update(partitions)
+        self._positions.paused.difference_update(self._own(partitions))
 
     @property
     def paused(self) -> tuple[TopicPartition, ...]:
         """What is paused, sorted."""
         return tuple(sorted(self._positions.paused))
+
+    def _own(self, partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
+        wanted = partitions_given(partitions)
+        self._positions.check(wanted)
+        return wanted
 
     # --- the log and the cluster
 
@@ -277,22 +282,30 @@ class GroupConsumer:
         self, times: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int | None]:
         """Of each partition the first record at or after a time (ms since the epoch); None for none."""
-        wrong = next((f"{tp}: {time}" for tp, time in times.items() if time < 0), None)
+        wanted = dict(zip(partitions_given(times), times.values(), strict=True))
+        wrong = next((f"{tp}: {time}" for tp, time in wanted.items() if time < 0), None)
         if wrong is not None:
             raise ValueError(f"{wrong}: a time is in ms since the epoch, 0 or more")
-        return list_offsets(self._cluster, times, self._cluster.deadline(timeout_ms), self.config.isolation)
+        return self._listed(wanted, timeout_ms)
 
     def _ends(
         self, partitions: Iterable[TopicPartition], end: int, timeout_ms: int | None
     ) -> dict[TopicPartition, int]:
-        wanted = dict.fromkeys(partitions, end)
-        deadline = self._cluster.deadline(timeout_ms)
-        found = list_offsets(self._cluster, wanted, deadline, self.config.isolation)
+        found = self._listed(dict.fromkeys(partitions_given(partitions), end), timeout_ms)
         return {tp: offset or 0 for tp, offset in found.items()}
 
+    def _listed(
+        self, wanted: Mapping[TopicPartition, int], timeout_ms: int | None
+    ) -> dict[TopicPartition, int | None]:
+        deadline, isolation = self._cluster.deadline(timeout_ms), self.config.isolation
+        return list_offsets(self._cluster, wanted, deadline, isolation, creates_topics=False)
+
     def partitions_for(self, topic: str, *, timeout_ms: int | None = None) -> tuple[TopicPartition, ...]:
-        """All partitions of a topic. BrokerError where there is none."""
-        return tuple(one.topic_partition for one in self._cluster.topic(topic, timeout_ms).partitions)
+        """All partitions of a topic. BrokerError where there is none: the question makes none, unlike that of
+        Kafka 0.10.
+        """
+        found = self._cluster.topic(topic, timeout_ms, creates_topics=False)
+        return tuple(one.topic_partition for one in found.partitions)
 
     def topics(self, *, timeout_ms: int | None = None) -> tuple[str, ...]:
         """The names of all topics, sorted, but for internal ones."""
@@ -310,7 +323,7 @@ class GroupConsumer:
         partitions may be others' by now; the next poll joins again.
         """
         deadline = self._cluster.deadline(timeout_ms)
-        wanted = self._positions.committable() if offsets is None else offsets
+        wanted = self._positions.committable() if offsets is None else _named(offsets)
         self._commits.sync(self._author(), wanted, deadline)
 
     def commit_async(
@@ -322,7 +335,7 @@ class GroupConsumer:
 
         A later poll, commit or close calls ``callback(offsets, error)``; without one a failure is logged.
         """
-        wanted = self._positions.committable() if offsets is None else offsets
+        wanted = self._positions.committable() if offsets is None else _named(offsets)
         if wanted:
             self._commits.begin(self._author(), wanted, callback, self._cluster.deadline(STEP_MS))
 
@@ -330,7 +343,8 @@ class GroupConsumer:
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, Committed]:
         """What the group has committed for these; without those it has nothing for."""
-        return committed_offsets(self._coordinator, partitions, self._cluster.deadline(timeout_ms))
+        wanted = partitions_given(partitions)
+        return committed_offsets(self._coordinator, wanted, self._cluster.deadline(timeout_ms))
 
     def _author(self) -> Author:
         self._check_open()
@@ -450,6 +464,14 @@ class GroupConsumer:
     def _check_open(self) -> None:
         if self._member.closed:
             raise ValueError("this consumer is closed")
+
+
+def _named(offsets: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, Committed]:
+    values: list[object] = list(offsets.values())
+    for one in values:
+        if not isinstance(one, Committed):
+            raise TypeError(f"an offset to commit is a Committed(offset), not {one!r}")
+    return dict(zip(partitions_given(offsets), offsets.values(), strict=True))
 
 
 def _positive(max_records: int) -> int:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from minikafka.base.ids import check_topic_name
+from minikafka.base.errors import ConfigError
+from minikafka.base.ids import TopicPartition, check_topic_name
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.retry import Deadline
 
@@ -31,6 +32,14 @@ class GroupSubscription:
             check_topic_name(name)
         return cls(wanted)
 
+    @classmethod
+    def matching(cls, pattern: str | re.Pattern[str], *, internal: bool) -> GroupSubscription:
+        """Of a pattern of Python's. ConfigError where it is none."""
+        try:
+            return cls((), re.compile(pattern), internal)
+        except re.error as error:
+            raise ConfigError("pattern", pattern, f"no regular expression of Python's: {error}") from None
+
     def __bool__(self) -> bool:
         return bool(self.names) or self.pattern is not None
 
@@ -42,3 +51,22 @@ class GroupSubscription:
         known = cluster.metadata(None, timeout_ms=max(1, deadline.remaining_ms())).topics.values()
         wanted = (one.name for one in known if self.internal or not one.is_internal)
         return tuple(sorted(name for name in wanted if pattern.fullmatch(name)))
+
+
+def partitions_given(partitions: Iterable[object]) -> tuple[TopicPartition, ...]:
+    """Partitions as a caller names them: as such, or as pairs of topic and number.
+
+    TypeError for anything else, INVALID_TOPIC for the name of no topic.
+    """
+    if isinstance(partitions, (str, TopicPartition)) or not isinstance(partitions, Iterable):
+        raise TypeError(f"partitions are several, not {partitions!r}: [TopicPartition(topic, number)]")
+    return tuple(map(_partition, partitions))
+
+
+def _partition(given: object) -> TopicPartition:
+    if isinstance(given, tuple) and len(given) == 2:
+        topic, number = given
+        if isinstance(topic, str) and isinstance(number, int) and not isinstance(number, bool):
+            check_topic_name(topic)
+            return given if isinstance(given, TopicPartition) else TopicPartition(topic, number)
+    raise TypeError(f"a partition is a TopicPartition(topic, number), not {given!r}")

@@ -42,6 +42,8 @@ def list_offsets(
     wanted: Mapping[TopicPartition, int],
     deadline: Deadline,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    *,
+    creates_topics: bool | None = None,
 ) -> dict[TopicPartition, int | None]:
     """The offset for each partition: EARLIEST, LATEST, or of the first message at or after a time (ms since
     the epoch).
@@ -50,12 +52,13 @@ def list_offsets(
     consumers see. Of what was committed it is the last stable offset, where the first transaction that is
     open begins, and no time finds a message from there on. BrokerError names the partition:
     UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION (a time, asked of a broker before 0.10.1),
-    UNSUPPORTED_FOR_MESSAGE_FORMAT (a time, of messages without one).
+    UNSUPPORTED_FOR_MESSAGE_FORMAT (a time, of messages without one). ``creates_topics`` is that of
+    ``Cluster.metadata``.
     """
     for tp, time in wanted.items():
         if time < EARLIEST:
             raise ValueError(f"{tp}: a time in ms since the epoch, {EARLIEST} or {LATEST}, not {time}")
-    round_ = _Rounds(cluster, dict(wanted), deadline, isolation)
+    round_ = _Rounds(cluster, dict(wanted), deadline, isolation, creates_topics)
     cluster.retrying(f"listing the offsets of {_some(wanted)}", deadline, round_.run)
     return {tp: round_.found[tp] for tp in wanted}
 
@@ -69,12 +72,14 @@ class _Rounds:
         left: dict[TopicPartition, int],
         deadline: Deadline,
         isolation: IsolationLevel,
+        creates_topics: bool | None,
     ) -> None:
         self.found: dict[TopicPartition, int | None] = {}
         self._cluster = cluster
         self._left = left
         self._deadline = deadline
         self._isolation = isolation
+        self._creates_topics = creates_topics
 
     def run(self) -> None:
         """Ask for all that is left. When something is left after it, raises an error that may pass."""
@@ -100,7 +105,9 @@ class _Rounds:
     def _by_leader(self) -> dict[int, list[TopicPartition]]:
         cluster = self._cluster
         metadata = cluster.metadata(
-            {tp.topic for tp in self._left}, timeout_ms=max(1, self._deadline.remaining_ms())
+            {tp.topic for tp in self._left},
+            timeout_ms=max(1, self._deadline.remaining_ms()),
+            creates_topics=self._creates_topics,
         )
         groups: dict[int, list[TopicPartition]] = {}
         for tp in self._left:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from minikafka.base.errors import BrokerError, ErrorCode, Woken
+from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, Woken
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group_consumer import Committed, GroupConsumer
 from minikafka.wire.keys import ApiKey
@@ -106,6 +108,51 @@ def test_only_one_of_assign_and_subscribe_at_a_time(world: World) -> None:
     assert set(world.read(consumer)) == everything(T0, T2, T3)
 
 
+def test_partitions_may_be_given_as_pairs(world: World) -> None:
+    consumer = world.bare()
+    pair: Any = ("t", 2)
+    consumer.assign([pair])
+    assert consumer.assignment == (T2,)
+    assert type(consumer.assignment[0]) is TopicPartition
+    consumer.seek(pair, 3)
+    assert consumer.position(pair) == 3
+    assert world.read(consumer) == Counter([b"t-2-3", b"t-2-4"])
+    consumer.pause(pair)
+    assert consumer.paused == (T2,)
+    consumer.resume(pair)
+    consumer.commit_sync({pair: Committed(4)})
+    assert consumer.committed([pair]) == {T2: Committed(4)}
+    assert consumer.end_offsets([pair]) == {T2: 5}
+    assert consumer.offsets_for_times({pair: 1_001}) == {T2: 1}
+
+
+@pytest.mark.parametrize(
+    ("do", "message"),
+    [
+        (lambda one: one.assign(["t"]), r"a partition is a TopicPartition\(topic, number\), not 't'"),
+        (lambda one: one.assign([("t", "2")]), r"a partition is a TopicPartition\(.*\), not \('t', '2'\)"),
+        (lambda one: one.assign([("t", 2, 5)]), r"not \('t', 2, 5\)"),
+        (
+            lambda one: one.assign("t"),
+            r"partitions are several, not 't': \[TopicPartition\(topic, number\)\]",
+        ),
+        (lambda one: one.assign(T2), "partitions are several, not TopicPartition"),
+        (lambda one: one.assign(2), "partitions are several, not 2"),
+        (lambda one: one.seek("t", 2), "a partition is a TopicPartition"),
+        (lambda one: one.seek_to_end(["t"]), r"a partition is a TopicPartition\(.*\), not \['t'\]"),
+        (lambda one: one.beginning_offsets(["t"]), "a partition is a TopicPartition"),
+        (lambda one: one.offsets_for_times({"t": 5}), "a partition is a TopicPartition"),
+        (lambda one: one.committed(["t"]), "a partition is a TopicPartition"),
+        (lambda one: one.commit_sync({T2: 5}), r"an offset to commit is a Committed\(offset\), not 5"),
+    ],
+)
+def test_what_names_no_partitions_is_refused_with_what_does(
+    world: World, do: Callable[[Any], object], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        do(world.bare())
+
+
 # Patterns.
 
 
@@ -160,7 +207,10 @@ def test_a_topic_that_is_gone_is_no_longer_matched(world: World) -> None:
     [
         (lambda one: one.subscribe("t"), r"subscribe\(\['t'\]\)"),
         (lambda one: one.subscribe(["t"], pattern="t"), "topics or a pattern, not both"),
-        (lambda one: one.subscribe(pattern="("), "unterminated"),
+        (
+            lambda one: one.subscribe(pattern="fli("),
+            r"pattern='fli\(': no regular expression of Python's: missing \), unterminated",
+        ),
         (lambda one: one.subscribe(["a b"]), "INVALID_TOPIC"),
     ],
 )
@@ -168,7 +218,7 @@ def test_what_cannot_be_subscribed_to_is_refused(
     world: World, subscribe: Callable[[GroupConsumer], object], problem: str
 ) -> None:
     consumer = world.member()
-    with pytest.raises((ValueError, TypeError, re.error, BrokerError), match=problem):
+    with pytest.raises((ValueError, TypeError, ConfigError, BrokerError), match=problem):
         subscribe(consumer)
     assert consumer.subscription == ("t",)
 
@@ -231,6 +281,28 @@ def test_logs_have_beginnings_ends_and_times(world: World) -> None:
     assert consumer.offsets_for_times(times) == {T0: 2, T1: 3, T2: None}
     with pytest.raises(ValueError, match="t-0: -1: a time is in ms"):
         consumer.offsets_for_times({T0: -1})
+
+
+@pytest.mark.parametrize("newest", [3, 5])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda one: one.partitions_for("nope"),
+        lambda one: one.beginning_offsets([TopicPartition("nope", 0)]),
+        lambda one: one.end_offsets([TopicPartition("nope", 0)]),
+        lambda one: one.offsets_for_times({TopicPartition("nope", 0): 5}),
+    ],
+)
+def test_questions_about_topics_make_none(
+    world: World, ask: Callable[[GroupConsumer], object], newest: int
+) -> None:
+    world.brokers.newest[ApiKey.METADATA] = newest
+    with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        ask(world.bare())
+    asked = world.brokers.asked(ApiKey.METADATA)
+    assert asked
+    assert all(one.topics is None or not one.allow_auto_topic_creation for one in asked)
+    assert newest > 3 or {one.topics for one in asked} == {None}
 
 
 def test_topics_and_partitions_are_told(world: World) -> None:

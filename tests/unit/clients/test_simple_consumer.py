@@ -81,6 +81,23 @@ def test_a_multifetch_gives_each_its_own_messages_or_error_in_order(world: World
     assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+@pytest.mark.parametrize("offset", [7, 3])
+def test_an_offset_that_the_log_does_not_have_is_told_with_those_that_it_has(
+    world: World, offset: int
+) -> None:
+    world.simulation.produce("t", b"a", b"b")
+    asked = FetchRequest("t", 0, offset, 1000)
+    text = f"OFFSET_OUT_OF_RANGE: fetching t-0 from {offset}: its log begins at 0 and ends at 2"
+    for raising in (lambda: list(world.consumer.fetch(asked)), lambda: list(world.consumer.iterator(asked))):
+        with pytest.raises(BrokerError, match=text):
+            raising()
+    found = world.consumer.fetch(asked)
+    world.simulation.network.inject("machine-0", world.port, Fault.REFUSE, 99)
+    world.consumer.disconnect()
+    with pytest.raises(BrokerError, match=f"fetching t-0 from {offset}$"):
+        found.check()
+
+
 def test_a_multifetch_response_is_asked_by_topic_and_partition_too(world: World) -> None:
     world.simulation.produce("t", b"a", b"b")
     found = world.consumer.multifetch([FetchRequest("t", 1, 0, 1000), FetchRequest("t", 0, 1, 1000)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import Buffer
@@ -23,7 +23,8 @@ class FetchedMessages:
 
     ``error`` is the broker's; iterating raises it as BrokerError, as it does CORRUPT_MESSAGE for damage. A
     message that is cut off at the end, as the size of the fetch may do, is left out. ``high_watermark``: -1
-    with an error, and from a CLASSIC listener.
+    with an error, and from a CLASSIC listener. With OFFSET_OUT_OF_RANGE no broker says where the log begins
+    and ends: the error asks ``ends`` for it, a function that gives None where it cannot tell.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class FetchedMessages:
         self.request = request
         self.error = error
         self.high_watermark = high_watermark
+        self.ends: Callable[[], tuple[int, int] | None] = lambda: None
         self._data = data
         self._set = MessageSet(data, max_entry_bytes=_LARGEST_ENTRY)
 
@@ -59,5 +61,10 @@ class FetchedMessages:
     def check(self) -> None:
         """Raise the broker's error, if there is one."""
         if self.error is not ErrorCode.NONE:
-            asked = self.request
-            raise BrokerError(self.error, f"fetching {asked.topic}-{asked.partition} from {asked.offset}")
+            asked, found = self.request, None
+            if self.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                found = self.ends()
+            log = "" if found is None else f": its log begins at {found[0]} and ends at {found[1]}"
+            raise BrokerError(
+                self.error, f"fetching {asked.topic}-{asked.partition} from {asked.offset}{log}"
+            )

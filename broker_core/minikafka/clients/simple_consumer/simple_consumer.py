@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TypeVar, overload
 
-from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.consumer.fetch_request_and_response_stats import (
     FetchRequestAndResponseStatsRegistry,
@@ -124,7 +125,10 @@ class SimpleConsumer:
     def multifetch(self, requests: Sequence[FetchRequest] | MultiFetchRequest) -> MultiFetchResponse:
         """What each request gives, in their order (``multifetch``). An error is its partition's alone."""
         asked = requests if isinstance(requests, MultiFetchRequest) else MultiFetchRequest(tuple(requests))
-        return MultiFetchResponse(self._twice(lambda: self._wire.fetch(asked)))
+        found = self._twice(lambda: self._wire.fetch(asked))
+        for one in found:
+            one.ends = functools.partial(self._ends, TopicPartition(one.request.topic, one.request.partition))
+        return MultiFetchResponse(found)
 
     def iterator(
         self, request: FetchRequest, *, max_buffer_size: int = DEFAULT_MAX_BUFFER_SIZE
@@ -233,6 +237,16 @@ class SimpleConsumer:
         )
 
     # --- inside
+
+    def _ends(self, place: TopicPartition) -> tuple[int, int] | None:
+        """Where a log begins and ends; None where the broker does not say so (any more)."""
+        try:
+            return (
+                self.earliest_or_latest_offset(place, EARLIEST_TIME),
+                self.earliest_or_latest_offset(place, LATEST_TIME),
+            )
+        except MinikafkaError:
+            return None
 
     def _twice(self, ask: Callable[[], Result]) -> Result:
         with self._lock:
