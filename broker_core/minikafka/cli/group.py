@@ -6,7 +6,8 @@ only a part of what was asked for is known or done.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="List, describe, reset and delete groups of consumers.", no_args_is_help=True)
 
+IN_ZOOKEEPER = "one that lives in ZooKeeper is found with --zookeeper HOST:PORT/CHROOT"
 TOLD = 4
 """Partitions that are named where something is said of many."""
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
@@ -67,7 +69,7 @@ def describe(
     from minikafka.cli.output import print_rows
     from minikafka.cli.progress import patience
 
-    with grouped(zookeeper, bootstrap, data_dir) as places, patience(f"describing {name}"):
+    with grouped(zookeeper, bootstrap, data_dir) as places, patience(f"describing {name}"), _hinting(places):
         found = places.stores.describe(name)
     if found.zookeeper is not None:
         if style is Format.TABLE:
@@ -86,6 +88,19 @@ def describe(
         if style is Format.JSON or found.lags or found.kafka.members:
             print_rows(group_rows.kafka_rows(found.kafka, found.lags), group_rows.KAFKA_COLUMNS, style)
     return told_all(places)
+
+
+@contextlib.contextmanager
+def _hinting(places: Groups) -> Iterator[None]:
+    """That there is no such group comes with where else one may be, where that was not looked at."""
+    from minikafka.base.errors import BrokerError, ErrorCode
+
+    try:
+        yield
+    except BrokerError as error:
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND or places.store is not None:
+            raise
+        raise BrokerError(error.code, f"{error.detail} at the brokers; {IN_ZOOKEEPER}") from None
 
 
 def told_all(places: Groups) -> int:
@@ -398,7 +413,8 @@ def delete(
         with Progress("deleting", len(wanted)) as progress:
             for name in wanted:
                 try:
-                    _delete(places, name, topic, style)
+                    with _hinting(places):
+                        _delete(places, name, topic, style)
                 except MinikafkaError as error:
                     errors.append(error)
                 progress.advance()

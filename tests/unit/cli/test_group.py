@@ -127,14 +127,18 @@ def test_a_group_that_has_nothing_still_has_a_state(
     assert (row["state"], row["topic"], row["member"]) == ("Empty", None, None)
 
 
-def test_an_unknown_group_is_named_with_what_is_much_like_it(
+def test_an_unknown_group_is_named_with_what_is_much_like_it_and_where_else_it_may_be(
     brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
 ) -> None:
     brokers.groups.groups["billing"] = Group("billing")
     for command in ("describe", "delete"):
-        assert failed(capfd, command, "biling") == (
-            1,
-            "minikafka: GROUP_ID_NOT_FOUND: there is no group 'biling'; there is 'billing'\n",
+        status, told = failed(capfd, command, "biling")
+        assert status == 1
+        assert told.startswith(
+            "minikafka: GROUP_ID_NOT_FOUND: there is no group 'biling'; there is 'billing' at "
+        )
+        assert told.endswith(
+            "at the brokers; one that lives in ZooKeeper is found with --zookeeper HOST:PORT/CHROOT\n"
         )
 
 
