@@ -242,9 +242,10 @@ class Planner:
         without = sorted(tp for tp in wanted if tp not in committed)
         if without:
             names = ", ".join(map(str, without[:_NAMED])) + (" …" if len(without) > _NAMED else "")
+            count = "1 partition" if len(without) == 1 else f"{len(without)} partitions"
             self._warn(
-                f"group {group!r} has committed no offset of {len(without)} partitions ({names}): they are "
-                "read from their first record"
+                f"group {group!r} has committed no offset of {count} ({names}): each is read "
+                "from its first record"
             )
         return self._within_log(f"group {group!r} has committed", wanted)
 

@@ -7,6 +7,7 @@ Nothing heavier than typer is imported before a command runs.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import Annotated
@@ -38,6 +39,7 @@ from minikafka.cli import (
     topic,
     up,
 )
+from minikafka.cli.output import Notes
 
 BAD_INPUT = frozenset(
     {
@@ -114,6 +116,15 @@ _UsageProblem = next(base for base in typer.BadParameter.__mro__ if base.__name_
 
 def run(arguments: list[str]) -> int:
     """Run one command line and return its status."""
+    # What nobody has set up another place for: Python would print it without our name.
+    before, logging.lastResort = logging.lastResort, Notes()
+    try:
+        return _run(arguments)
+    finally:
+        logging.lastResort = before
+
+
+def _run(arguments: list[str]) -> int:
     try:
         status = app(arguments, prog_name="minikafka", standalone_mode=False)
         sys.stdout.flush()

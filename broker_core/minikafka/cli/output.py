@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime
 import json
+import logging
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -66,6 +67,32 @@ def counted(number: int, noun: str) -> str:
 def note(text: str) -> None:
     """A line for people, on stderr, where it cannot get in the way of results."""
     print(text, file=sys.stderr, flush=True)
+
+
+TOLD_MAX = 100
+"""Warnings that are remembered, so as not to be repeated."""
+
+
+class Notes(logging.Handler):
+    """What libraries warn of, as lines like all that the command says; the same ``once``."""
+
+    def __init__(self, *, once: bool = False) -> None:
+        super().__init__(logging.WARNING)
+        self._once = once
+        self._told: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it."""
+        text = " ".join(record.getMessage().removeprefix("minikafka: ").split())
+        if self._once:
+            if text in self._told:
+                return
+            if len(self._told) >= TOLD_MAX:
+                self._told.clear()
+            self._told.add(text)
+        if record.exc_info and record.exc_info[1] is not None:
+            text += f": {record.exc_info[1]}"
+        note(f"minikafka: {text}")
 
 
 def base64_or_none(data: bytes | None) -> str | None:

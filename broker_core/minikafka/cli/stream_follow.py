@@ -13,7 +13,7 @@ from typing import Protocol
 from minikafka.base.errors import ConfigError, ConsumerTimeout, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
-from minikafka.cli.output import note
+from minikafka.cli.output import Notes, note
 from minikafka.clients.consumer.consumer_config import LARGEST, SMALLEST, ConsumerConfig
 from minikafka.clients.consumer.consumer_rebalance_listener import ConsumerRebalanceListener
 from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId
@@ -25,8 +25,6 @@ from minikafka.clients.consumer.zookeeper_consumer_connector import ZookeeperCon
 IDLE_MS = 100
 """How soon what was printed has left, where nothing more comes."""
 COMMIT_MS = 5_000
-TOLD_MAX = 100
-"""Warnings that are remembered, so as not to be repeated."""
 OUR_OWN = frozenset({"group.id", "zookeeper.connect", "auto.commit.enable", "consumer.timeout.ms"})
 """Properties that the command sets itself."""
 
@@ -81,28 +79,10 @@ class Connector(Protocol):
     def shutdown(self) -> None: ...
 
 
-class _Notes(logging.Handler):
-    """What the consumer warns of, as notes; the same once."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self._told: set[str] = set()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Say it."""
-        text = record.getMessage()
-        if text in self._told:
-            return
-        if len(self._told) >= TOLD_MAX:
-            self._told.clear()
-        self._told.add(text)
-        note(f"minikafka: {text}")
-
-
 @contextlib.contextmanager
 def warnings_as_notes() -> Iterator[None]:
     """What the clients warn of within the block are lines as all that the command says."""
-    clients, notes = logging.getLogger("minikafka.clients"), _Notes()
+    clients, notes = logging.getLogger("minikafka.clients"), Notes(once=True)
     clients.addHandler(notes)
     try:
         yield

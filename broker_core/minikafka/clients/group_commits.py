@@ -97,4 +97,6 @@ class GroupCommits:
 def log_failure(offsets: Offsets, error: MinikafkaError | None) -> None:
     """The callback of those who bring none."""
     if error is not None:
-        logger.warning("offsets of %d partitions were not committed: %s", len(offsets), error)
+        first, *others = sorted(offsets)
+        more = f" and {len(others)} more" if others else ""
+        logger.warning("the offset of %s%s was not committed: %s", first, more, error)

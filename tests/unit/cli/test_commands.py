@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from minikafka.base.errors import (
     NetworkError,
     StorageError,
 )
+from minikafka.cli import commands
 from minikafka.cli.commands import explain, run
 from minikafka.embedded.broker import BrokerFailed
 
@@ -273,3 +275,22 @@ def test_arguments_that_may_be_left_out_stand_in_one_pair_of_brackets(
     usage = capfd.readouterr().out.partition("\n\n")[0]
     assert "[OPTIONS]" in usage
     assert "[[" not in usage
+
+
+def test_what_libraries_warn_of_has_our_name_once(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def command(*_: object, **__: object) -> None:
+        logging.getLogger("minikafka.clients").warning("minikafka: broker %d cannot be reached", 1)
+        logging.getLogger("kazoo.client").warning("Connection dropped:\n%s", "gone")
+        logging.getLogger("minikafka.clients.batching").info("all is well")
+
+    monkeypatch.setattr(logging.root, "handlers", [])
+    monkeypatch.setattr(commands, "app", command)
+    before = logging.lastResort
+    assert run([]) == 0
+    assert logging.lastResort is before
+    assert capfd.readouterr().err.splitlines() == [
+        "minikafka: broker 1 cannot be reached",
+        "minikafka: Connection dropped: gone",
+    ]

@@ -480,7 +480,7 @@ def test_a_commit_that_failed_and_that_nobody_waits_for_is_logged(
     world.brokers.script(ApiKey.OFFSET_COMMIT, lambda _, request: commit_answer(request, code))
     consumer.commit_async({T0: Committed(1, "x" * 5_000)})
     world.read(consumer, rounds=2)
-    assert "OFFSET_METADATA_TOO_LARGE" in caplog.text
+    assert "the offset of t-0 was not committed: OFFSET_METADATA_TOO_LARGE" in caplog.text
     assert "offset.metadata.max.bytes" in caplog.text
 
 
