@@ -320,6 +320,13 @@ class MemoryStore:
         self._server._delete(full, version)
         self._answer(path)
 
+    def delete_beside(self, path: str, beside: str) -> None:
+        """See ``Store.delete_beside``."""
+        full, guard = self._full(path), self._full(beside)
+        self._server._node(guard)
+        self._server._delete(full, -1)
+        self._answer(path)
+
     def exists(self, path: str) -> Stat | None:
         """See ``Store.exists``."""
         node = self._server._znodes.get(self._full(path))

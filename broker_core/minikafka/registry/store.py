@@ -162,6 +162,12 @@ class Store(Protocol):
         Raises NoNode, BadVersion, NotEmpty. A recursive delete is not atomic.
         """
 
+    def delete_beside(self, path: str, beside: str) -> None:
+        """Delete a znode if ``beside`` is there at that very moment: as long as that is a session's ephemeral
+        znode, nothing is deleted after the session's end. Raises NotEmpty, and NoNode where either is not
+        there.
+        """
+
     def exists(self, path: str) -> Stat | None:
         """The stat; None when there is no such znode."""
 

@@ -92,6 +92,9 @@ _ERRORS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[Coordin
     (kazoo_errors.SessionExpiredError, SessionExpired, "the session with ZooKeeper has expired"),
 )
 
+_OF_ANOTHER = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+"""What the other operations of a transaction answer where one has failed."""
+
 
 @contextlib.contextmanager
 def _translated(doing: str, path: str) -> Iterator[None]:
@@ -280,6 +283,23 @@ class ZooKeeperStore:
                 with contextlib.suppress(NoNode):
                     self.delete(f"{path.rstrip('/')}/{name}", recursive=True)
         self._ask("delete", path, lambda: self._client.delete_async(full, version))
+
+    def delete_beside(self, path: str, beside: str) -> None:
+        """See ``Store.delete_beside``."""
+        places = self._full(beside), self._full(path)
+
+        def send() -> Any:
+            both = self._client.transaction()
+            both.check(places[0], -1)
+            both.delete(places[1])
+            return both.commit_async()
+
+        answers = self._ask("delete", path, send)
+        for place, answer in zip((beside, path), answers, strict=True):
+            # What was not tried, or is undone, as the other failed, says nothing.
+            if isinstance(answer, Exception) and not isinstance(answer, _OF_ANOTHER):
+                with _translated("delete", place) if place == path else _translated("find", place):
+                    raise answer
 
     def exists(self, path: str) -> Stat | None:
         """See ``Store.exists``."""

@@ -13,7 +13,6 @@ from minikafka.base.errors import (
     CoordinationLost,
     NodeExists,
     NoNode,
-    NotEmpty,
 )
 from minikafka.registry.store import SessionState, SessionTicket, Stat, Store
 
@@ -127,42 +126,6 @@ def test_a_write_at_another_version_changes_nothing(store: Store) -> None:
 def test_writing_to_nothing_is_refused(store: Store) -> None:
     with pytest.raises(NoNode, match="/a"):
         store.write("/a", b"data")
-
-
-def test_a_deleted_znode_is_gone(store: Store) -> None:
-    store.create("/a")
-    store.delete("/a")
-    assert store.exists("/a") is None
-
-
-def test_deleting_nothing_is_refused(store: Store) -> None:
-    with pytest.raises(NoNode, match="/a"):
-        store.delete("/a")
-    with pytest.raises(NoNode, match="/a"):
-        store.delete("/a", recursive=True)
-
-
-def test_deleting_at_another_version_is_refused(store: Store) -> None:
-    store.create("/a")
-    store.write("/a", b"new")
-    with pytest.raises(BadVersion, match="/a"):
-        store.delete("/a", version=0)
-    store.delete("/a", version=1)
-    assert store.exists("/a") is None
-
-
-def test_a_znode_with_children_is_not_deleted_alone(store: Store) -> None:
-    store.create("/a/b", make_parents=True)
-    with pytest.raises(NotEmpty, match="/a"):
-        store.delete("/a")
-
-
-def test_a_recursive_delete_takes_all_below(store: Store) -> None:
-    store.create("/a/b/c", make_parents=True)
-    store.create("/a/d")
-    store.create("/ab")
-    store.delete("/a", recursive=True)
-    assert store.children("/") == ["ab"]
 
 
 def test_children_are_sorted_names(store: Store) -> None:

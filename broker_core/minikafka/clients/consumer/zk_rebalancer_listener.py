@@ -361,12 +361,21 @@ class ZkRebalancerListener:
             yield None
 
     def delete_partition_ownership_from_zk(self, tp: TopicPartition) -> None:
-        """Delete the owner's znode, if it is of this session."""
+        """Delete the owner's znode, if it is of this session.
+
+        SessionExpired where that has ended meanwhile: by now the znode may be another's, and stays.
+        """
         if self.owns(tp):
-            try:
-                self._connector.store.delete(paths.consumer_owner_path(self.group, *tp))
-            except NoNode:
-                return
+            self._delete_own(paths.consumer_owner_path(self.group, *tp))
+
+    def _delete_own(self, path: str) -> None:
+        store, registration = self._connector.store, self._connector.registration.path
+        try:
+            # The registration goes with the session, and only the thread that is here makes it again.
+            store.delete_beside(path, registration)
+        except NoNode:
+            if store.exists(registration) is None:
+                raise SessionExpired(f"{registration} is gone, so {path} may be another's now") from None
 
     def owns(self, tp: TopicPartition) -> bool:
         """Whether ZooKeeper says that this consumer owns it."""
@@ -400,7 +409,7 @@ class ZkRebalancerListener:
                 if stat.ephemeral_owner != session_id:
                     return there.decode("utf-8", "replace")
                 if there != data:
-                    store.delete(path)
+                    self._delete_own(path)
                     continue
             if store.session_id != session_id:
                 raise SessionExpired(f"{tp} was owned in another session than what else is owned")

@@ -16,6 +16,7 @@ from minikafka.base.errors import (
     CoordinationLost,
     MessageStreamsExist,
     NodeExists,
+    SessionExpired,
     UndecodableMessage,
 )
 from minikafka.base.ids import TopicPartition
@@ -365,6 +366,26 @@ def test_after_its_session_has_expired_it_registers_and_owns_anew() -> None:
     assert world.offset() is None
     a.fetched.bring(1)
     assert offsets(a.take(1)) == [0]
+
+
+def test_an_owner_that_came_after_the_look_and_before_the_deletion_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = world.one("a").reads(t=1)
+    world.go()
+    listener = one.connector.load_balancer_listener
+    owns, path = listener.owns, paths.consumer_owner_path(GROUP, *T0)
+
+    def look(tp: TopicPartition) -> bool:
+        found = owns(tp)
+        world.zookeeper.expire(one.store)
+        world.admin.create(path, b"g_z-0", ephemeral=True)
+        return found
+
+    monkeypatch.setattr(listener, "owns", look)
+    with pytest.raises(SessionExpired, match="g_a is gone"):
+        listener.delete_partition_ownership_from_zk(T0)
+    assert world.admin.read(path)[0] == b"g_z-0"
 
 
 def test_late_news_of_the_old_sessions_end_holds_up_the_new_one_no_longer_than_until_it_is_renewed() -> None:
