@@ -196,6 +196,17 @@ class Cluster:
         topic = self._metadata.topics.get(name)
         return topic if topic is not None and topic.partitions else None
 
+    def why_unusable(self, name: str) -> BrokerError:
+        """Why nothing is known of the partitions of a topic that was asked for."""
+        topic = self._metadata.topics.get(name)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
+        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return BrokerError(code, f"there is no topic {name!r} on the cluster at {self.bootstrap_text}")
+        return BrokerError(
+            code if code is not ErrorCode.NONE else ErrorCode.LEADER_NOT_AVAILABLE,
+            f"topic {name!r} cannot be used on the cluster at {self.bootstrap_text}",
+        )
+
     def known_leader(self, tp: TopicPartition) -> int | None:
         """The leader of a partition as far as is known without asking; None where that is in doubt."""
         if not self._fresh(tp.topic):
@@ -353,13 +364,7 @@ class Cluster:
         if topic is not None and topic.partitions and topic.error is ErrorCode.NONE:
             return topic
         self.invalidate(name)
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
-        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise BrokerError(code, f"there is no topic {name!r} on the cluster at {self.bootstrap_text}")
-        raise BrokerError(
-            code if code is not ErrorCode.NONE else ErrorCode.LEADER_NOT_AVAILABLE,
-            f"topic {name!r} cannot be used on the cluster at {self.bootstrap_text}",
-        )
+        raise self.why_unusable(name)
 
     def _refresh(
         self,

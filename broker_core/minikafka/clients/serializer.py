@@ -87,7 +87,13 @@ class StringEncoder:
         self._mark, self._codec = (b"\xfe\xff", "utf-16-be") if marked else (b"", self.encoding)
 
     def to_bytes(self, value: str) -> bytes:
-        """The encoded text."""
+        """The encoded text. TypeError for what is none."""
+        if not isinstance(value, str):
+            raise TypeError(
+                f"StringEncoder takes str, not {type(value).__name__} {value!r:.100}: give text, as "
+                "str(…), or another serializer.class or key.serializer.class: kafka.serializer's "
+                "DefaultEncoder takes bytes, LongEncoder and IntegerEncoder numbers"
+            )
         encoded = value.encode(self._codec, "replace")
         return self._mark + encoded if encoded else encoded
 
@@ -112,8 +118,8 @@ class LongEncoder:
         pass
 
     def to_bytes(self, value: int) -> bytes:
-        """Eight bytes. ``struct.error`` for a number that does not fit."""
-        return _LONG.pack(value)
+        """Eight bytes. ``struct.error`` for a number that does not fit, TypeError for what is none."""
+        return _packed(_LONG, value, 64)
 
 
 class LongDecoder:
@@ -135,8 +141,8 @@ class IntegerEncoder:
         pass
 
     def to_bytes(self, value: int) -> bytes:
-        """Four bytes. ``struct.error`` for a number that does not fit."""
-        return _INTEGER.pack(value)
+        """Four bytes. ``struct.error`` for a number that does not fit, TypeError for what is none."""
+        return _packed(_INTEGER, value, 32)
 
 
 class IntegerDecoder:
@@ -149,6 +155,18 @@ class IntegerDecoder:
         """The number. ``struct.error`` unless there are four bytes."""
         number: int = _INTEGER.unpack(data)[0]
         return number
+
+
+def _packed(form: struct.Struct, value: Any, bits: int) -> bytes:
+    if not hasattr(value, "__index__"):
+        raise TypeError(
+            f"an integer of {bits} bits is wanted, not {type(value).__name__} {value!r:.100}: give an int, "
+            "or another serializer.class or key.serializer.class"
+        )
+    try:
+        return form.pack(value)
+    except struct.error:
+        raise struct.error(f"{value} does not fit into {bits} bits") from None
 
 
 def _encoding(properties: Properties | None) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
+import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from minikafka.base.errors import QueueFull
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.producer.callback_handler import CallbackHandler
+from minikafka.clients.producer.default_event_handler import DefaultEventHandler
 from minikafka.clients.producer.event_handler import EventHandler
 from minikafka.clients.producer.event_queue import EventQueue
 from minikafka.clients.producer.keyed_message import KeyedMessage
@@ -18,10 +19,17 @@ from minikafka.clients.producer.producer_send_thread import ProducerSendThread
 from minikafka.clients.producer.producer_stats import ProducerStats
 from minikafka.clients.retry import Deadline
 
+logger = logging.getLogger("minikafka.clients.producer")
+
+PROGRESS_S = 5.0
+"""How often ``close`` says what it waits for."""
+PARTING_S = 1.0
+"""How long the thread may take for its last words when nobody waits any longer."""
+
 
 class AsyncProducer:
-    """Thread-safe. What was queued is sent: ``close`` waits for it, and so does the end of the program where
-    nobody has closed it.
+    """Thread-safe. What was queued is sent: ``close`` waits for it, says what it waits for, and tells how
+    many messages were not sent.
 
     ``threads=False``: nothing is sent but in ``step``, in ``close`` and where there is no room.
     """
@@ -41,6 +49,8 @@ class AsyncProducer:
         self._stats = stats
         self._timeout_ms = config.queue_enqueue_timeout_ms
         self._threads = threads
+        self._handler = handler
+        self._failed_before = 0
         self.queue = EventQueue(
             cluster.clock,
             max_messages=config.queue_buffering_max_messages,
@@ -54,7 +64,6 @@ class AsyncProducer:
         )
         if threads:
             self._thread.start()
-            atexit.register(self.close)
 
     def send(self, event: KeyedMessage) -> None:
         """Queue one event. QueueFull where there is no room in time, ProducerClosed after ``close``."""
@@ -91,18 +100,61 @@ class AsyncProducer:
         """Without threads: send what may leave the queue now; whether there was anything."""
         return self._thread.step()
 
-    def close(self) -> None:
-        """Take nothing more, send all that is queued, and end the thread. A second call only waits."""
+    def close(self, at_end: Callable[[], None]) -> bool:
+        """Take nothing more, send all that is queued, and end the thread. A second call only waits.
+
+        False where the thread's own code calls, which cannot wait for itself: it runs ``at_end`` at its end.
+        What ends the wait, as Ctrl-C, is raised: ``give_up`` is the next to be called.
+        """
         was_closed = self.queue.closed
+        if not was_closed:
+            self._failed_before = self._stats.failed_messages
         self.queue.close()
+        if threading.current_thread() is self._thread:
+            self._thread.at_end = at_end
+            return False
         if self._threads:
-            if threading.current_thread() is not self._thread:
-                self._thread.join()
-            atexit.unregister(self.close)  # not before: Ctrl-C may have ended the wait
+            self._wait()
         elif not was_closed:
             while self.step():
                 pass
             self._thread.last_batch()
+        if not was_closed:
+            self._tell_failed(0)
+        return True
+
+    def give_up(self) -> bool:
+        """Wait no longer: what is left fails, and is told and counted as such, as far as that goes in
+        ``PARTING_S``. Whether the thread has ended.
+        """
+        if isinstance(self._handler, DefaultEventHandler):
+            self._handler.give_up()
+        if self._threads:
+            self._thread.join(PARTING_S)
+        self._tell_failed(self._thread.waiting)
+        return not self._thread.is_alive()
+
+    def _wait(self) -> None:
+        """Until the thread has ended."""
+        to_whom = "the event handler"
+        if isinstance(self._handler, DefaultEventHandler):
+            to_whom = f"the brokers at {self._cluster.bootstrap_text}"
+        self._thread.join(PROGRESS_S)
+        while self._thread.is_alive():
+            waiting = self._thread.waiting
+            if waiting:
+                logger.warning(
+                    "minikafka: a producer is being closed: %s still wait%s for %s",
+                    _counted(waiting),
+                    "s" if waiting == 1 else "",
+                    to_whom,
+                )
+            self._thread.join(PROGRESS_S)
+
+    def _tell_failed(self, left: int) -> None:
+        failed = self._stats.failed_messages - self._failed_before + left
+        if failed:
+            logger.error("minikafka: a producer is closed, and %s not sent", _counted(failed, was=True))
 
     def _send_told(self, event: KeyedMessage, callback: CallbackHandler) -> None:
         event = callback.before_enqueue(event)
@@ -134,8 +186,14 @@ class AsyncProducer:
 
     def _full(self, dropped: int) -> QueueFull:
         return QueueFull(
-            f"{dropped} message{'s' if dropped != 1 else ''} had no room in the queue, where "
+            f"{_counted(dropped)} had no room in the queue, where "
             f"{len(self.queue)} wait (queue.buffering.max.messages; queue.enqueue.timeout.ms is "
             f"{self._timeout_ms})",
             dropped,
         )
+
+
+def _counted(messages: int, *, was: bool = False) -> str:
+    if messages == 1:
+        return "1 message" + " was" * was
+    return f"{messages} messages" + " were" * was

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.metadata import TopicMetadata
 from minikafka.clients.producer.producer_config import EACH, ProducerConfig
@@ -29,9 +29,12 @@ class BrokerPartitionInfo:
         self._refreshed_ms = cluster.clock.monotonic_ms()
         self._seen: set[str] = set()
         self._kept: dict[str, int] = {}
+        self.unreachable: NetworkError | None = None
+        """Why the last look for topics brought nothing: there was no broker to be asked."""
 
     def begin(self, topics: Iterable[str]) -> None:
         """Something is to be sent to ``topics``: ask again where it is time to."""
+        self.unreachable = None
         self._seen.update(topics)
         interval_ms = self._config.topic_metadata_refresh_interval_ms
         now_ms = self._cluster.clock.monotonic_ms()
@@ -40,24 +43,41 @@ class BrokerPartitionInfo:
             self.refresh(self._seen)
             self._seen = set()
 
-    def refresh(self, topics: Iterable[str]) -> None:
-        """Ask again now; messages without a key go to another partition. What fails is only logged."""
+    def refresh(self, topics: Iterable[str], timeout_ms: int | None = None) -> None:
+        """Ask again now; messages without a key go to another partition. What fails is only logged, and kept
+        in ``unreachable``. timeout_ms: ``request.timeout.ms`` where it is not given.
+        """
         self._kept.clear()
+        timeout_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
+        self.unreachable = None
         try:
-            self._cluster.metadata(topics, refresh=True, timeout_ms=self._config.request_timeout_ms)
+            self._cluster.metadata(topics, refresh=True, timeout_ms=timeout_ms)
         except MinikafkaError as error:
+            self._note(error)
             logger.warning("minikafka: the topics of a producer could not be looked up: %s", error)
 
     def topic(self, name: str, *, patient: bool) -> TopicMetadata:
         """The topic, as far as is known without asking. One that nobody knows is asked for; it is waited for
-        where that is ``patient``, as it may be in the making. Raises why there is none.
+        where that is ``patient``, as it may be in the making. Raises why there is none: NetworkError where no
+        broker can tell, for all topics that are looked for in one attempt.
         """
         known = self._cluster.known_topic(name)
-        if known is None and patient:
-            known = self._cluster.topic(name, self._config.request_timeout_ms)
-        if known is None:
-            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-        return known
+        if known is not None:
+            return known
+        if self.unreachable is None and patient:
+            try:
+                return self._cluster.topic(name, self._config.request_timeout_ms)
+            except MinikafkaError as error:
+                self._note(error)
+                if self.unreachable is None:
+                    raise
+        if self.unreachable is not None:
+            raise NetworkError(str(self.unreachable))
+        raise self._cluster.why_unusable(name)
+
+    def _note(self, error: MinikafkaError) -> None:
+        if isinstance(error, (NetworkError, RemoteWireError)):
+            self.unreachable = NetworkError(f"no broker could be reached: {error}")
 
     def without_key(self, topic: TopicMetadata, count: int) -> NDArray[np.int32]:
         """Partitions for ``count`` messages without a key, int32[count]: available ones by chance.

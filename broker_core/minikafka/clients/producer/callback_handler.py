@@ -19,6 +19,7 @@ class CallbackHandler:
 
     ``before_enqueue`` and ``after_enqueue`` run on the thread that calls ``send``, all others on the send
     thread, where what they raise is logged: the events that they had are lost then, and counted as failed.
+    So are those in whose place something else than a sequence of messages is given.
     A synchronous producer has no such stages.
     """
 

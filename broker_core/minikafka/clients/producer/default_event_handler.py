@@ -6,6 +6,9 @@
 A message is acknowledged before the next set of its partition leaves, so that the order of a partition is
 kept; while brokers work, the next sets are encoded. What can never succeed (a message that is too large, a
 topic that may not be written) is not tried again, unlike in the release, and fails alone.
+
+While a producer is being closed, an outage is waited for once: behind a batch that found no broker, all that
+is left has ``request.timeout.ms`` together for one to come back, and fails when that is over.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minikafka.base.errors import BrokerError, ErrorCode, FailedToSendMessage, MinikafkaError
+from minikafka.base.errors import BrokerError, ErrorCode, FailedToSendMessage, MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster, worth_a_retry
 from minikafka.clients.metadata import NO_LEADER, TopicMetadata
@@ -33,7 +36,9 @@ from minikafka.clients.producer.partitioner import DefaultPartitioner, Partition
 from minikafka.clients.producer.producer_config import ProducerConfig
 from minikafka.clients.producer.producer_stats import ProducerStats
 from minikafka.clients.producer.sync_producer import Sent, SyncProducer
+from minikafka.clients.retry import Deadline
 from minikafka.clients.serializer import Encoder
+from minikafka.records.message_set import Codec
 
 logger = logging.getLogger("minikafka.clients.producer")
 
@@ -41,6 +46,8 @@ REQUEST_BYTES = 16 << 20
 """Of the sets of one request, unless a single one is larger."""
 TOLD = 8
 """How many places an error names."""
+SETTING_MS = 5_000
+"""How long a broker may take to tell the limit that a message has broken."""
 
 _NOWHERE = -2
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
@@ -70,6 +77,8 @@ class _Failures:
     def __init__(self) -> None:
         self.again: list[_Failed] = []
         self.for_good: list[_Failed] = []
+        self.limits: dict[tuple[str, str], str | None] = {}
+        """Settings of topics that messages have broken, by topic and name."""
 
     def add(self, part: _Part, place: str, error: Exception) -> None:
         """Rows that failed at a partition or topic."""
@@ -119,6 +128,22 @@ class DefaultEventHandler(EventHandler):
         self._sync = SyncProducer(
             cluster, acks=config.request_required_acks, timeout_ms=config.request_timeout_ms
         )
+        self._closing = False
+        self._given_up = False
+        self._outage = False
+        """Whether the last batch has failed for want of a broker."""
+        self._end: Deadline | None = None
+        """Of an outage while the producer is being closed."""
+
+    def closing(self) -> None:
+        """The producer is being closed: from now on one outage is waited for once."""
+        self._closing = True
+
+    def give_up(self) -> None:
+        """Nobody waits any more: what comes fails at once, what is under way is not tried again. Any thread
+        may call.
+        """
+        self._given_up = True
 
     def handle(self, events: Sequence[KeyedMessage]) -> None:
         """Send events. Raises FailedToSendMessage for those that failed for good or after the last retry; all
@@ -174,12 +199,33 @@ class DefaultEventHandler(EventHandler):
 
     def _send(self, columns: Sequence[MessageColumns], failures: _Failures) -> None:
         """Send messages of different topics, with all the attempts that there are."""
+        before = len(failures.for_good)
+        try:
+            self._attempts(columns, failures)
+        except Exception:
+            for one in columns:
+                self.stats.given_up(one.topic, len(one))
+            raise
+        failed = failures.for_good[before:]
+        for lost in failed:
+            self.stats.given_up(lost.part.columns.topic, len(lost.part.rows))
+        self._outage = any(isinstance(lost.error, NetworkError) for lost in failed)
+        if not self._outage:
+            self._end = None
+
+    def _attempts(self, columns: Sequence[MessageColumns], failures: _Failures) -> None:
         now_ms = self._cluster.clock.now_ms()
         left = []
         for one in columns:
             self.stats.sent(one.topic, len(one), one.value_bytes)
             stamps = np.full(len(one), now_ms, dtype=np.int64)
             left.append(_Part(one, stamps, np.arange(len(one), dtype=np.int64)))
+        reason = self._hopeless(left)
+        if reason is not None:
+            for part in left:
+                failures.add(part, part.columns.topic, reason)
+            failures.give_up()
+            return
         self._topics.begin(part.columns.topic for part in left)
         for attempt in range(self._config.message_send_max_retries + 1):
             if attempt:
@@ -187,15 +233,30 @@ class DefaultEventHandler(EventHandler):
                 self._topics.refresh({part.columns.topic for part in left})
                 self.stats.resent()
             self._dispatch(left, failures, patient=attempt == 0)
-            if attempt == self._config.message_send_max_retries:
+            if attempt == self._config.message_send_max_retries or self._given_up:
                 failures.give_up()
             left = failures.take_again()
             if not left:
                 return
 
+    def _hopeless(self, left: Sequence[_Part]) -> NetworkError | None:
+        """Why nothing is tried any more; None where it is."""
+        if self._given_up:
+            return NetworkError("the producer was closed without waiting any longer")
+        if not (self._closing and self._outage):
+            return None
+        if self._end is None:
+            self._end = self._cluster.deadline(self._config.request_timeout_ms)
+        if not self._end.expired:
+            self._topics.refresh((part.columns.topic for part in left), self._end.remaining_ms())
+        if self._topics.unreachable is None:
+            return None
+        return NetworkError(f"not tried, as the producer is being closed, and {self._topics.unreachable}")
+
     def _dispatch(self, left: Sequence[_Part], failures: _Failures, *, patient: bool) -> None:
         """One attempt."""
         lanes: list[PartitionSets] = []
+        formats: dict[tuple[int, Codec], int | MinikafkaError] = {}
         for part in left:
             name = part.columns.topic
             try:
@@ -207,7 +268,7 @@ class DefaultEventHandler(EventHandler):
             for partition, places in grouped(ids):
                 if partition >= 0:
                     chosen = _Part(part.columns, part.timestamps, part.rows[places])
-                    lane = self._lane(chosen, TopicPartition(name, partition), topic, failures)
+                    lane = self._lane(chosen, TopicPartition(name, partition), topic, failures, formats)
                     lanes.extend([lane] if lane is not None else [])
         while lanes:
             lanes = self._round(lanes, failures)
@@ -252,7 +313,12 @@ class DefaultEventHandler(EventHandler):
         return ids
 
     def _lane(
-        self, part: _Part, tp: TopicPartition, topic: TopicMetadata, failures: _Failures
+        self,
+        part: _Part,
+        tp: TopicPartition,
+        topic: TopicMetadata,
+        failures: _Failures,
+        formats: dict[tuple[int, Codec], int | MinikafkaError],
     ) -> PartitionSets | None:
         described = topic.partition(tp.partition)
         leader_id = NO_LEADER if described is None else described.leader_id
@@ -260,13 +326,27 @@ class DefaultEventHandler(EventHandler):
         try:
             if leader_id == NO_LEADER:
                 raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader")
-            magic = self._sync.magic(leader_id, codec)
+            magic = self._format(leader_id, codec, formats)
             return PartitionSets(
                 tp, leader_id, part.columns, part.rows, part.timestamps, magic=magic, codec=codec
             )
         except MinikafkaError as error:
             failures.add(part, str(tp), error)
             return None
+
+    def _format(
+        self, leader_id: int, codec: Codec, formats: dict[tuple[int, Codec], int | MinikafkaError]
+    ) -> int:
+        """The format that a leader takes. One that cannot be reached is waited for once in an attempt."""
+        if (leader_id, codec) not in formats:
+            try:
+                formats[leader_id, codec] = self._sync.magic(leader_id, codec)
+            except MinikafkaError as error:
+                formats[leader_id, codec] = error
+        found = formats[leader_id, codec]
+        if isinstance(found, MinikafkaError):
+            raise found
+        return found
 
     def _round(self, lanes: Sequence[PartitionSets], failures: _Failures) -> list[PartitionSets]:
         """Send the current set of each partition; those that have more."""
@@ -296,9 +376,37 @@ class DefaultEventHandler(EventHandler):
             return False
         if lane.divide():
             return True
+        told = self._too_large(error.code, lane, failures)
         rows, more = lane.skip()
-        failures.add(_Part(lane.columns, lane.timestamps, rows), place, error)
+        failures.add(_Part(lane.columns, lane.timestamps, rows), place, told)
         return more
+
+    def _too_large(self, code: ErrorCode, lane: PartitionSets, failures: _Failures) -> BrokerError:
+        """What is told of a message that its broker does not take, as the current set, for its size."""
+        topic = lane.topic_partition.topic
+        name = "max.message.bytes" if code is ErrorCode.MESSAGE_TOO_LARGE else "segment.bytes"
+        if (topic, name) not in failures.limits:
+            failures.limits[topic, name] = self._setting(topic, name)
+        limit = failures.limits[topic, name]
+        is_now = "" if limit is None else f", which is {limit},"
+        return BrokerError(
+            code,
+            f"with its key and header a message takes {len(lane.current.data)} bytes, more than {name} of "
+            f"topic {topic!r}{is_now} lets broker {lane.leader_id} take: make it smaller, or raise that",
+        )
+
+    def _setting(self, topic: str, name: str) -> str | None:
+        """The value of a topic's setting, where the brokers tell (since 0.11)."""
+        from minikafka.clients.configs import describe_configs
+        from minikafka.wire.apis.describe_configs import ResourceType
+
+        try:
+            settings = describe_configs(
+                self._cluster, ResourceType.TOPIC, topic, self._cluster.deadline(SETTING_MS)
+            )
+        except MinikafkaError:
+            return None
+        return next((one.value for one in settings if one.name == name), None)
 
     def _failure(
         self, failed: Sequence[_Failed], refused: Sequence[tuple[KeyedMessage, Exception]], total: int

@@ -30,6 +30,10 @@ class Taken:
     pieces: tuple[Piece, ...]
     expired: bool
 
+    def __len__(self) -> int:
+        """How many messages they are."""
+        return sum(map(_size, self.pieces)) // FIELDS
+
 
 class EventQueue:
     """Messages, and columns that count as many as they hold, in the order in which they came. Thread-safe.
@@ -140,6 +144,12 @@ class EventQueue:
             self._closed = True
             self._max = 0
             self._filled.notify_all()
+            self._room.notify_all()
+
+    def clear(self) -> None:
+        """Forget what is there."""
+        with self._lock:
+            self._before, self._used_before, self._fields = [], 0, []
             self._room.notify_all()
 
     def _wait_ms(self) -> int | None:

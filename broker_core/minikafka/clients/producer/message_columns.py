@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -189,9 +189,11 @@ def columns_of(
             )
         keys = values.column("key") if "key" in names else None
         values = values.column("value")
+    _check_many("values", values)
     values, encoder = _ready(values, encoder)
     decide = None
     if keys is not None:
+        _check_many("keys", keys)
         decide = keys if isinstance(keys, (pa.Array, pa.ChunkedArray)) else list(keys)
         keys, key_encoder = _ready(decide, key_encoder)
         if len(keys) != len(values):
@@ -229,13 +231,29 @@ def _pieces(
         at = end
 
 
+def _check_many(name: str, given: Any) -> None:
+    """TypeError for what is one value, or would be taken apart into something that nobody wants to send."""
+    single = isinstance(given, (str, bytes, bytearray, memoryview, KeyedMessage, Mapping))
+    if single or hasattr(given, "__dataframe__") or not isinstance(given, Iterable):
+        raise TypeError(
+            f"{name} are a list, or a column or table of Arrow's, not {type(given).__name__} {given!r:.100}: "
+            "give [value] for one, pa.table(…) for a data frame"
+        )
+
+
 def _ready(values: Any, encoder: Encoder[Any]) -> tuple[Any, Encoder[Any]]:
     """Values that can be taken apart and made columns, and the encoder that is to do it, without a fault."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         kind = values.type
         if pa.types.is_binary(kind) or pa.types.is_string(kind):
             return values, encoder
-        return values.cast(pa.string() if pa.types.is_large_string(kind) else pa.binary()), encoder
+        try:
+            return values.cast(pa.string() if pa.types.is_large_string(kind) else pa.binary()), encoder
+        except pa.ArrowNotImplementedError:
+            raise TypeError(
+                f"a column of {kind} cannot be sent, only one of binary or string: cast it, as by "
+                ".cast('string'), or give .to_pylist() and a serializer.class that takes what is in it"
+            ) from None
     values = values if isinstance(values, list) else list(values)
     if _is_utf8(values, encoder):
         return values, encoder

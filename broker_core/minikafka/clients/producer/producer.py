@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -23,7 +25,8 @@ _MESSAGES = {KeyedMessage}
 
 class Producer:
     """Sends messages to topics (the texts' ``kafka.producer.Producer``; its ``send`` of one and of a list are
-    one method). Thread-safe. Close it, or use it as a context manager: what is queued is sent first.
+    one method). Thread-safe. Close it, or use it as a context manager: what is queued is sent first. An
+    asynchronous one that nobody has closed is closed at the end of the program.
 
     With ``producer.type=sync``, the default, ``send`` returns when the brokers have what
     ``request.required.acks`` asks for, and one call goes on at a time. With ``async`` it queues.
@@ -72,6 +75,8 @@ class Producer:
             )
             if self._callback is None:
                 self._offer = self._async.queue.offer
+            if threads:
+                atexit.register(self._close_at_exit)
 
     def send(self, messages: KeyedMessage | Iterable[KeyedMessage]) -> None:
         """Send one message or several, in their order. TypeError for what is none.
@@ -89,11 +94,11 @@ class Producer:
             else:
                 self._async.send(messages)
             return
-        several = messages if isinstance(messages, (list, tuple)) else list(messages)
+        several = messages if isinstance(messages, (list, tuple)) else _listed(messages)
         if not set(map(type, several)) <= _MESSAGES:  # a tenth of the time of asking each
             for one in several:
                 if not isinstance(one, KeyedMessage):
-                    raise TypeError(f"a producer sends KeyedMessages, not {one!r:.100}")
+                    raise TypeError(_no_message(one))
         if self._async is None:
             self._send_sync(several)
         else:
@@ -129,18 +134,44 @@ class Producer:
         return 0 if self._async is None else len(self._async.queue)
 
     def close(self) -> None:
-        """Send all that is queued, then end. A second call does nothing."""
-        if self._async is not None:
-            self._async.close()
+        """Send all that is queued, then end. A second call does nothing.
+
+        An asynchronous producer is waited for as long as its retries take, and says so every five seconds;
+        once a batch has found no broker, all that is left gets ``request.timeout.ms`` together. What was not
+        sent is logged. Ctrl-C, or whatever else is raised meanwhile, gives up what is left.
+        """
+        if self._async is None:
+            self._end()
+            return
+        try:
+            ended = self._async.close(self._end)
+        except BaseException:
+            if self._own_cluster:
+                self._cluster.close()  # what waits for an answer is told so
+            if self._async.give_up():
+                self._end()
+            atexit.unregister(self._close_at_exit)
+            raise
+        if ended:
+            self._end()
+
+    def _end(self) -> None:
+        """Nothing is sent any more."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
-            self._handler.close()
-            if self._callback is not None:
-                self._callback.close()
-            if self._own_cluster:
-                self._cluster.close()
+            atexit.unregister(self._close_at_exit)
+            with contextlib.ExitStack() as last:
+                if self._own_cluster:
+                    last.callback(self._cluster.close)
+                if self._callback is not None:
+                    last.callback(self._callback.close)
+                last.callback(self._handler.close)
+
+    def _close_at_exit(self) -> None:
+        with contextlib.suppress(KeyboardInterrupt):  # that it was given up stands in the log
+            self.close()
 
     def __enter__(self) -> Producer:
         return self
@@ -172,6 +203,19 @@ class Producer:
     def _check_open(self) -> None:
         if self._closed:
             raise ProducerClosed("the producer is closed")
+
+
+def _listed(given: Any) -> list[KeyedMessage]:
+    if isinstance(given, (str, bytes, bytearray, memoryview)) or not isinstance(given, Iterable):
+        raise TypeError(_no_message(given))
+    return list(given)
+
+
+def _no_message(given: object) -> str:
+    return (
+        f"a producer sends KeyedMessages, not {given!r:.100}: give KeyedMessage(topic, message), a list of "
+        "them, or send_values(topic, messages)"
+    )
 
 
 def _not_queued(_: KeyedMessage) -> bool:

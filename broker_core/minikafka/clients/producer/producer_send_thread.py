@@ -41,11 +41,33 @@ class ProducerSendThread(threading.Thread):
         self._callback = callback
         self._stats = stats
         self._batch_messages = batch_messages
+        self._under_way = 0
+        self.at_end: Callable[[], None] | None = None
+        """What is left to do behind all else, where the thread's own code has closed the producer."""
+
+    @property
+    def waiting(self) -> int:
+        """Messages that are in the queue or being handled."""
+        return len(self._queue) + self._under_way
 
     def run(self) -> None:
-        while (taken := self._queue.take(self._most())) is not None:
-            self._handle(taken)
-        self.last_batch()
+        try:
+            while (taken := self._queue.take(self._most())) is not None:
+                self._handle(taken)
+            self.last_batch()
+        except BaseException:
+            # As the SystemExit of somebody's callback. Who waits for room would wait for ever.
+            self._queue.close()
+            lost = self.waiting
+            self._queue.clear()
+            self._under_way = 0
+            self._stats.failed(lost)
+            logger.exception(
+                "minikafka: the send thread has ended, and the producer is closed; %d messages were not sent",
+                lost,
+            )
+        if self.at_end is not None:
+            self.at_end()
 
     def step(self) -> bool:
         """Handle what may leave the queue now; whether there was anything."""
@@ -57,8 +79,9 @@ class ProducerSendThread(threading.Thread):
 
     def last_batch(self) -> None:
         """What the callback handler has to send behind everything else."""
-        if self._callback is not None:
-            events = self._guarded(self._callback.last_batch_before_close, ())
+        callback = self._callback
+        if callback is not None:
+            events = self._guarded(lambda: _events(callback.last_batch_before_close() or ()), ())
             if events:
                 self._send_events(events)
 
@@ -72,6 +95,13 @@ class ProducerSendThread(threading.Thread):
         return max(self._batch_messages, min(PIECE_ROWS, PIECE_BYTES // mean_bytes))
 
     def _handle(self, taken: Taken) -> None:
+        self._under_way = len(taken)
+        if self._queue.closed and isinstance(self._handler, DefaultEventHandler):
+            self._handler.closing()
+        self._handle_pieces(taken)
+        self._under_way = 0
+
+    def _handle_pieces(self, taken: Taken) -> None:
         callback = self._callback
         if callback is None:
             if isinstance(self._handler, DefaultEventHandler):
@@ -83,11 +113,13 @@ class ProducerSendThread(threading.Thread):
         left = messages_of(taken.pieces)
         dequeued = [*left, *((None,) if taken.expired else ())]
         events = self._guarded(
-            lambda: [kept for event in dequeued for kept in callback.after_dequeuing_existing_data(event)],
+            lambda: [
+                kept for event in dequeued for kept in _events(callback.after_dequeuing_existing_data(event))
+            ],
             left,
         )
         if events:
-            events = self._guarded(lambda: callback.before_sending_data(events), events)
+            events = self._guarded(lambda: _events(callback.before_sending_data(events)), events)
         if events:
             self._send_events(events)
 
@@ -128,6 +160,19 @@ class ProducerSendThread(threading.Thread):
                 self._stats.failed(len(lost))
             logger.exception("minikafka: the callback handler failed; %d messages are lost", len(lost))
             return ()
+
+
+def _events(given: object) -> Sequence[KeyedMessage]:
+    """What a callback has given, which must be a sequence of messages: one message is a tuple of others'
+    fields, and what is forgotten (None) would be lost without a word.
+    """
+    if isinstance(given, KeyedMessage) or not isinstance(given, Iterable):
+        raise TypeError(f"the callback gave {given!r:.100}, and not a sequence of KeyedMessages")
+    events = given if isinstance(given, Sequence) else list(given)
+    for event in events:
+        if not isinstance(event, KeyedMessage):
+            raise TypeError(f"the callback gave {event!r:.100} among its events, and not KeyedMessages alone")
+    return events
 
 
 def joined(pieces: Iterable[Piece]) -> list[Piece]:

@@ -9,13 +9,18 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class TopicStats:
-    """Of one topic, or of all: messages and bytes of their values that were given to the event handler, and
-    messages for which the queue had no room.
+    """Of one topic, or of all. As in the release (``messageRate``, ``byteRate``), messages and bytes of their
+    values are counted when the default event handler begins to send them, also those that no broker takes in
+    the end, which are ``failed``: brokers have the difference, if ``request.required.acks`` asks them.
+
+    dropped: messages for which the queue had no room (``droppedMessageRate``).
+    failed: how many of ``messages`` were given up. (Not in the release.)
     """
 
     messages: int = 0
     bytes: int = 0
     dropped: int = 0
+    failed: int = 0
 
 
 class ProducerStats:
@@ -31,7 +36,9 @@ class ProducerStats:
         self.failed_sends = 0
         """Batches of which something was given up."""
         self.failed_messages = 0
-        """Messages that were given up, those that could not be encoded among them."""
+        """Messages that were given up: of all topics, also those that could not be encoded, and those that a
+        callback handler or a plugged-in event handler has lost.
+        """
 
     def topic(self, name: str) -> TopicStats:
         """What is counted of one topic."""
@@ -47,6 +54,7 @@ class ProducerStats:
             sum(one.messages for one in every),
             sum(one.bytes for one in every),
             sum(one.dropped for one in every),
+            sum(one.failed for one in every),
         )
 
     def sent(self, topic: str, messages: int, size: int) -> None:
@@ -60,6 +68,12 @@ class ProducerStats:
         with self._lock:
             one = self._topics[topic]
             self._topics[topic] = replace(one, dropped=one.dropped + messages)
+
+    def given_up(self, topic: str, messages: int) -> None:
+        """Of those that were counted as sent, no broker has these."""
+        with self._lock:
+            one = self._topics[topic]
+            self._topics[topic] = replace(one, failed=one.failed + messages)
 
     def unserializable(self, messages: int) -> None:
         """An encoder has failed on them."""

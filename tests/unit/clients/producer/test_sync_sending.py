@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from minikafka.base.errors import ErrorCode, FailedToSendMessage, ProducerClosed
+from minikafka.base.errors import ErrorCode, FailedToSendMessage, NetworkError, ProducerClosed
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.producer import KeyedMessage, Producer
+from minikafka.clients.producer.producer_stats import TopicStats
 from minikafka.net.memory import Fault
 from minikafka.records.message_set import Codec
+from minikafka.wire.apis.metadata import MetadataBroker, MetadataTopic
 from minikafka.wire.apis.produce import ProduceRequest
 from minikafka.wire.keys import ApiKey
 from tests.unit.clients.producer.producing import (
@@ -209,6 +213,7 @@ def test_sets_that_are_too_large_are_divided_and_a_message_that_is_too_large_fai
         return refused(broker_id, request) if size > 400 else answer(broker_id, request)
 
     brokers.script(ApiKey.PRODUCE, *[limited] * 100)
+    brokers.unknown.add(ApiKey.DESCRIBE_CONFIGS)
     given = [KeyedMessage("u", b"%02d" % number + b"x" * 50) for number in range(20)]
     given.insert(7, KeyedMessage("u", b"L" * 500))
     with producer_of(brokers) as producer, pytest.raises(FailedToSendMessage) as failure:
@@ -224,6 +229,84 @@ def test_a_topic_that_is_not_there_is_named(brokers: BrokersInMemory) -> None:
     ):
         producer.send([KeyedMessage("none", b"a"), KeyedMessage("u", b"b")])
     assert values(brokers, 0, "u") == [b"b"]
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_that_no_broker_is_there_is_told_as_such_and_not_as_an_unknown_topic(
+    brokers: BrokersInMemory, known: bool
+) -> None:
+    with producer_of(brokers, request_timeout_ms=1_000) as producer:
+        if known:
+            producer.send(KeyedMessage("u", b"a"))
+        brokers.stop(1)
+        brokers.stop(2)
+        with pytest.raises(FailedToSendMessage) as failure:
+            producer.send([KeyedMessage("u", b"a"), KeyedMessage("t", b"a")])
+    for cause in failure.value.causes.values():
+        assert isinstance(cause, NetworkError)
+        assert "memory:9001" in str(cause)
+    assert "UNKNOWN_TOPIC" not in str(failure.value)
+    assert "no broker could be reached: " in str(failure.value)
+
+
+def test_a_topic_that_cannot_be_used_yet_is_not_told_to_be_missing(brokers: BrokersInMemory) -> None:
+    answer = brokers.answer_metadata
+
+    def in_the_making(broker_id: int, request: Any) -> Any:
+        answered = answer(broker_id, request)
+        topics = (MetadataTopic(int(ErrorCode.LEADER_NOT_AVAILABLE), "new", False, ()),)
+        return replace(answered, topics=topics)
+
+    brokers.script(ApiKey.METADATA, *[in_the_making] * 200)
+    with (
+        producer_of(brokers, request_timeout_ms=1_000) as producer,
+        pytest.raises(FailedToSendMessage, match=r"LEADER_NOT_AVAILABLE: topic 'new' cannot be used"),
+    ):
+        producer.send(KeyedMessage("new", b"a"))
+
+
+def test_a_leader_that_is_away_is_waited_for_once_in_an_attempt_and_not_for_each_partition() -> None:
+    brokers = BrokersInMemory(1, {"t": 50})
+    answer = brokers.answer_metadata
+
+    def led_by_one_that_is_away(broker_id: int, request: Any) -> Any:
+        answered = answer(broker_id, request)
+        return replace(answered, brokers=(*answered.brokers, MetadataBroker(2, "memory", 9002)))
+
+    brokers.script(ApiKey.METADATA, *[led_by_one_that_is_away] * 100)
+    brokers.leaders = dict.fromkeys(brokers.leaders, 2)
+    with producer_of(brokers) as producer:
+        began_ms = brokers.clock.monotonic_ms()
+        with pytest.raises(FailedToSendMessage, match="50 of 50 messages"):
+            producer.send([KeyedMessage("t", b"a", part_key=n) for n in range(50)])
+    assert brokers.clock.monotonic_ms() - began_ms < 5_000
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_messages_are_counted_when_they_are_to_be_sent_and_those_that_failed_apart(
+    brokers: BrokersInMemory, kind: str
+) -> None:
+    brokers.leaders[TopicPartition("t", 3)] = -1
+    with producer_of(brokers, producer_type=kind) as producer, contextlib.suppress(FailedToSendMessage):
+        producer.send([KeyedMessage("t", b"ab", b"\x00"), KeyedMessage("t", b"cd", b"\x01")])
+    assert producer.stats.topic("t") == TopicStats(messages=2, bytes=4, dropped=0, failed=1)
+    assert producer.stats.all_topics == producer.stats.topic("t")
+    assert producer.stats.failed_messages == 1
+
+
+def test_what_a_handler_raises_at_the_end_leaves_no_connection(brokers: BrokersInMemory) -> None:
+    kept = Kept()
+    closed = []
+
+    def fail() -> None:
+        raise OSError("broken")
+
+    kept.close = fail  # type: ignore[method-assign]
+    producer = Producer({**ADDRESS, "event.handler": kept})
+    producer._cluster.close = lambda: closed.append(True)  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="broken"):
+        producer.close()
+    assert closed == [True]
 
 
 def test_without_acknowledgements_nobody_waits_for_an_answer(brokers: BrokersInMemory) -> None:
@@ -337,7 +420,7 @@ def test_lists_are_encoded_and_their_keys_hashed_as_they_are(brokers: BrokersInM
     """The String hash of "foobar" is 1268878963 by its absolute value; as bytes it would be 381375282."""
     with producer_of(brokers, serializer_class="kafka.serializer.StringEncoder") as producer:
         producer.send_values("t", ["text", "\ud800"], ["foobar", "foobar"])
-        with pytest.raises(AttributeError):
+        with pytest.raises(TypeError, match="StringEncoder takes str, not int 5"):
             producer.send_values("t", ["good", 5])
     assert [(r.key, r.value) for r in records(brokers, 3)] == [(b"foobar", b"text"), (b"foobar", b"?")]
     assert len(everything(brokers)) == 2

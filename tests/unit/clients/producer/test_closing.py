@@ -1,0 +1,277 @@
+"""``clients/producer``: the end of an asynchronous producer: outages, Ctrl-C, and callbacks that end it."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from minikafka.base.errors import FailedToSendMessage, ProducerClosed
+from minikafka.clients.producer import CallbackHandler, KeyedMessage, Producer, async_producer
+from tests.unit.clients.producer.producing import ADDRESS, Kept, Told, producer_of, values
+from tests.unit.clients.support import BrokersInMemory
+
+ASYNC = {**ADDRESS, "producer.type": "async", "batch.num.messages": 1}
+TIMEOUT_MS = 3_000
+
+
+@pytest.fixture
+def brokers() -> BrokersInMemory:
+    return BrokersInMemory(1, {"u": 1})
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(async_producer, "PROGRESS_S", 0.01)
+    monkeypatch.setattr(async_producer, "PARTING_S", 0.01)
+
+
+def queueing(brokers: BrokersInMemory, **given: Any) -> Producer:
+    return producer_of(
+        brokers, producer_type="async", batch_num_messages=3, request_timeout_ms=TIMEOUT_MS, **given
+    )
+
+
+def message(number: int) -> KeyedMessage:
+    return KeyedMessage("u", b"%d" % number)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("retries", [0, 3])
+@pytest.mark.parametrize("callback", [None, Told])
+def test_an_outage_is_waited_for_once_when_a_producer_is_closed(
+    brokers: BrokersInMemory,
+    caplog: pytest.LogCaptureFixture,
+    known: bool,
+    retries: int,
+    callback: Any,
+) -> None:
+    given = {} if callback is None else {"callback_handler": callback}
+    producer = queueing(brokers, message_send_max_retries=retries, **given)
+    if known:
+        producer.send([message(0)] * 3)
+        producer.step()
+    brokers.stop(1)
+    producer.send([message(number) for number in range(60)])
+    began_ms = brokers.clock.monotonic_ms()
+    producer.close()
+    waited_ms = brokers.clock.monotonic_ms() - began_ms
+    # That of the first batch, and one for all others.
+    assert waited_ms <= (retries + 1) * (TIMEOUT_MS + 100) + TIMEOUT_MS + 100
+    assert producer.stats.failed_messages == producer.stats.all_topics.failed == 60
+    assert "a producer is closed, and 60 messages were not sent" in caplog.text
+
+
+def test_each_batch_that_is_lost_in_an_outage_is_given_to_the_callback_handler_with_its_cause(
+    brokers: BrokersInMemory,
+) -> None:
+    told = Told()
+    producer = queueing(brokers, callback_handler=told)
+    brokers.stop(1)
+    producer.send([message(number) for number in range(6)])
+    producer.close()
+    first, second = (call[2] for call in told.calls if call[0] == "after_sending_data")
+    assert "no broker could be reached: " in str(first)
+    assert "not tried, as the producer is being closed, and no broker could be reached: " in str(second)
+    assert isinstance(second, FailedToSendMessage)
+    assert list(second.failed) == [message(number) for number in (3, 4, 5)]
+
+
+def test_brokers_that_come_back_while_a_producer_is_closed_get_what_is_left(brokers: BrokersInMemory) -> None:
+    class StartsAgain(CallbackHandler):
+        def after_sending_data(self, events: Any, error: Exception | None) -> None:
+            if error is not None:
+                brokers.start(1)
+
+    producer = queueing(brokers, callback_handler=StartsAgain)
+    brokers.stop(1)
+    producer.send([message(number) for number in range(9)])
+    producer.close()
+    assert values(brokers, 0, "u") == [b"%d" % number for number in range(3, 9)]
+    assert producer.stats.failed_messages == 3
+
+
+def test_without_a_close_each_batch_has_all_its_attempts(brokers: BrokersInMemory) -> None:
+    producer = queueing(brokers)
+    brokers.stop(1)
+    for count in (1, 2):
+        producer.send([message(0)] * 3)
+        producer.step()
+        assert producer.stats.resends == 3 * count
+    brokers.start(1)
+    producer.send([message(1)] * 3)
+    producer.close()
+    assert values(brokers, 0, "u") == [b"1"] * 3
+
+
+class Stuck(Kept):
+    """Waits with the first batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.going = threading.Event(), threading.Event()
+
+    def handle(self, events: Any) -> None:
+        self.begun.set()
+        self.going.wait(60)
+        super().handle(events)
+
+
+class Hears(logging.Handler):
+    """Calls when the log says what a producer waits for."""
+
+    def __init__(self, call: Any) -> None:
+        super().__init__()
+        self.heard: list[str] = []
+        self._call = call
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "still wait" in record.getMessage():
+            self.heard.append(record.getMessage())
+            self._call()
+
+
+@pytest.fixture
+def log(request: pytest.FixtureRequest) -> Any:
+    found = []
+
+    def hear(call: Any) -> Hears:
+        found.append(Hears(call))
+        logging.getLogger("minikafka.clients.producer").addHandler(found[0])
+        return found[0]
+
+    yield hear
+    for handler in found:
+        logging.getLogger("minikafka.clients.producer").removeHandler(handler)
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_close_says_how_many_messages_it_waits_for(log: Any) -> None:
+    stuck = Stuck()
+    producer = Producer({**ASYNC, "event.handler": stuck})
+    producer.send([message(0), message(1), message(2)])
+    assert stuck.begun.wait(60)
+    heard = log(stuck.going.set).heard
+    producer.close()
+    assert heard[0] == ("minikafka: a producer is being closed: 3 messages still wait for the event handler")
+    assert stuck.messages == [b"0", b"1", b"2"]
+
+
+@pytest.mark.usefixtures("soon")
+def test_ctrl_c_gives_up_what_is_left_and_says_how_much(log: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    stuck = Stuck()
+    producer = Producer({**ASYNC, "event.handler": stuck})
+    producer.send([message(0), message(1)])
+    assert stuck.begun.wait(60)
+    log(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        producer.close()
+    assert "a producer is closed, and 2 messages were not sent" in caplog.text
+    with pytest.raises(ProducerClosed):
+        producer.send(message(2))
+    stuck.going.set()
+
+
+def test_what_a_callback_handler_ends_its_thread_with_loses_nothing_in_silence(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Exits(CallbackHandler):
+        def before_sending_data(self, events: Any) -> Any:
+            sys.exit(3)
+
+    producer = Producer(
+        {**ASYNC, "event.handler": Kept(), "callback.handler": Exits, "queue.buffering.max.messages": 2}
+    )
+    with pytest.raises(ProducerClosed):
+        producer.send(message(0) for _ in range(10))  # who waits for room is told, too
+    producer.close()
+    assert "the send thread has ended, and the producer is closed" in caplog.text
+    assert 1 <= producer.stats.failed_messages <= 10
+
+
+def test_a_producer_that_its_own_callback_handler_closes_sends_what_is_queued_first() -> None:
+    class Closes(Told):
+        def after_sending_data(self, events: Any, error: Exception | None) -> None:
+            super().after_sending_data(events, error)
+            if stuck.messages == [b"0"]:
+                producer.close()
+
+        def close(self) -> None:
+            super().close()
+            done.set()
+
+    stuck, closes, done = Stuck(), Closes(), threading.Event()
+    producer = Producer({**ASYNC, "event.handler": stuck, "callback.handler": closes})
+    producer.send([message(0), message(1), message(2)])
+    stuck.going.set()
+    assert done.wait(60)
+    assert stuck.messages == [b"0", b"1", b"2"]
+    assert [call[0] for call in closes.calls][-2:] == ["last_batch_before_close", "close"]
+
+
+@pytest.mark.parametrize(
+    ("stage", "given"),
+    [
+        ("after_dequeuing_existing_data", message(0)),
+        ("after_dequeuing_existing_data", None),
+        ("before_sending_data", None),
+        ("before_sending_data", [b"0"]),
+        ("before_sending_data", "text"),
+    ],
+)
+def test_a_callback_that_gives_no_messages_is_told_and_its_batch_counted_as_failed(
+    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture, stage: str, given: Any
+) -> None:
+    handler = CallbackHandler()
+    setattr(handler, stage, lambda _: given)
+    producer = queueing(brokers, callback_handler=handler)
+    producer.send([message(number) for number in range(3)])
+    producer.close()
+    assert producer.stats.failed_messages == 3
+    assert "KeyedMessages" in caplog.text
+    assert values(brokers, 0, "u") == []
+
+
+PROGRAM = """
+import logging, os, signal, sys, threading
+from minikafka.clients.producer import CallbackHandler, KeyedMessage, Producer
+
+class Interrupts(logging.Handler):
+    def emit(self, record):
+        if "still wait" in record.getMessage():
+            os.kill(os.getpid(), signal.SIGINT)
+
+class Tells(CallbackHandler):
+    def close(self):
+        print("closed")
+
+logging.basicConfig(format="%(message)s")
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from minikafka.clients.producer import async_producer
+async_producer.PROGRESS_S = 0.2
+logging.getLogger("minikafka.clients.producer").addHandler(Interrupts())
+settings = {"metadata.broker.list": "127.0.0.1:1", "producer.type": "async", "callback.handler": Tells}
+producer = Producer(settings)
+for number in range(500):
+    producer.send(KeyedMessage("t", b"x"))
+"""
+CLOSES = "\ntry:\n    producer.close()\nexcept KeyboardInterrupt:\n    sys.exit(130)\n"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("ending", "status"), [("", 0), (CLOSES, 130)], ids=["exit", "close"])
+def test_ctrl_c_ends_a_program_that_waits_for_brokers_without_a_traceback(ending: str, status: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM + ending], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "a producer is closed, and 500 messages were not sent" in done.stderr
+    assert done.stdout == "closed\n"

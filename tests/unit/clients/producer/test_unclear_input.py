@@ -1,0 +1,108 @@
+"""``clients/producer``: what is wrong with what a producer is given is said with the value and what to do."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from minikafka.base.errors import ErrorCode, FailedToSendMessage
+from minikafka.clients.producer import KeyedMessage
+from minikafka.clients.serializer import IntegerEncoder, LongEncoder, StringEncoder
+from minikafka.wire.apis.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from minikafka.wire.keys import ApiKey
+from tests.unit.clients.producer.producing import everything, producer_of
+from tests.unit.clients.support import BrokersInMemory, produce_error
+
+
+class Frame:
+    """What pandas and polars have."""
+
+    def __dataframe__(self) -> None: ...
+
+    def __iter__(self) -> Any:
+        return iter(["value"])
+
+
+@pytest.fixture
+def brokers() -> BrokersInMemory:
+    return BrokersInMemory(1, {"u": 1})
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("hello", "values are a list, or a column or table of Arrow's, not str 'hello': give \\[value\\]"),
+        (b"hello", "not bytes b'hello'"),
+        ({"value": "a"}, "not dict {'value': 'a'}"),
+        (KeyedMessage("u", "a"), "not KeyedMessage"),
+        (5, "not int 5"),
+        (None, "not NoneType None"),
+        (Frame(), r"pa\.table\(…\) for a data frame"),
+        (pa.array([1, 2]), r"a column of int64 cannot be sent, only one of binary or string: cast it"),
+        (pa.chunked_array([pa.array([1.5])]), "a column of double cannot be sent"),
+    ],
+)
+def test_one_value_and_what_is_no_column_of_bytes_are_refused_whole(
+    brokers: BrokersInMemory, kind: str, given: Any, told: str
+) -> None:
+    encoder = "kafka.serializer.StringEncoder"
+    with producer_of(brokers, serializer_class=encoder, producer_type=kind) as producer:
+        with pytest.raises(TypeError, match=told):
+            producer.send_values("u", given)
+        with pytest.raises(TypeError, match="keys are a list"):
+            producer.send_values("u", ["a"], "k")
+        assert producer.queued == 0
+    assert everything(brokers, "u") == []
+
+
+@pytest.mark.parametrize("given", ["hello", b"hello", 5, None])
+def test_what_is_no_message_is_shown_whole_with_what_to_give(brokers: BrokersInMemory, given: Any) -> None:
+    told = rf"not {given!r}: give KeyedMessage\(topic, message\), a list of them, or send_values"
+    with producer_of(brokers) as producer, pytest.raises(TypeError, match=told):
+        producer.send(given)
+
+
+@pytest.mark.parametrize("given", [b"bytes", 5, None])
+def test_a_string_encoder_says_what_it_takes(given: Any) -> None:
+    with pytest.raises(TypeError, match=r"StringEncoder takes str, not \w+ .*: give text"):
+        StringEncoder().to_bytes(given)
+
+
+@pytest.mark.parametrize(("encoder", "bits"), [(LongEncoder(), 64), (IntegerEncoder(), 32)])
+def test_an_encoder_of_numbers_says_what_it_takes(encoder: Any, bits: int) -> None:
+    with pytest.raises(TypeError, match=f"an integer of {bits} bits is wanted, not str 'x'"):
+        encoder.to_bytes("x")
+    with pytest.raises(struct.error, match=f"{1 << bits} does not fit into {bits} bits"):
+        encoder.to_bytes(1 << bits)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_message_that_is_too_large_is_told_with_its_size_and_the_limit(
+    brokers: BrokersInMemory, known: bool
+) -> None:
+    def settings(_: int, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        row = DescribeConfigsResourceResult("max.message.bytes", "400", False, False, 1, False, ())
+        return DescribeConfigsResponse(0, (DescribeConfigsResult(0, None, 2, "u", (row,)),))
+
+    brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.MESSAGE_TOO_LARGE))
+    if known:
+        brokers.script(ApiKey.DESCRIBE_CONFIGS, settings)
+    else:
+        brokers.unknown.add(ApiKey.DESCRIBE_CONFIGS)
+    with producer_of(brokers) as producer, pytest.raises(FailedToSendMessage) as failure:
+        producer.send(KeyedMessage("u", b"L" * 500))
+    (cause,) = failure.value.causes.values()
+    is_now = ", which is 400," if known else ""
+    assert str(cause) == (
+        "MESSAGE_TOO_LARGE: with its key and header a message takes 570 bytes, more than max.message.bytes "
+        f"of topic 'u'{is_now} lets broker 1 take: make it smaller, or raise that"
+    )
