@@ -56,6 +56,7 @@ from minikafka.clients.consumer.topic_count import (
     topics_in,
 )
 from minikafka.clients.consumer.topic_filter import TopicFilter
+from minikafka.clients.consumer.troubles import Troubles
 from minikafka.clients.consumer.wildcard_streams_handler import WildcardStreamsHandler
 from minikafka.clients.consumer.zk_rebalancer_listener import Fetcher, ZkRebalancerListener
 from minikafka.clients.consumer.zk_session_expire_listener import ZkSessionExpireListener
@@ -404,15 +405,17 @@ class ZookeeperConsumerConnector:
     def ensure_offset_manager_connected(self) -> None:
         """Find the group's coordinator, where offsets are kept there; look for it for up to a minute."""
         end_ms = self.clock.monotonic_ms() + OFFSET_MANAGER_PATIENCE_MS
+        troubles = Troubles(self.clock)
         while self.offsets_channel is not None:
             try:
                 self.offsets_channel.connect()
             except (NetworkError, BrokerError) as error:
                 if self.is_shutting_down or self.clock.monotonic_ms() >= end_ms:
                     raise
-                logger.info("%s: %s", self.consumer_id_string, error)
+                troubles.met(self.consumer_id_string, error, "looking for the group's coordinator: ")
                 self._waiter.wait(self.config.offsets_channel_backoff_ms)
             else:
+                troubles.over(self.consumer_id_string)
                 return
 
     def auto_commit(self) -> None:
