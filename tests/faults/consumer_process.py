@@ -1,4 +1,4 @@
-"""``consumer_process.py ZOOKEEPER NAME STORAGE DUAL``: a high-level consumer that writes down what it does.
+"""``consumer_process.py ZOOKEEPER NAME STORAGE``: a high-level consumer that writes down what happens to it.
 
     session ID PASSWORD       once it reads: its session
     own TOPIC PARTITION MS    it owns the partition since then, as ZooKeeper has it
@@ -59,7 +59,7 @@ def read(stream: Any) -> None:
 
 
 def main() -> None:
-    zookeeper, name, storage, dual = sys.argv[1:]
+    zookeeper, name, storage = sys.argv[1:]
     config = ConsumerConfig(
         group_id=GROUP,
         zookeeper_connect=zookeeper,
@@ -70,7 +70,6 @@ def main() -> None:
         auto_commit_interval_ms=100,
         auto_offset_reset="smallest",
         offsets_storage=storage,
-        dual_commit_enabled=dual == "dual",
     )
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())

@@ -24,14 +24,11 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin import Admin, NewTopic
 from minikafka.clients.batching import BatchingProducer
 from minikafka.clients.cluster import Cluster as Client
-from minikafka.clients.consumer.consumer_offsets import merge
-from minikafka.clients.group_admin import GroupAdmin
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
-from minikafka.registry.consumers import read_offsets
 from minikafka.registry.store import SessionTicket
 from minikafka.registry.zookeeper import ZooKeeperStore
-from tests.faults.consumer_process import GROUP, SESSION_MS
+from tests.faults.consumer_process import SESSION_MS
 from tests.seeds import seeds
 
 PROGRAM = Path(__file__).parent / "consumer_process.py"
@@ -44,14 +41,14 @@ SLACK_MS = 30
 class One:
     """A consumer's process, and what it has written down."""
 
-    def __init__(self, zookeeper: str, name: str, storage: str, dual: str = "single") -> None:
+    def __init__(self, zookeeper: str, name: str, storage: str) -> None:
         self.name = name
         self.ticket: SessionTicket | None = None
         self.owned: list[tuple[TopicPartition, int]] = []
         self.got: list[tuple[TopicPartition, int, str, int]] = []
         self.stood_still = 0
         self._process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), zookeeper, name, storage, dual], stdout=subprocess.PIPE, text=True
+            [sys.executable, str(PROGRAM), zookeeper, name, storage], stdout=subprocess.PIPE, text=True
         )
         self._thread = threading.Thread(target=self._read)
         self._thread.start()
@@ -128,9 +125,8 @@ class Churn:
         """Whose session was ended while it ran, and when."""
         self.happened: Counter[str] = Counter()
 
-    def joins(self, storage: str | None = None, dual: str = "single") -> None:
-        name = f"c{len(self.all)}"
-        one = One(self.cluster.zookeeper_connect, name, storage or self.storage, dual)
+    def joins(self) -> None:
+        one = One(self.cluster.zookeeper_connect, f"c{len(self.all)}", self.storage)
         self.alive.append(one)
         self.all.append(one)
 
@@ -160,11 +156,11 @@ class Churn:
             self.admin.create_partitions(topic, count + 1)
             self.load.partitions[topic] = count + 1
 
-    def topic_is_made(self, partitions: int = 3) -> None:
+    def topic_is_made(self) -> None:
         if len(self.load.partitions) < 3:
             name = f"churn-{len(self.load.partitions)}"
-            self.admin.create_topic(NewTopic(name, partitions))
-            self.load.partitions[name] = partitions
+            self.admin.create_topic(NewTopic(name, 3))
+            self.load.partitions[name] = 3
 
     def step(self) -> None:
         usual = [self.topic_grows, self.topic_is_made]
@@ -254,72 +250,3 @@ def test_each_partition_has_one_reader_and_nothing_is_lost(tmp_path: Path, stora
             twice = Counter(value for one in made.all for _, _, value, _ in one.got)
             repeated = sum(count - 1 for count in twice.values())
             sys.stdout.write(f"seed {seed}: {dict(made.happened)}, {len(twice)} messages, {repeated} again\n")
-
-
-MOVE = (
-    ("zookeeper", "single"),
-    ("kafka", "dual"),
-    ("kafka", "single"),
-    ("zookeeper", "dual"),
-    ("zookeeper", "single"),
-)
-"""To the brokers, and back: all consumers go from one to the next."""
-
-
-class Committed:
-    """Looks at what is committed, all the while: the larger of both places never goes back."""
-
-    def __init__(self, made: Churn, client: Client) -> None:
-        self.went_back: list[str] = []
-        self._made = made
-        self._admin = GroupAdmin(client)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> Committed:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        before: dict[TopicPartition, int] = {}
-        while not self._ended.wait(0.05):
-            kafka = {tp: one.offset for tp, one in self._admin.offsets(GROUP).items()}
-            now = merge(read_offsets(self._made.store, GROUP), kafka)
-            self.went_back += [
-                f"{tp}: {before[tp]} to {now.get(tp)}" for tp in before if now.get(tp, 0) < before[tp]
-            ]
-            before = now
-
-
-@pytest.mark.long
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_offsets_are_moved_to_the_brokers_and_back_under_load(tmp_path: Path) -> None:
-    """Three consumers, of which one after another is stopped in order and started with the next settings."""
-    with churn(tmp_path, 1, "zookeeper") as made, Client(made.cluster.bootstrap_servers) as client:
-        made.topic_is_made(6)
-        for _ in range(3):
-            made.joins(*MOVE[0])
-        assert wait_until(lambda: all(one.got for one in made.alive), PATIENCE_S)
-        with Committed(made, client) as committed:
-            for settings in MOVE[1:]:
-                for one in list(made.alive):
-                    made.alive.remove(one)
-                    one.end(signal.SIGTERM)
-                    made.joins(*settings)
-                    assert wait_until(lambda: bool(made.alive[-1].got), PATIENCE_S, every_s=0.05)
-            made.load.stop()
-
-            def all_read() -> bool:
-                return made.load.sent <= {value for one in made.all for _, _, value, _ in one.got}
-
-            assert wait_until(all_read, PATIENCE_S, every_s=0.1)
-        made.end()
-        assert not committed.went_back
-        times = Counter(value for one in made.all for _, _, value, _ in one.got)
-        assert set(times.values()) == {1}
-        sys.stdout.write(f"{len(times)} messages\n")
