@@ -98,5 +98,5 @@ def log_failure(offsets: Offsets, error: MinikafkaError | None) -> None:
     """The callback of those who bring none."""
     if error is not None:
         first, *others = sorted(offsets)
-        more = f" and {len(others)} more" if others else ""
-        logger.warning("the offset of %s%s was not committed: %s", first, more, error)
+        which = f"offsets of {first} and {len(others)} more were" if others else f"offset of {first} was"
+        logger.warning("the %s not committed: %s", which, error)

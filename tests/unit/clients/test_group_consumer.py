@@ -472,15 +472,18 @@ def test_a_callback_that_fails_while_partitions_are_given_up_leaves_nothing_of_t
     assert world.read(consumer) == Counter([b"another"])
 
 
+@pytest.mark.parametrize(
+    ("partitions", "told"), [([T0], "offset of t-0 was"), ([T2, T0, T1], "offsets of t-0 and 2 more were")]
+)
 def test_a_commit_that_failed_and_that_nobody_waits_for_is_logged(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: World, caplog: pytest.LogCaptureFixture, partitions: list[TopicPartition], told: str
 ) -> None:
     consumer = world.member()
     code = ErrorCode.OFFSET_METADATA_TOO_LARGE
     world.brokers.script(ApiKey.OFFSET_COMMIT, lambda _, request: commit_answer(request, code))
-    consumer.commit_async({T0: Committed(1, "x" * 5_000)})
+    consumer.commit_async({tp: Committed(1, "x" * 5_000) for tp in partitions})
     world.read(consumer, rounds=2)
-    assert "the offset of t-0 was not committed: OFFSET_METADATA_TOO_LARGE" in caplog.text
+    assert f"the {told} not committed: OFFSET_METADATA_TOO_LARGE" in caplog.text
     assert "offset.metadata.max.bytes" in caplog.text
 
 
