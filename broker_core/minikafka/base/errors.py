@@ -273,6 +273,9 @@ class FailedToSendMessage(MinikafkaError):
         self.failed = failed
         self.causes = causes
 
+    def __reduce__(self) -> tuple[type[FailedToSendMessage], tuple[str, list[Any], dict[str, Exception]]]:
+        return FailedToSendMessage, (str(self), list(self.failed), dict(self.causes))
+
 
 class QueueFull(MinikafkaError):
     """The queue of an asynchronous producer is full (``QueueFullException``): ``dropped`` messages were not
@@ -282,6 +285,9 @@ class QueueFull(MinikafkaError):
     def __init__(self, text: str, dropped: int) -> None:
         super().__init__(text)
         self.dropped = dropped
+
+    def __reduce__(self) -> tuple[type[QueueFull], tuple[str, int]]:
+        return QueueFull, (str(self), self.dropped)
 
 
 class ProducerClosed(MinikafkaError):

@@ -66,7 +66,9 @@ class AsyncProducer:
             self._thread.start()
 
     def send(self, event: KeyedMessage) -> None:
-        """Queue one event. QueueFull where there is no room in time, ProducerClosed after ``close``."""
+        """Queue one event. QueueFull where there is no room in time, or at once where a callback sends on the
+        send thread; ProducerClosed after ``close``.
+        """
         if self._callback is not None:
             self._send_told(event, self._callback)
         elif not self._offer(event) and not self._offered_in_time(event, self._deadline()):
@@ -173,6 +175,8 @@ class AsyncProducer:
 
     def _wait_for_room(self, deadline: Deadline | None) -> bool:
         if self._threads:
+            if threading.current_thread() is self._thread:
+                return False  # a callback: no other thread makes room
             return self.queue.wait_for_room(deadline)
         # The queue is full, so there is something to send.
         return (deadline is None or not deadline.expired) and self.step()

@@ -138,9 +138,10 @@ def serialized(
     fields: Sequence[list[Any]], encoder: Encoder[Any], key_encoder: Encoder[Any]
 ) -> list[MessageColumns]:
     """Messages (see ``fields_of``) of each topic, in their order. Raises what an encoder raises, NotBytes
-    where it gives no bytes.
+    where it gives no bytes, TypeError for a topic that is no text.
     """
     topics, values, keys, part_keys = fields
+    _check_topics(topics)
     if topics.count(topics[0]) != len(topics):
         rows: dict[str, list[int]] = {}
         for row, topic in enumerate(topics):
@@ -189,6 +190,7 @@ def columns_of(
             )
         keys = values.column("key") if "key" in names else None
         values = values.column("value")
+    _check_topics([topic])
     _check_many("values", values)
     values, encoder = _ready(values, encoder)
     decide = None
@@ -229,6 +231,13 @@ def _pieces(
                 of_keys = of_piece = None
         yield MessageColumns(topic, column, of_keys, of_piece)
         at = end
+
+
+def _check_topics(topics: Sequence[Any]) -> None:
+    if set(map(type, topics)) != {str}:
+        for topic in topics:
+            if not isinstance(topic, str):
+                raise TypeError(f"a topic's name is text, not {topic!r:.100}")
 
 
 def _check_many(name: str, given: Any) -> None:

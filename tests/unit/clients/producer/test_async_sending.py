@@ -297,6 +297,37 @@ def test_an_event_handler_that_fails_is_told_to_the_callback_handler_and_counted
     assert producer.stats.failed_messages == 3
 
 
+@pytest.mark.parametrize("topic", [b"u", 5, ["u"], None])
+def test_a_topic_that_is_no_text_fails_alone_and_is_shown(
+    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture, topic: Any
+) -> None:
+    producer = queueing(brokers)
+    producer.send([message(0), KeyedMessage(topic, b"1"), message(2)])
+    with pytest.raises(TypeError, match="a topic's name is text, not"):
+        producer.send_values(topic, [b"3"])
+    producer.close()
+    assert values(brokers, 0, "u") == [b"0", b"2"]
+    assert f"a topic's name is text, not {topic!r}" in caplog.text
+    assert producer.stats.failed_messages == 1
+
+
+def test_who_sends_on_the_send_thread_does_not_wait_for_room_which_only_it_could_make() -> None:
+    class SendsAgain(Told):
+        def after_sending_data(self, events: Any, error: Exception | None) -> None:
+            try:
+                producer.send([message(7), message(8)])
+            except QueueFull:
+                full.set()
+
+    full = threading.Event()
+    small = {"batch.num.messages": 1, "queue.buffering.max.messages": 1}
+    given = {"event.handler": Kept(), "callback.handler": SendsAgain}
+    producer = Producer({**ADDRESS, "producer.type": "async", **small, **given})
+    producer.send(message(0))
+    assert full.wait(20)
+    producer.close()
+
+
 def test_messages_of_several_topics_in_one_batch_keep_their_order(brokers: BrokersInMemory) -> None:
     producer = queueing(brokers)
     producer.send([message(0), message(1, "t"), message(2), message(3, "t"), message(4)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from minikafka.base.errors import ErrorCode, FailedToSendMessage, NetworkError, ProducerClosed
+from minikafka.base.errors import ErrorCode, FailedToSendMessage, NetworkError, ProducerClosed, QueueFull
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.producer import KeyedMessage, Producer
 from minikafka.clients.producer.producer_stats import TopicStats
@@ -29,6 +30,8 @@ from tests.unit.clients.producer.producing import (
     values,
 )
 from tests.unit.clients.support import BrokersInMemory, produce_error
+
+NO_LEADER = "no partition of topic 'u' has a leader"
 
 
 @pytest.fixture
@@ -292,6 +295,18 @@ def test_messages_are_counted_when_they_are_to_be_sent_and_those_that_failed_apa
     assert producer.stats.topic("t") == TopicStats(messages=2, bytes=4, dropped=0, failed=1)
     assert producer.stats.all_topics == producer.stats.topic("t")
     assert producer.stats.failed_messages == 1
+
+
+def test_what_was_not_sent_is_known_in_another_process_too(brokers: BrokersInMemory) -> None:
+    brokers.leaders[TopicPartition("u", 0)] = -1
+    with producer_of(brokers) as producer, pytest.raises(FailedToSendMessage) as failure:
+        producer.send_values("u", [b"a"])
+    copy = pickle.loads(pickle.dumps(failure.value))
+    assert str(copy) == str(failure.value)
+    assert list(copy.failed) == [KeyedMessage("u", b"a")]
+    assert list(map(str, copy.causes.values())) == ["LEADER_NOT_AVAILABLE: " + NO_LEADER]
+    full = pickle.loads(pickle.dumps(QueueFull("no room", 3)))
+    assert (str(full), full.dropped) == ("no room", 3)
 
 
 def test_what_a_handler_raises_at_the_end_leaves_no_connection(brokers: BrokersInMemory) -> None:
