@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NoReturn
 
 from minikafka.base.errors import QueueFull
 from minikafka.clients.cluster import Cluster
@@ -70,33 +71,38 @@ class AsyncProducer:
         send thread; ProducerClosed after ``close``.
         """
         if self._callback is not None:
-            self._send_told(event, self._callback)
-        elif not self._offer(event) and not self._offered_in_time(event, self._deadline()):
+            taken = self._told(event, self._callback)
+        else:
+            taken = self._offer(event) or self._offered_in_time(event, self._deadline())
+        if not taken:
             self._drop(event.topic, 1)
 
     def send_all(self, events: Sequence[KeyedMessage]) -> None:
         """Queue events in their order. QueueFull says how many had no place; those before them are queued."""
         if self._callback is not None:
-            for event in events:
-                self._send_told(event, self._callback)
+            for place, event in enumerate(events):
+                if not self._told(event, self._callback):
+                    self._drop_all(events[place:])
             return
         taken = self.queue.offer_all(events)
         deadline = self._deadline()
         while taken < len(events):
             if not self._wait_for_room(deadline):
-                for event in events[taken:]:
-                    self._stats.dropped(event.topic)
-                raise self._full(len(events) - taken)
+                self._drop_all(events[taken:])
             taken += self.queue.offer_all(events[taken:])
 
-    def send_columns(self, columns: MessageColumns) -> None:
-        """Queue messages that are serialized, as ``send_all``; there must be no callback handler."""
-        taken = self.queue.offer_columns(columns)
-        deadline = self._deadline()
-        while taken < len(columns):
-            if not self._wait_for_room(deadline):
-                self._drop(columns.topic, len(columns) - taken)
-            taken += self.queue.offer_columns(columns.slice(taken, len(columns) - taken))
+    def send_columns(self, pieces: Iterable[MessageColumns]) -> None:
+        """Queue messages of one topic that are serialized, as ``send_all``; there must be no callback
+        handler.
+        """
+        left = iter(pieces)
+        for columns in left:
+            taken = self.queue.offer_columns(columns)
+            deadline = self._deadline()
+            while taken < len(columns):
+                if not self._wait_for_room(deadline):
+                    self._drop(columns.topic, len(columns) - taken + sum(map(len, left)))
+                taken += self.queue.offer_columns(columns.slice(taken, len(columns) - taken))
 
     def step(self) -> bool:
         """Without threads: send what may leave the queue now; whether there was anything."""
@@ -126,11 +132,9 @@ class AsyncProducer:
         return True
 
     def give_up(self) -> bool:
-        """Wait no longer: what is left fails, and is told and counted as such, as far as that goes in
-        ``PARTING_S``. Whether the thread has ended.
+        """Wait no longer than ``PARTING_S``, in which the handler, which was told, may fail what is left; and
+        tell how much that was. Whether the thread has ended.
         """
-        if isinstance(self._handler, DefaultEventHandler):
-            self._handler.give_up()
         if self._threads:
             self._thread.join(PARTING_S)
         self._tell_failed(self._thread.waiting)
@@ -158,14 +162,14 @@ class AsyncProducer:
         if failed:
             logger.error("minikafka: a producer is closed, and %s not sent", _counted(failed, was=True))
 
-    def _send_told(self, event: KeyedMessage, callback: CallbackHandler) -> None:
+    def _told(self, event: KeyedMessage, callback: CallbackHandler) -> bool:
+        """Queue one event and tell the callback handler; whether there was room."""
         event = callback.before_enqueue(event)
         if not isinstance(event, KeyedMessage):
             raise TypeError(f"before_enqueue gave {event!r:.100}, and not a KeyedMessage")
         added = self._offered_in_time(event, self._deadline())
         callback.after_enqueue(event, added)
-        if not added:
-            self._drop(event.topic, 1)
+        return added
 
     def _offered_in_time(self, event: KeyedMessage, deadline: Deadline | None) -> bool:
         while not self._offer(event):
@@ -184,7 +188,12 @@ class AsyncProducer:
     def _deadline(self) -> Deadline | None:
         return None if self._timeout_ms < 0 else self._cluster.deadline(self._timeout_ms)
 
-    def _drop(self, topic: str, count: int) -> None:
+    def _drop_all(self, events: Sequence[KeyedMessage]) -> NoReturn:
+        for event in events:
+            self._stats.dropped(event.topic)
+        raise self._full(len(events))
+
+    def _drop(self, topic: str, count: int) -> NoReturn:
         self._stats.dropped(topic, count)
         raise self._full(count)
 

@@ -121,8 +121,7 @@ class Producer:
         elif self._async is None:
             self._send_columns_sync(columns)
         else:
-            for one in columns:
-                self._async.send_columns(one)
+            self._async.send_columns(columns)
 
     def step(self) -> bool:
         """For producers without threads: send what may leave the queue now; whether there was anything."""
@@ -146,6 +145,8 @@ class Producer:
         try:
             ended = self._async.close(self._end)
         except BaseException:
+            if isinstance(self._handler, DefaultEventHandler):
+                self._handler.give_up()
             if self._own_cluster:
                 self._cluster.close()  # what waits for an answer is told so
             if self._async.give_up():

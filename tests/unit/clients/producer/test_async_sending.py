@@ -101,6 +101,22 @@ def test_of_a_list_what_has_room_is_queued(brokers: BrokersInMemory) -> None:
     assert values(brokers, 0, "u") == [b"%d" % number for number in range(6)]
 
 
+@pytest.mark.parametrize("callback", [None, Told])
+def test_all_that_had_no_room_is_counted_also_what_was_not_looked_at(
+    brokers: BrokersInMemory, callback: Any
+) -> None:
+    given = {} if callback is None else {"callback_handler": callback}
+    producer = queueing(brokers, queue_enqueue_timeout_ms=0, **given)
+    with pytest.raises(QueueFull) as full:
+        producer.send_values("u", [b"a"] * 20_006)
+    assert full.value.dropped == producer.stats.topic("u").dropped == 20_000
+    with pytest.raises(QueueFull) as full:
+        producer.send([message(number) for number in range(4)])
+    assert full.value.dropped == 4
+    producer.close()
+    assert values(brokers, 0, "u") == [b"a"] * 6
+
+
 def test_a_full_queue_is_waited_for_as_long_as_is_set() -> None:
     class Stuck(Kept):
         def handle(self, events: Any) -> None:
