@@ -34,7 +34,11 @@ def main(run: str) -> int:
         time.sleep(0.2)
     for process in left:
         try:
+            age_s = time.time() - process.create_time()
             print(f"left behind: {process.pid} {' '.join(process.cmdline())[:200]}")
+            print(
+                f"    {process.status()}, {age_s:.0f} s old, {process.num_threads()} threads, under {process.ppid()}"
+            )
             process.kill()
         except psutil.Error:
             continue

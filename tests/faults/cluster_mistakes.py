@@ -244,7 +244,7 @@ MISTAKES: dict[str, Mistake] = {
     "a follower cuts its log to its high watermark": Mistake(
         [(ReplicaFetcher, "_ask_epochs", cut_to_high_watermark)],
         ("kill", "pause", "isolate", "end_in_the_middle", "expire"),
-        seed=41,
+        seed=51,
     ),
     "the leader epoch of a request is not looked at": Mistake(
         [(Partition, "check_leader", know_no_epoch)], ("kill", "stop", "slow_network"), seed=114
@@ -256,7 +256,7 @@ MISTAKES: dict[str, Mistake] = {
     "the ISR is written whatever its znode holds": Mistake([(PartitionStates, "write", write_blindly)]),
     "the ISR shrinks before it is written": Mistake([(InSync, "write", shrink_before_written)]),
     "who lags is taken back into the ISR at once": Mistake(
-        [(Partition, "_with", take_back)], ("pause", "kill", "slow_network", "isolate"), seed=38
+        [(Partition, "_with", take_back)], ("pause", "kill", "slow_network", "isolate"), seed=96
     ),
     "a controller is obeyed whose time is over": Mistake(
         [(Replicas, "obey", obey_any), (Replicas, "take_epoch", yes), (Registrar, "in_office", True)], seed=1
@@ -276,20 +276,20 @@ MISTAKES: dict[str, Mistake] = {
     ),
     "a follower counts as having what it is given": Mistake([(Progress, "fetched", fetched_much)], seed=14),
     "a follower's flush may fail": Mistake(
-        [(ReplicaFetcher, "_is_safe", yes)], ("break_disk", "power_cut", "power_cut_everywhere"), seed=16
+        [(ReplicaFetcher, "_is_safe", yes)], ("break_disk", "power_cut", "power_cut_everywhere"), seed=100
     ),
     "consumers read to the log's end": Mistake([(Partition, "read", read_all)]),
     "the controller forgets the partitions of dead brokers": Mistake(
-        [(Controller, "_brokers_changed", forget_failed)], seed=49
+        [(Controller, "_brokers_changed", forget_failed)], seed=15
     ),
     "a broker that restarted at once is not doubted": Mistake(
-        [(Context, "electorate", no_doubts)], ("careful_power_cut",), seed=2
+        [(Context, "electorate", no_doubts)], ("careful_power_cut",), seed=21
     ),
-    "a new controller doubts nobody": Mistake([(PartitionStates, "read_with_doubts", doubt_nobody)], seed=57),
+    "a new controller doubts nobody": Mistake([(PartitionStates, "read_with_doubts", doubt_nobody)], seed=6),
     "what is stopped is deleted": Mistake(
         [(Replicas, "stop", stop_with_deletion)], ("stop", "kill"), seed=57
     ),
-    "partitions that a tool adds are not noticed": Mistake([(TopicWatches, "keep", nothing)], seed=20),
+    "partitions that a tool adds are not noticed": Mistake([(TopicWatches, "keep", nothing)], seed=14),
     "the files of a deleted topic stay": Mistake([(LogManager, "_delete", delete_in_name_only)], more=True),
     "a coordinator answers before it has read its log": Mistake(
         [(Coordinator, "_shard_of", coordinate_while_loading)],

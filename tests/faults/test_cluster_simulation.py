@@ -60,6 +60,8 @@ def test_a_cluster_keeps_what_it_promised(piece: int) -> None:
         assert not {words(fault) for fault in FAULTS} - happened.keys()
 
 
+# Where the code around it has changed, the mistake's own seed may miss it: up to a minute of seeds, alone.
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_planted_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     planted = MISTAKES[mistake]
