@@ -36,9 +36,7 @@ def main(run: str) -> int:
         try:
             age_s = time.time() - process.create_time()
             print(f"left behind: {process.pid} {' '.join(process.cmdline())[:200]}")
-            print(
-                f"    {process.status()}, {age_s:.0f} s old, {process.num_threads()} threads, under {process.ppid()}"
-            )
+            print(f"    {process.status()}, {age_s:.0f} s old, of {process.ppid()}")
             process.kill()
         except psutil.Error:
             continue

@@ -71,7 +71,8 @@ def _ask(broker: Broker, connector: Connector) -> tuple[str, Sequence[RemainingP
     if response.error_code != ErrorCode.NONE:
         return ErrorCode.of(response.error_code).name, ()
     left = response.remaining_partitions
-    return f"{len(left)} partitions have no other replica in sync" if left else "", left
+    count = "1 partition has" if len(left) == 1 else f"{len(left)} partitions have"
+    return f"{count} no other replica in sync" if left else "", left
 
 
 def _may_come(broker: Broker, left: Sequence[RemainingPartition]) -> bool:
