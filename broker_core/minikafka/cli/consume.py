@@ -37,6 +37,8 @@ class Shown(Protocol):
     def value(self) -> bytes | None: ...
 
 
+CLIENTS = "minikafka.clients"
+"""The logger of all clients."""
 Show = Callable[[TopicPartition, Shown], None]
 
 
@@ -231,8 +233,8 @@ def _as_stream(
 ) -> None:
     """As a consumer of a group in ZooKeeper."""
     from minikafka.cli.connect import CLIENT_ID, coordinated
-    from minikafka.cli.output import note
-    from minikafka.cli.stream_follow import StreamFollower, settings, warnings_as_notes
+    from minikafka.cli.output import note, warnings_as_notes
+    from minikafka.cli.stream_follow import StreamFollower, settings
     from minikafka.clients.consumer.topic_count import topics_in
     from minikafka.clients.placement import assigned, why_unknown
 
@@ -246,7 +248,7 @@ def _as_stream(
             wanted.is_topic_allowed(one, config.exclude_internal_topics) for one in topics_in(store)
         ):
             note(f"minikafka: there is no topic yet that {wanted} chooses; waiting for one")
-    with warnings_as_notes(), out.progress, StreamFollower(config, wanted) as member:
+    with warnings_as_notes(CLIENTS, once=True), out.progress, StreamFollower(config, wanted) as member:
         for topic_partition, line in itertools.islice(member.messages(), out.limit):
             with member.printing(topic_partition, line):
                 out.show(topic_partition, line)

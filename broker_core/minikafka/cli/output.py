@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime
 import json
 import logging
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from minikafka.cli.options import Format
 
@@ -93,6 +94,17 @@ class Notes(logging.Handler):
         if record.exc_info and record.exc_info[1] is not None:
             text += f": {record.exc_info[1]}"
         note(f"minikafka: {text}")
+
+
+@contextlib.contextmanager
+def warnings_as_notes(logger: str, *, once: bool = False) -> Iterator[None]:
+    """What is warned of by ``logger`` and those below it within the block are lines like all others."""
+    clients, notes = logging.getLogger(logger), Notes(once=once)
+    clients.addHandler(notes)
+    try:
+        yield
+    finally:
+        clients.removeHandler(notes)
 
 
 def base64_or_none(data: bytes | None) -> str | None:

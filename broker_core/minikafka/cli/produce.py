@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
+from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.cli.options import Bootstrap, CodecName, DataDir, Format, OutputFormat, Topic
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ LINGER_MS = 5
 BATCH_BYTES = 65_536
 INTERRUPTED_PATIENCE_MS = 3_000
 """How long what was typed before Ctrl-C may still take."""
+RETRIES = "minikafka.clients.batching.retries"
+"""The logger of what is tried again."""
 OF_A_MESSAGE = frozenset(
     {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_TIMESTAMP}
 )
@@ -48,7 +50,7 @@ def produce(
 
     from minikafka.base.ids import check_topic_name
     from minikafka.cli.connect import connected
-    from minikafka.cli.output import counted, note, print_json
+    from minikafka.cli.output import counted, note, print_json, warnings_as_notes
     from minikafka.cli.progress import Progress
     from minikafka.clients.batching.config import ACKS_ALL, BatchingConfig
     from minikafka.clients.batching.producer import BatchingProducer
@@ -61,6 +63,7 @@ def produce(
     # What was not acknowledged is told here, once.
     logging.getLogger("minikafka.clients.batching").addHandler(logging.NullHandler())
     with (
+        warnings_as_notes(RETRIES),
         connected(bootstrap, data_dir, writes=True) as cluster,
         # A bar would be in the way of lines that somebody types.
         Progress(f"producing to {topic}", hidden=sys.stdin.isatty(), lines=True) as progress,
@@ -131,8 +134,10 @@ def send_all(
             sent.given = line
             try:
                 delivery = producer.send(topic, value, key=key)
-            except BrokerError as error:
-                if error.code not in OF_A_MESSAGE:
+            except (BrokerError, NetworkError) as error:
+                # Of what was sent before it is told how much has arrived.
+                known = error.code in OF_A_MESSAGE if isinstance(error, BrokerError) else line > 1
+                if not known:
                     raise
                 sent.fail(line, error)
                 break

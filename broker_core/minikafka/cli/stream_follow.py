@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import sys
 import threading
 import time
@@ -13,7 +12,7 @@ from typing import Protocol
 from minikafka.base.errors import ConfigError, ConsumerTimeout, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
-from minikafka.cli.output import Notes, note
+from minikafka.cli.output import note
 from minikafka.clients.consumer.consumer_config import LARGEST, SMALLEST, ConsumerConfig
 from minikafka.clients.consumer.consumer_rebalance_listener import ConsumerRebalanceListener
 from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId
@@ -77,17 +76,6 @@ class Connector(Protocol):
     def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> None: ...
 
     def shutdown(self) -> None: ...
-
-
-@contextlib.contextmanager
-def warnings_as_notes() -> Iterator[None]:
-    """What the clients warn of within the block are lines as all that the command says."""
-    clients, notes = logging.getLogger("minikafka.clients"), Notes(once=True)
-    clients.addHandler(notes)
-    try:
-        yield
-    finally:
-        clients.removeHandler(notes)
 
 
 class StreamFollower:

@@ -74,7 +74,8 @@ class ClusterMetadata:
             return BrokerError(described.error, f"topic {topic!r}")
         headless = [p.topic_partition for p in described.partitions if p.leader_id not in self.brokers]
         if headless:
-            return BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{', '.join(map(str, headless[:3]))}")
+            named = ", ".join(map(str, headless[:3]))
+            return BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {named} at the moment")
         return None
 
     def merged(self, newer: ClusterMetadata) -> ClusterMetadata:

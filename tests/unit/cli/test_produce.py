@@ -132,6 +132,13 @@ def test_what_no_line_is_to_blame_for_names_none() -> None:
         sent_by(Acknowledging(good=2, refused=gone), lines(10), Progress("x", stream=io.StringIO()))
 
 
+def test_of_what_was_sent_before_no_room_was_left_it_is_told_how_much_arrived() -> None:
+    full = NetworkError("no room")
+    sent = sent_by(Acknowledging(good=2, refused=full), lines(10), Progress("x", stream=io.StringIO()))
+    assert (sent.given, sent.acknowledged, sent.failure) == (3, 2, full)
+    assert sent.first_reason == "the first reason:"
+
+
 def test_a_line_loses_its_newline_and_nothing_else() -> None:
     lines = [b" a \r\n", b"\n", b"\xff\x00\n", b"last"]
     assert list(messages(lines, None)) == [

@@ -14,7 +14,8 @@ import pytest
 from minikafka.base.errors import ConfigError, ConsumerTimeout, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.commands import run
-from minikafka.cli.stream_follow import Line, StreamFollower, settings, warnings_as_notes
+from minikafka.cli.output import warnings_as_notes
+from minikafka.cli.stream_follow import Line, StreamFollower, settings
 from minikafka.clients.consumer.topic_filter import Whitelist
 
 T0, U0 = TopicPartition("t", 0), TopicPartition("u", 0)
@@ -194,7 +195,7 @@ def test_the_settings_are_the_old_consumers_own() -> None:
 
 def test_what_the_consumer_warns_of_is_told_once(capfd: pytest.CaptureFixture[str]) -> None:
     logger = logging.getLogger("minikafka.clients.consumer")
-    with warnings_as_notes():
+    with warnings_as_notes("minikafka.clients", once=True):
         for number in (1, 1, 2):
             logger.warning("no partition of topic %d is left", number)
         logger.info("all is well")

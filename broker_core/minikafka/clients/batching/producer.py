@@ -36,6 +36,8 @@ from minikafka.wire.apis.init_producer_id import (
 from minikafka.wire.apis.produce import PRODUCE, ProduceRequest, ProduceResponse
 
 logger = logging.getLogger("minikafka.clients.batching")
+retries_logger = logging.getLogger("minikafka.clients.batching.retries")
+"""Warns of what fails and is tried again (``troubles``)."""
 
 MAGIC_1_SINCE = 2
 """The Produce version that carries messages of magic 1; older ones carry magic 0."""
@@ -357,6 +359,7 @@ class BatchingProducer:
         else:
             self._produce(job)
         self._run_callbacks()
+        self._tell_troubles()
 
     def _look_for_leaders(self, job: MetadataJob) -> None:
         error: MinikafkaError | None = None
@@ -478,6 +481,14 @@ class BatchingProducer:
                     callback(delivery)
                 except Exception:
                     logger.exception("a callback for %s failed", delivery.topic_partition)
+
+    def _tell_troubles(self) -> None:
+        if not self._sender.has_troubles:
+            return
+        with self._lock:
+            text = self._sender.trouble_to_tell(self._clock.monotonic_ms())
+        if text is not None:
+            retries_logger.warning("minikafka: %s", text)
 
 
 def magic_of(version: int) -> int:

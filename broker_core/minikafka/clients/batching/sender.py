@@ -45,6 +45,7 @@ from minikafka.clients.batching.batch import Batch
 from minikafka.clients.batching.config import BatchingConfig
 from minikafka.clients.batching.delivery import UNKNOWN_OFFSET, Delivery
 from minikafka.clients.batching.numbering import Numbering
+from minikafka.clients.batching.troubles import NO_LEADER_KNOWN, Troubles
 from minikafka.records.message_set import NO_TIMESTAMP
 from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceResponse, ProduceTopic
 
@@ -114,7 +115,8 @@ class Sender:
         self._in_flight: dict[int, int] = defaultdict(int)
         self._asking: set[str] = set()
         self._ask_again_ms: dict[str, int] = {}
-        self._why_waiting = "no leader is known"
+        self._troubles = Troubles()
+        self._why_waiting = ""
         self._to_call: list[Delivery] = []
 
     def next_job(self, now_ms: int) -> ProduceJob | MetadataJob | IdJob | None:
@@ -136,6 +138,7 @@ class Sender:
             topic = batch.topic_partition.topic
             leader = self._leaders.known_leader(batch.topic_partition)
             if leader is None:
+                self._troubles.failed(batch.topic_partition, self._why_waiting, now_ms)
                 if topic not in self._asking and self._ask_again_ms.get(topic, now_ms) <= now_ms:
                     leaderless[topic] = None
                 continue
@@ -178,8 +181,10 @@ class Sender:
         self._asking.difference_update(job.topics)
         self._ask_again_ms = {topic: again for topic, again in self._ask_again_ms.items() if again > now_ms}
         self._ask_again_ms.update(dict.fromkeys(job.topics, now_ms + METADATA_PAUSE_MS))
-        if error is not None:
-            self._why_waiting = str(error)
+        self._why_waiting = "" if error is None else str(error)
+        if isinstance(error, NetworkError):
+            # Nobody answers, of which the cluster's client warns, now and again.
+            self._troubles.told_elsewhere(now_ms)
 
     def named(self, producer_id: int, producer_epoch: int) -> None:
         """A broker has given this producer an id."""
@@ -252,6 +257,16 @@ class Sender:
                 self._fail(batch, error)
 
     @property
+    def has_troubles(self) -> bool:
+        """Whether ``trouble_to_tell`` may have something. May be read without the lock."""
+        return bool(self._troubles)
+
+    def trouble_to_tell(self, now_ms: int) -> str | None:
+        """A warning that is due: what fails for a while, why, and how long it is tried again."""
+        waiting = self._accumulator.incomplete()
+        return self._troubles.to_tell(waiting, self._config.delivery_timeout_ms, now_ms)
+
+    @property
     def has_callbacks(self) -> bool:
         """Whether ``take_callbacks`` has something. May be read without the lock."""
         return bool(self._to_call)
@@ -276,6 +291,7 @@ class Sender:
             return
         batch.failures += 1
         batch.last_error = error
+        self._troubles.failed(batch.topic_partition, str(error), now_ms)
         self._leaders.invalidate(batch.topic_partition.topic)
         batch.not_before_ms = now_ms + self._config.backoff.delay_ms(batch.failures)
         if batch.failures > self._config.retries:
@@ -303,7 +319,7 @@ class Sender:
         )
 
     def _expiry(self, batch: Batch) -> NetworkError:
-        reason = batch.last_error or self._why_waiting
+        reason = batch.last_error or self._why_waiting or NO_LEADER_KNOWN
         error = NetworkError(
             f"{batch} not acknowledged within {self._config.delivery_timeout_ms} ms "
             f"after {batch.failures} failed attempts; last: {reason}"
@@ -330,6 +346,7 @@ class Sender:
 
     def _settle(self, batch: Batch) -> None:
         batch.outcome.done = True
+        self._troubles.over(batch.topic_partition)
         self._accumulator.finish(batch)
         self._to_call.extend(d for d in batch.deliveries if d.has_callback)
         batch.outcome.condition.notify_all()

@@ -272,6 +272,37 @@ def test_an_outage_is_told_each_minute_with_the_time_that_deliveries_have(
     assert warning.endswith("; trying again, for 120 s in all")
 
 
+@pytest.mark.parametrize("code", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND])
+def test_a_refusal_that_lasts_is_told_with_its_reason_and_again_at_intervals(
+    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture, code: ErrorCode
+) -> None:
+    brokers.script(ApiKey.PRODUCE, *[produce_error(code)] * 20)
+    with producer_of(brokers, acks=-1) as producer:
+        producer.send("t", b"0", partition=0)
+        producer.send("t", b"1", partition=0)
+    first, still = [record.getMessage() for record in caplog.records]
+    assert first.startswith(f"minikafka: 2 records for t-0 not acknowledged for 2 s: {code.name}: ")
+    assert first.endswith(" than the topic's min.insync.replicas; trying again, for 118 s more")
+    assert still.startswith("minikafka: still 2 records for t-0 not acknowledged for 1")
+
+
+def test_a_partition_that_stays_without_a_leader_is_told(
+    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    leader = brokers.leaders.pop(A)
+    brokers.leaders[A] = -1
+    producer = producer_of(brokers)
+    producer.send("t", b"0", partition=0)
+    with pytest.raises(NetworkError):
+        producer.flush(5_000)
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert "1 record for t-0 not acknowledged for 2 s: LEADER_NOT_AVAILABLE: " in warning
+    assert "nobody leads t-0 at the moment; trying again" in warning
+    brokers.leaders[A] = leader
+    producer.close()
+    assert brokers.logs[A].values() == [b"0"]
+
+
 def test_acks_0_waits_for_no_answer(brokers: BrokersInMemory) -> None:
     with producer_of(brokers, acks=0) as producer:
         sent = [producer.send("t", b"%d" % n, partition=0) for n in range(3)]
