@@ -13,7 +13,7 @@ from minikafka.cli.output import note, utc_text
 from minikafka.cli.start import Start
 from minikafka.clients.admin import EARLIEST, LATEST, Admin
 from minikafka.clients.cluster import Cluster
-from minikafka.clients.fetcher import RangeFetcher
+from minikafka.clients.fetcher import RangeFetcher, check_readable
 from minikafka.records.message_set import iterate
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 POLL_INTERVAL_MS = 200
 """How soon a new message is seen."""
+READABLE_EVERY_MS = 5_000
+"""How soon whoever waits at the end learns that they may not read the topic (any more)."""
 BEHIND_PATIENCE_MS = 800
 """How long the end of a log may lie before what was read: the leader may be a new one that catches up."""
 NAMED_MAX = 5
@@ -63,7 +65,7 @@ def follow(cluster: Cluster, positions: Positions) -> Iterator[tuple[TopicPartit
     Raises MinikafkaError once the topic was deleted, also when there is a new one of that name.
     """
     admin = Admin(cluster)
-    patience = cluster.deadline()
+    patience, look = cluster.deadline(), cluster.deadline(0)
     while True:
         try:
             ends = _known(admin.offsets(dict.fromkeys(positions, LATEST)))
@@ -71,6 +73,10 @@ def follow(cluster: Cluster, positions: Positions) -> Iterator[tuple[TopicPartit
                 if end < positions[one]:
                     _check_end(cluster, one, positions[one])
                 yield from _read(cluster, positions, one, end)
+            if look.expired and ends == positions:
+                one, position = next(iter(positions.items()))
+                check_readable(cluster, one, position)
+                look = cluster.deadline(READABLE_EVERY_MS)
             patience = cluster.deadline()
         except BrokerError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or patience.expired:

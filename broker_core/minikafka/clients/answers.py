@@ -1,12 +1,19 @@
-"""What an answer to Fetch holds of one partition."""
+"""What an answer to Fetch holds of one partition, and what is said of one that access rules have refused."""
 
 from __future__ import annotations
 
+from minikafka.base.errors import ErrorCode
 from minikafka.records.isolation import without_aborted
 from minikafka.records.scan import ScanResult, scan
 from minikafka.wire.apis.fetch import FetchPartitionResponse
 
 _NO_INDEX = 1 << 30
+_FORBIDDEN = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED})
+
+
+def missing_right(code: ErrorCode, operation: str, resource: str) -> str:
+    """The end of an error's text: which right this client has not, where ``code`` says that it is one."""
+    return f"; this client may not do {operation} to {resource}" if code in _FORBIDDEN else ""
 
 
 def records_of(part: FetchPartitionResponse) -> memoryview:

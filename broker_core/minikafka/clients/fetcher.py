@@ -37,7 +37,7 @@ from minikafka.base.errors import (
     RemoteWireError,
 )
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.answers import records_of, whole_entries
+from minikafka.clients.answers import missing_right, records_of, whole_entries
 from minikafka.clients.cluster import Cluster, Lane, worth_a_retry
 from minikafka.clients.isolation import IsolationLevel
 from minikafka.clients.links import Reply
@@ -54,12 +54,14 @@ from minikafka.wire.apis.fetch import (
     consumer_request,
 )
 
-__all__ = ["DEFAULT_MAX_BYTES", "RangeFetcher", "prefetching"]
+__all__ = ["DEFAULT_MAX_BYTES", "RangeFetcher", "check_readable", "prefetching"]
 
 DEFAULT_MAX_BYTES = 1 << 20
 """Kafka's ``max.partition.fetch.bytes``."""
 
 _LARGEST_FETCH = (1 << 31) - 1
+_LOOK_BYTES = 1
+"""What a fetch may bring that only asks whether it may."""
 _RANGE_TIMEOUT_MS = 5_000
 _EMPTY_PAUSE_MS = 10
 
@@ -144,6 +146,17 @@ class RangeFetcher:
                 raise self._nothing_came(tried, None)
         raise StopIteration
 
+    def look(self) -> None:
+        """Fetch once, for the sake of the error. Raises what is wrong, as it comes."""
+        part = self._receive(self._cluster.deadline())
+        code = ErrorCode.of(part.error_code)
+        if code is not ErrorCode.NONE:
+            raise self._refused(code)
+
+    def _refused(self, code: ErrorCode) -> BrokerError:
+        right = missing_right(code, "Read", f"Topic:{self.topic_partition.topic}")
+        return BrokerError(code, f"fetching {self.topic_partition} from offset {self.next_offset}{right}")
+
     def stop(self) -> None:
         """End the iteration at the next opportunity. From any thread."""
         self._stopped = True
@@ -194,7 +207,7 @@ class RangeFetcher:
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             raise self._out_of_range()
         if code is not ErrorCode.NONE:
-            raise BrokerError(code, f"fetching {self.topic_partition} from offset {self.next_offset}")
+            raise self._refused(code)
         self.high_watermark = part.high_watermark
         readable = part.high_watermark
         if self._isolation is IsolationLevel.READ_COMMITTED and part.last_stable_offset >= 0:
@@ -271,6 +284,24 @@ class RangeFetcher:
             f"within {self._timeout_ms} ms (wanted up to {self.end_offset}{known}){failures}"
         )
         return BrokerError(error.code, text) if isinstance(error, BrokerError) else NetworkError(text)
+
+
+def check_readable(cluster: Cluster, topic_partition: TopicPartition, offset: int) -> None:
+    """Raise the BrokerError of a fetch that can never succeed, as of a topic that this client may not read.
+
+    For whoever waits for messages without fetching: where they end is told to all who may describe the topic.
+    What may pass, as a leader that is away, is not raised.
+    """
+    fetcher = RangeFetcher(
+        cluster, topic_partition, offset, offset + 1, max_bytes=_LOOK_BYTES, max_wait_ms=0, lane=Lane.CONTROL
+    )
+    try:
+        fetcher.look()
+    except (NetworkError, RemoteWireError):
+        return
+    except BrokerError as error:
+        if not _may_pass(error):
+            raise
 
 
 def _may_pass(error: MinikafkaError) -> bool:

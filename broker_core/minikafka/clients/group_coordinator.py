@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
 from minikafka.base.ids import BrokerAddress
+from minikafka.clients.answers import missing_right
 from minikafka.clients.cluster import Cluster, Lane, OwnLane
 from minikafka.clients.group_membership import ELSEWHERE
 from minikafka.clients.links import Reply
@@ -51,7 +52,8 @@ class Coordinator:
         )
         code = ErrorCode.of(answer.error_code)
         if code is not ErrorCode.NONE:
-            raise BrokerError(code, f"looking for the coordinator of group {self.group_id!r}")
+            right = missing_right(code, "Read", f"Group:{self.group_id}")
+            raise BrokerError(code, f"looking for the coordinator of group {self.group_id!r}{right}")
         found = BrokerAddress(answer.node_id, answer.host, answer.port)
         with self._lock:
             self._address = found

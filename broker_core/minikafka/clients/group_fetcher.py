@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.answers import records_of, whole_entries
+from minikafka.clients.answers import missing_right, records_of, whole_entries
 from minikafka.clients.cluster import Cluster, OwnLane, worth_a_retry
 from minikafka.clients.group_config import GroupConsumerConfig
 from minikafka.clients.links import Reply
@@ -209,7 +209,8 @@ class GroupFetcher:
             taken.partitions.add(tp)
             return
         if code is not ErrorCode.NONE:
-            error = BrokerError(code, f"fetching {tp} from offset {offset}")
+            right = missing_right(code, "Read", f"Topic:{tp.topic}")
+            error = BrokerError(code, f"fetching {tp} from offset {offset}{right}")
             if not worth_a_retry(error):
                 raise error
             self._doubt([tp])

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.clients.answers import missing_right
 from minikafka.clients.group_config import GroupConsumerConfig
 from minikafka.clients.retry import Backoff
 from minikafka.wire.apis.offset_commit import NO_GENERATION
@@ -376,7 +377,7 @@ class Membership:
                 f": no partition.assignment.strategy of {','.join(self._config.assignors)} is known to all "
                 "of its members, or they are no consumers"
             )
-        return ""
+        return missing_right(code, "Read", f"Group:{self._config.group_id}")
 
     def _try_later(self, now_ms: int) -> None:
         self._outside(self.member_id)
@@ -418,7 +419,7 @@ class Membership:
         self.member_id = NO_MEMBER
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
             return []
-        return [Fail(BrokerError(code, f"a heartbeat of group {self._config.group_id!r}"))]
+        return [Fail(BrokerError(code, f"a heartbeat of group {self._config.group_id!r}{self._hint(code)}"))]
 
     def _leave(self, then: Phase) -> list[Effect]:
         self._then = then

@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from minikafka.base.errors import ErrorCode, MinikafkaError
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.connect import UNKNOWN_TOPIC_PATIENCE_MS
 from minikafka.cli.follow import follow, starting_positions
@@ -106,6 +106,33 @@ def test_a_time_after_all_messages_is_told(cluster: Cluster, capsys: pytest.Capt
 def test_what_comes_later_is_read_too(brokers: BrokersInMemory, cluster: Cluster) -> None:
     while_it_waits(brokers, lambda: brokers.fill(T1, b"d"))
     assert values(cluster, {T0: 1, T1: 0}, 3) == [b"b", b"c", b"d"]
+
+
+def test_who_may_not_read_an_empty_topic_is_told_and_does_not_wait(
+    brokers: BrokersInMemory, cluster: Cluster
+) -> None:
+    brokers.add_topic("empty", 1)
+    brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    with pytest.raises(BrokerError, match="this client may not do Read to Topic:empty") as raised:
+        values(cluster, {TopicPartition("empty", 0): 0}, 1)
+    assert raised.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_who_loses_the_right_to_read_while_nothing_comes_is_told(
+    brokers: BrokersInMemory, cluster: Cluster
+) -> None:
+    denial = fetch_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    while_it_waits(brokers, lambda: brokers.script(ApiKey.FETCH, denial))
+    with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+        values(cluster, {T0: 3, T1: 0}, 1)
+
+
+def test_a_leader_that_is_away_while_nothing_comes_is_waited_for(
+    brokers: BrokersInMemory, cluster: Cluster
+) -> None:
+    brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.NOT_LEADER_FOR_PARTITION))
+    while_it_waits(brokers, lambda: brokers.fill(T1, b"d"))
+    assert values(cluster, {T0: 3, T1: 0}, 1) == [b"d"]
 
 
 def test_a_topic_that_is_deleted_ends_it_soon_and_stays_deleted(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -103,3 +106,24 @@ def test_a_throttled_move_copies_no_more_than_its_rate_allows_and_ends_without_a
     assert copied() > 500_000
     assert throttled() == []
     assert run(["topic", "delete", "slow", *at]) == 0
+
+
+def test_messages_that_wait_for_more_replicas_are_told_of(cluster: Cluster) -> None:
+    at = ("--bootstrap", cluster.bootstrap_servers)
+    layout = ("--replica-assignment", "0", "--config", "min.insync.replicas=2")
+    assert run(["topic", "create", "few", *layout, *at]) == 0
+    command = [sys.executable, "-m", "minikafka.cli.main", "produce", "few", *at]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stderr is not None
+    process.stdin.write("one\ntwo\n")
+    process.stdin.flush()
+    told = process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert told.startswith("minikafka: 2 records for few-0 not acknowledged for ")
+    assert "s: NOT_ENOUGH_REPLICAS: " in told
+    assert "than the topic's min.insync.replicas; trying again, for " in told
+    assert err == "minikafka: not acknowledged: 2 of 2 messages\n"
+    assert process.returncode == 130
+    assert run(["topic", "delete", "few", *at]) == 0

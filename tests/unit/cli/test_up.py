@@ -276,28 +276,6 @@ def test_a_line_that_is_too_large_is_named(cluster: Up, request: pytest.FixtureR
     assert "minikafka: the first reason, at line 3:\nminikafka: MESSAGE_TOO_LARGE: " in done.err
 
 
-def test_messages_that_wait_for_more_replicas_are_told_of(
-    cluster: Up, request: pytest.FixtureRequest
-) -> None:
-    topic, to = topic_of(request), ("--bootstrap", cluster.address)
-    ok("topic", "create", topic, "--config", "min.insync.replicas=2", *to)
-    process = subprocess.Popen(
-        [*COMMAND, "produce", topic, *to], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdin is not None
-    assert process.stderr is not None
-    process.stdin.write("one\ntwo\n")
-    process.stdin.flush()
-    told = process.stderr.readline()
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=DEADLINE_S)
-    assert told.startswith(f"minikafka: 2 records for {topic}-0 not acknowledged for ")
-    assert "s: NOT_ENOUGH_REPLICAS: " in told
-    assert "than the topic's min.insync.replicas; trying again, for " in told
-    assert err == "minikafka: not acknowledged: 2 of 2 messages\n"
-    assert process.returncode == 130
-
-
 def test_reading_begins_where_it_is_told(cluster: Up, request: pytest.FixtureRequest) -> None:
     topic, to = topic_of(request), ("--bootstrap", cluster.address, "--format", "json")
     ok("topic", "create", topic, *to)

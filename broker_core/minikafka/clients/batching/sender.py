@@ -40,6 +40,7 @@ from minikafka.base.errors import (
 )
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.answers import missing_right
 from minikafka.clients.batching.accumulator import Accumulator
 from minikafka.clients.batching.batch import Batch
 from minikafka.clients.batching.config import BatchingConfig
@@ -235,7 +236,8 @@ class Sender:
 
     def _why(self, code: ErrorCode, batch: Batch) -> str:
         if code not in _TOO_FEW:
-            return _WHY.get(code, "")
+            right = missing_right(code, "Write", f"Topic:{batch.topic_partition.topic}")
+            return _WHY.get(code, right)
         in_sync = self._leaders.known_in_sync(batch.topic_partition)
         told = "" if in_sync is None else f" (brokers: {', '.join(map(str, in_sync)) or 'none'})"
         return f"; fewer replicas are in sync{told} than the topic's min.insync.replicas"
