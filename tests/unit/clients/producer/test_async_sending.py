@@ -402,6 +402,29 @@ def test_a_producer_may_be_closed_by_its_own_handler() -> None:
     assert closes.messages == [b"0"]
 
 
+def test_what_is_queued_when_a_callback_closes_the_producer_is_sent_before_its_end() -> None:
+    class Closes(Told):
+        def before_sending_data(self, events: Any) -> Any:
+            queued.wait(60)
+            producer.close()
+            return super().before_sending_data(events)
+
+        def close(self) -> None:
+            super().close()
+            done.set()
+
+    queued, done = threading.Event(), threading.Event()
+    closes, kept = Closes(), Kept()
+    settings = {"producer.type": "async", "event.handler": kept, "batch.num.messages": 1}
+    producer = Producer({**ADDRESS, **settings, "callback.handler": closes})
+    producer.send([message(number) for number in range(3)])
+    queued.set()
+    assert done.wait(60)
+    producer.close()
+    assert kept.messages == [b"0", b"1", b"2"]
+    assert closes.calls[-2:] == [("last_batch_before_close",), ("close",)]
+
+
 def test_columns_that_wait_together_are_sent_together(brokers: BrokersInMemory) -> None:
     producer = queueing(brokers, batch_num_messages=6)
     producer.send_values("u", [b"0"])
