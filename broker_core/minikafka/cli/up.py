@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from minikafka.embedded.cluster import Cluster
 
 DEFAULT_DATA_DIR = Path("minikafka-data")
+ENDING_PATIENCE_S = 10.0
+"""How long a cluster may take to end that a command with ``--data-dir`` had started for itself."""
 ZOOKEEPER_LOOK_S = 1.0
 """How often a look is taken at whether ZooKeeper still runs."""
 
@@ -96,6 +98,11 @@ def prepare(
     from minikafka.embedded import local, lock, members
     from minikafka.server.config import BrokerConfig
 
+    local.await_end(
+        str(data_dir),
+        ENDING_PATIENCE_S,
+        lambda: note(f"minikafka: waiting for the cluster of {data_dir} to end, which nobody uses any more"),
+    )
     served = local.running(str(data_dir))
     if served is not None:
         raise DirectoryLocked(

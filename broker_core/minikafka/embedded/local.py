@@ -6,7 +6,8 @@ session may outlive the first. So it is a daemon in its own session, and it watc
 ``owners``) itself:
 
     D/.embedded/starting.lock   held while somebody starts, joins or stops it; always for a short time
-    D/.embedded/serving.lock    held by the daemon for its life: the truth about whether there is one
+    D/.embedded/serving.lock    held by the daemon for its life: the truth about whether there is one; it says
+                                "daemon", unless a cluster that others only share is announced
     D/.embedded/address.json    where it serves, while it does; replaced atomically
     D/.embedded/failure.txt     why the last start failed
     D/.embedded/owners/         one file for each owner, named by process id and start
@@ -61,6 +62,8 @@ POLL_S = 0.25
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 60.0
 
+_DAEMON = b"daemon\n"
+"""What the lock of one that ends with its owners says."""
 _LOG_MAX_BYTES = 1 << 20
 _SECRETS = ("PYTHON_WORKER_FACTORY_SECRET", "SPARK_AUTH_SOCKET", "_PYSPARK_DRIVER_CONN_INFO_PATH")
 """What Spark tells its workers in the environment, by the start of the name, and no daemon should keep."""
@@ -138,6 +141,14 @@ class _Directory:
         except FileNotFoundError:
             return False
 
+    def ending(self) -> bool:
+        """Whether a daemon lives and none of its owners: it stops, or is about to. Nothing is changed."""
+        try:
+            daemon = Path(self.own, "serving.lock").read_bytes() == _DAEMON
+            return daemon and self.serving() and not any(map(_lives, list(os.scandir(self.owners))))
+        except OSError:
+            return False  # no daemon was ever there, or a file went meanwhile
+
     def cluster(self) -> LocalCluster | None:
         """Where it serves; None when it does not, whatever a dead one has left."""
         try:
@@ -162,21 +173,26 @@ class _Directory:
         """The owners that live; files of dead ones are removed. Raises FileNotFoundError without the
         directory.
         """
-        boot_id = host_boot_id()
         living = []
         for entry in os.scandir(self.owners):
             if entry.name.endswith(".tmp"):
                 continue
-            try:
-                fields = json.loads(Path(entry.path).read_bytes())
-                owner = Owner(fields["pid"], fields["started"])
-                if fields["boot_id"] == boot_id and is_alive(owner):
-                    living.append(owner)
-                    continue
-            except (ValueError, KeyError, TypeError):
-                pass  # nothing that we wrote
-            os.unlink(entry.path)
+            owner = _lives(entry)
+            if owner is None:
+                os.unlink(entry.path)
+            else:
+                living.append(owner)
         return living
+
+
+def _lives(entry: os.DirEntry[str]) -> Owner | None:
+    """The owner whose file this is, if it lives. FileNotFoundError for one that has gone."""
+    try:
+        fields = json.loads(Path(entry.path).read_bytes())
+        owner = Owner(fields["pid"], fields["started"])
+        return owner if fields["boot_id"] == host_boot_id() and is_alive(owner) else None
+    except (ValueError, KeyError, TypeError):
+        return None  # nothing that we wrote
 
 
 def ensure(data_dir: str, owners: Sequence[Owner] | None = None) -> LocalCluster:
@@ -208,6 +224,17 @@ def ensure(data_dir: str, owners: Sequence[Owner] | None = None) -> LocalCluster
 def running(data_dir: str) -> LocalCluster | None:
     """The cluster of ``data_dir``, whoever runs it, if it serves; nothing is started."""
     return _Directory(data_dir).cluster()
+
+
+def await_end(data_dir: str, timeout_s: float, on_wait: Callable[[], None]) -> None:
+    """Wait while the embedded broker of ``data_dir`` stops, which nobody uses any more; not for any other.
+
+    ``on_wait`` is called once where there is something to wait for.
+    """
+    directory = _Directory(data_dir)
+    if directory.ending():
+        on_wait()
+        wait_until(lambda: not directory.ending(), timeout_s, every_s=0.05)
 
 
 def list_running() -> list[LocalCluster]:
@@ -257,6 +284,7 @@ def announce(
     with _held(os.path.join(directory.own, "serving.lock"), 1.0) as descriptor:
         if descriptor is None:
             raise MinikafkaError(f"a cluster runs in {directory.data_dir} already; `minikafka stop` ends it")
+        os.ftruncate(descriptor, 0)
         with _published(directory, bootstrap_servers, zookeeper_connect, cluster_id) as cluster:
             yield cluster
 
@@ -457,6 +485,8 @@ def main(arguments: Sequence[str]) -> int:
     with _held(os.path.join(directory.own, "serving.lock"), 1.0) as descriptor:
         if descriptor is None:
             return 3
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, _DAEMON, 0)
         if os.fork():
             # The starter waits for this process, not for the daemon, which init will reap. The lock is the
             # daemon's too.

@@ -1,4 +1,4 @@
-"""``ps`` and ``stop`` where a data directory was removed under its cluster."""
+"""``ps`` and ``stop`` where a data directory was removed under its cluster; ``up`` where one is ending."""
 
 from __future__ import annotations
 
@@ -43,3 +43,27 @@ def test_a_cluster_whose_directory_was_removed_is_listed_while_it_runs_and_can_b
     assert capfd.readouterr() == (f"stopped {directory}, which had been removed\n", "")
     assert process.wait() == -signal.SIGTERM
     assert not directory.exists()
+
+
+@pytest.mark.process
+def test_up_waits_for_a_cluster_that_a_command_had_started_for_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    directory = tmp_path / "d"
+    command = [sys.executable, "-m", "minikafka.cli.main"]
+    subprocess.run([*command, "topic", "create", "t", "--data-dir", str(directory)], check=True)
+    up = subprocess.Popen(
+        [*command, "up", "--data-dir", str(directory), "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert up.stdout is not None
+    ready = up.stdout.readline()
+    up.send_signal(signal.SIGTERM)
+    _, told = up.communicate(timeout=60)
+    assert ready.startswith("ready 127.0.0.1:"), told
+    line = f"minikafka: waiting for the cluster of {directory} to end, which nobody uses any more\n"
+    assert told in {line, ""}, "it may have ended before"
+    assert up.returncode == 0

@@ -435,6 +435,29 @@ def test_without_a_home_a_private_temporary_directory_has_the_listing(
 # Clusters that somebody else runs
 
 
+def test_one_that_ends_as_nobody_uses_it_any_more_is_waited_for(
+    data_dir: str, session: Callable[[], Session]
+) -> None:
+    told: list[bool] = []
+    process = session()
+    cluster = join(data_dir, process)
+    local.await_end(data_dir, PATIENCE_S, lambda: told.append(serves(cluster)))
+    assert told == [], "somebody uses it"
+    end(process)
+    local.await_end(data_dir, PATIENCE_S, lambda: told.append(True))
+    assert told == [True]
+    assert not serves(cluster)
+    local.await_end(data_dir, PATIENCE_S, lambda: told.append(True))
+    assert told == [True]
+
+
+def test_an_announced_cluster_is_not_waited_for_although_it_has_no_owner(data_dir: str) -> None:
+    told: list[bool] = []
+    with local.announce(data_dir, "127.0.0.1:1", "127.0.0.1:2", "id"):
+        local.await_end(data_dir, PATIENCE_S, lambda: told.append(True))
+    assert told == []
+
+
 def test_an_announced_cluster_is_shared(
     tmp_path: Path, data_dir: str, session: Callable[[], Session]
 ) -> None:

@@ -170,9 +170,9 @@ def test_what_does_not_pass_fails_at_once_and_the_next_batch_goes_on() -> None:
     job = world.produce()
     world.sender.answered(job, answer(job, ErrorCode.TOPIC_AUTHORIZATION_FAILED), 0)
     assert isinstance(first.error, BrokerError)
-    assert (
-        str(first.error)
-        == "TOPIC_AUTHORIZATION_FAILED: broker 1 did not take 1 record for t-0; this client may not do Write to Topic:t"
+    assert str(first.error) == (
+        "TOPIC_AUTHORIZATION_FAILED: broker 1 did not take 1 record for t-0; "
+        "this client may not do Write to Topic:t"
     )
     assert partitions_of(world.produce()) == [A]
     assert not second.done
