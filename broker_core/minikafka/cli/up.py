@@ -202,4 +202,6 @@ def watch(cluster: Cluster, ended: SimpleQueue[tuple[int, int]]) -> None:
         left -= 1
         how = f"was killed by signal {-exit_code}" if exit_code < 0 else f"ended with status {exit_code}"
         rest = f"{left} left" if left else "it was the last one"
-        note(f"minikafka: broker {number} {how}, {rest}; its log is in {cluster.data_dir / 'logs'}")
+        # Whether it dies again is for somebody to judge who has seen why, so it is not started again here.
+        again = f"; start it again with `{cluster.command_to_start(number)}`" if left else ""
+        note(f"minikafka: broker {number} {how}, {rest}; its log is in {cluster.data_dir / 'logs'}{again}")

@@ -14,7 +14,9 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from minikafka.embedded import members
 from minikafka.embedded.process import ChildProcess, ProcessFailed, tail
 
 READY_TIMEOUT_S = 60.0
@@ -119,7 +121,7 @@ class BrokerProcess:
         on_exit: Callable[[int], None] | None = None,
     ) -> None:
         self.broker_id = broker_id
-        path = os.path.join(directory, f"broker-{broker_id}.properties")
+        path = str(members.properties_of(Path(directory), broker_id))
         with open(path, "w", encoding="utf-8") as file:
             file.write(properties_text({"broker.id": str(broker_id), **properties}))
         self._zookeeper = properties.get("zookeeper.connect", "HOST:PORT")

@@ -16,6 +16,7 @@ broker led others lead then, and they are there to take it over.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -223,6 +224,13 @@ class Cluster:
         self._spawn(number)
         self._ready[number] = self._brokers[number].wait_ready()
 
+    def command_to_start(self, number: int) -> str:
+        """What starts broker ``number`` by hand when it has died, where it was before. It outlives us."""
+        command = ["minikafka", "broker", str(members.properties_of(self.data_dir, number))]
+        if not self._ports[number] and number in self._ready and "listeners" not in self._configs[number]:
+            command += ["--set", f"listeners={self._listener(self._ready[number].port)}"]
+        return shlex.join(command)
+
     def revive_zookeeper(self) -> bool:
         """Start our ZooKeeper again, on its port and its data, if it has ended; return whether it had."""
         zookeeper = self._zookeeper
@@ -265,6 +273,9 @@ class Cluster:
             self._client = Client(self.bootstrap_servers, client_id=CLIENT_ID)
         return self._client
 
+    def _listener(self, port: int) -> str:
+        return f"PLAINTEXT://{host_port(self._host, port)}"
+
     def _spawn_all(self) -> None:
         for number in range(self._count):
             self._spawn(number)
@@ -273,7 +284,7 @@ class Cluster:
         # What is advertised may be the port of a proxy: it only tells which free one was taken.
         port = self._ports[number] or (self._ready[number].port if number in self._ready else 0)
         properties = {
-            "listeners": f"PLAINTEXT://{host_port(self._host, port)}",
+            "listeners": self._listener(port),
             "log.dirs": str(members.directory_of(self.data_dir, number)),
             "zookeeper.connect": self.zookeeper_connect,
             "zookeeper.connection.timeout.ms": str(

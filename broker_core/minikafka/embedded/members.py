@@ -36,6 +36,11 @@ def directory_of(data_dir: Path, number: int) -> Path:
     return data_dir / f"broker-{number}"
 
 
+def properties_of(data_dir: Path, number: int) -> Path:
+    """The file that broker ``number`` is started with."""
+    return data_dir / f"broker-{number}.properties"
+
+
 def found_in(data_dir: Path) -> list[int]:
     """The numbers of the brokers that have run in a directory, in ascending order."""
     if not os.path.isdir(data_dir):

@@ -105,6 +105,10 @@ def test_brokers_die_one_by_one_and_the_others_go_on_until_none_is_left(
     assert (process.returncode, out) == (1, "")
     told = err.splitlines()
     assert told[0].startswith(f"minikafka: broker {leader} was killed by signal 9, 2 left; its log is in ")
+    command = f"minikafka broker {tmp_path / 'd'}/broker-{leader}.properties"
+    listener = f"listeners=PLAINTEXT://{addresses[leader]}"
+    assert told[0].endswith(f"; start it again with `{command} --set {listener}`")
+    assert "start it again" not in told[-1]
     assert [line.partition("; ")[0].partition(", ")[2] for line in told] == [
         "2 left",
         "1 left",
