@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from minikafka.registry.store import Store
 
 app = typer.Typer(
-    help="Move partitions to other brokers: generate, execute, verify.",
+    help="Move partitions to other brokers: generate, execute, verify; list what is under way.",
     no_args_is_help=True,
 )
 
@@ -32,7 +32,9 @@ AND_ENDS = ", and ends the throttle once all is done"
 BUT_ANOTHER = "; another reassignment is under way: {}, and until its end none is started"
 THROTTLE_STAYS = "the throttle stays for what is under way: {}; verify again when that is done"
 THROTTLED = "; until all are, copying keeps to {} bytes a second"
+THROTTLED_LIST = "; until all are done, copying keeps to {} bytes a second"
 MOVE_COLUMNS = ["topic", "partition", "before", "after", "adds", "removes"]
+ONGOING_COLUMNS = ["topic", "partition", "replicas", "in_sync", "wanted", "status"]
 VERDICT_COLUMNS = ["topic", "partition", "replicas", "in_sync", "status"]
 
 PlanFile = Annotated[
@@ -162,6 +164,30 @@ def verify(
     return status_of(verdicts)
 
 
+@app.command("list")
+def list_ongoing(
+    zookeeper: Coordinated = None,
+    data_dir: DataDir = None,
+    style: OutputFormat = Format.TABLE,
+) -> None:
+    """What is under way, whoever asked for it: the replicas now, those in sync, and those that are wanted.
+
+    It cannot be called off, as 0.10.1 knows no way: wait for its end, and then execute the way back.
+    """
+    from minikafka.cli.connect import coordinated
+    from minikafka.clients import reassignments, throttles
+
+    with coordinated(zookeeper, None, data_dir) as store:
+        found = reassignments.ongoing(store)
+        brokers = {one for verdict in found for one in (*verdict.wanted, *verdict.replicas)}
+        rates = " or ".join(map(str, throttles.rates(store, brokers))) if found else ""
+    print_verdicts(found, style, ONGOING_COLUMNS)
+    if not found:
+        note("minikafka: no partition is on its way to other replicas")
+    elif rates:
+        note(f"minikafka: {counted(len(found), 'partition')} under way{THROTTLED_LIST.format(rates)}")
+
+
 def go_on(store: Store, wanted: Replicas, style: Format, *, throttle: int | None, wait: bool) -> int:
     """With one that is under way already: give it another rate, or wait for its end."""
     from minikafka.clients import reassignments, throttles
@@ -258,10 +284,12 @@ def _move_rows(moves: Iterable[Move]) -> list[dict[str, object]]:
     ]
 
 
-def print_verdicts(verdicts: Sequence[Verdict], style: Format) -> None:
+def print_verdicts(
+    verdicts: Sequence[Verdict], style: Format, columns: Sequence[str] = VERDICT_COLUMNS
+) -> None:
     """How far each is, and why where one has failed."""
     reasons = ["reason"] * any(one.reason for one in verdicts)
-    print_rows(_verdict_rows(verdicts), [*VERDICT_COLUMNS, *reasons], style)
+    print_rows(_verdict_rows(verdicts), [*columns, *reasons], style)
 
 
 def _verdict_rows(verdicts: Iterable[Verdict]) -> list[dict[str, object]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from minikafka.base.errors import BrokerError, ConfigError, CoordinationError, NodeExists, NoNode
@@ -220,6 +220,21 @@ def under_way(store: Store) -> Mapping[TopicPartition, tuple[int, ...]]:
     except NoNode:
         return {}
     return Reassignments.from_json(data).partitions
+
+
+def ongoing(store: Store) -> list[Verdict]:
+    """All that is asked for and not done, with the brokers that it waits for where these are not alive.
+
+    What has ended since it was looked for is ``DONE``.
+    """
+    live = placement.live_brokers(store)
+    found = []
+    for one in verify(store, under_way(store)):
+        dead = [number for number in one.wanted if number not in live]
+        if one.status is Status.UNDER_WAY and dead:
+            one = replace(one, reason=f"waits for brokers that are not alive: start {dead}")
+        found.append(one)
+    return found
 
 
 def is_under_way(store: Store, wanted: Replicas) -> bool:

@@ -299,6 +299,36 @@ def test_verifying_an_old_plan_keeps_the_throttle_of_what_is_under_way(
     assert throttled(store) == before
 
 
+def test_a_list_has_all_that_is_under_way_and_whom_it_waits_for(
+    store: MemoryStore, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["reassign", "list"]) == 0
+    assert capfd.readouterr() == ("", "minikafka: no partition is on its way to other replicas\n")
+    asked = {TopicPartition("t", 0): (2, 1), TopicPartition("t", 1): (1, 9), TopicPartition("gone", 0): (1,)}
+    store.create(paths.REASSIGN_PARTITIONS, Reassignments(asked).to_json(), make_parents=True)
+    assert run(["reassign", "list"]) == 0
+    header, *lines = capfd.readouterr().out.splitlines()
+    assert header.split() == ["TOPIC", "PARTITION", "REPLICAS", "IN", "SYNC", "WANTED", "STATUS", "REASON"]
+    assert [" ".join(line.split()) for line in lines] == [
+        "gone 0 - - 1 failed there is no topic 'gone'",
+        "t 0 0,1 0,1 2,1 under way -",
+        "t 1 1,0 1,0 1,9 under way waits for brokers that are not alive: start [9]",
+    ]
+    assert run(["reassign", "list", "--format", "json"]) == 0
+    assert [row["wanted"] for row in rows(capfd)] == [[1], [2, 1], [1, 9]]
+
+
+def test_a_list_tells_of_the_rate_that_copying_keeps_to(
+    store: MemoryStore, plan: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["reassign", "execute", "--file", plan, "--throttle", "5", "--no-wait"]) == 0
+    capfd.readouterr()
+    assert run(["reassign", "list"]) == 0
+    assert capfd.readouterr().err == (
+        "minikafka: 1 partition under way; until all are done, copying keeps to 5 bytes a second\n"
+    )
+
+
 def test_verifying_what_failed_tells_why(
     store: MemoryStore, capfd: pytest.CaptureFixture[str], plan: str
 ) -> None:
