@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -59,15 +60,16 @@ def health(
     from minikafka.cli.signals import ends_cleanly_when_stopped
     from minikafka.clients.admin import Admin
 
+    at = found.SOMEWHERE if data_dir is None else f"--data-dir {shlex.quote(str(data_dir))}"
     with connected(bootstrap, data_dir) as cluster:
         admin = Admin(cluster)
         if not watch:
             now = admin.health()
-            found.show(now, style)
+            found.show(now, style, at)
             return 0 if now.healthy else 1
         healthy = False
         with ends_cleanly_when_stopped():
             for state in found.changes(admin):
                 healthy = state is not None and state.healthy
-                found.show_change(state, style)
+                found.show_change(state, style, at)
     return 0 if healthy else 1

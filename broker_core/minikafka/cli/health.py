@@ -6,6 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from minikafka.base.errors import NetworkError
@@ -24,19 +25,20 @@ ASK_TIMEOUT_MS = 2_000
 SHOWN_MAX = 20
 """Most partitions of a kind in a table; JSON has all."""
 RULES = "access rules are enforced: topics that this client may not describe are not seen"
+SOMEWHERE = "--zookeeper HOST:PORT"
 COLUMNS = ["broker", "alive", "address", "controller", "leads", "follows", "preferred", "out_of_sync"]
 PARTITION_COLUMNS = ["topic", "partition", "leader", "replicas", "in_sync"]
 
 
-def show(health: ClusterHealth, style: Format) -> None:
-    """Print it."""
+def show(health: ClusterHealth, style: Format, at: str = SOMEWHERE) -> None:
+    """Print it; ``at`` is the option by which ``reassign`` finds this cluster."""
     if style is Format.JSON:
         print_json(as_json(health))
     else:
-        print("\n".join(lines(health)))
+        print("\n".join(lines(health, at)))
 
 
-def show_change(health: ClusterHealth | None, style: Format) -> None:
+def show_change(health: ClusterHealth | None, style: Format, at: str = SOMEWHERE) -> None:
     """Print a state of ``changes``, with the time."""
     now = utc_text(time.time_ns() // 1_000_000)
     if style is Format.JSON:
@@ -45,7 +47,7 @@ def show_change(health: ClusterHealth | None, style: Format) -> None:
     elif health is None:
         print(f"{now}  no broker answers")
     else:
-        print(f"{now}  " + "\n".join(lines(health)))
+        print(f"{now}  " + "\n".join(lines(health, at)))
     sys.stdout.flush()
 
 
@@ -77,8 +79,8 @@ def sentence(health: ClusterHealth) -> str:
     return f"cluster {health.cluster_id} is {what}: {', '.join([*told, *filter(None, wrong)])}"
 
 
-def lines(health: ClusterHealth) -> Iterator[str]:
-    """The sentence, the brokers, and the partitions that want for something."""
+def lines(health: ClusterHealth, at: str = SOMEWHERE) -> Iterator[str]:
+    """The sentence, the brokers, the partitions that want for something, and what is one broker from it."""
     yield sentence(health)
     if health.access_rules:
         yield RULES
@@ -92,6 +94,15 @@ def lines(health: ClusterHealth) -> Iterator[str]:
             yield from table_lines(partition_rows(partitions[:SHOWN_MAX]), PARTITION_COLUMNS)
             if len(partitions) > SHOWN_MAX:
                 yield f"and {len(partitions) - SHOWN_MAX} more"
+    if (few := health.few_replicas) is not None:
+        brokers = ",".join(map(str, health.live))
+        yield (
+            f"{few.topic} has {counted(few.has, 'replica')} where {few.wanted} are wanted "
+            "(offsets.topic.replication.factor): its groups wait while a broker is away; give it more:"
+        )
+        plan = f"--brokers {brokers} --replicas {few.wanted} {at} > offsets.json"
+        yield f"  minikafka reassign generate {few.topic} {plan}"
+        yield f"  minikafka reassign execute --file offsets.json {at}"
 
 
 def as_json(health: ClusterHealth) -> dict[str, object]:
@@ -106,6 +117,7 @@ def as_json(health: ClusterHealth) -> dict[str, object]:
         "brokers": broker_rows(health),
         "under_replicated": partition_rows(health.under_replicated),
         "leaderless": partition_rows(health.leaderless),
+        "few_replicas": None if health.few_replicas is None else asdict(health.few_replicas),
     }
 
 

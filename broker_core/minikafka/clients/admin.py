@@ -14,7 +14,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.acls import AclBinding, create_acls, delete_acls, describe_acls, enforces_rules
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.configs import Setting, change_configs, describe_configs
-from minikafka.clients.health import ClusterHealth, health_of
+from minikafka.clients.health import OFFSETS_FACTOR, ClusterHealth, health_of
 from minikafka.clients.isolation import IsolationLevel
 from minikafka.clients.metadata import ClusterMetadata, TopicMetadata
 from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
@@ -198,7 +198,19 @@ class Admin:
         """
         deadline = self._cluster.deadline(timeout_ms)
         known = self.describe_cluster(timeout_ms=timeout_ms)
-        return health_of(known, access_rules=enforces_rules(self._cluster, deadline))
+        health = health_of(known, access_rules=enforces_rules(self._cluster, deadline))
+        if health.few_replicas is None:
+            return health
+        factor = self._offsets_factor(health.live[0], deadline)
+        return health_of(known, access_rules=health.access_rules, offsets_factor=factor)
+
+    def _offsets_factor(self, broker_id: int, deadline: Deadline) -> int:
+        """What a broker has been told of it; the default where it does not say, as those before 0.11."""
+        with contextlib.suppress(MinikafkaError, ValueError):
+            for setting in describe_configs(self._cluster, ResourceType.BROKER, str(broker_id), deadline):
+                if setting.name == "offsets.topic.replication.factor":
+                    return int(setting.value or OFFSETS_FACTOR)
+        return OFFSETS_FACTOR
 
     def offsets(
         self,

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from minikafka.base.ids import BrokerAddress
+from minikafka.base.ids import OFFSETS_TOPIC, BrokerAddress
 from minikafka.clients.metadata import ClusterMetadata, PartitionMetadata
+
+OFFSETS_FACTOR = 3
+"""Kafka's default of ``offsets.topic.replication.factor``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,16 @@ class BrokerHealth:
 
 
 @dataclass(frozen=True, slots=True)
+class FewReplicas:
+    """A topic made when there were fewer brokers, all of whose groups wait when one of them is away."""
+
+    topic: str
+    has: int
+    """Replicas of the partition that has fewest."""
+    wanted: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterHealth:
     """The cluster as one broker told it."""
 
@@ -41,6 +54,8 @@ class ClusterHealth:
     """Those that nobody can write to or read."""
     access_rules: bool = False
     """Whether brokers enforce access rules: topics that this client may not describe are not counted."""
+    few_replicas: FewReplicas | None = None
+    """Of the topic of offsets, where more brokers live than it has replicas, and it should have more."""
 
     @property
     def live(self) -> tuple[int, ...]:
@@ -63,9 +78,12 @@ class ClusterHealth:
         return self.access_rules and not self.topics
 
 
-def health_of(cluster: ClusterMetadata, *, access_rules: bool = False) -> ClusterHealth:
+def health_of(
+    cluster: ClusterMetadata, *, access_rules: bool = False, offsets_factor: int = OFFSETS_FACTOR
+) -> ClusterHealth:
     """The health of a cluster whose metadata are those of all topics, or with rules of those that are seen.
 
+    offsets_factor: the brokers' ``offsets.topic.replication.factor``.
     Partitions come by topic, those of Kafka's own use last.
     """
     topics = sorted(cluster.topics.values(), key=lambda topic: (topic.is_internal, topic.name))
@@ -93,7 +111,15 @@ def health_of(cluster: ClusterMetadata, *, access_rules: bool = False) -> Cluste
         tuple(one for one in partitions if is_under_replicated(one)),
         tuple(one for one in partitions if is_leaderless(one, cluster)),
         access_rules,
+        _few_replicas(cluster, offsets_factor),
     )
+
+
+def _few_replicas(cluster: ClusterMetadata, factor: int) -> FewReplicas | None:
+    topic = cluster.topics.get(OFFSETS_TOPIC)
+    has = min((len(one.replicas) for one in topic.partitions), default=factor) if topic else factor
+    wanted = min(factor, len(cluster.brokers))
+    return FewReplicas(OFFSETS_TOPIC, has, wanted) if has < wanted else None
 
 
 def is_under_replicated(partition: PartitionMetadata) -> bool:

@@ -16,10 +16,12 @@ from minikafka.cli.commands import run
 from minikafka.cli.options import Format
 from minikafka.cli.topic import replica_assignment
 from minikafka.clients.admin import Admin
+from minikafka.clients.configs import Setting
 from minikafka.clients.health import ClusterHealth, health_of
 from minikafka.clients.metadata import ClusterMetadata
+from minikafka.wire.apis.describe_configs import ConfigSource
 from tests.unit.clients.support import BrokersInMemory
-from tests.unit.clients.test_health import metadata
+from tests.unit.clients.test_health import metadata, with_offsets
 
 WELL = metadata((0, (0, 1), (0, 1)), (1, (1, 2), (2, 1)))
 ILL = metadata((0, (0, 1), (0,)), (-1, (2, 1), (2,)), brokers=2)
@@ -74,6 +76,33 @@ def test_what_is_wrong_is_named_and_is_status_one(
     assert found["leaderless"] == [
         {"topic": "t", "partition": 1, "leader": None, "replicas": [2, 1], "in_sync": [2]}
     ]
+
+
+@pytest.mark.parametrize(("factor", "told"), [(3, True), (1, False)])
+def test_too_few_replicas_of_offsets_are_told_with_what_mends_it(
+    known: list[ClusterMetadata],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    factor: int,
+    told: bool,
+) -> None:
+    name = "offsets.topic.replication.factor"
+    setting = Setting(name, str(factor), ConfigSource.STATIC_BROKER, True, False)
+    monkeypatch.setattr("minikafka.clients.admin.describe_configs", lambda *_: [setting])
+    known[0] = with_offsets(1, brokers=3)
+    assert run(["cluster", "health", "--data-dir", "my data"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0] == "cluster c is healthy: 3 brokers, 2 partitions"
+    words, *commands = lines[5:] or [""]
+    assert words.startswith("__consumer_offsets has 1 replica where 3 are wanted (") is told
+    at = "--data-dir 'my data'"
+    assert commands == [
+        f"  minikafka reassign generate __consumer_offsets --brokers 0,1,2 --replicas 3 {at} > offsets.json",
+        f"  minikafka reassign execute --file offsets.json {at}",
+    ] * int(told)
+    assert run(["cluster", "health", "--format", "json"]) == 0
+    few = {"topic": "__consumer_offsets", "has": 1, "wanted": 3} if told else None
+    assert json.loads(capfd.readouterr().out)["few_replicas"] == few
 
 
 def test_rules_that_may_hide_topics_are_told_of(

@@ -3,8 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from minikafka.base.errors import ErrorCode
-from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.clients.health import health_of
+from minikafka.base.ids import OFFSETS_TOPIC, BrokerAddress, TopicPartition
+from minikafka.clients.health import FewReplicas, health_of
 from minikafka.clients.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 
 
@@ -68,3 +68,30 @@ def test_partitions_of_internal_topics_come_last() -> None:
 def test_a_cluster_without_a_controller_is_not_healthy() -> None:
     assert not health_of(metadata((0, (0,), (0,)), controller=None)).healthy
     assert health_of(ClusterMetadata(controller_id=1)).healthy
+
+
+def with_offsets(replicas: int, brokers: int) -> ClusterMetadata:
+    """The topic of offsets with two partitions, of which the last has ``replicas``."""
+    known = metadata(brokers=brokers)
+    counts = brokers, replicas
+    partitions = tuple(
+        PartitionMetadata(TopicPartition(OFFSETS_TOPIC, number), 0, tuple(range(count)), tuple(range(count)))
+        for number, count in enumerate(counts)
+    )
+    return replace(
+        known, topics={OFFSETS_TOPIC: TopicMetadata(OFFSETS_TOPIC, ErrorCode.NONE, True, partitions)}
+    )
+
+
+def test_a_topic_of_offsets_made_with_fewer_brokers_has_too_few_replicas_and_is_healthy() -> None:
+    health = health_of(with_offsets(1, brokers=4))
+    assert health.few_replicas == FewReplicas(OFFSETS_TOPIC, has=1, wanted=3)
+    assert health.healthy
+    assert health_of(with_offsets(1, brokers=2)).few_replicas == FewReplicas(OFFSETS_TOPIC, 1, 2)
+
+
+def test_as_many_replicas_of_offsets_as_brokers_or_as_the_brokers_want_are_enough() -> None:
+    assert health_of(with_offsets(3, brokers=4)).few_replicas is None
+    assert health_of(with_offsets(1, brokers=1)).few_replicas is None
+    assert health_of(with_offsets(1, brokers=3), offsets_factor=1).few_replicas is None
+    assert health_of(metadata((0, (0,), (0,)))).few_replicas is None
