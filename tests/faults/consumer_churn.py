@@ -297,7 +297,7 @@ class Churn:
 
     def commits(self) -> None:
         process = self._any()
-        if process is not None:
+        if process is not None and not process.connector.committing:
             with contextlib.suppress(CoordinationError, NetworkError):
                 process.connector.commit_offsets()
 

@@ -15,7 +15,7 @@ from minikafka.clients.consumer.consumer_offsets import ZookeeperOffsets
 from minikafka.clients.consumer.group_registration import GroupRegistration
 from minikafka.clients.consumer.lease import Lease
 from minikafka.clients.consumer.rebalance_plan import RebalancePlan
-from minikafka.clients.consumer.steps import Steps, Wait
+from minikafka.clients.consumer.steps import Steps
 from minikafka.clients.consumer.zk_rebalancer_listener import Outcome, ZkRebalancerListener
 from minikafka.registry import paths
 
@@ -31,6 +31,7 @@ class Mistake:
 
 release = ZkRebalancerListener.release_partition_ownership
 close = ZkRebalancerListener.close_fetchers
+close_queues = ZkRebalancerListener.close_fetchers_for_queues
 own = ZkRebalancerListener._own
 
 
@@ -45,29 +46,30 @@ def own_at_once(listener: ZkRebalancerListener, tp: TopicPartition, thread: Any)
     own(listener, tp, thread)
 
 
-def do_not_commit(listener: ZkRebalancerListener) -> Steps[None]:
+def do_not_commit(listener: ZkRebalancerListener, plan: RebalancePlan) -> Steps[bool]:
     connector = listener._connector
-    listener._fetched = None
-    connector.fetcher.stop_connections()
-    listener.clear_fetcher_queues()
-    yield Wait(connector.config.rebalance_backoff_ms, listener._settled)
-    for stream in connector.all_streams:
-        stream.iterator().settle(0)
+    before = connector.commit_steps
+    connector.commit_steps = no_steps  # type: ignore[method-assign]
+    try:
+        return (yield from close_queues(listener, plan))
+    finally:
+        connector.commit_steps = before  # type: ignore[method-assign]
 
 
-def release_then_close(listener: ZkRebalancerListener, plan: RebalancePlan) -> Steps[None]:
+def no_steps(**_more: object) -> Steps[None]:
+    yield None
+
+
+def release_then_close(listener: ZkRebalancerListener, plan: RebalancePlan) -> Steps[bool]:
     """The owners' znodes go before anything has stopped."""
     yield from release(listener, plan.release)
-    yield from close(listener, plan)
+    return (yield from close(listener, plan))
 
 
-def commit_after_release(listener: ZkRebalancerListener, plan: RebalancePlan) -> Steps[None]:
-    connector = listener._connector
-    yield from do_not_commit(listener)
-    before = connector.topic_registry
+def commit_after_release(listener: ZkRebalancerListener, plan: RebalancePlan) -> Steps[bool]:
+    yield from do_not_commit(listener, plan)
     yield from release(listener, plan.release)
-    connector.topic_registry = before
-    yield from close(listener, plan)
+    return (yield from close(listener, plan))
 
 
 def one_attempt(listener: ZkRebalancerListener) -> Steps[None]:
@@ -75,21 +77,21 @@ def one_attempt(listener: ZkRebalancerListener) -> Steps[None]:
     yield from listener.rebalance()
 
 
-def wait_for_nobody(listener: ZkRebalancerListener, timeout_ms: int) -> bool:
+def wait_for_nobody(listener: ZkRebalancerListener, kept: object, timeout_ms: int) -> bool:
     """The message in the application's hands is not waited for."""
     return True
 
 
-def look_offsets_up_first(listener: ZkRebalancerListener, plan: RebalancePlan) -> Steps[None]:
+def look_offsets_up_first(listener: ZkRebalancerListener, plan: RebalancePlan) -> Steps[bool]:
     listener._early = listener._connector.offsets.fetch(plan.share)  # type: ignore[attr-defined]
-    yield from close(listener, plan)
+    return (yield from close(listener, plan))
 
 
 def use_early_offsets(
     listener: ZkRebalancerListener, plan: RebalancePlan
 ) -> Steps[dict[TopicPartition, int] | None]:
     yield None
-    return listener._early | listener._positions  # type: ignore[attr-defined,no-any-return]
+    return listener._early  # type: ignore[attr-defined,no-any-return]
 
 
 def forget_nothing(listener: ZkRebalancerListener) -> None:

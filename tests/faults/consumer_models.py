@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ from minikafka.clients.consumer.chunk_queue import ChunkQueue
 from minikafka.clients.consumer.consumer_iterator import ConsumerIterator
 from minikafka.clients.consumer.lease import Lease
 from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
+from minikafka.clients.consumer.steps import Steps
 from minikafka.clients.consumer.zookeeper_consumer_connector import ZookeeperConsumerConnector
 from minikafka.clients.serializer import DefaultDecoder
 from minikafka.records.message_set import Record, build_message_set
@@ -55,14 +56,16 @@ class WatchedIterator:
         self._iterator.clear_current_chunk()
 
     @property
-    def settled(self) -> bool:
-        return self._iterator.settled
+    def in_hand_of(self) -> object:
+        return self._iterator.in_hand_of
 
-    def settle(self, timeout_ms: int) -> bool:
-        settled = self._iterator.settle(timeout_ms)
-        if not settled:
+    def let_go(self, kept: Collection[PartitionTopicInfo]) -> None:
+        self._iterator.let_go(kept)
+        if self._iterator.in_hand_of is None:
             self._in_hand = None
-        return settled
+
+    def resume_at(self, info: PartitionTopicInfo) -> int:
+        return self._iterator.resume_at(info)
 
     def count_delivered(self) -> None:
         self._iterator.count_delivered()
@@ -165,6 +168,20 @@ class ProcessStore:
 
 class WatchedConnector(ZookeeperConsumerConnector):
     """The product's, with streams that are looked into."""
+
+    committing = 0
+    """How many commits are under way: who wants another would wait for them, on a thread of its own."""
+
+    def commit_steps(self, **given: Any) -> Steps[None]:
+        self.committing += 1
+        try:
+            yield from super().commit_steps(**given)
+        finally:
+            self.committing -= 1
+
+    def auto_commit(self) -> None:
+        if not self.committing:
+            super().auto_commit()
 
     def _stream(self, queue: ChunkQueue, *decoders: Any) -> Any:
         return WatchedStream(queue, self.lease)

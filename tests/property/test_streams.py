@@ -1,13 +1,14 @@
 """Streams under chance: leaders move, brokers come and go, connections break, a group rebalances.
 
 Whatever happens, each partition's messages are handed out in their order, without a gap; and none twice, but
-the one that the application had in its hands when the streams were cleared.
+the one that the application had in its hands when the streams were cleared, where its partition was given up.
 """
 
 from __future__ import annotations
 
 import contextlib
 import random
+from collections.abc import Collection
 
 import pytest
 
@@ -49,8 +50,10 @@ class Run:
         self.down: set[int] = set()
         self.start()
 
-    def start(self) -> None:
+    def start(self, kept: Collection[TopicPartition] = ()) -> None:
         for tp in self.partitions:
+            if tp in kept:
+                continue
             stream = self.chance.choice(self.streams)
             self.infos[tp] = self.fetching.info(stream, tp.partition, self.next[tp])
         self.fetching.manager.start_connections(self.infos.values())
@@ -84,14 +87,25 @@ class Run:
 
     def rebalance(self) -> None:
         self.fetching.manager.stop_connections()
+        stay = [
+            tp for tp in self.partitions if self.infos[tp].consumed_offset >= 0 and self.chance.random() < 0.5
+        ]
+        kept = {tp: self.infos[tp] for tp in stay}
         for stream in self.streams:
             stream.stream.clear()
-            stream.stream.iterator().settle(0)
-        in_hands, self.last = set(self.last.values()), {}
+            stream.stream.iterator().let_go(kept.values())
+        in_hands, self.last = (
+            set(self.last.values()),
+            {number: tp for number, tp in self.last.items() if tp in kept},
+        )
         for tp, info in self.infos.items():
             assert info.consumed_offset == self.next[tp] - (tp in in_hands), str(info)
-            self.next[tp] = info.consumed_offset
-        self.start()
+            if tp in kept:
+                info.fetched_offset = max(one.stream.iterator().resume_at(info) for one in self.streams)
+                assert info.fetched_offset == self.next[tp]
+            else:
+                self.next[tp] = info.consumed_offset
+        self.start(kept)
 
     def move(self) -> None:
         self.brokers.leaders[self.chance.choice(self.partitions)] = self.chance.randrange(-1, BROKERS) + 1

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Generic, Protocol
 
 from minikafka.base.errors import ConsumerTimeout, CorruptMessage, MinikafkaError
@@ -102,22 +102,25 @@ class ConsumerIterator(Generic[K, V]):
             self._queue.clear_locked()
             self._drop_chunk()
 
-    def settle(self, timeout_ms: int) -> bool:
-        """After ``clear_current_chunk``: wait until the application asks for the next message, so that the
-        one in its hands counts. False when it does not within ``timeout_ms``; then the message does not count
-        any more, and will be given out again wherever its partition goes.
-        """
-        end = time.monotonic() + timeout_ms / 1000
-        with self._lock:
-            while self._in_hand is not None and self._queue.wait_locked(end):
-                pass
-            settled, self._in_hand = self._in_hand is None, None
-            return settled
-
     @property
-    def settled(self) -> bool:
-        """Whether the application has no message in its hands."""
-        return self._in_hand is None
+    def in_hand_of(self) -> Place | None:
+        """The partition of the message that the application has in its hands; None while it has none."""
+        with self._lock:
+            return None if self._in_hand is None else self._info
+
+    def let_go(self, kept: Collection[Place] = ()) -> None:
+        """After ``clear_current_chunk``: the message in the application's hands does not count any more, and
+        will be given out again wherever its partition goes; unless that is among ``kept``.
+        """
+        with self._lock:
+            if self._in_hand is not None and self._info not in kept:
+                self._in_hand = None
+
+    def resume_at(self, info: Place) -> int:
+        """Behind all that was handed out of ``info``, which was kept: where to fetch on."""
+        with self._lock:
+            held = self._in_hand if self._in_hand is not None and self._info is info else None
+            return info.consumed_offset if held is None else held.offset + 1
 
     def count_delivered(self) -> None:
         """All that was handed out is consumed: for who knows, at a shutdown or an explicit commit. A message

@@ -5,8 +5,9 @@ read:
 
     1. look      who is in the group, which partitions there are, who owns them; if this consumer owns its
                  share, and reads it, nothing is done
-    2. close     fetchers stop, queues and the chunks in the iterators are cleared, the application is waited
-                 for until it asks for its next message, and what it was given is committed (auto commit only)
+    2. close     fetchers stop, queues and the chunks in the iterators are cleared; of what is not its own any
+                 more, the application is waited for until it asks for its next message; what it was given is
+                 committed (auto commit only)
     3. release   the owners' znodes of what is not its own any more go
     4. own       those of what it is to own are made; where another still has one, the attempt has failed, and
                  what was gained is kept for the next one
@@ -21,8 +22,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
+from functools import partial
 from typing import Any, Protocol
 
 from minikafka.base.clock import Clock
@@ -136,8 +138,6 @@ class ZkRebalancerListener:
         self._triggered = threading.Event()
         self._fetched: Mapping[TopicPartition, ConsumerThreadId] | None = None
         """What is being fetched; None while nothing is."""
-        self._positions: dict[TopicPartition, int] = {}
-        """Where to go on in partitions that it did not give up in between."""
         self._pause = threading.Event()
         """Never set."""
         self._held: Mapping[TopicPartition, str] = {}
@@ -237,9 +237,11 @@ class ZkRebalancerListener:
         offsets = yield from self._fetch_offsets(plan)
         if offsets is None:
             return Outcome.OVERTAKEN
-        registry: dict[str, dict[int, PartitionTopicInfo]] = {}
+        kept = self._reading
+        registry = _by_topic(kept.values())
         for tp, thread in plan.share.items():
-            self.add_partition_topic_info(registry, tp, offsets.get(tp, -1), thread)
+            if tp not in kept:
+                self.add_partition_topic_info(registry, tp, offsets.get(tp, -1), thread)
         yield None
         self.update_fetcher(registry, plan)
         return Outcome.DONE
@@ -250,17 +252,18 @@ class ZkRebalancerListener:
             TopicPartition(topic, number)
             for topic, numbers in context.partitions_for_topic.items()
             for number in numbers
-        } | self._registered()
+        } | self._reading.keys()
         places = {paths.consumer_owner_path(self.group, *tp): tp for tp in sorted(partitions)}
         return {
             places[path]: Owner(data.decode("utf-8", "replace"), stat.ephemeral_owner)
             for path, (data, stat) in self._connector.store.read_all(places).items()
         }
 
-    def _registered(self) -> set[TopicPartition]:
+    @property
+    def _reading(self) -> dict[TopicPartition, PartitionTopicInfo]:
+        """What is read, or, in a rebalance, what of it was not given up."""
         registry = self._connector.topic_registry
-        now = {TopicPartition(topic, number) for topic, infos in registry.items() for number in infos}
-        return now | self._positions.keys()
+        return {info.topic_partition: info for infos in registry.values() for info in infos.values()}
 
     # --- closing
     # -------------------------------------------------------------------------------------------
@@ -271,7 +274,7 @@ class ZkRebalancerListener:
         False as ``close_fetchers_for_queues``.
         """
         connector = self._connector
-        if not (yield from self.close_fetchers_for_queues()):
+        if not (yield from self.close_fetchers_for_queues(plan)):
             return False
         yield None
         if connector.consumer_rebalance_listener is not None:
@@ -279,36 +282,29 @@ class ZkRebalancerListener:
             before = {topic: set(infos) for topic, infos in connector.topic_registry.items()}
             connector.consumer_rebalance_listener.before_releasing_partitions(before)
         with connector.commit_lock:
-            for topic, infos in connector.topic_registry.items():
-                for number, info in infos.items():
-                    if info.consumed_offset >= 0:
-                        self._positions[TopicPartition(topic, number)] = info.consumed_offset
             # Nothing may be committed of a partition that somebody else owns.
-            connector.topic_registry = {}
-        self._positions = {
-            tp: offset
-            for tp, offset in self._positions.items()
-            if tp in plan.share and tp not in plan.own and tp not in plan.release
-        }
+            connector.topic_registry = _by_topic(self._to_keep(plan))
         return True
 
-    def close_fetchers_for_queues(self) -> Steps[bool]:
+    def close_fetchers_for_queues(self, plan: RebalancePlan) -> Steps[bool]:
         """Stop the fetchers, clear all queues and iterators, and commit what was consumed (auto commit only).
 
-        The application is waited for, up to ``rebalance.backoff.ms``, until it asks for its next message:
-        then the one that it has counts as consumed. It gets nothing until the fetchers start again.
-        False when the consumer is shut down meanwhile: that counts, commits and releases.
+        Where the application has a message of a partition that goes, it is waited for, up to
+        ``rebalance.backoff.ms``, until it asks for the next one: then that message counts as consumed. It
+        gets nothing until the fetchers start again. False when the consumer is shut down meanwhile: that
+        counts, commits and releases.
         """
         connector = self._connector
         self._fetched = None
         connector.fetcher.stop_connections()
         self.clear_fetcher_queues()
         yield None
-        yield Wait(connector.config.rebalance_backoff_ms, self._settled)
+        kept = frozenset(self._to_keep(plan))
+        yield Wait(connector.config.rebalance_backoff_ms, partial(self._settled, kept))
         if connector.is_shutting_down:
             return False
         for stream in connector.all_streams:
-            stream.iterator().settle(0)
+            stream.iterator().let_go(kept)
         if connector.config.auto_commit_enable:
             try:
                 yield from connector.commit_steps(retried=True)
@@ -320,6 +316,16 @@ class ZkRebalancerListener:
                 )
         return True
 
+    def _to_keep(self, plan: RebalancePlan) -> list[PartitionTopicInfo]:
+        """Of what is read: what the same stream will read on, from where it is."""
+        queues = self._connector.topic_thread_id_and_queues
+        stays = {tp: queues[tp.topic, thread] for tp, thread in plan.share.items() if tp not in plan.own}
+        return [
+            info
+            for tp, info in self._reading.items()
+            if info.queue is stays.get(tp) and info.consumed_offset >= 0
+        ]
+
     def clear_fetcher_queues(self) -> None:
         """Empty the queues, and take away the chunks that iterators are in the middle of."""
         for queue in set(self._connector.topic_thread_id_and_queues.values()):
@@ -327,12 +333,12 @@ class ZkRebalancerListener:
         for stream in self._connector.all_streams:
             stream.clear()
 
-    def _settled(self, timeout_ms: int) -> bool:
-        """Wait until the application has asked all iterators for more."""
+    def _settled(self, kept: frozenset[PartitionTopicInfo], timeout_ms: int) -> bool:
+        """Wait until the application has nothing in its hands but messages of what is kept."""
         connector = self._connector
         end_ms = connector.clock.monotonic_ms() + timeout_ms
         iterators = [stream.iterator() for stream in connector.all_streams]
-        while not all(iterator.settled for iterator in iterators):
+        while not {iterator.in_hand_of for iterator in iterators} <= {None, *kept}:
             left_ms = end_ms - connector.clock.monotonic_ms()
             if left_ms <= 0 or connector.is_shutting_down:
                 return False
@@ -346,7 +352,6 @@ class ZkRebalancerListener:
         connector.fetcher.stop_connections()
         with connector.commit_lock:
             connector.topic_registry = {}
-            self._positions = {}
             connector.offsets.zookeeper.forget()
         self.clear_fetcher_queues()
 
@@ -357,7 +362,6 @@ class ZkRebalancerListener:
         """Let others have them."""
         for tp in partitions:
             self.delete_partition_ownership_from_zk(tp)
-            self._positions.pop(tp, None)
             yield None
 
     def delete_partition_ownership_from_zk(self, tp: TopicPartition) -> None:
@@ -419,19 +423,19 @@ class ZkRebalancerListener:
     # -------------------------------------------------------------------------------------------
 
     def _fetch_offsets(self, plan: RebalancePlan) -> Steps[dict[TopicPartition, int] | None]:
-        """Where to go on in each partition, as soon as that can be said; None when something else changed."""
+        """Where to begin in what it did not keep, as soon as that can be said; None when something else
+        changed.
+        """
         connector = self._connector
-        wanted = [tp for tp in plan.share if tp not in self._positions]
+        wanted = sorted(plan.share.keys() - self._reading.keys())
         while True:
             try:
-                found = connector.offsets.fetch(wanted)
+                return connector.offsets.fetch(wanted)
             except (NetworkError, BrokerError) as error:
                 logger.info("%s: offsets are not known yet: %s", self.consumer_id, error)
                 yield Wait(connector.config.offsets_channel_backoff_ms)
                 if self.triggered or connector.is_shutting_down:
                     return None
-            else:
-                return found | self._positions
 
     def add_partition_topic_info(
         self,
@@ -465,9 +469,18 @@ class ZkRebalancerListener:
             if connector.is_shutting_down:
                 return
         logger.info("%s reads %s", self.consumer_id, ", ".join(map(str, plan.share)) or "nothing")
-        self._positions = {}
-        connector.fetcher.start_connections([info for infos in registry.values() for info in infos.values()])
+        for info in self._reading.values():
+            # What the application has in its hands is not fetched again: it counts when more is asked for.
+            info.fetched_offset = max(stream.iterator().resume_at(info) for stream in connector.all_streams)
+        connector.fetcher.start_connections(list(self._reading.values()))
         self._fetched = plan.share
+
+
+def _by_topic(infos: Iterable[PartitionTopicInfo]) -> dict[str, dict[int, PartitionTopicInfo]]:
+    found: dict[str, dict[int, PartitionTopicInfo]] = {}
+    for info in infos:
+        found.setdefault(info.topic, {})[info.partition] = info
+    return found
 
 
 def _children(store: Store, path: str) -> list[str]:

@@ -21,6 +21,7 @@ from minikafka.clients.consumer.chunk_reader import PAGE_ROWS
 from minikafka.clients.consumer.consumer_iterator import ConsumerIterator
 from minikafka.clients.consumer.message_and_metadata import MessageAndMetadata
 from minikafka.clients.serializer import IntegerEncoder, LongDecoder, StringDecoder
+from minikafka.embedded.process import wait_until
 from minikafka.records.batch import ControlType, build_control_batch
 from minikafka.records.message_set import Codec, Record, TimestampType, build_message_set
 from tests.unit.clients.consumer.streams import fill, message_set, offsets, one_stream, stats
@@ -197,7 +198,7 @@ def test_a_message_that_a_decoder_failed_on_counts_only_when_the_next_one_is_ask
         with pytest.raises(UndecodableMessage):
             _ = next(iterator).message
         iterator.count_delivered()
-        assert (info.consumed_offset, iterator.settled) == (0, False)
+        assert (info.consumed_offset, iterator.in_hand_of) == (0, info)
         next(iterator)
         assert info.consumed_offset == 1
 
@@ -294,7 +295,7 @@ def test_while_it_is_cleared_again_and_again_only_what_is_new_is_handed_out() ->
         reading.start()
         for round_ in range(1, rounds):
             one.stream.clear()
-            assert one.stream.iterator().settle(60_000)
+            assert wait_until(lambda: one.stream.iterator().in_hand_of is None, 60)
             assert begin[0] <= info.consumed_offset <= begin[0] + count
             begin[0] = round_ * count
             info = one.partition(offset=begin[0])
@@ -305,41 +306,40 @@ def test_while_it_is_cleared_again_and_again_only_what_is_new_is_handed_out() ->
         assert 0 < taken[0] <= rounds * count
 
 
-def test_it_is_settled_when_nothing_is_in_the_applications_hands() -> None:
+def test_the_last_message_stays_in_the_applications_hands_until_it_asks_for_more() -> None:
     with one_stream() as one:
         info = one.partition()
         fill(info, 1)
-        assert one.stream.iterator().settle(0)
-        one.drain()
-        one.stream.clear()
-        assert one.stream.iterator().settle(0)
-        assert info.consumed_offset == 1
-
-
-def test_it_settles_when_the_application_asks_for_the_next_message() -> None:
-    with one_stream(timeout_ms=-1) as one:
-        info = one.partition()
-        fill(info, 2)
+        assert one.stream.iterator().in_hand_of is None
         one.take(1)
         one.stream.clear()
-        reading = threading.Thread(target=lambda: list(one.stream))
-        reading.start()
-        assert one.stream.iterator().settle(60_000)
+        assert one.stream.iterator().in_hand_of is info
+        assert one.drain() == []
+        assert one.stream.iterator().in_hand_of is None
         assert info.consumed_offset == 1
-        one.queue.close()
-        reading.join()
 
 
-def test_a_message_that_is_still_worked_on_in_the_end_does_not_count() -> None:
+def test_a_message_in_work_does_not_count_where_its_partition_is_given_up() -> None:
     with one_stream() as one:
         info = one.partition()
         fill(info, 2)
         one.take(1)
         one.stream.clear()
-        assert not one.stream.iterator().settle(1)
+        one.stream.iterator().let_go()
         assert one.drain() == []
         assert info.consumed_offset == 0
-        assert one.stream.iterator().settle(0)
+
+
+def test_a_message_in_work_counts_later_where_its_partition_is_kept() -> None:
+    with one_stream() as one:
+        info = one.partition()
+        fill(info, 2)
+        one.take(1)
+        one.stream.clear()
+        one.stream.iterator().let_go([info])
+        assert (info.consumed_offset, one.stream.iterator().resume_at(info)) == (0, 1)
+        assert one.drain() == []
+        assert (info.consumed_offset, one.stream.iterator().resume_at(info)) == (1, 1)
 
 
 class ALease:

@@ -213,18 +213,17 @@ def test_at_a_rebalance_nothing_of_the_chunk_is_handed_out_any_more_and_what_was
     a = world.one("a").reads(t=1)
     world.go()
     a.fetched.bring(3)
-    assert offsets(a.take(1)) == [0]
+    assert [(m.partition, m.offset) for m in a.take(4)][-1] == (1, 0)
     world.one("b").reads(t=1)
     world.go(10, asks=False)
     assert world.owners() == ["g_a-0", "g_a-0"]
     assert a.take(1) == []
     world.go(40)
     assert world.owners() == ["g_a-0", "g_b-0"]
-    assert [info.fetched_offset for info in a.fetched.infos.values()] == [1]
-    assert world.offset() == b"1"
+    assert world.offset(1) == b"1"
 
 
-def test_who_is_slower_than_the_rebalance_waits_gets_its_message_again() -> None:
+def test_the_message_in_work_is_not_given_out_again_where_its_partition_stays() -> None:
     world = World(t=2)
     a = world.one("a").reads(t=1)
     world.go()
@@ -233,7 +232,23 @@ def test_who_is_slower_than_the_rebalance_waits_gets_its_message_again() -> None
     world.one("b").reads(t=1)
     world.go(80, asks=False)
     assert world.owners() == ["g_a-0", "g_b-0"]
-    assert [info.fetched_offset for info in a.fetched.infos.values()] == [0]
+    assert [info.fetched_offset for info in a.fetched.infos.values()] == [1]
+    assert world.offset() == b"0"
+    a.fetched.bring(2)
+    assert offsets(a.take(2)) == [1, 2]
+    a.connector.commit_offsets()
+    assert world.offset() == b"3"
+
+
+def test_a_partition_is_given_up_at_once_while_a_message_of_one_that_stays_is_in_work() -> None:
+    world = World(t=2)
+    a = world.one("a").reads(t=1)
+    world.go()
+    a.fetched.bring(3)
+    assert offsets(a.take(1)) == [0]
+    world.one("b").reads(t=1)
+    world.go(10, asks=False)
+    assert world.owners() == ["g_a-0"]
 
 
 def test_a_new_owner_begins_with_the_message_that_the_slower_one_still_works_on() -> None:
