@@ -19,7 +19,8 @@ class ConsumerRebalanceListener(Protocol):
         """``ownership``, topic -> partitions, is what this consumer has read so far, and may give up now.
 
         Offsets are committed already, under auto commit. Without it ``commit_offsets`` may be called here,
-        so that whoever gets them does not begin with what was done already.
+        so that whoever gets them does not begin with what was done already; messages that are still in work
+        do not count.
         """
 
     def before_starting_fetchers(

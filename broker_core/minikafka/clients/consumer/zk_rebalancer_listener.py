@@ -20,9 +20,10 @@ before it owns the partitions.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from functools import partial
 from typing import Any, Protocol
@@ -142,6 +143,8 @@ class ZkRebalancerListener:
         """Never set."""
         self._held: Mapping[TopicPartition, str] = {}
         """Of the last attempt: what others had, and who."""
+        self._told_by: int | None = None
+        """The thread that is just calling the rebalance listener."""
 
     # --- what sets it off
     # -------------------------------------------------------------------------------------------
@@ -168,6 +171,21 @@ class ZkRebalancerListener:
     def owned(self) -> int:
         """How many partitions are being fetched."""
         return len(self._fetched or ())
+
+    @property
+    def called_by_rebalance_listener(self) -> bool:
+        """Whether the caller is the rebalance listener: it cannot know of messages that streams have given
+        out, and that are in work yet.
+        """
+        return self._told_by == threading.get_ident()
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        self._told_by = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._told_by = None
 
     # --- the rebalance
     # -------------------------------------------------------------------------------------------
@@ -280,7 +298,8 @@ class ZkRebalancerListener:
         if connector.consumer_rebalance_listener is not None:
             # It may commit: what it has read is this consumer's as yet.
             before = {topic: set(infos) for topic, infos in connector.topic_registry.items()}
-            connector.consumer_rebalance_listener.before_releasing_partitions(before)
+            with self._telling():
+                connector.consumer_rebalance_listener.before_releasing_partitions(before)
         with connector.commit_lock:
             # Nothing may be committed of a partition that somebody else owns.
             connector.topic_registry = _by_topic(self._to_keep(plan))
@@ -465,7 +484,8 @@ class ZkRebalancerListener:
             for share in plan.assignment.values():
                 for tp, thread in share.items():
                     everyone.setdefault(tp.topic, {})[tp.partition] = thread
-            connector.consumer_rebalance_listener.before_starting_fetchers(self.consumer_id, everyone)
+            with self._telling():
+                connector.consumer_rebalance_listener.before_starting_fetchers(self.consumer_id, everyone)
             if connector.is_shutting_down:
                 return
         logger.info("%s reads %s", self.consumer_id, ", ".join(map(str, plan.share)) or "nothing")

@@ -430,7 +430,8 @@ class ZookeeperConsumerConnector:
             logger.warning("%s: offsets are not committed now: %s", self.consumer_id_string, error)
 
     def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """Commit ``offsets``; by default all that was handed out: whoever calls says that it is done with.
+        """Commit ``offsets``; by default all that was handed out: whoever calls says that it is done with. A
+        rebalance listener cannot say so: of messages that are in work, those before them are committed.
 
         Tried ``offsets.commit.max.retries`` times more after a failure, and raises the last one.
         CoordinationLost also where it is not sure that the partitions are still this consumer's. A message
@@ -438,7 +439,7 @@ class ZookeeperConsumerConnector:
         """
         given.check_offsets(offsets)
         with self.commit_lock:  # before anything counts: a rebalance that waits for it goes on at once
-            if offsets is None:
+            if offsets is None and not self.load_balancer_listener.called_by_rebalance_listener:
                 for stream in self.all_streams:
                     stream.iterator().count_delivered()
             run(self.commit_steps(retried=True, offsets=offsets), self._waiter)

@@ -516,6 +516,32 @@ def test_a_rebalance_listener_is_told_before_the_release_and_before_the_fetch() 
     assert set(a.fetched.infos) == {T0}
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_what_a_rebalance_listener_commits_leaves_out_the_message_that_is_in_work(late: bool) -> None:
+    class Committing(Hook):
+        def before_releasing_partitions(self, ownership: Mapping[str, set[int]]) -> None:
+            if not late:
+                a.connector.commit_offsets()
+
+        def before_starting_fetchers(self, *told: object) -> None:
+            if late:
+                a.connector.commit_offsets()
+
+    world = World(t=2)
+    a = world.one("a", auto_commit_enable=False)
+    a.connector.set_consumer_rebalance_listener(Committing())
+    a.reads(t=1)
+    world.go()
+    a.fetched.bring(3)
+    assert offsets(a.take(2)) == [0, 1]
+    world.one("b").reads(t=1)
+    world.go(80, asks=False)
+    assert world.owners() == ["g_a-0", "g_b-0"]
+    assert world.offset() == b"1"
+    a.connector.commit_offsets()
+    assert world.offset() == b"2"
+
+
 def test_offsets_are_kept_at_the_coordinator_and_in_zookeeper(world: World) -> None:
     world.coordinator.offsets[T0] = 2
     one = world.one("a", offsets_storage="kafka", auto_commit_interval_ms=100).reads(t=1)
