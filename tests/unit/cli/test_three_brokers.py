@@ -55,9 +55,14 @@ def test_a_dead_broker_is_seen_and_leads_again_and_partitions_move_away(
     assert wait_until(lambda: not healthy(), PATIENCE_S)
     (found,) = rows("cluster", "health", *at, status=1)
     assert [one["alive"] for one in found["brokers"]] == [True, False, True]  # type: ignore[attr-defined]
-    wanting = rows("topic", "describe", "--under-replicated-partitions", *at)
-    assert [(row["partition"], row["replicas"]) for row in wanting] == [(0, [1, 0, 2]), (1, [0, 1, 2])]
-    assert rows("topic", "describe", "--unavailable-partitions", *at) == []
+
+    def wanting() -> list[tuple[object, object]]:
+        found = rows("topic", "describe", "--under-replicated-partitions", *at)
+        return [(row["partition"], row["replicas"]) for row in found]
+
+    # The controller writes one partition after the other, and the broker that is asked hears of it later.
+    assert wait_until(lambda: wanting() == [(0, [1, 0, 2]), (1, [0, 1, 2])], PATIENCE_S)
+    assert wait_until(lambda: rows("topic", "describe", "--unavailable-partitions", *at) == [], PATIENCE_S)
     assert rows("elect", "t", *zookeeper, status=1)[0]["done"] is False
 
     cluster.restart(1)
