@@ -198,13 +198,14 @@ def test_a_response_has_one_limit_and_its_first_partition_with_data_is_never_emp
             (part.index, len(buffer_of(part.records)))
             for part in many(world, max_bytes=limit).topics[0].partitions
         ]
-        for limit in (1, len(BATCH), len(BATCH) + 9, 1 << 20)
+        for limit in (1, len(BATCH), len(BATCH) + 9, 2 * len(BATCH) + 9, 1 << 20)
     }
     size = len(BATCH)
     assert given == {
         1: [(2, 0), (0, size), (1, 0)],
         size: [(2, 0), (0, size), (1, 0)],
-        size + 9: [(2, 0), (0, size), (1, 9)],
+        size + 9: [(2, 0), (0, size), (1, 0)],
+        2 * size + 9: [(2, 0), (0, size), (1, size)],
         1 << 20: [(2, 0), (0, size), (1, size)],
     }
 

@@ -40,7 +40,7 @@ from minikafka.log.epochs import UNKNOWN
 from minikafka.log.highest import Highest
 from minikafka.log.layout import CLEANED_SUFFIX, SWAP_SUFFIX, Layout
 from minikafka.log.producer_state import Appended
-from minikafka.log.reading import LogRead, read_segments
+from minikafka.log.reading import LogRead, ReadRule, read_segments
 from minikafka.log.recovery import RecoveryReport
 from minikafka.log.retention import SegmentFacts
 from minikafka.log.search import facts_of
@@ -478,22 +478,22 @@ class Log:
         up_to: int | None = None,
         at_least_one: bool = True,
         partial: bool = True,
+        cut_first: bool = True,
     ) -> LogRead:
         """Up to ``max_bytes`` of entries from the one that holds ``offset``: a slice of one segment's file.
 
         ``up_to`` (the high watermark) leaves out entries at and above it. ``at_least_one``: the first entry
         is given whole when it alone is larger than ``max_bytes``. ``partial``: the slice may end within an
-        entry. OffsetOutOfRange outside ``start_offset`` to ``end_offset``; at the end there is nothing to
-        read.
+        entry; ``cut_first``: also within the first one, else nothing is given then. OffsetOutOfRange outside
+        ``start_offset`` to ``end_offset``; at the end there is nothing to read.
         """
         # The end first: what lies below it is in the segments then. The start last: see ``delete_old``.
         end_offset, segments = self._end_offset, self._segments
         if not self._start_offset <= offset <= end_offset:
             raise OffsetOutOfRange(offset, self._start_offset, end_offset)
         bound = end_offset if up_to is None else min(up_to, end_offset)
-        return read_segments(
-            segments, offset, bound, end_offset, max_bytes, at_least_one=at_least_one, partial=partial
-        )
+        how = ReadRule(at_least_one, partial, cut_first)
+        return read_segments(segments, offset, bound, end_offset, max_bytes, how)
 
     def offsets_before(self, timestamp_ms: int, max_count: int, *, now_ms: int | None = None) -> list[int]:
         """Up to ``max_count`` beginnings of segments last written by ``timestamp_ms``, newest first.

@@ -53,15 +53,22 @@ class LogRead:
         return self.segment.has_zstd(self.slice.position, self.slice.position + self.slice.length)
 
 
+@fast_value
+class ReadRule:
+    """What ``Log.read`` gives where entries are larger than what is left."""
+
+    at_least_one: bool
+    partial: bool
+    cut_first: bool
+
+
 def read_segments(
     segments: Sequence[Segment],
     offset: int,
     bound: int,
     end_offset: int,
     max_bytes: int,
-    *,
-    at_least_one: bool,
-    partial: bool,
+    how: ReadRule,
 ) -> LogRead:
     """Up to ``max_bytes`` of entries from the one that holds ``offset``, of a log that ends at
     ``end_offset``; of entries at and above ``bound`` nothing. See ``Log.read``.
@@ -78,9 +85,11 @@ def read_segments(
             # A compressed entry across the bound is found here as well, and nothing of it is given.
             last = segment.locate(bound)
             size = size if last is None else last.position
-        wanted = max(max_bytes, entry.size) if at_least_one else max_bytes
+        wanted = max(max_bytes, entry.size) if how.at_least_one else max_bytes
+        if wanted < entry.size and not how.cut_first:
+            break
         length = min(wanted, size - entry.position)
-        if not partial and length < size - entry.position:
+        if not how.partial and length < size - entry.position:
             length = segment.whole_within(entry.position, length)
         if length <= 0:
             break

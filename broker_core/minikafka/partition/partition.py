@@ -365,6 +365,7 @@ class Partition:
         max_bytes: int,
         *,
         at_least_one: bool,
+        cut_first: bool = True,
         committed_only: bool = False,
         leader_epoch: int = UNKNOWN,
         for_replica: bool = False,
@@ -376,5 +377,9 @@ class Partition:
         self.check_leader(leader_epoch)
         up_to = self.last_stable_offset if committed_only else self._high_watermark
         return self.log.read(
-            offset, max_bytes, up_to=None if for_replica else up_to, at_least_one=at_least_one
+            offset,
+            max_bytes,
+            up_to=None if for_replica else up_to,
+            at_least_one=at_least_one,
+            cut_first=cut_first,
         )

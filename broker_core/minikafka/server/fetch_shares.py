@@ -28,6 +28,10 @@ from minikafka.wire.parts import Part
 _log = logging.getLogger(__name__)
 
 NO_OFFSET = -1
+WHOLE_MESSAGE_SINCE = 3
+"""The version whose consumers are given the first message of an answer whole, whatever its size. So of a
+later partition's message that there is no room for they are given nothing, and come again: what is cut off,
+with nothing before it, they would take for a message that they can never read."""
 MAGIC_1_SINCE = 2
 """The version whose consumers know messages of magic 1."""
 MAGIC_2_SINCE = 4
@@ -72,12 +76,16 @@ def bound_of(request: FetchRequest, partition: Partition) -> int:
 
 def read_share(
     broker: Broker,
+    version: int,
     request: FetchRequest,
     topic_partition: TopicPartition,
     part: FetchPartition,
     left: int,
-    whole_message: bool,
+    *,
+    first: bool,
 ) -> Share:
+    """``left`` bytes at most, but for a message that is ``first`` in the response."""
+    whole_message = first and version >= WHOLE_MESSAGE_SINCE
     throttled = False
     try:
         partition = broker.partition(topic_partition)
@@ -98,6 +106,7 @@ def read_share(
                 part.fetch_offset,
                 min(left, part.partition_max_bytes),
                 at_least_one=whole_message,
+                cut_first=version < WHOLE_MESSAGE_SINCE,
                 committed_only=request.isolation_level == READ_COMMITTED,
                 leader_epoch=part.current_leader_epoch,
                 for_replica=request.replica_id >= 0,

@@ -179,7 +179,15 @@ class _FollowerTicket:
             before = self._shares.pop(topic_partition, None)
             self._size -= 0 if before is None else before.size_bytes
             left = max(0, self._request.max_bytes - self._size)
-            share = read_share(self._broker, self._request, topic_partition, part, left, self._size == 0)
+            share = read_share(
+                self._broker,
+                self._context.version,
+                self._request,
+                topic_partition,
+                part,
+                left,
+                first=self._size == 0,
+            )
             self._failed = self._failed or share.error_code is not ErrorCode.NONE
             self._throttled = share if share.throttled else self._throttled
             if self._is_news(topic_partition, share):

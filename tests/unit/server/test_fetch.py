@@ -117,3 +117,29 @@ def test_what_a_replica_was_given_keeps_no_consumer_from_waiting(world: Simulati
     request = simulation.fetch("t", partition=UNFINISHED, max_bytes=500)
     world.call(replace(request, body=replace(request.body, replica_id=7)))
     assert waited_ms(world, world, at_the_end(FINISHED)) == MAX_WAIT_MS
+
+
+@pytest.mark.parametrize(("version", "given"), [(2, 300), (3, 0), (4, 0), (10, 0)])
+def test_of_a_message_that_the_answer_has_no_room_for_is_given_nothing_unless_it_is_an_old_fetch(
+    world: Simulation, version: int, given: int
+) -> None:
+    large = build_message_set([Record(None, bytes(1000), 0)])
+    world.create_topic("large", partitions=2)
+    world.call(simulation.produce("large", large, partitions=(1,)))
+    for _ in range(3):
+        world.call(simulation.produce("large", build_message_set([Record(None, bytes(50), 0)])))
+    request = simulation.fetch("large", max_bytes=300, version=version)
+    (topic,) = request.body.topics
+    (small,) = topic.partitions
+
+    def records_of(*partitions: int) -> dict[int, int]:
+        asked = tuple(replace(small, index=partition) for partition in partitions)
+        body = replace(request.body, topics=(replace(topic, partitions=asked),))
+        (answered,) = world.call(replace(request, body=body)).topics
+        return {part.index: len(part.records) for part in answered.partitions}
+
+    found = records_of(0, 1)
+    assert found[0] > 0
+    assert found[1] == given
+    if version > 2:
+        assert records_of(1, 0)[1] == len(large)

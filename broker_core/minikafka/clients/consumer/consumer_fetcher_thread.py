@@ -147,6 +147,8 @@ class ConsumerFetcherThread(ShutdownableThread):
         self._damaged: dict[TopicPartition, int] = {}
         """Where the last answer could not be read. It may just have been written: it is asked for twice."""
         self._full_since_ms: dict[ChunkQueue, int] = {}
+        self._cuts_off = False
+        """Whether the broker, by its last answer, never sends more than what it was asked for."""
 
     # --- who has it
 
@@ -227,7 +229,9 @@ class ConsumerFetcherThread(ShutdownableThread):
             )
 
         reply = self._link.send(FETCH, request, self._deadline())
-        return reply.result(wait_ms + self._config.socket_timeout_ms)
+        response = reply.result(wait_ms + self._config.socket_timeout_ms)
+        self._cuts_off = reply.version < _WHOLE_MESSAGE_SINCE
+        return response
 
     def _deadline(self) -> Deadline:
         return Deadline(self._clock, self._config.socket_timeout_ms)
@@ -284,7 +288,7 @@ class ConsumerFetcherThread(ShutdownableThread):
             return
         whole, found = whole_entries(part)
         allowed = self._config.fetch_message_max_bytes
-        if found.wanted_bytes > allowed and not found.valid_bytes:
+        if self._cuts_off and found.wanted_bytes > allowed and not found.valid_bytes:
             self._end(info, MessageSizeTooLarge(*tp, offset, found.wanted_bytes, allowed))
         elif found.valid_bytes and found.next_offset > offset:
             self._put(info, partial(info.enqueue, _kept(whole), found.next_offset))

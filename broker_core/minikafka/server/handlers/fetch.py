@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Hashable, Mapping
+from functools import partial
 from typing import Any
 
 from minikafka.base.errors import ErrorCode, StorageError
@@ -77,7 +78,10 @@ class _FetchTicket:
         topic_partition = TopicPartition(*key)  # type: ignore[misc]
         others = self._size - self._shares[topic_partition].size_bytes
         left = max(0, self._request.max_bytes - others)
-        share = read_share(self._broker, self._request, topic_partition, asked, left, others == 0)
+        version = self._context.version
+        share = read_share(
+            self._broker, version, self._request, topic_partition, asked, left, first=others == 0
+        )
         self._shares[topic_partition] = share
         self._size = others + share.size_bytes
         return share.error_code is not ErrorCode.NONE or self._size >= self._request.min_bytes
@@ -160,12 +164,11 @@ def _collect(broker: Broker, version: int, request: FetchRequest) -> Shares:
             if topic_partition in shares:
                 shares[topic_partition] = Share(ErrorCode.INVALID_REQUEST)
                 continue
-            whole = version >= 3 and nothing_yet
-            share = read_share(broker, request, topic_partition, part, max(0, left), whole)
+            read = partial(read_share, broker, version, request, topic_partition, part, first=nothing_yet)
+            share = read(max(0, left))
             if _takes_memory(version, share):
                 if share.size_bytes > memory_left:
-                    limit = max(0, min(left, memory_left))
-                    share = read_share(broker, request, topic_partition, part, limit, whole)
+                    share = read(max(0, min(left, memory_left)))
                 memory_left -= share.size_bytes
             shares[topic_partition] = share
             left -= share.size_bytes

@@ -361,6 +361,31 @@ def test_a_message_larger_than_a_fetch_is_taken_where_a_broker_sends_it_whole(ve
     assert offsets(stream.drain()) == [0, 1]
 
 
+@pytest.mark.parametrize("version", [3, 10])
+def test_a_large_message_that_an_answer_had_no_room_for_is_asked_for_first(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers = BrokersInMemory(1, {"t": 2})
+    brokers.newest[ApiKey.FETCH] = version
+    brokers.fill(T0, *values(0, 1, 2))
+    brokers.fill(T1, b"x" * 500)
+    answer = brokers.answer_fetch
+
+    def only_the_first_whole(broker_id: int, request: FetchRequest) -> FetchResponse:
+        response = answer(broker_id, request)
+        (topic,) = response.topics
+        first, *others = topic.partitions
+        cut = [replace(one, records=one.records[:100]) for one in others]
+        return replace(response, topics=(replace(topic, partitions=(first, *cut)),))
+
+    monkeypatch.setattr(brokers, "answer_fetch", only_the_first_whole)
+    fetching = Fetching(brokers, fetch_message_max_bytes=300)
+    stream = fetching.stream()
+    fetching.manager.start_connections([fetching.info(stream), fetching.info(stream, 1)])
+    fetching.step(4)
+    assert [(m.partition, m.offset) for m in stream.drain()] == [(0, 0), (0, 1), (0, 2), (1, 0)]
+
+
 def a_large_message(version: int) -> tuple[BrokersInMemory, Fetching, OneStream]:
     """Of 300 bytes that are allowed, the second message takes more."""
     brokers = BrokersInMemory(1, {"t": 1})
