@@ -18,6 +18,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import TracebackType
 
 from minikafka.clients.batching import BatchingProducer
 from minikafka.clients.cluster import Cluster as Client
@@ -40,7 +41,7 @@ PATIENCE_S = 60
 
 
 class Machine:
-    """One consumer with two streams, each read by a thread of its own."""
+    """One consumer with two streams, each read by a thread of its own. Use it as a context manager."""
 
     def __init__(self, name: str, zookeeper: str) -> None:
         self.read: list[str] = []
@@ -64,11 +65,20 @@ class Machine:
         for message in stream:
             self.read.append(str(message.message))
 
-    def leave(self) -> None:
-        """Commit what was read, and let others have the partitions."""
-        self._connector.shutdown()
+    def __enter__(self) -> Machine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Where something was raised, what was in hand is left to be handed out again."""
+        self._connector.__exit__(kind, error, trace)
         for thread in self._threads:
             thread.join()
+
+    def leave(self) -> None:
+        """Commit what was read, and let others have the partitions. A second time nothing happens."""
+        self.__exit__(None, None, None)
 
 
 class Shops:
@@ -118,16 +128,16 @@ def run(cluster: Cluster, shops: Shops) -> list[str]:
     topics = ["orders-eu", "orders-us", "returns"]
     for topic in topics:
         shops.open(topic)
-    machines = [Machine(name, cluster.zookeeper_connect) for name in ("one", "other")]
-    one, other = machines
-
-    def all_is_read() -> bool:
-        return sum(len(machine.read) for machine in machines) == len(shops.sold)
+    zookeeper = cluster.zookeeper_connect
 
     def shared(count: int) -> Callable[[], bool]:
         return lambda: list(shops.owned(topics).values()) == [len(topics) * PARTITIONS // count] * count
 
-    try:
+    with Machine("one", zookeeper) as one, Machine("other", zookeeper) as other:
+
+        def all_is_read() -> bool:
+            return len(one.read) + len(other.read) == len(shops.sold)
+
         wait_for("two share three topics", shared(2))
         show("at first", shops.owned(topics))
         topics.append("orders-asia")
@@ -140,9 +150,6 @@ def run(cluster: Cluster, shops: Shops) -> list[str]:
         show("one has left", shops.owned(topics))
         shops.sell("orders-eu")
         wait_for("the rest is read", all_is_read)
-    finally:
-        for machine in machines:
-            machine.leave()
     return one.read + other.read
 
 
