@@ -14,7 +14,9 @@ it reads partitions of its own choice instead, as nobody's member.
 
 What a poll has given out counts as read: that is the position, what ``commit_sync`` commits, and what
 ``enable.auto.commit`` commits every ``auto.commit.interval.ms``, before partitions are given up, and at the
-end. So each record is read at least once; after a crash those since the last commit come again.
+end. So each record is read at least once; after a crash those since the last commit come again. Where the
+``with`` block ends by an exception, what was given out last does not count: the record in hand of an
+iteration, or all that the last poll gave.
 """
 
 from __future__ import annotations
@@ -325,6 +327,7 @@ class GroupConsumer:
         deadline = self._cluster.deadline(timeout_ms)
         wanted = self._positions.committable() if offsets is None else _named(offsets)
         self._commits.sync(self._author(), wanted, deadline)
+        self._positions.commits(wanted)
 
     def commit_async(
         self,
@@ -338,6 +341,7 @@ class GroupConsumer:
         wanted = self._positions.committable() if offsets is None else _named(offsets)
         if wanted:
             self._commits.begin(self._author(), wanted, callback, self._cluster.deadline(STEP_MS))
+            self._positions.commits(wanted)
 
     def committed(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
@@ -376,7 +380,8 @@ class GroupConsumer:
     def close(self, timeout_ms: int = GIVE_UP_MS) -> None:
         """Commit (where that is automatic), give the partitions up and leave. A second call does nothing.
 
-        What a listener raises is raised when all is done.
+        All that was given out is committed, also what is in hand. What a listener raises is raised when all
+        is done.
         """
         if self._member.closed:
             return
@@ -395,7 +400,12 @@ class GroupConsumer:
     def __enter__(self) -> GroupConsumer:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """``close``. Where the block has raised, what was given out last may not be done with: it is not
+        committed (but for what the block has committed itself), and comes again.
+        """
+        if kind is not None:
+            self._positions.take_back()
         self.close()
 
     # --- one round of polling
@@ -404,6 +414,7 @@ class GroupConsumer:
         self._check_open()
         if not self._manual and not self._member.wanted:
             raise ValueError("subscribe to a topic before polling, or assign partitions")
+        self._positions.done()
         deadline = self._cluster.deadline(timeout_ms)
         while True:
             if self._woken.is_set():

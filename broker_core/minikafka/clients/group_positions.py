@@ -1,13 +1,14 @@
 """Where a member reads each of its partitions: what it seeks, what the group has committed, or an end.
 
 The position of a partition is the offset behind what was given out. What was fetched and not yet given out
-lies between that and where fetching goes on.
+lies between that and where fetching goes on. What was given out last is in the caller's hand until it asks
+for more; should its work on that raise, it can be taken back.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from minikafka.base.errors import (
     BrokerError,
@@ -41,6 +42,8 @@ class GroupPositions:
         self._coordinator = coordinator
         self._fetched: dict[TopicPartition, int] = {}
         """Where fetching goes on, where that is not the position."""
+        self._in_hand: dict[TopicPartition, int] = {}
+        """Positions before what was given out last."""
         self._resets: dict[TopicPartition, Reset] = {}
         self._fill_at_ms = 0
 
@@ -50,6 +53,7 @@ class GroupPositions:
         kept = frozenset(self.assigned if keep else ())
         self.known = {tp: offset for tp, offset in self.known.items() if tp in kept}
         self._fetched = {tp: offset for tp, offset in self._fetched.items() if tp in kept}
+        self._in_hand = {tp: offset for tp, offset in self._in_hand.items() if tp in kept}
         self._resets = {tp: rule for tp, rule in self._resets.items() if tp in kept}
         self.paused &= kept
         self._fill_at_ms = 0
@@ -71,9 +75,24 @@ class GroupPositions:
 
     def delivered(self, partition: TopicPartition, next_offset: int) -> None:
         """What lies before ``next_offset`` was given out."""
+        self._in_hand.setdefault(partition, self.known.get(partition, next_offset))
         self.known[partition] = next_offset
         if self._fetched.get(partition) == next_offset:
             del self._fetched[partition]
+
+    def done(self) -> None:
+        """The caller asks for more: it is done with what was given out before."""
+        self._in_hand.clear()
+
+    def commits(self, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """The caller commits these: so far it is done with what is in its hand, and no further."""
+        self._in_hand.update({tp: one.offset for tp, one in offsets.items() if tp in self._in_hand})
+
+    def take_back(self) -> None:
+        """What is in the caller's hand does not count as given out. For the end only: nothing is fetched
+        again.
+        """
+        self.known.update(self._in_hand)
 
     def committable(self) -> dict[TopicPartition, Committed]:
         """All positions that are known."""
@@ -83,6 +102,7 @@ class GroupPositions:
         """Read on at ``offset``."""
         self._resets.pop(partition, None)
         self._fetched.pop(partition, None)
+        self._in_hand.pop(partition, None)
         self.known[partition] = offset
 
     def again(self, partitions: Iterable[TopicPartition]) -> None:
@@ -95,6 +115,7 @@ class GroupPositions:
         for tp in partitions:
             self.known.pop(tp, None)
             self._fetched.pop(tp, None)
+            self._in_hand.pop(tp, None)
             self._resets[tp] = where
             self._fill_at_ms = 0
 

@@ -95,6 +95,7 @@ class Undelivered:
         for record, position in zip(records, rows.positions(len(records)), strict=True):
             if self._rows is not rows:
                 return
+            self._positions.done()
             rows.skip_to(position)
             self._passed(rows)
             yield record

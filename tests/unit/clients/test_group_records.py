@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.clients.consumer_record import ConsumerRecord
 from minikafka.clients.group_consumer import GroupConsumer
+from minikafka.clients.group_offsets import Committed
 from minikafka.records.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.message_set import Codec, Record, build_message_set
 from minikafka.wire.keys import ApiKey
@@ -221,6 +222,89 @@ def test_an_iteration_commits_in_time_what_it_is_done_with(world: World) -> None
     ]
     assert all(before <= offset for offset, before in committed)
     assert committed[-1] == (4, 2)
+
+
+# What was in hand when a `with` block raised.
+
+TAKES = {
+    "poll": lambda consumer: consumer.poll(50),
+    "poll_records": lambda consumer: consumer.poll_records(50, 2),
+    "poll_table": lambda consumer: consumer.poll_table(50, max_records=2),
+}
+
+
+def interrupted(consumer: GroupConsumer, work: Callable[[], None]) -> None:
+    def works() -> None:
+        with consumer:
+            work()
+            raise OSError("no work")
+
+    with pytest.raises(OSError, match="no work"):
+        works()
+
+
+@pytest.mark.parametrize("member", [True, False])
+def test_a_record_whose_work_raises_is_not_committed_at_the_end_of_the_block(
+    world: World, member: bool
+) -> None:
+    consumer = world.consumer(auto_commit=True) if member else alone(world, auto_commit=True)
+
+    def work() -> None:
+        next(record for record in consumer if record.offset == 3)
+
+    interrupted(consumer, work)
+    assert 3 in world.committed().values()
+    assert 4 not in world.committed().values()
+
+
+@pytest.mark.parametrize("take", TAKES)
+def test_what_the_last_poll_gave_is_not_committed_when_the_block_raises(world: World, take: str) -> None:
+    consumer = alone(world, auto_commit=True)
+
+    def work() -> None:
+        while not consumer.poll_records(50, 1):
+            pass
+        assert len(TAKES[take](consumer))
+        assert consumer.position(T0) in (3, 5)
+
+    interrupted(consumer, work)
+    assert world.committed() == {T0: 1}
+
+
+def test_a_poll_that_came_back_empty_counts_what_came_before(world: World) -> None:
+    consumer = alone(world, auto_commit=True)
+    interrupted(consumer, lambda: [consumer.poll_records(50) for _ in range(20)] and None)
+    assert world.committed() == {T0: 5}
+
+
+def test_what_the_block_itself_has_committed_stays_so(world: World) -> None:
+    consumer = alone(world, auto_commit=True)
+
+    def work() -> None:
+        while not consumer.poll_records(50):
+            pass
+        consumer.commit_sync({T0: Committed(3)})
+
+    interrupted(consumer, work)
+    assert world.committed() == {T0: 3}
+
+
+def test_a_seek_of_the_block_that_raises_says_where_the_next_run_begins(world: World) -> None:
+    consumer = alone(world, auto_commit=True)
+
+    def work() -> None:
+        while not consumer.poll_records(50):
+            pass
+        consumer.seek(T0, 2)
+
+    interrupted(consumer, work)
+    assert world.committed() == {T0: 2}
+
+
+def test_what_was_in_hand_counts_when_a_block_ends_without_an_exception(world: World) -> None:
+    with alone(world, auto_commit=True) as consumer:
+        next(record for record in consumer if record.offset == 3)
+    assert world.committed() == {T0: 4}
 
 
 # As a table.
