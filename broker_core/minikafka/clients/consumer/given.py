@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from minikafka.base.errors import BrokerError, ConfigError
+from minikafka.base.ids import check_topic_name
 from minikafka.clients.consumer.consumer_config import ConsumerConfig
 from minikafka.clients.consumer.topic_filter import TopicFilter
 
@@ -23,10 +25,17 @@ def checked_config(config: Any) -> ConsumerConfig:
 
 
 def check_topic_counts(topic_count_map: Any) -> None:
-    """Topic -> number of streams. (What the numbers are, is StaticTopicCount's matter.)"""
+    """Topic -> number of streams. (What the numbers are, is StaticTopicCount's matter.) ConfigError for a
+    name that no topic can have.
+    """
     wanted = "a mapping of topics to their numbers of streams, as {'flights': 1}"
     if not isinstance(topic_count_map, Mapping) or not all(isinstance(one, str) for one in topic_count_map):
         raise _unfit("topic_count_map", wanted, topic_count_map)
+    for topic in topic_count_map:
+        try:
+            check_topic_name(topic)
+        except BrokerError as problem:
+            raise ConfigError("topic", topic, problem.detail) from None
 
 
 def check_filter(topic_filter: Any) -> None:

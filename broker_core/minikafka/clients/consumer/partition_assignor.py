@@ -43,6 +43,7 @@ class RangeAssignor:
 
     def assign(self, ctx: AssignmentContext) -> Owners:
         """The owners; the consumer's own threads that are left without any are named in the log."""
+        _warn_of_missing(ctx)
         owners: Owners = {consumer: {} for consumer in ctx.consumers}
         for topic, partitions in ctx.partitions_for_topic.items():
             threads = ctx.consumers_for_topic[topic]
@@ -69,6 +70,7 @@ class RoundRobinAssignor:
         """The owners. Raises ConfigError, with two topics and their threads, unless the same threads read
         every topic of the group.
         """
+        _warn_of_missing(ctx)
         owners: Owners = {consumer: {} for consumer in ctx.consumers}
         if not ctx.consumers_for_topic:
             return owners
@@ -115,9 +117,18 @@ def _hash_order(tp: TopicPartition) -> tuple[int, TopicPartition]:
 def _warn_of_idle(ctx: AssignmentContext, topic: str, owners: Owners) -> None:
     """Say which threads of the consumer itself are left without a partition of a topic."""
     busy = {thread for tp, thread in owners[ctx.consumer_id].items() if tp.topic == topic}
+    if not ctx.partitions_for_topic[topic]:
+        return
     idle = tuple(thread for thread in ctx.my_topic_thread_ids[topic] if thread not in busy)
     if idle:
         _log.warning("no partition of topic %r is left for %s", topic, _listed(idle))
+
+
+def _warn_of_missing(ctx: AssignmentContext) -> None:
+    """Say which topics the consumer waits for."""
+    for topic, partitions in ctx.partitions_for_topic.items():
+        if not partitions:
+            _log.warning("there is no topic %r yet", topic)
 
 
 def _listed(threads: tuple[ConsumerThreadId, ...]) -> str:

@@ -33,7 +33,7 @@ from minikafka.base.errors import (
     NetworkError,
 )
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.cluster import Cluster
+from minikafka.clients.cluster import Cluster, worth_a_retry
 from minikafka.clients.consumer import given
 from minikafka.clients.consumer.chunk_queue import ChunkQueue
 from minikafka.clients.consumer.consumer_config import KAFKA, ZOOKEEPER, ConsumerConfig
@@ -213,7 +213,8 @@ class ZookeeperConsumerConnector:
         """Streams for topics: topic -> how many, of which each gets a part of the topic's partitions.
 
         Registers the consumer and makes the first rebalance. MessageStreamsExist at the second call;
-        ConsumerRebalanceFailed where the partitions that are to be its own are not given up.
+        ConsumerRebalanceFailed where the partitions that are to be its own are not given up; ConfigError for
+        a name that no topic can have.
         """
         given.check_topic_counts(topic_count_map)
         given.check_decoders(key_decoder, value_decoder)
@@ -403,14 +404,18 @@ class ZookeeperConsumerConnector:
         return brought or GroupOffsetsChannel(make_cluster, config.group_id, timeout_ms)
 
     def ensure_offset_manager_connected(self) -> None:
-        """Find the group's coordinator, where offsets are kept there; look for it for up to a minute."""
+        """Find the group's coordinator, where offsets are kept there; look for it for up to a minute, but not
+        after an answer that will stay the same, as that the access rules do not permit it.
+        """
         end_ms = self.clock.monotonic_ms() + OFFSET_MANAGER_PATIENCE_MS
         troubles = Troubles(self.clock)
         while self.offsets_channel is not None:
             try:
                 self.offsets_channel.connect()
             except (NetworkError, BrokerError) as error:
-                if self.is_shutting_down or self.clock.monotonic_ms() >= end_ms:
+                late = self.is_shutting_down or self.clock.monotonic_ms() >= end_ms
+                if late or not worth_a_retry(error):
+                    self.offsets_channel.close()
                     raise
                 troubles.met(self.consumer_id_string, error, "looking for the group's coordinator: ")
                 self._waiter.wait(self.config.offsets_channel_backoff_ms)

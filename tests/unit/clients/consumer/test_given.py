@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.consumer_config import ConsumerConfig
 from minikafka.clients.consumer.consumer_connector import Consumer, ConsumerConnector
@@ -52,6 +53,14 @@ WRONG: dict[str, tuple[Call, str]] = {
     "an offset as text": (lambda one: one.commit_offsets({("t", 0): "5"}), r"not {\('t', 0\): '5'}$"),
     "a topic for a partition": (lambda one: one.commit_offsets({"t": 5}), "not {'t': 5}$"),
 }
+
+
+@pytest.mark.parametrize("name", ["a b", "", "..", "t" * 250])
+def test_a_name_that_no_topic_can_have_is_refused_and_the_connector_can_still_be_used(name: str) -> None:
+    connector = World(t=1).one("a").connector
+    with pytest.raises(ConfigError, match=r"^topic=.*: .*topic name"):
+        connector.create_message_streams({"t": 1, name: 1})
+    assert set(connector.create_message_streams({"t": 1})) == {"t"}
 
 
 @pytest.mark.parametrize(("call", "said"), WRONG.values(), ids=WRONG)

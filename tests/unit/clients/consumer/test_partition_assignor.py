@@ -100,6 +100,15 @@ def test_range_says_of_its_own_threads_which_are_idle(caplog: pytest.LogCaptureF
     ]
 
 
+@pytest.mark.parametrize("assignor", [RangeAssignor(), RoundRobinAssignor()])
+def test_a_topic_that_is_not_there_is_named_as_such(
+    assignor: RangeAssignor | RoundRobinAssignor, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        assignor.assign(context({"a": {"gone": 2}}, {}, me="a"))
+    assert caplog.messages == ["there is no topic 'gone' yet"]
+
+
 def test_every_consumer_has_an_entry_and_a_topic_that_is_not_there_has_no_owner() -> None:
     consumers = {"a": {"gone": 1}, "b": {"other": 1}}
     assert RangeAssignor().assign(context(consumers, {"other": 1})) == {"a": {}, "b": {}}

@@ -15,7 +15,6 @@ from minikafka.base.errors import (
     ConsumerRebalanceFailed,
     CoordinationLost,
     MessageStreamsExist,
-    NetworkError,
     NodeExists,
     SessionExpired,
     UndecodableMessage,
@@ -554,24 +553,6 @@ def test_offsets_are_kept_at_the_coordinator_and_in_zookeeper(world: World) -> N
     assert world.coordinator.offsets[T0] == 5
     assert world.offset() == b"5"
     assert world.coordinator.closed
-
-
-def test_while_the_coordinator_is_looked_for_it_is_said_what_is_wrong(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    failures = iter(range(4))
-
-    def connect() -> None:
-        for _ in failures:
-            raise NetworkError("nobody is there")
-
-    monkeypatch.setattr(world.coordinator, "connect", connect)
-    with caplog.at_level(logging.WARNING, "minikafka.clients"):
-        world.one("a", offsets_storage="kafka", offsets_channel_backoff_ms=1_000)
-    assert caplog.messages == [
-        "g_a: looking for the group's coordinator: nobody is there",
-        "g_a: it goes on, after 4.0 s",
-    ]
 
 
 def test_the_stats_of_a_client_are_forgotten_when_the_last_of_its_consumers_leaves(world: World) -> None:
