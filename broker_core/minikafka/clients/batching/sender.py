@@ -40,7 +40,7 @@ from minikafka.base.errors import (
 )
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.answers import missing_right
+from minikafka.clients.answers import TOO_FEW, missing_right, too_few_in_sync
 from minikafka.clients.batching.accumulator import Accumulator
 from minikafka.clients.batching.batch import Batch
 from minikafka.clients.batching.config import BatchingConfig
@@ -57,7 +57,6 @@ _WHY = {
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "; what was acknowledged before it is missing there, as after an "
     "unclean election",
 }
-_TOO_FEW = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 _NOT_APPENDED = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.NOT_ENOUGH_REPLICAS})
 """Retriable codes that brokers give only before they append. Any other may come while an append waits for
 replicas."""
@@ -235,12 +234,10 @@ class Sender:
                     self._again_or_fail(batch, error, now_ms)
 
     def _why(self, code: ErrorCode, batch: Batch) -> str:
-        if code not in _TOO_FEW:
+        if code not in TOO_FEW:
             right = missing_right(code, "Write", f"Topic:{batch.topic_partition.topic}")
             return _WHY.get(code, right)
-        in_sync = self._leaders.known_in_sync(batch.topic_partition)
-        told = "" if in_sync is None else f" (brokers: {', '.join(map(str, in_sync)) or 'none'})"
-        return f"; fewer replicas are in sync{told} than the topic's min.insync.replicas"
+        return too_few_in_sync(self._leaders.known_in_sync(batch.topic_partition))
 
     def failed(self, job: ProduceJob, error: MinikafkaError, now_ms: int) -> None:
         """The request was not sent, or its answer did not come."""

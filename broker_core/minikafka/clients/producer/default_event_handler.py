@@ -14,6 +14,7 @@ is left has ``request.timeout.ms`` together for one to come back, and fails when
 from __future__ import annotations
 
 import logging
+import operator
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -69,6 +70,12 @@ class _Failed:
     part: _Part
     place: str
     error: Exception
+    told: str
+    """What is said of the error."""
+
+
+class _OfAPartitioner(ValueError):
+    """What a partitioner gave is no partition."""
 
 
 class _Failures:
@@ -80,10 +87,10 @@ class _Failures:
         self.limits: dict[tuple[str, str], str | None] = {}
         """Settings of topics that messages have broken, by topic and name."""
 
-    def add(self, part: _Part, place: str, error: Exception) -> None:
-        """Rows that failed at a partition or topic."""
-        retry = isinstance(error, MinikafkaError) and worth_a_retry(error)
-        (self.again if retry else self.for_good).append(_Failed(part, place, error))
+    def add(self, part: _Part, place: str, error: Exception, told: str = "") -> None:
+        """Rows that failed at a partition or topic; ``told`` is said in place of the error's own text."""
+        retry = _is_tried_again(error)
+        (self.again if retry else self.for_good).append(_Failed(part, place, error, told or _told(error)))
 
     def take_again(self) -> list[_Part]:
         """What is to be tried again: one part a topic, its rows in order."""
@@ -177,7 +184,7 @@ class DefaultEventHandler(EventHandler):
         if failures.for_good or refused:
             error = self._failure(failures.for_good, refused, total)
             self.stats.failed(len(error.failed))
-            raise error
+            raise error from next(iter(error.causes.values()))
 
     def _serialized_singly(
         self, events: Sequence[KeyedMessage]
@@ -302,15 +309,34 @@ class DefaultEventHandler(EventHandler):
             if key is None:
                 continue
             try:
-                chosen = self._partitioner.partition(key, count)
-                if not 0 <= chosen < count:
-                    raise ValueError(f"the partitioner gave partition {chosen} of {count} to {key!r:.100}")
-                ids[place] = chosen
+                ids[place] = self._partition_of(key, count)
             except Exception as error:  # noqa: BLE001 - so can a partitioner
                 ids[place] = _NOWHERE
+                told = str(error)
+                if not isinstance(error, _OfAPartitioner):
+                    told = f"{self._partitioner_name} failed on key {key!r:.100}: {_told(error)}"
                 row = part.rows[place : place + 1]
-                failures.add(_Part(part.columns, part.timestamps, row), topic.name, error)
+                failures.add(_Part(part.columns, part.timestamps, row), topic.name, error, told)
         return ids
+
+    def _partition_of(self, key: Any, count: int) -> int:
+        """What the partitioner says, and whatever it raises; _OfAPartitioner where that is no partition."""
+        given = self._partitioner.partition(key, count)
+        try:
+            chosen = operator.index(given)
+        except TypeError:
+            text = f"{self._partitioner_name} gave {given!r:.100} to {key!r:.100}, which is no number"
+            raise _OfAPartitioner(text) from None
+        if not 0 <= chosen < count:
+            raise _OfAPartitioner(
+                f"{self._partitioner_name} gave partition {chosen} of {count} to {key!r:.100}"
+            )
+        return chosen
+
+    @property
+    def _partitioner_name(self) -> str:
+        kind = type(self._partitioner)
+        return f"partitioner {kind.__module__}.{kind.__qualname__}"
 
     def _lane(
         self,
@@ -412,24 +438,34 @@ class DefaultEventHandler(EventHandler):
         self, failed: Sequence[_Failed], refused: Sequence[tuple[KeyedMessage, Exception]], total: int
     ) -> FailedToSendMessage:
         causes: dict[str, Exception] = {one.place: one.error for one in failed}
+        texts = {one.place: one.told for one in failed}
         counts = Counter(dict.fromkeys(causes, 0))
         for one in failed:
             counts[one.place] += len(one.part.rows)
         for event, error in refused:
-            causes[f"{event.topic} (not serialized)"] = error
-            counts[f"{event.topic} (not serialized)"] += 1
+            place = f"{event.topic} (not serialized)"
+            causes[place], texts[place] = error, _told(error)
+            counts[place] += 1
         unsent = Unsent(
             [(one.part.columns, one.part.rows) for one in failed], [event for event, _ in refused]
         )
-        told = [f"{place}: {counts[place]} ({causes[place]})" for place in list(causes)[:TOLD]]
+        told = [f"{place}: {counts[place]} ({texts[place]})" for place in list(causes)[:TOLD]]
         if len(causes) > TOLD:
             told.append(f"and {len(causes) - TOLD} others")
+        tried = any(map(_is_tried_again, causes.values()))
+        retries = f", with up to {self._config.message_send_max_retries} retries" if tried else ""
         return FailedToSendMessage(
-            f"{len(unsent)} of {total} messages were not sent, with up to "
-            f"{self._config.message_send_max_retries} retries: {'; '.join(told)}",
-            unsent,
-            causes,
+            f"{len(unsent)} of {total} messages were not sent{retries}: {'; '.join(told)}", unsent, causes
         )
+
+
+def _is_tried_again(error: Exception) -> bool:
+    return isinstance(error, MinikafkaError) and worth_a_retry(error)
+
+
+def _told(error: Exception) -> str:
+    """Its text; of what others than this project raise, with its kind, without which a text says little."""
+    return str(error) if isinstance(error, MinikafkaError) else f"{type(error).__name__}: {error}"
 
 
 def _of_different_topics(columns: Iterable[MessageColumns]) -> Iterable[list[MessageColumns]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.answers import TOO_FEW, missing_right, too_few_in_sync
 from minikafka.clients.batching.producer import MAGIC_2_SINCE, ZSTD_SINCE, magic_of
 from minikafka.clients.cluster import Cluster, Lane
 from minikafka.clients.links import Reply
@@ -25,8 +26,13 @@ class Sent:
     """A request that is under way."""
 
     def __init__(
-        self, broker_id: int, partitions: Iterable[TopicPartition], reply: Reply[ProduceResponse] | None
+        self,
+        cluster: Cluster,
+        broker_id: int,
+        partitions: Iterable[TopicPartition],
+        reply: Reply[ProduceResponse] | None,
     ) -> None:
+        self._cluster = cluster
         self._broker_id = broker_id
         self._partitions = tuple(partitions)
         self._reply = reply
@@ -51,7 +57,9 @@ class Sent:
             return None
         if code is None:
             return NetworkError(f"broker {self._broker_id} left {tp} out of its answer")
-        return BrokerError(code, f"broker {self._broker_id} did not take what was sent to {tp}")
+        why = too_few_in_sync(self._cluster.known_in_sync(tp)) if code in TOO_FEW else ""
+        right = missing_right(code, "Write", f"Topic:{tp.topic}")
+        return BrokerError(code, f"broker {self._broker_id} did not take what was sent to {tp}{why}{right}")
 
 
 class SyncProducer:
@@ -103,8 +111,8 @@ class SyncProducer:
         newest = None if magic == magic_of(MAGIC_2_SINCE) else MAGIC_2_SINCE - 1
         if self._acks == 0:
             link.send_only(PRODUCE, of_version, deadline, newest)
-            return Sent(broker_id, sets, None)
-        return Sent(broker_id, sets, link.send(PRODUCE, of_version, deadline, newest))
+            return Sent(self._cluster, broker_id, sets, None)
+        return Sent(self._cluster, broker_id, sets, link.send(PRODUCE, of_version, deadline, newest))
 
     def _link_version(self, broker_id: int, deadline: Deadline) -> int:
         return self._cluster.link(broker_id, Lane.PRODUCE).version(PRODUCE, deadline)

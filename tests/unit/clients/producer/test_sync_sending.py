@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -373,10 +374,61 @@ def test_a_partitioner_is_asked_of_all_partitions_and_its_nonsense_fails_alone(
 
     with (
         producer_of(brokers, partitioner_class=ByLength()) as producer,
-        pytest.raises(FailedToSendMessage, match="the partitioner gave partition 5 of 4 to b'aaaaa'"),
+        pytest.raises(FailedToSendMessage, match="ByLength gave partition 5 of 4 to b'aaaaa'"),
     ):
         producer.send([KeyedMessage("t", b"%d" % n, b"a" * n) for n in (1, 5, 3)])
     assert (values(brokers, 1), values(brokers, 3)) == ([b"1"], [b"3"])
+
+
+@pytest.mark.parametrize(
+    ("gives", "said"),
+    [
+        (lambda: {}["north"], "partitioner test_sync_sending.Broken failed on key b'k': KeyError: 'north'"),
+        (lambda: "1", "partitioner test_sync_sending.Broken gave '1' to b'k', which is no number"),
+        (lambda: 1.5, "partitioner test_sync_sending.Broken gave 1.5 to b'k', which is no number"),
+        (lambda: None, "partitioner test_sync_sending.Broken gave None to b'k', which is no number"),
+    ],
+)
+def test_of_a_partitioner_that_fails_its_class_and_its_error_are_told(
+    brokers: BrokersInMemory, gives: Callable[[], Any], said: str
+) -> None:
+    class Broken:
+        __qualname__ = "Broken"
+        __module__ = "test_sync_sending"
+
+        def partition(self, key: bytes, num_partitions: int) -> Any:
+            return gives()
+
+    with (
+        producer_of(brokers, partitioner_class=Broken()) as producer,
+        pytest.raises(FailedToSendMessage) as failure,
+    ):
+        producer.send([KeyedMessage("t", b"a", b"k"), KeyedMessage("t", b"b")])
+    assert str(failure.value) == f"1 of 2 messages were not sent: t: 1 ({said})"
+    (cause,) = failure.value.causes.values()
+    assert failure.value.__cause__ is cause
+    assert isinstance(cause, (KeyError, ValueError))
+    assert everything(brokers) == [b"b"]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_TOPIC, ErrorCode.MESSAGE_TOO_LARGE])
+def test_of_what_is_never_tried_again_no_retries_are_told(brokers: BrokersInMemory, code: ErrorCode) -> None:
+    brokers.script(ApiKey.PRODUCE, produce_error(code))
+    with producer_of(brokers) as producer, pytest.raises(FailedToSendMessage) as failure:
+        producer.send(KeyedMessage("u", b"a"))
+    assert str(failure.value).startswith(f"1 of 1 messages were not sent: u-0: 1 ({code.name}: ")
+    assert failure.value.__cause__ is failure.value.causes["u-0"]
+
+
+def test_of_too_few_replicas_in_sync_the_setting_and_the_brokers_are_told(brokers: BrokersInMemory) -> None:
+    brokers.script(ApiKey.PRODUCE, *[produce_error(ErrorCode.NOT_ENOUGH_REPLICAS)] * 4)
+    with producer_of(brokers) as producer, pytest.raises(FailedToSendMessage) as failure:
+        producer.send(KeyedMessage("u", b"a"))
+    assert re.search(
+        r"broker \d did not take what was sent to u-0; fewer replicas are in sync \(brokers: [\d, ]+\) than "
+        r"the topic's min\.insync\.replicas\)$",
+        str(failure.value),
+    )
 
 
 def test_a_key_that_has_no_hash_fails_alone(brokers: BrokersInMemory) -> None:
