@@ -9,6 +9,7 @@ from enum import Enum
 from minikafka.base.errors import ConfigError, ConfigErrors
 from minikafka.clients.group_assignors import ASSIGNORS
 from minikafka.clients.isolation import IsolationLevel
+from minikafka.clients.property_reader import warn_of_unknown
 
 _INT32_MAX = (1 << 31) - 1
 _JAVA_PACKAGE = "org.apache.kafka.clients.consumer."
@@ -96,12 +97,13 @@ class GroupConsumerConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> GroupConsumerConfig:
-        """The settings that a mapping of Kafka's names holds; names of other things are ignored.
+        """The settings that a mapping of Kafka's names holds; others are a warning.
 
         Values may be text, or Python's own. Raises ConfigErrors with the name, the value and what is allowed
         of each property that cannot be.
         """
         known = {kafka: ours for ours, kafka in _KAFKA_NAMES.items()}
+        warn_of_unknown(properties, known)
         values: dict[str, object] = {"group_id": ""}
         faults: list[ConfigError] = []
         for name, value in properties.items():

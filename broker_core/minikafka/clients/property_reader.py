@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from minikafka.base.errors import ConfigError, ConfigErrors
 
@@ -85,14 +85,22 @@ class PropertyReader:
         Names that begin with ``external`` belong to somebody else, as in 0.10.1. The fault of what must be
         given says so where it was given under a name that is nearly its own.
         """
-        meant: dict[str, str] = {}
-        for name in sorted(set(self._given) - self._known):
-            if not name.startswith("external"):
-                near = nearest(name, self._known)
-                meant[near or name] = name
-                _log.warning("property %s is not valid%s", name, f" (is it {near}?)" if near else "")
+        meant = warn_of_unknown(self._given, self._known)
         if self._faults:
             raise ConfigErrors([_explained(fault, meant) for fault in self._faults])
+
+
+def warn_of_unknown(given: Iterable[str], known: Collection[str]) -> dict[str, str]:
+    """Warn of the names that are not ``known``, but for those that begin with ``external``. Gives what was
+    probably meant (or the name itself) -> the name.
+    """
+    meant: dict[str, str] = {}
+    for name in sorted(set(given) - set(known)):
+        if not name.startswith("external"):
+            near = nearest(name, known)
+            meant[near or name] = name
+            _log.warning("property %s is not valid%s", name, f" (is it {near}?)" if near else "")
+    return meant
 
 
 def nearest(word: str, words: Iterable[str], least: float = 0.8) -> str | None:

@@ -11,7 +11,7 @@ from minikafka.clients.group_config import GroupConsumerConfig, Reset
 from minikafka.clients.isolation import IsolationLevel
 
 
-def test_kafkas_properties_are_read_and_others_passed_over() -> None:
+def test_kafkas_properties_are_read_and_others_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     config = GroupConsumerConfig.from_properties(
         {
             "group.id": "g",
@@ -22,6 +22,7 @@ def test_kafkas_properties_are_read_and_others_passed_over() -> None:
             "fetch.min.bytes": 10,
             "isolation.level": "read_committed",
             "key.deserializer": "x",
+            "auto.offset.rest": "earliest",
         }
     )
     assert config == GroupConsumerConfig(
@@ -33,6 +34,10 @@ def test_kafkas_properties_are_read_and_others_passed_over() -> None:
         fetch_min_bytes=10,
         isolation=IsolationLevel.READ_COMMITTED,
     )
+    assert caplog.messages == [
+        "property auto.offset.rest is not valid (is it auto.offset.reset?)",
+        "property key.deserializer is not valid",
+    ]
 
 
 @pytest.mark.parametrize(
