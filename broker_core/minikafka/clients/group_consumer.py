@@ -75,21 +75,22 @@ class GroupConsumer:
     Not thread-safe, but for ``wakeup``. Polls raise BrokerError for what the coordinator or a leader refuses
     for good, and CORRUPT_MESSAGE for damage; NoCommittedOffset; Woken; and what a listener raises. That
     brokers cannot be reached is waited out, with warnings of the logger ``minikafka.clients`` meanwhile.
-    A partition may also be given as a pair of topic and number; TypeError for anything else.
+    A partition may also be given as a pair of topic and number, and the settings as a mapping of Kafka's
+    properties; TypeError for anything else.
     """
 
     def __init__(
         self,
         cluster: Cluster,
-        config: GroupConsumerConfig,
+        config: GroupConsumerConfig | Mapping[str, object],
         *,
         listener: RebalanceListener | None = None,
         threads: bool = True,
     ) -> None:
-        self.config = config
-        self._cluster = cluster
+        self.config = config = _settings(config)
+        self._cluster = cluster = _cluster(cluster)
         self._clock = cluster.clock
-        self._listener = listener
+        self._listener = _listening(listener)
         self._lanes = OwnLane(), OwnLane()
         self._coordinator = Coordinator(cluster, config.group_id, self._lanes[0])
         self._member = GroupMember(self._coordinator, config, self._given, self._taken, threads=threads)
@@ -115,9 +116,10 @@ class GroupConsumer:
 
         Or all topics whose whole name ``pattern`` (Python's) matches, also those that come later: they are
         looked for every ``metadata.max.age.ms``. A ``listener`` takes the place of the one before.
-        ConfigError for a pattern that is none.
+        ConfigError for a pattern that is none, TypeError for a listener without its methods.
         """
         self._check_open()
+        _listening(listener)
         if self._manual:
             raise ValueError("partitions were assigned by hand: unsubscribe first")
         wanted = GroupSubscription.of(topics)
@@ -284,10 +286,7 @@ class GroupConsumer:
         self, times: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int | None]:
         """Of each partition the first record at or after a time (ms since the epoch); None for none."""
-        wanted = dict(zip(partitions_given(times), times.values(), strict=True))
-        wrong = next((f"{tp}: {time}" for tp, time in wanted.items() if time < 0), None)
-        if wrong is not None:
-            raise ValueError(f"{wrong}: a time is in ms since the epoch, 0 or more")
+        wanted = _times(times)
         return self._listed(wanted, timeout_ms)
 
     def _ends(
@@ -483,6 +482,48 @@ def _named(offsets: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, 
         if not isinstance(one, Committed):
             raise TypeError(f"an offset to commit is a Committed(offset), not {one!r}")
     return dict(zip(partitions_given(offsets), offsets.values(), strict=True))
+
+
+def _times(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    given: object = times
+    if not isinstance(given, Mapping):
+        raise TypeError(f"times are a dict of partitions and ms since the epoch, not {given!r}")
+    wanted = dict(zip(partitions_given(times), times.values(), strict=True))
+    for tp, time in wanted.items():
+        if not hasattr(time, "__index__"):
+            raise TypeError(f"{tp}: a time is a whole number of ms since the epoch, not {time!r}")
+        if time < 0:
+            raise ValueError(f"{tp}: {time}: a time is in ms since the epoch, 0 or more")
+    return wanted
+
+
+# As objects: no type checker may have looked.
+
+
+def _settings(given: object) -> GroupConsumerConfig:
+    if isinstance(given, Mapping):
+        return GroupConsumerConfig.from_properties(given)
+    if not isinstance(given, GroupConsumerConfig):
+        raise TypeError(
+            f'settings are a GroupConsumerConfig("a-group") or a dict of properties, not {given!r}'
+        )
+    return given
+
+
+def _cluster(given: object) -> Cluster:
+    if not isinstance(given, Cluster):
+        raise TypeError(f'a consumer is given a Cluster("host:port"), not {given!r}')
+    return given
+
+
+def _listening(given: RebalanceListener | None) -> RebalanceListener | None:
+    methods = [getattr(given, name, None) for name in ("assigned", "revoked")]
+    if given is not None and (isinstance(given, type) or not all(map(callable, methods))):
+        raise TypeError(
+            "a listener is an object with the methods assigned(partitions) and revoked(partitions), "
+            f"not {given!r}"
+        )
+    return given
 
 
 def _positive(max_records: int) -> int:

@@ -11,7 +11,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, Woken
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group_consumer import Committed, GroupConsumer
+from minikafka.clients.group_consumer import Committed, GroupConsumer, GroupConsumerConfig
 from minikafka.wire.keys import ApiKey
 from tests.unit.clients.group_world import T0, T1, T2, T3, Listener, World, everything
 
@@ -283,6 +283,12 @@ def test_logs_have_beginnings_ends_and_times(world: World) -> None:
         consumer.offsets_for_times({T0: -1})
 
 
+@pytest.mark.parametrize("times", [{T0: "2020-01-01"}, {T0: None}, {T0: 1.5}, [T0]])
+def test_a_time_that_is_no_number_of_ms_is_refused(world: World, times: Any) -> None:
+    with pytest.raises(TypeError, match="ms since the epoch, not"):
+        world.bare().offsets_for_times(times)
+
+
 @pytest.mark.parametrize("newest", [3, 5])
 @pytest.mark.parametrize(
     "ask",
@@ -313,3 +319,42 @@ def test_topics_and_partitions_are_told(world: World) -> None:
     assert consumer.partitions_for("t") == (T0, T1, T2, T3)
     with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION"):
         consumer.partitions_for("nothing")
+
+
+# What a consumer is made of.
+
+
+class Half:
+    """A listener that lacks a method."""
+
+    def assigned(self, partitions: object) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize("listener", [Half(), Listener, lambda partitions: None])
+def test_a_listener_that_lacks_its_methods_is_refused_at_once(world: World, listener: Any) -> None:
+    consumer = world.bare()
+    text = r"with the methods assigned\(partitions\) and revoked\(partitions\), not"
+    with pytest.raises(TypeError, match=text):
+        consumer.subscribe(["t"], listener=listener)
+    assert consumer.subscription == ()
+    with pytest.raises(TypeError, match=text):
+        world.bare(listener)
+
+
+def test_an_address_is_no_cluster() -> None:
+    cluster: Any = "127.0.0.1:9092"
+    with pytest.raises(TypeError, match=r'a Cluster\("host:port"\), not \'127.0.0.1:9092\''):
+        GroupConsumer(cluster, GroupConsumerConfig("g"))
+
+
+def test_settings_may_be_a_dict_of_properties_and_nothing_else(world: World) -> None:
+    cluster = world.brokers.client()
+    properties = {"group.id": "a", "enable.auto.commit": "false"}
+    with GroupConsumer(cluster, properties, threads=False) as consumer:
+        assert consumer.config == GroupConsumerConfig("a", auto_commit=False)
+    name: Any = "a"
+    with pytest.raises(
+        TypeError, match=r"a GroupConsumerConfig\(\"a-group\"\) or a dict of properties, not 'a'"
+    ):
+        GroupConsumer(cluster, name)
