@@ -208,10 +208,18 @@ class GroupConsumer:
         return table(batches, headers=headers)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Records one by one, for ever: Woken ends it. Each counts as read when it is given out."""
+        """Records one by one, for ever: Woken ends it. Each counts as read when it is given out.
+
+        An automatic commit comes between two of them, when it is due and the next one is asked for.
+        """
         while True:
             self._poll(SLICE_MS, lambda: bool(self._undelivered), False)
-            yield from self._undelivered.one_by_one(self.config.max_poll_records)
+            # Not at once again, as what is left of the records is then made anew.
+            next_ms = max(self._commit_at_ms, self._clock.monotonic_ms() + SLICE_MS)
+            for record in self._undelivered.one_by_one(self.config.max_poll_records):
+                yield record
+                if self.config.auto_commit and self._clock.monotonic_ms() >= next_ms:
+                    break
 
     def wakeup(self) -> None:
         """End the poll that waits, or else the next one, with Woken, within a tenth of a second. From any

@@ -224,6 +224,26 @@ def test_an_iteration_commits_in_time_what_it_is_done_with(world: World) -> None
     assert committed[-1] == (4, 2)
 
 
+def test_an_iteration_commits_when_the_interval_has_passed_whatever_was_fetched_at_once(
+    world: World,
+) -> None:
+    consumer = alone(world, auto_commit=True, auto_commit_interval_ms=200)
+    committed = []
+    for record in consumer:
+        committed.append((record.offset, world.committed().get(T0, 0)))
+        if record.offset == 4:
+            break
+        world.brokers.clock.advance(500)
+    # What is sent as a record is asked for has arrived with the next one.
+    assert committed == [(0, 0), (1, 0), (2, 1), (3, 2), (4, 3)]
+
+
+def test_an_iteration_whose_records_come_faster_than_the_interval_commits_none_of_them(world: World) -> None:
+    consumer = alone(world, auto_commit=True, auto_commit_interval_ms=60_000)
+    next(record for record in consumer if record.offset == 4)
+    assert world.committed() == {}
+
+
 # What was in hand when a `with` block raised.
 
 TAKES = {
