@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,8 +30,9 @@ from minikafka.clients.group_requests import (
     sync_request,
     synced,
 )
-from minikafka.clients.group_subscription import GroupSubscription
+from minikafka.clients.group_subscription import GroupSubscription, check_seen
 from minikafka.clients.links import Reply
+from minikafka.clients.metadata import TopicMetadata
 from minikafka.clients.retry import Deadline
 from minikafka.wire.apis.heartbeat import HEARTBEAT, HeartbeatRequest
 from minikafka.wire.apis.join_group import JOIN_GROUP
@@ -207,18 +208,20 @@ class GroupMember:
             self._step(member.Changed())
 
     def _look(self, deadline: Deadline) -> dict[str, int]:
-        """The topics that are wanted now, with their numbers of partitions."""
+        """The topics that are wanted now, with their numbers of partitions. TOPIC_AUTHORIZATION_FAILED for
+        one that may not be described.
+        """
         self.topics = self._wanted.topics(self._cluster, deadline)
-        return self._count_partitions(self.topics, deadline)
+        known = self._described(self.topics, deadline)
+        for name in self.topics:
+            check_seen(known[name])
+        return _counts(known, self.topics)
 
-    def _count_partitions(
+    def _described(
         self, topics: Iterable[str], deadline: Deadline, *, refresh: bool = False
-    ) -> dict[str, int]:
-        """The numbers of partitions of those topics that are there."""
-        known = self._cluster.metadata(
-            topics, refresh=refresh, timeout_ms=max(1, deadline.remaining_ms())
-        ).topics
-        return {name: len(known[name].partitions) for name in topics if known[name].partitions}
+    ) -> Mapping[str, TopicMetadata]:
+        timeout_ms = max(1, deadline.remaining_ms())
+        return self._cluster.metadata(topics, refresh=refresh, timeout_ms=timeout_ms).topics
 
     # --- carrying out
 
@@ -254,8 +257,8 @@ class GroupMember:
         self._waiting = None
         try:
             self._counts = self._look(self._cluster.deadline(STEP_MS))
-        except (NetworkError, RemoteWireError):
-            return member.Failed()
+        except MinikafkaError as error:
+            return self._not_answered(error)
         return self._ask(JOIN_GROUP, join_request(self._config, effect, self.topics), joined)
 
     def _ask(self, api: Any, request: object, take: Callable[[Any], member.Event]) -> member.Event | None:
@@ -290,9 +293,10 @@ class GroupMember:
         subscriptions = subscriptions_of(effect)
         topics = sorted({topic for wanted in subscriptions.values() for topic in wanted})
         try:
-            counts = self._count_partitions(topics, self._cluster.deadline(GIVE_UP_MS), refresh=True)
+            known = self._described(topics, self._cluster.deadline(GIVE_UP_MS), refresh=True)
         except (NetworkError, RemoteWireError) as error:
             return self._not_answered(error)
+        counts = _counts(known, topics)
         self._counts = {topic: count for topic, count in counts.items() if topic in self.topics}
         return shared(effect, subscriptions, counts)
 
@@ -356,3 +360,8 @@ class GroupMember:
         except MinikafkaError as error:
             logger.info("group %s: no answer to a heartbeat: %s", self._config.group_id, error)
             return None
+
+
+def _counts(known: Mapping[str, TopicMetadata], topics: Iterable[str]) -> dict[str, int]:
+    """The numbers of partitions of those topics that are there."""
+    return {name: len(known[name].partitions) for name in topics if known[name].partitions}

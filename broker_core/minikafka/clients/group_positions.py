@@ -17,10 +17,11 @@ from minikafka.base.errors import (
     NoCommittedOffset,
 )
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.cluster import Cluster, worth_a_retry
+from minikafka.clients.cluster import Cluster, numbers_of, worth_a_retry
 from minikafka.clients.group_config import GroupConsumerConfig, Reset
 from minikafka.clients.group_coordinator import Coordinator
 from minikafka.clients.group_offsets import Committed, committed_offsets
+from minikafka.clients.group_subscription import check_seen
 from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.retry import Deadline
 
@@ -45,11 +46,17 @@ class GroupPositions:
         self._in_hand: dict[TopicPartition, int] = {}
         """Positions before what was given out last."""
         self._resets: dict[TopicPartition, Reset] = {}
+        self._unseen: set[TopicPartition] = set()
+        """Assigned by hand, and not yet looked for."""
         self._fill_at_ms = 0
 
     def assign(self, partitions: Iterable[TopicPartition], *, keep: bool = False) -> None:
-        """Read these, and forget all that was before; with ``keep`` only of other partitions."""
-        self.assigned = tuple(sorted(set(partitions)))
+        """Read these, and forget all that was before; with ``keep`` (they are the caller's choice, and may
+        not be there) only of other partitions.
+        """
+        before, self.assigned = self.assigned, tuple(sorted(set(partitions)))
+        new = {tp for tp in self.assigned if tp in self._unseen or tp not in before}
+        self._unseen = new if keep else set()
         kept = frozenset(self.assigned if keep else ())
         self.known = {tp: offset for tp, offset in self.known.items() if tp in kept}
         self._fetched = {tp: offset for tp, offset in self._fetched.items() if tp in kept}
@@ -138,9 +145,10 @@ class GroupPositions:
         """
         now_ms = self._cluster.clock.monotonic_ms()
         missing = [tp for tp in self.assigned if tp not in self.known]
-        if not missing or now_ms < self._fill_at_ms:
+        if not (missing or self._unseen) or now_ms < self._fill_at_ms:
             return
         try:
+            self._look(deadline)
             self._fill_committed([tp for tp in missing if tp not in self._resets], deadline)
             for rule, end in ((Reset.EARLIEST, EARLIEST), (Reset.LATEST, LATEST)):
                 self._fill_from_log([tp for tp in missing if self._resets.get(tp) is rule], end, deadline)
@@ -149,6 +157,23 @@ class GroupPositions:
                 raise
             logger.info("positions of %s are not known yet: %s", _some(missing), error)
             self._fill_at_ms = self._cluster.clock.monotonic_ms() + _AGAIN_MS
+
+    def _look(self, deadline: Deadline) -> None:
+        """Warn once of those that are not there; TOPIC_AUTHORIZATION_FAILED for what may not be seen."""
+        if not self._unseen:
+            return
+        names = {tp.topic for tp in self._unseen}
+        timeout_ms = max(1, deadline.remaining_ms())
+        known = self._cluster.metadata(names, refresh=True, timeout_ms=timeout_ms).topics
+        for topic in map(known.__getitem__, sorted(names)):
+            check_seen(topic)
+        for tp in sorted(self._unseen):
+            topic = known[tp.topic]
+            if topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                logger.warning("%s was assigned, and there is no topic %r", tp, tp.topic)
+            elif topic.error is ErrorCode.NONE and topic.partition(tp.partition) is None:
+                logger.warning("%s was assigned, and %s", tp, numbers_of(topic))
+        self._unseen.clear()
 
     def _fill_committed(self, partitions: list[TopicPartition], deadline: Deadline) -> None:
         committed = committed_offsets(self._coordinator, partitions, deadline)

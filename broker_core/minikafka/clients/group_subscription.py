@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from minikafka.base.errors import ConfigError
+from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import TopicPartition, check_topic_name
+from minikafka.clients.answers import missing_right
 from minikafka.clients.cluster import Cluster
+from minikafka.clients.metadata import TopicMetadata
 from minikafka.clients.retry import Deadline
 
 
@@ -51,6 +53,13 @@ class GroupSubscription:
         known = cluster.metadata(None, timeout_ms=max(1, deadline.remaining_ms())).topics.values()
         wanted = (one.name for one in known if self.internal or not one.is_internal)
         return tuple(sorted(name for name in wanted if pattern.fullmatch(name)))
+
+
+def check_seen(topic: TopicMetadata) -> None:
+    """TOPIC_AUTHORIZATION_FAILED for a topic that this client may not describe."""
+    if topic.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        right = missing_right(topic.error, "Describe", f"Topic:{topic.name}")
+        raise BrokerError(topic.error, f"topic {topic.name!r} cannot be read{right}")
 
 
 def partitions_given(partitions: Iterable[object]) -> tuple[TopicPartition, ...]:

@@ -12,6 +12,7 @@ import pytest
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, Woken
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group_consumer import Committed, GroupConsumer, GroupConsumerConfig
+from minikafka.wire.apis.metadata import MetadataTopic
 from minikafka.wire.keys import ApiKey
 from tests.unit.clients.group_world import T0, T1, T2, T3, Listener, World, everything
 
@@ -358,3 +359,39 @@ def test_settings_may_be_a_dict_of_properties_and_nothing_else(world: World) -> 
         TypeError, match=r"a GroupConsumerConfig\(\"a-group\"\) or a dict of properties, not 'a'"
     ):
         GroupConsumer(cluster, name)
+
+
+# Topics and partitions that are not there, or may not be seen.
+
+
+def test_an_assigned_partition_that_is_not_there_is_warned_of_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = world.bare()
+    consumer.assign([T0, TopicPartition("t", 9), TopicPartition("nope", 0)])
+    consumer.seek(TopicPartition("t", 9), 0)
+    for _ in range(30):
+        consumer.poll(50)
+    assert [record.getMessage() for record in caplog.records if "assigned" in record.getMessage()] == [
+        "nope-0 was assigned, and there is no topic 'nope'",
+        "t-9 was assigned, and topic 't' has 4 partitions, 0 to 3",
+    ]
+    consumer.assign([T0, TopicPartition("t", 9)])
+    world.read(consumer)
+    assert caplog.text.count("t-9 was assigned") == 1
+
+
+@pytest.mark.parametrize("reads", [lambda one: one.subscribe(["t"]), lambda one: one.assign([T0])])
+def test_a_topic_that_may_not_be_described_is_an_error_until_it_may(
+    world: World, reads: Callable[[GroupConsumer], None]
+) -> None:
+    consumer = world.bare()
+    reads(consumer)
+    described = world.brokers._topic
+    refused = MetadataTopic(int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), "t", False, ())
+    world.brokers._topic = lambda name: refused  # type: ignore[method-assign]
+    for _ in range(2):
+        with pytest.raises(BrokerError, match="topic 't' cannot be read; this client may not do Describe"):
+            consumer.poll(2_000)
+    world.brokers._topic = described  # type: ignore[method-assign]
+    assert everything(T1, T2, T3) <= set(world.read(consumer, rounds=40))
