@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from minikafka.clients.simple_consumer import (
     SimpleConsumer,
     TopicMetadataRequest,
 )
+from minikafka.clients.simple_consumer.simple_consumer import EARLIEST_TIME
 from minikafka.registry import paths
 from tests.scenarios.simulation import Simulation
 
@@ -101,6 +103,27 @@ def test_later_versions_keep_offsets_with_the_coordinator(world: World, version:
     assert found.error is ErrorCode.NONE
     in_zookeeper = world.consumer.fetch_offsets(OffsetFetchRequest("g", (T0,), version=0))
     assert in_zookeeper.offsets[T0].offset == -1
+
+
+def test_partitions_may_be_pairs_of_topic_and_number(world: World) -> None:
+    world.coordinator("g")
+    request = OffsetCommitRequest("g", {("t", 0): Committed(5)})  # type: ignore[dict-item]
+    assert world.consumer.commit_offsets(request).errors == {T0: ErrorCode.NONE}
+    asked = OffsetFetchRequest("g", (("t", 0),))  # type: ignore[arg-type]
+    assert world.consumer.fetch_offsets(asked).offsets[T0].offset == 5
+    assert world.consumer.earliest_or_latest_offset(("t", 0), EARLIEST_TIME) == 0
+
+
+@pytest.mark.parametrize("offsets", [{T0: 5}, [T0], {T0: (5, "")}], ids=str)
+def test_offsets_that_are_no_committed_are_refused_with_what_to_give(offsets: Any) -> None:
+    with pytest.raises(TypeError, match=r"as {TopicPartition\('flights', 0\): Committed\(12\)}, not "):
+        OffsetCommitRequest("g", offsets)
+
+
+@pytest.mark.parametrize("place", ["t", ("t", "0"), ("t",), 5])
+def test_what_is_no_partition_is_refused_with_what_to_give(world: World, place: Any) -> None:
+    with pytest.raises(TypeError, match=r"a partition is a TopicPartition\(topic, number\), not "):
+        world.consumer.earliest_or_latest_offset(place, EARLIEST_TIME)
 
 
 def test_who_names_a_generation_that_is_not_there_is_refused(world: World) -> None:

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group_offsets import Committed
+from minikafka.clients.group_subscription import partitions_given
 from minikafka.wire.apis.offset_commit import NO_GENERATION
 
 OF_THE_COORDINATOR = 1
@@ -21,7 +23,8 @@ class OffsetCommitRequest:
     """Offsets of the next messages to read, by partition (``OffsetCommitRequest``).
 
     ``generation_id`` and ``consumer_id`` (the member's) are left out where partitions are not divided through
-    the group; version 0 has neither.
+    the group; version 0 has neither. Partitions may be pairs of topic and number; TypeError for what is
+    neither, and for offsets that are no Committed.
     """
 
     group_id: str
@@ -29,6 +32,17 @@ class OffsetCommitRequest:
     version: int = OF_THE_COORDINATOR
     generation_id: int = NO_GENERATION
     consumer_id: str = ""
+
+    def __post_init__(self) -> None:
+        offsets: Any = self.offsets
+        given = offsets.values() if isinstance(offsets, Mapping) else [None]
+        if not all(isinstance(one, Committed) for one in given):
+            raise TypeError(
+                "offsets is a mapping of partitions to Committed (of clients.simple_consumer), as "
+                f"{{TopicPartition('flights', 0): Committed(12)}}, not {offsets!r:.100}"
+            )
+        named = dict(zip(partitions_given(offsets), offsets.values(), strict=True))
+        object.__setattr__(self, "offsets", named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +59,16 @@ class OffsetCommitResponse:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchRequest:
-    """Asks for what a group has committed (``OffsetFetchRequest``)."""
+    """Asks for what a group has committed (``OffsetFetchRequest``). Partitions may be pairs of topic and
+    number; TypeError for what is neither.
+    """
 
     group_id: str
     partitions: tuple[TopicPartition, ...]
     version: int = OF_THE_COORDINATOR
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "partitions", partitions_given(self.partitions))
 
 
 @dataclass(frozen=True, slots=True)

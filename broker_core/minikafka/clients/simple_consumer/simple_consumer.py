@@ -14,6 +14,7 @@ from minikafka.clients.consumer.fetch_request_and_response_stats import (
     FetchRequestAndResponseStatsRegistry,
 )
 from minikafka.clients.group_offsets import Author, commit_request
+from minikafka.clients.group_subscription import partitions_given
 from minikafka.clients.metadata import from_response
 from minikafka.clients.simple_consumer.fetch_request import CONSUMER, FetchRequest, MultiFetchRequest
 from minikafka.clients.simple_consumer.fetched_messages import FetchedMessages
@@ -154,19 +155,24 @@ class SimpleConsumer:
         return offsets
 
     def earliest_or_latest_offset(
-        self, topic_partition: TopicPartition, earliest_or_latest: int, consumer_id: int = CONSUMER
+        self,
+        topic_partition: TopicPartition | tuple[str, int],
+        earliest_or_latest: int,
+        consumer_id: int = CONSUMER,
     ) -> int:
         """Where a log begins or ends (``earliestOrLatestOffset``): EARLIEST_TIME or LATEST_TIME.
 
         ``consumer_id``: -1 for a consumer, who sees what is committed; the id of a follower's broker, which
-        sees all. (A CLASSIC listener takes everybody for a consumer.) BrokerError with the broker's code.
+        sees all. (A CLASSIC listener takes everybody for a consumer.) BrokerError with the broker's code;
+        TypeError for what is no partition, and no pair of topic and number.
         """
+        (place,) = partitions_given([topic_partition])
         if earliest_or_latest not in (EARLIEST_TIME, LATEST_TIME):
             raise ValueError(
                 f"{EARLIEST_TIME} (EARLIEST_TIME) or {LATEST_TIME} (LATEST_TIME), not {earliest_or_latest}"
             )
-        error, offset = self._twice(lambda: self._wire.end(topic_partition, earliest_or_latest, consumer_id))
-        _check(error, topic_partition)
+        error, offset = self._twice(lambda: self._wire.end(place, earliest_or_latest, consumer_id))
+        _check(error, place)
         return offset
 
     # --- the cluster
