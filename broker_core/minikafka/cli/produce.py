@@ -44,7 +44,10 @@ def produce(
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
-    """Send each line of stdin as a message; return when all replicas in sync have all of them."""
+    """Send each line of stdin as a message; return when all replicas in sync have all of them.
+
+    A line that no broker takes, as it is too large, does not keep the others back.
+    """
     if key_separator == "":
         raise ConfigError("--key-separator", key_separator, "must not be empty")
 
@@ -71,14 +74,14 @@ def produce(
         sent = send_all(
             BatchingProducer(cluster, config), topic, messages(sys.stdin.buffer, key_separator), progress
         )
-    missing = sent.given - sent.acknowledged
-    if missing:
-        note(f"minikafka: not acknowledged: {missing} of {counted(sent.given, 'message')}")
     if sent.interrupted:
+        if sent.missing:
+            note(f"minikafka: {sent.summary}")
         raise KeyboardInterrupt
-    if sent.failure is not None:
-        note(f"minikafka: {sent.first_reason}")
-        raise sent.failure
+    if sent.stopped_by is not None and sent.failure not in {None, sent.stopped_by}:
+        note(f"minikafka: {sent.summary}; line {sent.failed_line}: {sent.failure}")
+    if sent.failure is not None or sent.stopped_by is not None:
+        raise sent.error()
     if style is Format.JSON:
         print_json({"topic": topic, "messages": sent.given})
     else:
@@ -94,6 +97,9 @@ class Sent:
         self.failure: MinikafkaError | None = None
         self.failed_line = 0
         """Line of the first message of those that ``failure`` is about; from 1."""
+        self.stopped_by: MinikafkaError | None = None
+        """Why no more was read: the first error that no message has brought upon itself."""
+        self.all_read = False
         self.interrupted = False
         self._lock = threading.Lock()
 
@@ -110,12 +116,41 @@ class Sent:
         with self._lock:
             if self.failure is None or (self.failure is error and line < self.failed_line):
                 self.failure, self.failed_line = error, line
+            if self.stopped_by is None and not _of_a_message(error):
+                self.stopped_by = error
 
     @property
-    def first_reason(self) -> str:
-        """How the failure is announced: with its line where the message is to blame."""
-        to_blame = isinstance(self.failure, BrokerError) and self.failure.code in OF_A_MESSAGE
-        return f"the first reason, at line {self.failed_line}:" if to_blame else "the first reason:"
+    def missing(self) -> int:
+        """How many messages that were read have not been acknowledged."""
+        return self.given - self.acknowledged
+
+    @property
+    def summary(self) -> str:
+        """How many messages are not there, and whether all lines were read."""
+        plural = "" if self.given == 1 else "s"
+        unread = "" if self.all_read else f"; nothing was read after line {self.given}"
+        return f"{self.missing} of {self.given} message{plural} not acknowledged{unread}"
+
+    def error(self) -> MinikafkaError:
+        """What ``produce`` fails with: of the kind of what stopped it, or of the first failure, and with what
+        became of all messages.
+        """
+        reason = self.stopped_by or self.failure
+        assert reason is not None
+        where = f", at line {self.failed_line}" if _of_a_message(reason) else ""
+        text = f"{self.summary}; the first reason{where}: "
+        if isinstance(reason, BrokerError):
+            told: MinikafkaError = BrokerError(reason.code, text + (reason.detail or reason.code.name))
+        elif isinstance(reason, NetworkError):
+            told = NetworkError(text + str(reason))
+        else:
+            return reason
+        told.__cause__ = reason.__cause__
+        return told
+
+
+def _of_a_message(error: MinikafkaError) -> bool:
+    return isinstance(error, BrokerError) and error.code in OF_A_MESSAGE
 
 
 def send_all(
@@ -123,8 +158,9 @@ def send_all(
 ) -> Sent:
     """Send ``pairs`` of key and value and close ``producer``; ``progress`` shows what was acknowledged.
 
-    After the first that fails no more is read and what is still on its way is given up, as it would fail too,
-    each after its own two minutes. What comes before a message that is too large to be sent gets its time.
+    A message that is itself to blame (OF_A_MESSAGE) fails alone, as in Kafka's console producer. After the
+    first failure of another kind no more is read and what is still on its way is given up, as it would fail
+    too, each after its own two minutes. Before a line that cannot be read (ConfigError) all gets its time.
     Ctrl-C leaves it a few seconds.
     """
     sent = Sent()
@@ -136,18 +172,22 @@ def send_all(
                 delivery = producer.send(topic, value, key=key)
             except (BrokerError, NetworkError) as error:
                 # Of what was sent before it is told how much has arrived.
-                known = error.code in OF_A_MESSAGE if isinstance(error, BrokerError) else line > 1
-                if not known:
+                if not _of_a_message(error) and (isinstance(error, BrokerError) or line == 1):
                     raise
                 sent.fail(line, error)
-                break
+                if sent.stopped_by is not None:
+                    break
+                continue
             delivery.on_done(partial(sent.notice, line))
             progress.advance(sent.acknowledged - progress.done)
-            if sent.failure is not None:
+            if sent.stopped_by is not None:
                 patience_ms = 0
                 break
         else:
+            sent.all_read = True
             producer.flush()
+    except ConfigError as error:
+        sent.stopped_by = sent.stopped_by or error
     except KeyboardInterrupt:
         sent.interrupted = True
         patience_ms = INTERRUPTED_PATIENCE_MS

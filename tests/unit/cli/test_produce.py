@@ -27,7 +27,7 @@ class Answer:
 
 @dataclass
 class Acknowledging:
-    """In place of a producer: acknowledges the first ``good``, then fails or stays silent.
+    """In place of a producer: acknowledges the first ``good``, then fails or stays silent, ``bad`` times.
 
     ``refused`` is raised for the one after the good ones, ``interrupted`` by the wait for all of them.
     """
@@ -36,12 +36,13 @@ class Acknowledging:
     then: MinikafkaError | None = None
     refused: MinikafkaError | None = None
     interrupted: bool = False
+    bad: int = 1_000
     taken: int = 0
     closed: list[int | None] = field(default_factory=list)
 
     def send(self, topic: str, value: bytes, *, key: bytes | None) -> Answer:
         self.taken += 1
-        good = self.taken <= self.good
+        good = self.taken <= self.good or self.taken > self.good + self.bad
         if self.refused is not None and not good:
             raise self.refused
         return Answer(None if good else self.then, good or self.then is not None)
@@ -102,31 +103,55 @@ def test_an_interruption_of_the_wait_for_the_last_ones_is_one_too() -> None:
 TOO_LARGE = BrokerError(ErrorCode.MESSAGE_TOO_LARGE, "much")
 
 
-def test_a_message_that_a_broker_refuses_is_told_with_its_line() -> None:
-    sent = sent_by(Acknowledging(good=2, then=TOO_LARGE), lines(10), Progress("x", stream=io.StringIO()))
-    assert (sent.failure, sent.first_reason) == (TOO_LARGE, "the first reason, at line 3:")
-
-
-def test_a_message_that_is_not_even_sent_is_told_with_its_line_and_those_before_it_get_their_time() -> None:
-    producer = Acknowledging(good=2, refused=TOO_LARGE)
+def test_a_message_that_a_broker_refuses_is_told_with_its_line_and_the_next_ones_are_sent() -> None:
+    producer = Acknowledging(good=2, then=TOO_LARGE, bad=1)
     sent = sent_by(producer, lines(10), Progress("x", stream=io.StringIO()))
-    assert (sent.given, sent.acknowledged, sent.failure) == (3, 2, TOO_LARGE)
-    assert sent.first_reason == "the first reason, at line 3:"
-    assert producer.closed == [None]
+    assert (sent.given, sent.acknowledged, sent.failure, producer.closed) == (10, 9, TOO_LARGE, [None])
+    assert str(sent.error()) == (
+        "MESSAGE_TOO_LARGE: 1 of 10 messages not acknowledged; the first reason, at line 3: much"
+    )
+
+
+def test_a_message_that_is_not_even_sent_is_told_with_its_line_and_the_next_ones_are_sent() -> None:
+    producer = Acknowledging(good=2, refused=TOO_LARGE, bad=3)
+    sent = sent_by(producer, lines(10), Progress("x", stream=io.StringIO()))
+    assert (sent.given, sent.acknowledged, sent.failure, producer.closed) == (10, 7, TOO_LARGE, [None])
+    assert str(sent.error()) == (
+        "MESSAGE_TOO_LARGE: 3 of 10 messages not acknowledged; the first reason, at line 3: much"
+    )
+
+
+def test_of_an_outage_it_is_told_that_no_more_was_read() -> None:
+    away = NetworkError("away")
+    sent = sent_by(Acknowledging(good=2, then=away), lines(10), Progress("x", stream=io.StringIO()))
+    error = sent.error()
+    assert isinstance(error, NetworkError)
+    assert str(error) == (
+        "1 of 3 messages not acknowledged; nothing was read after line 3; the first reason: away"
+    )
+
+
+def test_a_line_without_the_separator_does_not_hide_one_that_was_refused() -> None:
+    producer = Acknowledging(good=1, refused=TOO_LARGE, bad=1)
+    pairs = messages([b"a:1\n", b"b:2\n", b"c\n"], ":")
+    sent = sent_by(producer, pairs, Progress("x", stream=io.StringIO()))
+    assert (sent.failure, sent.failed_line, sent.acknowledged, producer.closed) == (TOO_LARGE, 2, 1, [None])
+    assert isinstance(sent.error(), ConfigError)
 
 
 def test_of_a_batch_that_fails_as_one_the_first_line_is_told_whichever_is_noticed_first() -> None:
     sent = Sent()
     for line in (5, 4, 6):
         sent.fail(line, TOO_LARGE)
-    sent.fail(1, NetworkError("later, and another matter"))
-    assert (sent.failure, sent.first_reason) == (TOO_LARGE, "the first reason, at line 4:")
+    away = NetworkError("later, and another matter")
+    sent.fail(1, away)
+    assert (sent.failure, sent.failed_line, sent.stopped_by) == (TOO_LARGE, 4, away)
 
 
 def test_what_no_line_is_to_blame_for_names_none() -> None:
     away = NetworkError("away")
     sent = sent_by(Acknowledging(good=2, then=away), lines(10), Progress("x", stream=io.StringIO()))
-    assert sent.first_reason == "the first reason:"
+    assert "line 3: away" not in str(sent.error())
     gone = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "gone")
     with pytest.raises(BrokerError, match="gone"):
         sent_by(Acknowledging(good=2, refused=gone), lines(10), Progress("x", stream=io.StringIO()))
@@ -136,7 +161,7 @@ def test_of_what_was_sent_before_no_room_was_left_it_is_told_how_much_arrived() 
     full = NetworkError("no room")
     sent = sent_by(Acknowledging(good=2, refused=full), lines(10), Progress("x", stream=io.StringIO()))
     assert (sent.given, sent.acknowledged, sent.failure) == (3, 2, full)
-    assert sent.first_reason == "the first reason:"
+    assert str(sent.error()).endswith("the first reason: no room")
 
 
 def test_a_line_loses_its_newline_and_nothing_else() -> None:

@@ -268,12 +268,17 @@ def test_a_line_without_the_separator_ends_with_two_and_those_before_it_are_ther
 
 
 @pytest.mark.parametrize("size", [2_000, 2_000_000], ids=["for the topic", "for a request"])
-def test_a_line_that_is_too_large_is_named(cluster: Up, request: pytest.FixtureRequest, size: int) -> None:
+def test_a_line_that_is_too_large_is_named_and_the_others_are_sent(
+    cluster: Up, request: pytest.FixtureRequest, size: int
+) -> None:
     topic, to = topic_of(request), ("--bootstrap", cluster.address)
     ok("topic", "create", topic, "--config", "max.message.bytes=1000", *to)
-    done = minikafka("produce", topic, *to, stdin=b"a\nb\n" + b"x" * size + b"\n")
+    done = minikafka("produce", topic, *to, stdin=b"a\nb\n" + b"x" * size + b"\nc\n")
     assert done.status == 1
-    assert "minikafka: the first reason, at line 3:\nminikafka: MESSAGE_TOO_LARGE: " in done.err
+    assert "TOO_LARGE: 1 of 4 messages not acknowledged; the first reason, at line 3: " in done.err
+    assert done.err.count("\n") == 1
+    read = rows(ok("consume", topic, "--max", "3", "--format", "json", *to))
+    assert [row["value"] for row in read] == ["a", "b", "c"]
 
 
 def test_reading_begins_where_it_is_told(cluster: Up, request: pytest.FixtureRequest) -> None:
