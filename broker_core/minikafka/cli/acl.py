@@ -26,6 +26,7 @@ app = typer.Typer(
 COLUMNS = ["resource", "name", "principal", "permission", "operation", "host"]
 ADVICE = {
     ErrorCode.UNSUPPORTED_VERSION: "give --zookeeper HOST:PORT/CHROOT, where the rules are kept",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "past the brokers: give --zookeeper HOST:PORT/CHROOT",
     ErrorCode.SECURITY_DISABLED: "rules can be made before it is: give --zookeeper HOST:PORT/CHROOT",
 }
 """What else to try, by what a broker says."""

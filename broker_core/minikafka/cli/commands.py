@@ -158,7 +158,7 @@ def explain(error: Exception) -> tuple[int, str]:
         status = 2
     elif isinstance(error, BrokerError):
         status = 2 if error.code in BAD_INPUT else 1
-        if error.code in FORBIDDEN:
+        if error.code in FORBIDDEN and "--zookeeper" not in text:  # as where rules themselves are refused
             text += f"; {RULES_ADVICE}"
     elif isinstance(error, NetworkError) and isinstance(error.__cause__, BrokerError):
         pass  # a broker did answer

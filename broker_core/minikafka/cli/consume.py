@@ -138,11 +138,12 @@ def consume(
 
 def _wanted(topic: str | None, whitelist: str | None, blacklist: str | None) -> str | TopicFilter:
     """A topic, or a filter. ConfigError for none, for several, and for a pattern that Java has not."""
-    given = [one for one in (topic, whitelist, blacklist) if one is not None]
+    options = {"TOPIC": topic, "--whitelist": whitelist, "--blacklist": blacklist}
+    given = {name: value for name, value in options.items() if value is not None}
     if len(given) != 1:
-        raise ConfigError(
-            "TOPIC", " ".join(given), "give one of: a topic, --whitelist REGEX, --blacklist REGEX"
-        )
+        *others, (name, value) = given.items() or [("TOPIC", "")]
+        too = "".join(f"{one}={other!r} is given too: " for one, other in others)
+        raise ConfigError(name, value, f"{too}give one of: a topic, --whitelist REGEX, --blacklist REGEX")
     if topic is not None:
         return topic
     from minikafka.clients.consumer.topic_filter import Blacklist, Whitelist

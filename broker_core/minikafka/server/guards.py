@@ -104,12 +104,16 @@ NO_CLUSTER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 NO_TRANSACTIONS = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 _WORDS = {
-    NO_TOPIC: "the access rules do not permit this client to do that to the topic",
-    NO_CLUSTER: "the access rules do not permit this client to do that to the cluster",
     NO_GROUP: "the access rules do not permit this client to use the group",
     NO_TRANSACTIONS: "the access rules do not permit this client to use the transactional id",
 }
 _NO_OFFSET = -1
+
+
+def _no(operation: Operation, topic: str = "") -> str:
+    """What is said of an operation on a topic, or on the cluster, that is refused."""
+    what = f"topic {topic!r}" if topic else "the cluster"
+    return f"the access rules do not permit this client to do {operation.label} to {what}"
 
 
 @fast_value
@@ -318,7 +322,7 @@ def _metadata(asker: Asker, version: int, request: MetadataRequest) -> Ruling | 
 
 
 def _of_settings(
-    operation: Operation, rows: str, row: Callable[[Any, ErrorCode], Any], nothing: Any
+    operation: Operation, rows: str, row: Callable[[Any, ErrorCode, str], Any], nothing: Any
 ) -> Guard:
     """What has settings is a topic, or a broker of the cluster."""
 
@@ -328,7 +332,9 @@ def _of_settings(
         return asker.to_cluster(operation)
 
     def refused(resource: Any) -> Any:
-        return row(resource, NO_TOPIC if resource.resource_type == ConfigType.TOPIC else NO_CLUSTER)
+        if resource.resource_type == ConfigType.TOPIC:
+            return row(resource, NO_TOPIC, _no(operation, resource.resource_name))
+        return row(resource, NO_CLUSTER, _no(operation))
 
     return _each("resources", may, rows, refused, nothing)
 
@@ -336,7 +342,7 @@ def _of_settings(
 _alter_configs = _of_settings(
     Operation.ALTER_CONFIGS,
     "responses",
-    lambda one, code: AlterConfigsResourceResponse(code, _WORDS[code], one.resource_type, one.resource_name),
+    lambda one, code, text: AlterConfigsResourceResponse(code, text, one.resource_type, one.resource_name),
     AlterConfigsResponse(0, ()),
 )
 
@@ -468,7 +474,7 @@ GUARDS: Mapping[ApiKey, Guard] = {
         "topics",
         lambda asker, topic: asker.may_create(topic.name),
         "topics",
-        lambda topic: CreatableTopicResult(topic.name, NO_TOPIC, _WORDS[NO_TOPIC]),
+        lambda topic: CreatableTopicResult(topic.name, NO_TOPIC, _no(Operation.CREATE, topic.name)),
         CreateTopicsResponse(0, ()),
     ),
     ApiKey.DELETE_TOPICS: _each(
@@ -482,24 +488,24 @@ GUARDS: Mapping[ApiKey, Guard] = {
     ApiKey.INIT_PRODUCER_ID: _init_producer_id,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _epochs,
     ApiKey.DESCRIBE_ACLS: _of_cluster(
-        Operation.DESCRIBE, lambda request: DescribeAclsResponse(0, NO_CLUSTER, _WORDS[NO_CLUSTER], ())
+        Operation.DESCRIBE, lambda request: DescribeAclsResponse(0, NO_CLUSTER, _no(Operation.DESCRIBE), ())
     ),
     ApiKey.CREATE_ACLS: _of_cluster(
         Operation.ALTER,
         lambda request: CreateAclsResponse(
-            0, tuple(AclCreationResult(NO_CLUSTER, _WORDS[NO_CLUSTER]) for _ in request.creations)
+            0, tuple(AclCreationResult(NO_CLUSTER, _no(Operation.ALTER)) for _ in request.creations)
         ),
     ),
     ApiKey.DELETE_ACLS: _of_cluster(
         Operation.ALTER,
         lambda request: DeleteAclsResponse(
-            0, tuple(DeleteAclsFilterResult(NO_CLUSTER, _WORDS[NO_CLUSTER], ()) for _ in request.filters)
+            0, tuple(DeleteAclsFilterResult(NO_CLUSTER, _no(Operation.ALTER), ()) for _ in request.filters)
         ),
     ),
     ApiKey.DESCRIBE_CONFIGS: _of_settings(
         Operation.DESCRIBE_CONFIGS,
         "results",
-        lambda one, code: DescribeConfigsResult(code, _WORDS[code], one.resource_type, one.resource_name, ()),
+        lambda one, code, text: DescribeConfigsResult(code, text, one.resource_type, one.resource_name, ()),
         DescribeConfigsResponse(0, ()),
     ),
     ApiKey.ALTER_CONFIGS: _alter_configs,
@@ -508,7 +514,7 @@ GUARDS: Mapping[ApiKey, Guard] = {
         "topics",
         lambda asker, topic: asker.to_topic(Operation.ALTER, topic.name),
         "results",
-        lambda topic: CreatePartitionsTopicResult(topic.name, NO_TOPIC, _WORDS[NO_TOPIC]),
+        lambda topic: CreatePartitionsTopicResult(topic.name, NO_TOPIC, _no(Operation.ALTER, topic.name)),
         CreatePartitionsResponse(0, ()),
     ),
     ApiKey.DELETE_GROUPS: _each(

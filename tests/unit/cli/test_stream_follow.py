@@ -214,7 +214,7 @@ def test_a_line_has_what_is_printed() -> None:
     ("arguments", "told"),
     [
         ([], "TOPIC='': give one of: a topic, --whitelist REGEX, --blacklist REGEX"),
-        (["t", "--whitelist", "u", "--group", "g"], "TOPIC='t u': give one of"),
+        (["t", "--whitelist", "u", "--group", "g"], "--whitelist='u': TOPIC='t' is given too: give one of"),
         (["--whitelist", "a", "--blacklist", "b", "--group", "g"], "give one of"),
         (["--whitelist", "t.*"], "--group='': name the group"),
         (["--blacklist", "(", "--group", "g"], "--blacklist='('"),
