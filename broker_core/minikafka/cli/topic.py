@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Optional
@@ -71,7 +72,7 @@ def create(
         raise ConfigError("--replica-assignment", assignment, "says it all: no --partitions, no --replicas")
 
     from minikafka.cli.connect import connected
-    from minikafka.cli.output import counted, print_json
+    from minikafka.cli.output import counted, note, print_json
     from minikafka.clients.admin import Admin, NewTopic
 
     count, factor = (len(given), len(given[0])) if given else (partitions or 1, replicas or 1)
@@ -83,11 +84,22 @@ def create(
                 raise
             nothing_done("there is a topic", name, {"created": False}, style)
             return
+    never = too_few_for_all(configs, factor)
+    if never:
+        note(f"minikafka: {never}")
     if style is Format.JSON:
         print_json({"topic": name, "partitions": count, "replicas": factor, "config": configs})
     else:
         each = f", {factor} replicas each" if factor > 1 else ""
         print(f"created {name} with {counted(count, 'partition')}{each}")
+
+
+def too_few_for_all(configs: Mapping[str, str], replicas: int) -> str:
+    """The warning that a topic can never take a write with acks=all; empty where it can."""
+    least = configs.get("min.insync.replicas", "").strip()
+    if not (least.isdecimal() and int(least) > replicas):
+        return ""
+    return f"min.insync.replicas={least} and replicas: {replicas}: no write with acks=all can succeed"
 
 
 def replica_assignment(text: str) -> dict[int, tuple[int, ...]]:

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from minikafka.cli.commands import run
+from minikafka.cli.topic import too_few_for_all
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 
@@ -76,3 +77,14 @@ def test_an_internal_topic_is_never_marked_for_deletion(
     for way in (at, to):
         assert run(["topic", "delete", name, "--if-exists", *way]) == 2
         assert "is an internal topic of Kafka and may not be marked for deletion" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("least", "replicas", "warns"), [("2", 1, True), ("3", 2, True), ("2", 2, False), ("", 1, False)]
+)
+def test_a_topic_with_too_few_replicas_for_acks_all_is_warned_of(
+    least: str, replicas: int, warns: bool
+) -> None:
+    configs = {"min.insync.replicas": least} if least else {}
+    told = f"min.insync.replicas={least} and replicas: {replicas}: no write with acks=all can succeed"
+    assert too_few_for_all(configs, replicas) == (told if warns else "")
