@@ -11,6 +11,7 @@ from typing import Protocol
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition
+from minikafka.base.words import counted
 from pyspark_minikafka import ranges, rate
 from pyspark_minikafka.bounds import Bound, GroupBound, Newest, TimeBound
 from pyspark_minikafka.offsets import EARLIEST, LATEST, Offsets, StreamOffset, batch_start
@@ -242,10 +243,9 @@ class Planner:
         without = sorted(tp for tp in wanted if tp not in committed)
         if without:
             names = ", ".join(map(str, without[:_NAMED])) + (" …" if len(without) > _NAMED else "")
-            count = "1 partition" if len(without) == 1 else f"{len(without)} partitions"
             self._warn(
-                f"group {group!r} has committed no offset of {count} ({names}): each is read "
-                "from its first record"
+                f"group {group!r} has committed no offset of {counted(len(without), 'partition')} "
+                f"({names}): each is read from its first record"
             )
         return self._within_log(f"group {group!r} has committed", wanted)
 

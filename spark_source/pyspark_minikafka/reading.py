@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, OffsetOutOfRange
+from minikafka.base.words import counted
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.fetcher import RangeFetcher
 from minikafka.clients.offsets import LATEST, list_offsets
@@ -208,8 +209,8 @@ class _RangeReader:
 
     def _lost(self, resume: int, why: str) -> None:
         count = abs(resume - self._position)
-        what = "1 offset" if count == 1 else f"{count} offsets"
-        loss = f"{what} of {self.task.topic_partition}, from {self._position}, cannot be read: {why}"
+        what = f"{counted(count, 'offset')} of {self.task.topic_partition}, from {self._position},"
+        loss = f"{what} cannot be read: {why}"
         if self._options.fail_on_data_loss:
             raise DataLoss([loss]) from None
         self.work.skipped += count

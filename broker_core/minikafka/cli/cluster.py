@@ -17,8 +17,9 @@ def describe(
     bootstrap: Bootstrap = None, data_dir: DataDir = None, style: OutputFormat = Format.TABLE
 ) -> None:
     """Its id and its brokers: where they listen, which is the controller, what each leads."""
+    from minikafka.base.words import counted
     from minikafka.cli.connect import connected
-    from minikafka.cli.output import counted, print_json, print_rows
+    from minikafka.cli.output import print_json, print_rows
     from minikafka.clients.admin import Admin
 
     with connected(bootstrap, data_dir) as cluster:

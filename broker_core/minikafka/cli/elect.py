@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from minikafka.base.errors import ConfigError
+from minikafka.base.words import counted
 from minikafka.cli.options import Coordinated, DataDir, Format, OutputFormat
-from minikafka.cli.output import counted, note, print_rows
+from minikafka.cli.output import note, print_rows
 
 if TYPE_CHECKING:
     from minikafka.clients.elections import Candidate

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from minikafka.cli.output import counted, utc_text
+from minikafka.base.words import counted
+from minikafka.cli.output import utc_text
 from minikafka.clients.group_admin import GroupDescription, PartitionLag
 from minikafka.clients.group_stores import Place
 from minikafka.clients.zookeeper_groups import Standing, ZooKeeperGroup, ZooKeeperListing

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from minikafka.base.errors import NetworkError
 from minikafka.base.ids import host_port
+from minikafka.base.words import counted
 from minikafka.cli.options import Format
-from minikafka.cli.output import counted, print_json, table_lines, utc_text
+from minikafka.cli.output import print_json, table_lines, utc_text
 
 if TYPE_CHECKING:
     from minikafka.clients.admin import Admin

@@ -60,11 +60,6 @@ def print_json(value: Row) -> None:
     sys.stdout.buffer.write(line.encode("utf-8", "surrogatepass"))
 
 
-def counted(number: int, noun: str) -> str:
-    """``1 message``, ``2 messages``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def note(text: str) -> None:
     """A line for people, on stderr, where it cannot get in the way of results."""
     print(text, file=sys.stderr, flush=True)

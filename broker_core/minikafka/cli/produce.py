@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError, NetworkError
+from minikafka.base.words import counted
 from minikafka.cli.options import Bootstrap, CodecName, DataDir, Format, OutputFormat, Topic
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def produce(
 
     from minikafka.base.ids import check_topic_name
     from minikafka.cli.connect import connected
-    from minikafka.cli.output import counted, note, print_json, warnings_as_notes
+    from minikafka.cli.output import note, print_json, warnings_as_notes
     from minikafka.cli.progress import Progress
     from minikafka.clients.batching.config import ACKS_ALL, BatchingConfig
     from minikafka.clients.batching.producer import BatchingProducer
@@ -127,9 +128,8 @@ class Sent:
     @property
     def summary(self) -> str:
         """How many messages are not there, and whether all lines were read."""
-        plural = "" if self.given == 1 else "s"
         unread = "" if self.all_read else f"; nothing was read after line {self.given}"
-        return f"{self.missing} of {self.given} message{plural} not acknowledged{unread}"
+        return f"{self.missing} of {counted(self.given, 'message')} not acknowledged{unread}"
 
     def error(self) -> MinikafkaError:
         """What ``produce`` fails with: of the kind of what stopped it, or of the first failure, and with what

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from minikafka.base.errors import ConfigError
+from minikafka.base.words import counted
 from minikafka.cli.elect import read
 from minikafka.cli.options import Coordinated, DataDir, Format, OutputFormat
-from minikafka.cli.output import counted, note, print_rows
+from minikafka.cli.output import note, print_rows
 from minikafka.cli.progress import Progress
 
 if TYPE_CHECKING:

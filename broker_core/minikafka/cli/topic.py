@@ -71,8 +71,9 @@ def create(
     if given and (partitions or replicas):
         raise ConfigError("--replica-assignment", assignment, "says it all: no --partitions, no --replicas")
 
+    from minikafka.base.words import counted
     from minikafka.cli.connect import connected
-    from minikafka.cli.output import counted, note, print_json
+    from minikafka.cli.output import note, print_json
     from minikafka.clients.admin import Admin, NewTopic
 
     count, factor = (len(given), len(given[0])) if given else (partitions or 1, replicas or 1)
@@ -211,8 +212,9 @@ def alter(
         options = "--partitions N, --config K=V or --delete-config K"
         raise ConfigError("NAME", name, f"say what to alter of it: {options}")
 
+    from minikafka.base.words import counted
     from minikafka.cli.connect import connected, existing_topic
-    from minikafka.cli.output import counted, print_json
+    from minikafka.cli.output import print_json
     from minikafka.clients.admin import Admin
     from minikafka.wire.apis.describe_configs import ResourceType
 

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
 from minikafka.base.ids import BrokerAddress, TopicPartition, check_topic_name
+from minikafka.base.words import counted
 from minikafka.clients.bootstrap import OPTION, Endpoint, parse_bootstrap
 from minikafka.clients.links import CONNECTIONS_MAX_IDLE_MS, BrokerLink, LinkConfig, Reply
 from minikafka.clients.metadata import ClusterMetadata, TopicMetadata, from_response
@@ -491,9 +492,8 @@ class Cluster:
 def numbers_of(topic: TopicMetadata) -> str:
     """Which partitions a topic has, for messages."""
     count = len(topic.partitions)
-    return f"topic {topic.name!r} has " + (
-        "1 partition, 0" if count == 1 else f"{count} partitions, 0 to {count - 1}"
-    )
+    last = f" to {count - 1}" if count != 1 else ""
+    return f"topic {topic.name!r} has {counted(count, 'partition')}, 0{last}"
 
 
 def _names_nobody(response: MetadataResponse) -> str:

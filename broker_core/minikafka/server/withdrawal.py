@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from minikafka.base.errors import ErrorCode, NetworkError, RemoteWireError
 from minikafka.base.ids import TopicPartition
+from minikafka.base.words import counted
 from minikafka.net.port import Connector, PendingResponse
 from minikafka.server.broker import Broker
 from minikafka.server.peer import Peer
@@ -71,8 +72,8 @@ def _ask(broker: Broker, connector: Connector) -> tuple[str, Sequence[RemainingP
     if response.error_code != ErrorCode.NONE:
         return ErrorCode.of(response.error_code).name, ()
     left = response.remaining_partitions
-    count = "1 partition has" if len(left) == 1 else f"{len(left)} partitions have"
-    return f"{count} no other replica in sync" if left else "", left
+    have = "has" if len(left) == 1 else "have"
+    return f"{counted(len(left), 'partition')} {have} no other replica in sync" if left else "", left
 
 
 def _may_come(broker: Broker, left: Sequence[RemainingPartition]) -> bool:

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from minikafka.base.words import counted
 from minikafka.cli.options import Format
-from minikafka.cli.output import base64_or_none, counted, print_rows, table_lines, text_or_none, utc_text
+from minikafka.cli.output import base64_or_none, print_rows, table_lines, text_or_none, utc_text
 
 ROWS = [{"name": "flights", "partitions": 4, "more": 1}, {"name": "a", "partitions": 12, "more": 2}]
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
+from minikafka.base.words import counted
 from minikafka.clients.batching.delivery import Delivery, Outcome
 from minikafka.records.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.batch import set_producer
@@ -94,7 +95,7 @@ class Batch(ABC):
         """Two halves in order, each with its own outcome, or None where it cannot be divided."""
 
     def __str__(self) -> str:
-        return f"{self.count} record{'s' if self.count != 1 else ''} for {self.topic_partition}"
+        return f"{counted(self.count, 'record')} for {self.topic_partition}"
 
     def _take_over(self, parent: Batch, deliveries: list[Delivery]) -> None:
         self.closed = True

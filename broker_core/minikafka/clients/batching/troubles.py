@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from minikafka.base.ids import TopicPartition
+from minikafka.base.words import counted
 from minikafka.clients.batching.batch import Batch
 
 FIRST_MS = 2_000
@@ -80,7 +81,7 @@ class Troubles:
         lasts_ms, reason = now_ms - oldest.since_ms, oldest.reason or NO_LEADER_KNOWN
         count = sum(batch.count for batch in batches)
         return (
-            f"{still}{count} record{'s' if count != 1 else ''} for {_named(lasting)} not acknowledged for "
+            f"{still}{counted(count, 'record')} for {_named(lasting)} not acknowledged for "
             f"{round(lasts_ms / 1000)} s: {reason}; trying again, for {max(1, round(left_ms / 1000))} s more"
         )
 
@@ -89,4 +90,4 @@ def _named(partitions: Iterable[TopicPartition]) -> str:
     names = sorted(partitions)
     shown = ", ".join(map(str, names[:NAMED_MAX]))
     more = len(names) - NAMED_MAX
-    return f"{shown} and {more} more partition{'s' if more != 1 else ''}" if more > 0 else shown
+    return f"{shown} and {counted(more, 'more partition')}" if more > 0 else shown

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn
 
 from minikafka.base.errors import QueueFull
+from minikafka.base.words import counted
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.producer.callback_handler import CallbackHandler
 from minikafka.clients.producer.default_event_handler import DefaultEventHandler
@@ -151,7 +152,7 @@ class AsyncProducer:
             if waiting:
                 logger.warning(
                     "minikafka: a producer is being closed: %s still wait%s for %s",
-                    _counted(waiting),
+                    counted(waiting, "message"),
                     "s" if waiting == 1 else "",
                     to_whom,
                 )
@@ -160,7 +161,10 @@ class AsyncProducer:
     def _tell_failed(self, left: int) -> None:
         failed = self._stats.failed_messages - self._failed_before + left
         if failed:
-            logger.error("minikafka: a producer is closed, and %s not sent", _counted(failed, was=True))
+            were = "was" if failed == 1 else "were"
+            logger.error(
+                "minikafka: a producer is closed, and %s %s not sent", counted(failed, "message"), were
+            )
 
     def _told(self, event: KeyedMessage, callback: CallbackHandler) -> bool:
         """Queue one event and tell the callback handler; whether there was room."""
@@ -199,14 +203,8 @@ class AsyncProducer:
 
     def _full(self, dropped: int) -> QueueFull:
         return QueueFull(
-            f"{_counted(dropped)} had no room in the queue, where "
+            f"{counted(dropped, 'message')} had no room in the queue, where "
             f"{len(self.queue)} wait (queue.buffering.max.messages; queue.enqueue.timeout.ms is "
             f"{self._timeout_ms})",
             dropped,
         )
-
-
-def _counted(messages: int, *, was: bool = False) -> str:
-    if messages == 1:
-        return "1 message" + " was" * was
-    return f"{messages} messages" + " were" * was
