@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from minikafka.base.errors import ErrorCode
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.ids import TopicPartition
 from minikafka.records.isolation import without_aborted
 from minikafka.records.scan import ScanResult, scan
 from minikafka.wire.apis.fetch import FetchPartitionResponse
@@ -18,6 +19,12 @@ TOO_FEW = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICA
 def missing_right(code: ErrorCode, operation: str, resource: str) -> str:
     """The end of an error's text: which right this client has not, where ``code`` says that it is one."""
     return f"; this client may not do {operation} to {resource}" if code in _FORBIDDEN else ""
+
+
+def refused_fetch(code: ErrorCode, topic_partition: TopicPartition, offset: int) -> BrokerError:
+    """The error of a partition that a broker gives nothing of."""
+    right = missing_right(code, "Read", f"Topic:{topic_partition.topic}")
+    return BrokerError(code, f"fetching {topic_partition} from offset {offset}{right}")
 
 
 def too_few_in_sync(in_sync: Collection[int] | None) -> str:

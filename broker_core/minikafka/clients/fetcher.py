@@ -37,7 +37,7 @@ from minikafka.base.errors import (
     RemoteWireError,
 )
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.answers import missing_right, records_of, whole_entries
+from minikafka.clients.answers import records_of, refused_fetch, whole_entries
 from minikafka.clients.cluster import Cluster, Lane, worth_a_retry
 from minikafka.clients.isolation import IsolationLevel
 from minikafka.clients.links import Reply
@@ -151,11 +151,7 @@ class RangeFetcher:
         part = self._receive(self._cluster.deadline())
         code = ErrorCode.of(part.error_code)
         if code is not ErrorCode.NONE:
-            raise self._refused(code)
-
-    def _refused(self, code: ErrorCode) -> BrokerError:
-        right = missing_right(code, "Read", f"Topic:{self.topic_partition.topic}")
-        return BrokerError(code, f"fetching {self.topic_partition} from offset {self.next_offset}{right}")
+            raise refused_fetch(code, self.topic_partition, self.next_offset)
 
     def stop(self) -> None:
         """End the iteration at the next opportunity. From any thread."""
@@ -207,7 +203,7 @@ class RangeFetcher:
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             raise self._out_of_range()
         if code is not ErrorCode.NONE:
-            raise self._refused(code)
+            raise refused_fetch(code, self.topic_partition, self.next_offset)
         self.high_watermark = part.high_watermark
         readable = part.high_watermark
         if self._isolation is IsolationLevel.READ_COMMITTED and part.last_stable_offset >= 0:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.answers import missing_right, records_of, whole_entries
+from minikafka.clients.answers import records_of, refused_fetch, whole_entries
 from minikafka.clients.cluster import Cluster, OwnLane, worth_a_retry
 from minikafka.clients.group_config import GroupConsumerConfig
 from minikafka.clients.links import Reply
@@ -209,8 +209,7 @@ class GroupFetcher:
             taken.partitions.add(tp)
             return
         if code is not ErrorCode.NONE:
-            right = missing_right(code, "Read", f"Topic:{tp.topic}")
-            error = BrokerError(code, f"fetching {tp} from offset {offset}{right}")
+            error = refused_fetch(code, tp, offset)
             if not worth_a_retry(error):
                 raise error
             self._doubt([tp])

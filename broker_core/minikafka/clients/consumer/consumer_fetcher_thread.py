@@ -33,7 +33,7 @@ from minikafka.base.errors import (
     RemoteWireError,
 )
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.clients.answers import missing_right, records_of, whole_entries
+from minikafka.clients.answers import records_of, refused_fetch, whole_entries
 from minikafka.clients.cluster import worth_a_retry
 from minikafka.clients.consumer.chunk_queue import ChunkQueue
 from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStatsRegistry
@@ -265,8 +265,7 @@ class ConsumerFetcherThread(ShutdownableThread):
                 elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
                     self.handle_offset_out_of_range(info)
                 else:
-                    right = missing_right(code, "Read", f"Topic:{tp.topic}")
-                    raise BrokerError(code, f"fetching {tp} from offset {info.fetched_offset}{right}")
+                    raise refused_fetch(code, tp, info.fetched_offset)
             except (NetworkError, RemoteWireError, BrokerError) as error:
                 if isinstance(error, BrokerError) and _hopeless(error):
                     self._end(info, error)
