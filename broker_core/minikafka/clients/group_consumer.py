@@ -30,6 +30,7 @@ from minikafka.base.errors import MinikafkaError, Woken
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster, OwnLane
 from minikafka.clients.consumer_record import ConsumerRecord
+from minikafka.clients.given import has_methods, partitions_given
 from minikafka.clients.group_commits import CommitCallback, GroupCommits, log_failure
 from minikafka.clients.group_config import GroupConsumerConfig, Reset
 from minikafka.clients.group_coordinator import Coordinator
@@ -37,7 +38,7 @@ from minikafka.clients.group_fetcher import Fetched, GroupFetcher
 from minikafka.clients.group_member import GIVE_UP_MS, SLICE_MS, STEP_MS, GroupMember
 from minikafka.clients.group_offsets import Author, Committed, committed_offsets
 from minikafka.clients.group_positions import GroupPositions
-from minikafka.clients.group_subscription import GroupSubscription, partitions_given
+from minikafka.clients.group_subscription import GroupSubscription
 from minikafka.clients.group_undelivered import Undelivered
 from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.retry import Deadline
@@ -525,8 +526,7 @@ def _cluster(given: object) -> Cluster:
 
 
 def _listening(given: RebalanceListener | None) -> RebalanceListener | None:
-    methods = [getattr(given, name, None) for name in ("assigned", "revoked")]
-    if given is not None and (isinstance(given, type) or not all(map(callable, methods))):
+    if given is not None and not has_methods(given, "assigned", "revoked"):
         raise TypeError(
             "a listener is an object with the methods assigned(partitions) and revoked(partitions), "
             f"not {given!r}"

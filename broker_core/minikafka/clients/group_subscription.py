@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
-from minikafka.base.ids import TopicPartition, check_topic_name
+from minikafka.base.ids import check_topic_name
 from minikafka.clients.answers import missing_right
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.metadata import TopicMetadata
@@ -60,22 +60,3 @@ def check_seen(topic: TopicMetadata) -> None:
     if topic.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         right = missing_right(topic.error, "Describe", f"Topic:{topic.name}")
         raise BrokerError(topic.error, f"topic {topic.name!r} cannot be read{right}")
-
-
-def partitions_given(partitions: Iterable[object]) -> tuple[TopicPartition, ...]:
-    """Partitions as a caller names them: as such, or as pairs of topic and number.
-
-    TypeError for anything else, INVALID_TOPIC for the name of no topic.
-    """
-    if isinstance(partitions, (str, TopicPartition)) or not isinstance(partitions, Iterable):
-        raise TypeError(f"partitions are several, not {partitions!r}: [TopicPartition(topic, number)]")
-    return tuple(map(_partition, partitions))
-
-
-def _partition(given: object) -> TopicPartition:
-    if isinstance(given, tuple) and len(given) == 2:
-        topic, number = given
-        if isinstance(topic, str) and isinstance(number, int) and not isinstance(number, bool):
-            check_topic_name(topic)
-            return given if isinstance(given, TopicPartition) else TopicPartition(topic, number)
-    raise TypeError(f"a partition is a TopicPartition(topic, number), not {given!r}")

@@ -12,6 +12,7 @@ from minikafka.base.errors import BrokerError, ConfigError
 from minikafka.base.ids import check_topic_name
 from minikafka.clients.consumer.consumer_config import ConsumerConfig
 from minikafka.clients.consumer.topic_filter import TopicFilter
+from minikafka.clients.given import has_methods
 
 _LISTENER = ("before_releasing_partitions", "before_starting_fetchers")
 
@@ -50,13 +51,13 @@ def check_filter(topic_filter: Any) -> None:
 def check_decoders(key_decoder: Any, value_decoder: Any) -> None:
     """Each an object that decodes, or None."""
     for name, decoder in (("key_decoder", key_decoder), ("value_decoder", value_decoder)):
-        if decoder is not None and not _has(decoder, "from_bytes"):
+        if decoder is not None and not has_methods(decoder, "from_bytes"):
             raise _unfit(name, "an object with from_bytes(data), as StringDecoder()", decoder)
 
 
 def check_listener(listener: Any) -> None:
     """A ConsumerRebalanceListener."""
-    if not _has(listener, *_LISTENER):
+    if not has_methods(listener, *_LISTENER):
         raise _unfit("listener", f"an object with {' and '.join(_LISTENER)}", listener)
 
 
@@ -73,10 +74,6 @@ def check_offsets(offsets: Any) -> None:
             raise _unfit("offsets", wanted, {partition: offset})
         if offset < 0:
             raise ValueError(f"offsets are whole numbers from 0 on, not {{{partition!r}: {offset}}}")
-
-
-def _has(given: Any, *methods: str) -> bool:
-    return not isinstance(given, type) and all(callable(getattr(given, one, None)) for one in methods)
 
 
 def _unfit(name: str, wanted: str, given: Any) -> TypeError:

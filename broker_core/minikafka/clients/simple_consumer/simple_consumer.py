@@ -13,8 +13,8 @@ from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.consumer.fetch_request_and_response_stats import (
     FetchRequestAndResponseStatsRegistry,
 )
+from minikafka.clients.given import partitions_given
 from minikafka.clients.group_offsets import Author, commit_request
-from minikafka.clients.group_subscription import partitions_given
 from minikafka.clients.metadata import from_response
 from minikafka.clients.simple_consumer.fetch_request import CONSUMER, FetchRequest, MultiFetchRequest
 from minikafka.clients.simple_consumer.fetched_messages import FetchedMessages
