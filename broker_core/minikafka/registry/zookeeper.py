@@ -295,10 +295,10 @@ class ZooKeeperStore:
             return both.commit_async()
 
         answers = self._ask("delete", path, send)
-        for place, answer in zip((beside, path), answers, strict=True):
+        for doing, place, answer in zip(("find", "delete"), (beside, path), answers, strict=True):
             # What was not tried, or is undone, as the other failed, says nothing.
             if isinstance(answer, Exception) and not isinstance(answer, _OF_ANOTHER):
-                with _translated("delete", place) if place == path else _translated("find", place):
+                with _translated(doing, place):
                     raise answer
 
     def exists(self, path: str) -> Stat | None:

@@ -137,10 +137,6 @@ class ChunkQueue:
         self._changed.notify_all()
         self._on_room()
 
-    def changed_locked(self) -> None:
-        """Wake who waits."""
-        self._changed.notify_all()
-
     def wait_locked(self, end: float | None) -> bool:
         """Wait until something may have changed; False when it is later than ``end``."""
         if end is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -126,7 +126,7 @@ class ConsumerConfig:
     def no_brokers(self) -> str:
         """Where brokers were looked for, and what to check, for who found none."""
         connect = self.zookeeper_connect
-        hosts, chroot = _parse_connect()(connect)
+        hosts, chroot = _parsed_connect(connect)
         here = f"{chroot!r} here" if chroot else "none here"
         return (
             f"{chroot}{BROKER_IDS} on ZooKeeper at {hosts} names none. Check that a broker runs, and that "
@@ -185,15 +185,15 @@ def _names(read: PropertyReader) -> dict[str, Any]:
 
 def _check_connect(read: PropertyReader, connect: str) -> None:
     try:
-        _parse_connect()(connect)
+        _parsed_connect(connect)
     except ConfigError as problem:
         read.refuse(problem.name, problem.value, problem.allowed)
 
 
-def _parse_connect() -> Callable[[str], tuple[str, str]]:
+def _parsed_connect(connect: str) -> tuple[str, str]:
     from minikafka.registry.zookeeper import parse_connect  # brings the client library along
 
-    return parse_connect
+    return parse_connect(connect)
 
 
 def _consuming(read: PropertyReader) -> dict[str, Any]:

@@ -230,7 +230,6 @@ class ConsumerIterator(Generic[K, V]):
         message, self._in_hand = self._in_hand, None
         if message is not None:
             self._info.consumed_offset = message.offset + 1
-            self._queue.changed_locked()
 
     def _count_page(self) -> None:
         page, self._counted = self._counted, None

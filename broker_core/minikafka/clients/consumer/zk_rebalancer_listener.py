@@ -489,10 +489,11 @@ class ZkRebalancerListener:
             if connector.is_shutting_down:
                 return
         logger.info("%s reads %s", self.consumer_id, ", ".join(map(str, plan.share)) or "nothing")
-        for info in self._reading.values():
+        infos = list(self._reading.values())
+        for info in infos:
             # What the application has in its hands is not fetched again: it counts when more is asked for.
             info.fetched_offset = max(stream.iterator().resume_at(info) for stream in connector.all_streams)
-        connector.fetcher.start_connections(list(self._reading.values()))
+        connector.fetcher.start_connections(infos)
         self._fetched = plan.share
 
 
