@@ -15,6 +15,7 @@ from typing import TypeVar
 from minikafka.base.acls import Acl, Operation, Permission, Resource, ResourceType
 from minikafka.base.errors import BrokerError, CoordinationError, ErrorCode
 from minikafka.registry.node import Node, dump
+from minikafka.registry.store import is_znode_name
 
 ACLS = "/kafka-acl"
 ACL_CHANGES = "/kafka-acl-changes"
@@ -25,7 +26,7 @@ _Label = TypeVar("_Label", ResourceType, Operation, Permission)
 
 def acl_path(resource: Resource) -> str:
     """Where the rules about ``resource`` stand. INVALID_REQUEST for a name that cannot be part of a path."""
-    if not resource.name or "/" in resource.name or "\0" in resource.name or resource.name in {".", ".."}:
+    if not is_znode_name(resource.name):
         raise BrokerError(
             ErrorCode.INVALID_REQUEST, f"{resource.name!r} cannot be the name of a resource in ZooKeeper"
         )

@@ -30,6 +30,7 @@ from urllib.parse import quote, unquote
 from minikafka.base.errors import BrokerError, CoordinationError, ErrorCode
 from minikafka.base.ids import BrokerAddress, host_port
 from minikafka.registry.node import Node, dump, id_in
+from minikafka.registry.store import is_znode_name
 
 BROKER_IDS = "/brokers/ids"
 BROKER_TOPICS = "/brokers/topics"
@@ -148,7 +149,7 @@ def consumer_group_path(group: str) -> str:
 
     Raises BrokerError INVALID_GROUP_ID for a name that cannot be part of a path.
     """
-    if not group or "/" in group or "\0" in group or group in {".", ".."}:
+    if not is_znode_name(group):
         raise BrokerError(ErrorCode.INVALID_GROUP_ID, f"{group!r} cannot be a group in ZooKeeper")
     return f"{CONSUMERS}/{group}"
 

@@ -21,6 +21,7 @@ effect: read again.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -32,6 +33,9 @@ DATA_MAX_BYTES = 1_000_000
 """Most bytes of one znode. ZooKeeper drops the connection of whoever sends a packet above 1 MiB, so we refuse
 before.
 """
+
+_ILLEGAL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
+"""Characters that ZooKeeper takes in no path: it looks at UTF-16, so those beyond 16 bits are surrogates."""
 
 
 class SessionState(Enum):
@@ -198,14 +202,19 @@ class Store(Protocol):
 
 def check_path(path: str) -> None:
     """Raise CoordinationError unless ``path`` is one that ZooKeeper takes."""
-    parts = path.split("/")
     if path == "/":
         return
-    if parts[0] or len(parts) < 2 or any(part in {"", ".", ".."} for part in parts[1:]) or "\0" in path:
+    first, *names = path.split("/")
+    if first or not names or not all(map(is_znode_name, names)):
         raise CoordinationError(
             f"{path!r} is not a znode path: it starts with '/', does not end with it, "
-            "and has no part that is empty or dots"
+            "and has no part that is empty, dots, or holds a control character"
         )
+
+
+def is_znode_name(name: str) -> bool:
+    """Whether ``name`` can be one part of a path, by the rules of ZooKeeper's ``PathUtils.validatePath``."""
+    return name not in {"", ".", ".."} and "/" not in name and _ILLEGAL.search(name) is None
 
 
 def check_data(path: str, data: bytes) -> None:

@@ -297,7 +297,7 @@ def test_a_consumer_is_named_as_0_10_1_names_it() -> None:
     assert made == "g_host-1795241013651-0a1b2c3d"
 
 
-@pytest.mark.parametrize("group", ["", "a/b", ".", "..", "a\0b"])
+@pytest.mark.parametrize("group", ["", "a/b", ".", "..", "a\0b", "a\nb", "a\x1b", "\x85"])
 def test_a_group_that_cannot_be_part_of_a_path_is_refused(group: str) -> None:
     with pytest.raises(BrokerError, match="INVALID_GROUP_ID"):
         paths.consumer_ids_path(group)

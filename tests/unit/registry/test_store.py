@@ -151,7 +151,24 @@ def test_the_stat_tells_version_and_times(store: Store) -> None:
     assert made.created_ms == written.created_ms <= written.modified_ms
 
 
-@pytest.mark.parametrize("path", ["", "a", "/a/", "//a", "/a//b", "/a/../b", "/."])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "a",
+        "/a/",
+        "//a",
+        "/a//b",
+        "/a/../b",
+        "/.",
+        "/a\0",
+        "/a\n",
+        "/a\x7f",
+        "/\x9f",
+        "/\ue000",
+        "/\ufff0",
+    ],
+)
 def test_a_bad_path_is_refused(store: Store, path: str) -> None:
     with pytest.raises(CoordinationError, match="not a znode path"):
         store.create(path)

@@ -49,13 +49,11 @@ def alter(
             return AlterConfigsResourceResponse(error.code, error.detail, kind, name)
         return AlterConfigsResourceResponse(ErrorCode.NONE, None, kind, name)
 
-    def late() -> AlterConfigsResponse:
-        words = "ZooKeeper, which keeps the settings, does not answer; the change may still come"
+    def refusal(error: BrokerError) -> AlterConfigsResponse:
         return AlterConfigsResponse(
             0,
             tuple(
-                AlterConfigsResourceResponse(ErrorCode.REQUEST_TIMED_OUT, words, kind, name)
-                for kind, name, _ in wanted
+                AlterConfigsResourceResponse(error.code, error.detail, kind, name) for kind, name, _ in wanted
             ),
         )
 
@@ -63,5 +61,5 @@ def alter(
         broker,
         context,
         lambda: AlterConfigsResponse(0, tuple(outcome(*one) for one in wanted)),
-        late,
+        refusal,
     )

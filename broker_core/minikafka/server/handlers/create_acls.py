@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from minikafka.base.acls import Acl, Resource
-from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.errors import BrokerError
 from minikafka.server.acl_requests import check_authorizer, rule_of
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
@@ -21,11 +21,6 @@ from minikafka.wire.apis.create_acls import (
     AclCreationResult,
     CreateAclsRequest,
     CreateAclsResponse,
-)
-
-LATE = BrokerError(
-    ErrorCode.REQUEST_TIMED_OUT,
-    "ZooKeeper, which keeps the rules, does not answer; the change may still come",
 )
 
 
@@ -54,7 +49,7 @@ def handle(broker: Broker, context: RequestContext, request: CreateAclsRequest) 
         return response(failed)
 
     if wanted:
-        answer_by_job(broker, context, work, lambda: response(dict.fromkeys(wanted, LATE)))
+        answer_by_job(broker, context, work, lambda error: response(dict.fromkeys(wanted, error)))
     else:
         context.reply(response({}))
 

@@ -14,7 +14,6 @@ from minikafka.base.errors import BrokerError
 from minikafka.server.acl_requests import check_authorizer, found
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
-from minikafka.server.handlers.create_acls import LATE
 from minikafka.server.later import answer_by_job
 from minikafka.server.topics import error_code_of, error_message_of
 from minikafka.wire.apis.delete_acls import (
@@ -51,7 +50,7 @@ def handle(broker: Broker, context: RequestContext, request: DeleteAclsRequest) 
         return response(failed)
 
     if doomed:
-        answer_by_job(broker, context, work, lambda: response(dict.fromkeys(doomed, LATE)))
+        answer_by_job(broker, context, work, lambda error: response(dict.fromkeys(doomed, error)))
     else:
         context.reply(response({}))
 

@@ -40,12 +40,11 @@ def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequ
             0, tuple(_result(broker, one, request.include_synonyms) for one in resources)
         )
 
-    def late() -> DescribeConfigsResponse:
-        error = BrokerError(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper, which has the settings, does not answer")
+    def refusal(error: BrokerError) -> DescribeConfigsResponse:
         return DescribeConfigsResponse(0, tuple(_failure(one, error) for one in resources))
 
     if any(one.resource_type == ResourceType.TOPIC for one in resources):
-        answer_by_job(broker, context, work, late)
+        answer_by_job(broker, context, work, refusal)
     else:
         context.reply(work())
 

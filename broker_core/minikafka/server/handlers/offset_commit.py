@@ -11,7 +11,7 @@ While ZooKeeper is away, version 0 gets REQUEST_TIMED_OUT, and the commit may st
 
 from __future__ import annotations
 
-from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.groups.messages import NEVER_MS, OffsetValue
 from minikafka.server.broker import Broker
@@ -56,7 +56,7 @@ def handle(coordinator: Coordinator, context: RequestContext, request: OffsetCom
             broker,
             context,
             lambda: response(_to_zookeeper(broker, request.group_id, commits)),
-            lambda: response(ErrorCode.REQUEST_TIMED_OUT),
+            lambda error: response(error.code),
         )
     else:
         coordinator.commit(
@@ -80,11 +80,8 @@ def _value(part: OffsetCommitRequestPartition, retention_ms: int, now_ms: int) -
 
 
 def _to_zookeeper(broker: Broker, group_id: str, commits: dict[TopicPartition, OffsetValue]) -> ErrorCode:
-    try:
-        for topic_partition, value in commits.items():
-            broker.registrar.offsets.write(group_id, topic_partition, value.offset)
-    except BrokerError as error:
-        return error.code
+    for topic_partition, value in commits.items():
+        broker.registrar.offsets.write(group_id, topic_partition, value.offset)
     return ErrorCode.NONE
 
 

@@ -40,7 +40,7 @@ def handle(coordinator: Coordinator, context: RequestContext, request: OffsetFet
             coordinator.broker,
             context,
             lambda: _response(named, partial(_from_zookeeper, coordinator.broker, request.group_id)),
-            lambda: _response(named, lambda key: _none(key, ErrorCode.REQUEST_TIMED_OUT)),
+            lambda error: _response(named, lambda key: _none(key, error.code)),
         )
         return
     try:
@@ -66,11 +66,8 @@ def handle(coordinator: Coordinator, context: RequestContext, request: OffsetFet
 
 
 def _from_zookeeper(broker: Broker, group_id: str, key: TopicPartition) -> OffsetFetchResponsePartition:
-    try:
-        known = broker.image.leadership(key) is not None
-        offset = broker.registrar.offsets.read(group_id, key) if known else None
-    except BrokerError as error:
-        return _none(key, error.code)
+    known = broker.image.leadership(key) is not None
+    offset = broker.registrar.offsets.read(group_id, key) if known else None
     if offset is None:
         return _none(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return OffsetFetchResponsePartition(key.partition, offset, NO_EPOCH, "", ErrorCode.NONE)
