@@ -2,10 +2,10 @@
 
 A policy is pure: it sees what each segment is, the log's limits and the time, and says how many of the
 oldest go. ``cleanup.policy`` names it: ``delete`` is ``ByAgeAndSize`` below; a class path,
-``package.module:Class``, is one of the operator's own, made without arguments. Only the broker's own
-properties may bring in a class path, as importing it runs code: a topic can choose it once the broker's
-``log.cleanup.policy`` names it. (The texts' "pluggable log deletion policy"; ``Log.deleteOldSegments`` of
-0.10.1.)
+``package.module:Class``, is ``minikafka.log.retention:ByModificationTime``, the texts' own rule, or one of
+the operator's own, made without arguments. Only the broker's own properties may bring in a class path, as
+importing it runs code: a topic can choose it once the broker's ``log.cleanup.policy`` names it. (The texts'
+"pluggable log deletion policy"; ``Log.deleteOldSegments`` of 0.10.1.)
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class SegmentFacts:
     size: int
     last_time_ms: int
     """The largest timestamp of its messages; the file's last modification where none has one (magic 0)."""
+    modified_ms: int
+    """The last modification of its log file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +58,16 @@ class ByAgeAndSize:
     def expired(self, segments: Sequence[SegmentFacts], limits: Limits, now_ms: int) -> int:
         return max(self._by_age(segments, limits, now_ms), self._by_size(segments, limits))
 
-    @staticmethod
-    def _by_age(segments: Sequence[SegmentFacts], limits: Limits, now_ms: int) -> int:
+    def _by_age(self, segments: Sequence[SegmentFacts], limits: Limits, now_ms: int) -> int:
         limit = limits.retention_ms
         if limit is None:
             return 0
-        return _leading(now_ms - segment.last_time_ms > limit for segment in segments)
+        return _leading(now_ms - self._time_ms(segment) > limit for segment in segments)
+
+    @staticmethod
+    def _time_ms(segment: SegmentFacts) -> int:
+        """The time from which a segment's age counts."""
+        return segment.last_time_ms
 
     @staticmethod
     def _by_size(segments: Sequence[SegmentFacts], limits: Limits) -> int:
@@ -75,6 +81,19 @@ class ByAgeAndSize:
                 break
             count += 1
         return count
+
+
+class ByModificationTime(ByAgeAndSize):
+    """As ``ByAgeAndSize``, with a segment's age counted from the last modification of its file.
+
+    The texts' rule ("deletes any log with a modification time of more than N days ago"), and Kafka's up to
+    0.10.0: timestamps that producers set, in the past or the future, delete nothing early and keep nothing
+    for ever. Files that were copied without their times look new.
+    """
+
+    @staticmethod
+    def _time_ms(segment: SegmentFacts) -> int:
+        return segment.modified_ms
 
 
 def _leading(answers: Iterable[bool]) -> int:

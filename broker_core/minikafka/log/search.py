@@ -55,6 +55,8 @@ def facts_of(segments: Sequence[Segment], end_offset: int) -> list[SegmentFacts]
     """What retention is to know of the segments of a log that ends at ``end_offset``."""
     ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
     return [
-        SegmentFacts(segment.base_offset, end, segment.size, segment.last_time_ms())
+        SegmentFacts(
+            segment.base_offset, end, segment.size, segment.last_time_ms(), segment.file.modified_ms()
+        )
         for segment, end in zip(segments, ends, strict=True)
     ]

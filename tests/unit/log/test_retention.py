@@ -15,7 +15,7 @@ from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
-from minikafka.log.retention import ByAgeAndSize, Limits, SegmentFacts, policy_of
+from minikafka.log.retention import ByAgeAndSize, ByModificationTime, Limits, SegmentFacts, policy_of
 from tests.unit.log.support import (
     HOME,
     NOW_MS,
@@ -50,7 +50,7 @@ class KeepsTwo:
 def facts(*segments: tuple[int, int]) -> list[SegmentFacts]:
     """Segments of (size, last time), ten offsets each."""
     return [
-        SegmentFacts(10 * number, 10 * number + 10, size, last_ms)
+        SegmentFacts(10 * number, 10 * number + 10, size, last_ms, last_ms)
         for number, (size, last_ms) in enumerate(segments)
     ]
 
@@ -73,6 +73,20 @@ def test_segments_go_whose_newest_message_is_older_than_the_limit() -> None:
     assert expired(segments, retention_ms=10) == 1
     assert expired(segments, retention_ms=9) == 2
     assert expired(segments, retention_ms=None) == 0
+
+
+def test_a_policy_by_modification_time_ignores_what_producers_say() -> None:
+    """The texts: "any log with a modification time of more than N days ago"."""
+    future_ms, past_ms = NOW_MS + 1_000_000, 0
+    segments = [
+        SegmentFacts(0, 10, 1, future_ms, modified_ms=NOW_MS - 11),
+        SegmentFacts(10, 20, 1, past_ms, modified_ms=NOW_MS - 10),
+        SegmentFacts(20, 30, 1, past_ms, modified_ms=NOW_MS),
+    ]
+    policy = policy_of("minikafka.log.retention:ByModificationTime")
+    assert isinstance(policy, ByModificationTime)
+    assert policy.expired(segments, Limits(retention_ms=10, retention_bytes=None), NOW_MS) == 1
+    assert policy.expired(segments, Limits(retention_ms=None, retention_bytes=2), NOW_MS) == 1
 
 
 def test_a_segment_that_stays_keeps_those_behind_it() -> None:
@@ -166,12 +180,14 @@ def test_a_policy_sees_offsets_sizes_and_times(files: MemoryFiles) -> None:
         seen.extend(segments)
         return 0
 
+    for number, segment in enumerate(log.segments):
+        segment.file.set_modified_ms(NOW_MS + number)
     assert log.delete_old(look, 40) == []
     sizes = [segment.size for segment in log.segments]
     assert seen == [
-        SegmentFacts(0, 15, sizes[0], NOW_MS + 14),
-        SegmentFacts(15, 30, sizes[1], NOW_MS + 29),
-        SegmentFacts(30, 40, sizes[2], NOW_MS + 39),
+        SegmentFacts(0, 15, sizes[0], NOW_MS + 14, NOW_MS),
+        SegmentFacts(15, 30, sizes[1], NOW_MS + 29, NOW_MS + 1),
+        SegmentFacts(30, 40, sizes[2], NOW_MS + 39, NOW_MS + 2),
     ]
 
 
