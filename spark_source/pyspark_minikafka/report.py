@@ -11,6 +11,8 @@ import logging
 import sys
 from collections.abc import Iterable
 
+from minikafka.base.secrets import without_secrets
+
 _LOGGER = logging.getLogger("minikafka.spark")
 _SAID: set[str] = set()
 _SAID_MAX = 1_000
@@ -19,7 +21,7 @@ _SAID_MAX = 1_000
 def warn(sentences: Iterable[str]) -> None:
     """Log each sentence as a warning."""
     for sentence in sentences:
-        _LOGGER.warning("minikafka: %s", sentence)
+        _LOGGER.warning("minikafka: %s", without_secrets(sentence))
 
 
 def note(sentence: str, *, shown: bool) -> None:

@@ -38,6 +38,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
+from minikafka.base.secrets import shown, without_secrets
+
 
 class ErrorCode(IntEnum):
     """Kafka's numeric error codes, as they stand in responses (int16)."""
@@ -368,9 +370,13 @@ class CoordinationLost(CoordinationError):
 
 
 class ConfigError(MinikafkaError):
-    """An option or property that cannot be used: its name, the value and what is allowed."""
+    """An option or property that cannot be used: its name, the value and what is allowed.
+
+    ``value`` is as people may see it: a secret is ``***`` from here on, in every text, log and pickle.
+    """
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
+        value, allowed = shown(name, value), without_secrets(allowed)
         super().__init__(name, value, allowed)
         self.name = name
         self.value = value

@@ -23,6 +23,7 @@ from minikafka.base.errors import (
     MinikafkaError,
     NetworkError,
 )
+from minikafka.base.secrets import without_secrets
 from minikafka.cli import (
     acl,
     broker,
@@ -169,4 +170,4 @@ def explain(error: Exception) -> tuple[int, str]:
         status = 2 if getattr(error, "exit_code", None) == 2 else 1
     elif not isinstance(error, OSError):
         text = f"internal error: {type(error).__name__}: {error}; MINIKAFKA_TRACEBACK=1 shows where"
-    return status, " ".join(text.split())
+    return status, without_secrets(" ".join(text.split()))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from minikafka.base.errors import ConfigError
+from minikafka.base.secrets import all_shown, shown
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, ZooKeeper, key_values
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def get(
         {
             kind.value: name,
             "setting": one.name,
-            "value": one.value,
+            "value": shown(one.name, one.value),
             "source": one.source.name.lower().replace("_", " "),
             "secret": one.is_sensitive,
         }
@@ -127,7 +128,7 @@ def set_(
             check_deleted(admin, of, name, "--delete", delete)
             admin.change_configs(of, name, changes)
     if style is Format.JSON:
-        print_json({kind.value: name, "config": changes})
+        print_json({kind.value: name, "config": all_shown(changes)})
     else:
         print(f"{name} has {told(changes)}")
 
@@ -166,5 +167,6 @@ def check_deleted(
 def told(changes: dict[str, str | None]) -> str:
     """``retention.ms=5, segment.bytes by default``."""
     return ", ".join(
-        f"{key} by default" if value is None else f"{key}={value}" for key, value in changes.items()
+        f"{key} by default" if value is None else f"{key}={shown(key, value)}"
+        for key, value in changes.items()
     )

@@ -11,6 +11,7 @@ import typer
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS
+from minikafka.base.secrets import all_shown
 from minikafka.cli.config import changes_of, check_deleted, told
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, ZooKeeper, key_values
 
@@ -89,7 +90,7 @@ def create(
     if never:
         note(f"minikafka: {never}")
     if style is Format.JSON:
-        print_json({"topic": name, "partitions": count, "replicas": factor, "config": configs})
+        print_json({"topic": name, "partitions": count, "replicas": factor, "config": all_shown(configs)})
     else:
         each = f", {factor} replicas each" if factor > 1 else ""
         print(f"created {name} with {counted(count, 'partition')}{each}")
@@ -233,7 +234,7 @@ def alter(
         if partitions is not None:
             admin.create_partitions(name, partitions)
     if style is Format.JSON:
-        print_json({"topic": name, "partitions": partitions, "config": changes})
+        print_json({"topic": name, "partitions": partitions, "config": all_shown(changes)})
         return
     done = [] if partitions is None else [counted(partitions, "partition")]
     print(f"{name} has {', '.join(done + [told(changes)] * bool(changes))}")

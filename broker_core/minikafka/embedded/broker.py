@@ -77,6 +77,17 @@ def properties_text(properties: Mapping[str, str]) -> str:
     return "".join(f"{name}={value}\n" for name, value in escaped.items())
 
 
+def write_properties(path: str, properties: Mapping[str, str]) -> None:
+    """Write a ``.properties`` file, which may hold passwords: only its owner can read it."""
+
+    def for_the_owner(name: str, flags: int) -> int:
+        return os.open(name, flags, 0o600)
+
+    with open(path, "w", encoding="utf-8", opener=for_the_owner) as file:
+        os.fchmod(file.fileno(), 0o600)  # one from before may be open to all
+        file.write(properties_text(properties))
+
+
 def opening_state(log: str) -> str | None:
     """What a broker that starts is busy with, by the last lines of its log; None when they do not say."""
     for line in reversed(tail(log, 5).splitlines()):
@@ -122,8 +133,7 @@ class BrokerProcess:
     ) -> None:
         self.broker_id = broker_id
         path = str(members.properties_of(Path(directory), broker_id))
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(properties_text({"broker.id": str(broker_id), **properties}))
+        write_properties(path, {"broker.id": str(broker_id), **properties})
         self._zookeeper = properties.get("zookeeper.connect", "HOST:PORT")
         log = os.path.join(directory, "logs", f"broker-{broker_id}.log")
         self._log_start = os.path.getsize(log) if os.path.exists(log) else 0

@@ -353,7 +353,7 @@ class LogConfig:
         usable, problems, unsure = {}, [], False
         for name, text in sorted(overrides.items()):
             if name not in TOPIC_PROPERTIES:
-                problems.append(f"{name}={text!r}: unknown topic property")
+                problems.append(str(ConfigError(name, text, "unknown topic property")))
                 continue
             try:
                 self.with_overrides({name: text})

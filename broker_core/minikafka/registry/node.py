@@ -9,6 +9,7 @@ from typing import Any, TypeGuard
 
 from minikafka.base.errors import CoordinationError
 from minikafka.base.ids import TopicPartition
+from minikafka.base.secrets import without_secrets
 
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 
@@ -33,6 +34,11 @@ def id_in(text: str | bytes) -> int | None:
     return number if _is_int32(number) and number >= 0 else None
 
 
+def _shown(data: bytes) -> str:
+    """The beginning of a znode's data for a message; settings stand in znodes too."""
+    return without_secrets(repr(data))[:200]
+
+
 _REQUIRED = object()
 
 
@@ -45,13 +51,13 @@ class Node:
         try:
             fields = json.loads(data)
         except (ValueError, RecursionError) as error:
-            raise CoordinationError(f"{path} does not hold JSON ({error}): {data[:200]!r}") from None
+            raise CoordinationError(f"{path} does not hold JSON ({error}): {_shown(data)}") from None
         if not isinstance(fields, dict):
-            raise CoordinationError(f"{path}: a JSON object is wanted, this is {data[:200]!r}")
+            raise CoordinationError(f"{path}: a JSON object is wanted, this is {_shown(data)}")
         self._fields: dict[str, Any] = fields
 
     def error(self, key: str, wanted: str) -> CoordinationError:
-        return CoordinationError(f"{self._path}: '{key}' should be {wanted} in {self._data[:200]!r}")
+        return CoordinationError(f"{self._path}: '{key}' should be {wanted} in {_shown(self._data)}")
 
     def value(self, key: str) -> Any:
         return self._fields.get(key)

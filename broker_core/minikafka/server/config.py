@@ -298,8 +298,8 @@ class BrokerConfig:
     """What a topic without settings of its own gets."""
     unknown: tuple[str, ...] = field(default=())
     """Names of properties that this version does not use; worth one warning."""
-    properties: Mapping[str, str] = field(default_factory=dict)
-    """As they were given."""
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """As they were given, secrets too."""
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
@@ -472,7 +472,8 @@ def parse_properties(text: str, source: str) -> dict[str, str]:
             line = line[:-1] + next(lines, (0, ""))[1].strip()
         separators = [position for position in (line.find("="), line.find(":")) if position >= 0]
         if not separators:
-            raise ConfigError(source, line, f"line {number} must be key=value")
+            # Not the line itself: it may be the second half of a secret.
+            raise ConfigError(source, f"line {number}", "must be key=value; a value goes on behind \\ only")
         position = min(separators)
         properties[line[:position].strip()] = line[position + 1 :].strip()
     return properties

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import CoordinationError
+from minikafka.base.secrets import shown
 from minikafka.registry import paths
 from minikafka.registry.paths import ConfigChange, EntityConfig
 from minikafka.registry.store import Store
@@ -61,5 +62,8 @@ def tell_changes(topic: str, old: Mapping[str, str], new: Mapping[str, str]) -> 
     changed = {name for name, text in new.items() if old.get(name) != text}
     names = sorted(changed | old.keys() - new.keys())
     if names:
-        words = [f"{name} {old.get(name, 'default')} -> {new.get(name, 'default')}" for name in names]
+        words = [
+            f"{name} {shown(name, old.get(name, 'default'))} -> {shown(name, new.get(name, 'default'))}"
+            for name in names
+        ]
         _log.info("topic %s has other settings: %s", topic, ", ".join(words))

@@ -21,6 +21,7 @@ from minikafka.base.errors import (
     SessionExpired,
 )
 from minikafka.base.ids import check_topic_name
+from minikafka.base.secrets import is_secret
 from minikafka.log.config import LIST_PROPERTIES, TOPIC_PROPERTIES, LogConfig, Property, default_text
 from minikafka.registry import paths
 from minikafka.registry.entity_configs import RATES
@@ -100,7 +101,7 @@ def describe_broker(properties: Settings, own: Settings) -> Iterable[DescribeCon
     yield from map(_rate, sorted(RATES), map(own.get, sorted(RATES)))
     defaults = property_defaults()
     for name in sorted(defaults.keys() | properties.keys()):
-        sensitive = name not in defaults
+        sensitive = name not in defaults or is_secret(name)
         synonyms = []
         if name in properties:
             value = None if sensitive else properties[name]

@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.embedded.broker import BrokerFailed, BrokerProcess, Ready, parse_ready, properties_text
+from minikafka.embedded.broker import (
+    BrokerFailed,
+    BrokerProcess,
+    Ready,
+    parse_ready,
+    properties_text,
+    write_properties,
+)
 from minikafka.server.config import parse_properties
 
 
@@ -32,6 +39,15 @@ def test_the_port_is_what_stands_behind_the_last_colon() -> None:
 def test_written_properties_are_read_back_as_they_were() -> None:
     properties = {"log.dirs": "/a b/c=d", "zookeeper.connect": "h:1/chroot", "x": ""}
     assert parse_properties(properties_text(properties), "f") == properties
+
+
+def test_properties_are_written_for_their_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "broker-0.properties"
+    path.write_text("from before")
+    path.chmod(0o644)
+    write_properties(str(path), {"ssl.key.password": "tiger"})
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.read_text() == "ssl.key.password=tiger\n"
 
 
 def test_a_refused_property_is_told_in_the_brokers_own_words_with_its_exit_code(tmp_path: Path) -> None:

@@ -96,3 +96,15 @@ def test_a_properties_file_is_read_as_java_reads_it() -> None:
 def test_a_line_that_is_no_property_is_named_by_its_number() -> None:
     with pytest.raises(ConfigError, match="line 2"):
         parse_properties("broker.id=1\nnonsense\n", "server.properties")
+
+
+def test_the_text_of_a_configuration_has_no_property_as_it_was_given() -> None:
+    given = {"zookeeper.connect": "h:1", "listeners": "PLAINTEXT://h:1", "ssl.key.password": "tiger"}
+    assert "tiger" not in repr(BrokerConfig.from_properties(given))
+
+
+def test_a_line_that_is_no_property_is_named_by_its_number_alone() -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_properties("sasl.jaas.config=a\ntiger\n", "server.properties")
+    assert "tiger" not in str(refused.value)
+    assert "server.properties='line 2'" in str(refused.value)

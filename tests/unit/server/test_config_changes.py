@@ -166,3 +166,9 @@ def test_nothing_is_told_of_settings_that_are_the_same(caplog: pytest.LogCapture
     with caplog.at_level(logging.INFO):
         tell_changes("t", {"compression.type": "gzip"}, {"compression.type": "gzip"})
     assert caplog.messages == []
+
+
+def test_a_secret_among_the_changes_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        tell_changes("t", {"x.password": "tiger"}, {"x.password": "lion", "retention.ms": "5"})
+    assert caplog.messages == ["topic t has other settings: retention.ms default -> 5, x.password *** -> ***"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.errors import BrokerError
-from minikafka.server.settings import replacement
+from minikafka.registry.entity_configs import RATES
+from minikafka.server.settings import describe_broker, replacement
 from minikafka.wire.apis.alter_configs import AlterableConfig
 
 
@@ -18,3 +19,20 @@ def test_of_a_setting_that_is_given_twice_the_last_value_counts() -> None:
 def test_a_setting_without_a_value_is_refused() -> None:
     with pytest.raises(BrokerError, match=r"retention\.ms has no value"):
         replacement([AlterableConfig("retention.ms", None)])({})
+
+
+def test_of_a_brokers_properties_secrets_are_kept_back_and_marked() -> None:
+    given = {"sasl.jaas.config": "tiger", "ssl.keystore.location": "/a", "log.dir": "/logs"}
+    rows = {row.name: row for row in describe_broker(given, {})}
+    assert rows["sasl.jaas.config"].value is None
+    assert rows["sasl.jaas.config"].is_sensitive
+    assert rows["log.dir"].value == "/logs"
+    assert "tiger" not in repr(rows)
+
+
+def test_a_property_is_read_only_exactly_if_it_cannot_be_changed_while_the_broker_runs() -> None:
+    rows = {
+        row.name: row.read_only for row in describe_broker({"advertised.listeners": "PLAINTEXT://a:1"}, {})
+    }
+    assert {name for name, read_only in rows.items() if not read_only} == set(RATES)
+    assert rows["advertised.listeners"]

@@ -164,6 +164,28 @@ def test_what_comes_later_is_refused_and_not_ignored(name: str, value: str) -> N
     assert "not supported yet" in refusal.allowed
 
 
+@pytest.mark.parametrize("read", [True, False])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kafka.sasl.jaas.config",
+        "kafka.sasl.jass.config",
+        "kafka.ssl.keystore.password",
+        "kafka.ssl.truststore.password",
+        "kafka.ssl.key.password",
+        "kafka.sasl.password",
+        "minikafka.password",
+        "minikafka.sasl.pasword",
+    ],
+)
+def test_a_refusal_never_has_a_secret_in_it(name: str, read: bool) -> None:
+    with pytest.raises(ConfigError) as refused:
+        source_options({"subscribe": "t", name: "tiger"}, Mode.BATCH) if read else sink(**{name: "tiger"})
+    error = refused.value
+    assert f"{name}='***'" in str(error)
+    assert "tiger" not in f"{error} {error!r} {vars(error)}"
+
+
 def test_the_defaults_of_later_features_may_be_written_out() -> None:
     options = source(
         includeHeaders="false",

@@ -1,0 +1,92 @@
+"""Which settings hold secrets, and how a setting is shown to people.
+
+Every place that prints a setting's value (errors, logs, command output, DescribeConfigs answers) takes it
+from ``shown``. A value is hidden by the name of its setting:
+
+* a name with ``jaas``, ``password``, ``secret``, ``token``, ``credential`` or ``key`` anywhere in it, in any
+  case, or with a word that is nearly one of them (``pasword``, ``jass``), hides its value;
+* but not where the name ends with what a secret never is: a place, a kind, a class, a count or a time
+  (``ssl.keystore.location``, ``ssl.keystore.type``, ``key.serializer``, ``null.key.partition``,
+  ``--key-separator``, ``delegation.token.max.lifetime.ms``). Kafka shows these too.
+
+Any other value loses the secrets that stand inside it: ``password=…`` and the like, the user of a URL, a
+JAAS text, a private key.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+
+HIDDEN = "***"
+
+_ANYWHERE = ("jaas", "password", "passwd", "passphrase", "secret", "token", "credential", "key")
+_WORDS = frozenset({"pass", "pwd", "jass", "jas"})
+_NEARLY = ("password", "passphrase", "secret", "token", "credential", "jaas")
+_NO_SECRET = (
+    "location",
+    "type",
+    "class",
+    "classes",
+    "algorithm",
+    "serializer",
+    "deserializer",
+    "encoder",
+    "partition",
+    "separator",
+    "length",
+    "iterations",
+    "ms",
+    "bytes",
+)
+"""Last words of names whose values are no secrets."""
+
+_SEPARATORS = re.compile(r"[^a-z0-9]+")
+_LIKENESS = 0.8
+"""``difflib``'s ratio of words that differ by a letter left out, doubled or moved; ``java`` stays clear."""
+
+_PAIR = re.compile(
+    r"""(?P<name>[\w.-]*(?:password|passwd|passphrase|secret|token|credential|(?:access|private|api|stored|server)[._-]?key)
+    [\w.-]* \\?["']? \s* [=:] \s*)
+    (?: \\?"(?:[^"\\]|\\.)*"? | '(?:[^'\\]|\\.)*'? | [^\s"',;&{}()\[\]]+ )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_URL_USER = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^\s/@]*:[^\s/@]*@", re.IGNORECASE)
+_JAAS = re.compile(r"\b[\w.$]*LoginModule\b", re.IGNORECASE)
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
+)
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value of the setting ``name`` must never be shown."""
+    words = [word for word in _SEPARATORS.split(name.lower()) if word]
+    if words and words[-1] in _NO_SECRET:
+        return False
+    if any(part in name.lower() for part in _ANYWHERE) or not _WORDS.isdisjoint(words):
+        return True
+    return any(difflib.get_close_matches(word, _NEARLY, 1, _LIKENESS) for word in words)
+
+
+def shown(name: str, value: object) -> object:
+    """``value`` of the setting ``name`` as people may see it; ``***`` for a secret. None stays None."""
+    if value is None or value == "":
+        return value
+    if is_secret(name):
+        return HIDDEN
+    return without_secrets(value) if isinstance(value, str) else value
+
+
+def all_shown(settings: Mapping[str, object]) -> dict[str, object]:
+    """``settings`` with each value as ``shown`` gives it."""
+    return {name: shown(name, value) for name, value in settings.items()}
+
+
+def without_secrets(text: str) -> str:
+    """``text`` with ``***`` in place of each secret that can be told as one by what surrounds it."""
+    if _JAAS.search(text):
+        return HIDDEN
+    text = _PRIVATE_KEY.sub(HIDDEN, text)
+    text = _URL_USER.sub(rf"\g<scheme>{HIDDEN}@", text)
+    return _PAIR.sub(rf"\g<name>{HIDDEN}", text)

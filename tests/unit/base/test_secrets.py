@@ -1,0 +1,114 @@
+"""Which settings hold secrets, and that nothing prints them."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from minikafka.base.errors import ConfigError, ConfigErrors
+from minikafka.base.secrets import all_shown, is_secret, shown, without_secrets
+
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="tiger";'
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sasl.jaas.config",
+        "kafka.sasl.jaas.config",
+        "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config",
+        "kafka.ssl.keystore.password",
+        "kafka.ssl.truststore.password",
+        "ssl.key.password",
+        "ssl.keystore.key",
+        "ssl.keystore.certificate.chain",
+        "kafka.sasl.password",
+        "minikafka.password",
+        "KAFKA.SASL.PASSWORD",
+        "password.encoder.secret",
+        "password.encoder.old.secret",
+        "delegation.token.master.key",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "fs.s3a.access.key",
+        # Written wrong, by a letter or two.
+        "kafka.sasl.jass.config",
+        "sasl.pasword",
+        "sasl.passwrod",
+        "sasl.tokn",
+        "user.pass",
+    ],
+)
+def test_a_name_that_speaks_of_a_secret_hides_its_value(name: str) -> None:
+    assert is_secret(name)
+    assert shown(name, "tiger") == "***"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ssl.keystore.location",
+        "ssl.truststore.location",
+        "ssl.keystore.type",
+        "ssl.keymanager.algorithm",
+        "key.serializer",
+        "key.deserializer",
+        "key.serializer.class",
+        "null.key.partition",
+        "--key-separator",
+        "password.encoder.iterations",
+        "delegation.token.max.lifetime.ms",
+        "JAVA_HOME",
+        "subscribe",
+        "compression.type",
+        "bypass",
+    ],
+)
+def test_names_of_places_kinds_and_counts_hide_nothing(name: str) -> None:
+    assert not is_secret(name)
+    assert shown(name, "x") == "x"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown_as"),
+    [
+        (JAAS, "***"),
+        ("http://alice:tiger@host:1/x", "http://***@host:1/x"),
+        ("s3a://AKIA:tiger@bucket/checkpoint", "s3a://***@bucket/checkpoint"),
+        ('a password="ti ger" b', "a password=*** b"),
+        ("user=alice;password=tiger", "user=alice;password=***"),
+        ('{"password": "tiger", "topic": "a"}', '{"password": ***, "topic": "a"}'),
+        ("--set ssl.key.password=tiger --port 1", "--set ssl.key.password=*** --port 1"),
+        ("stored_key=tiger,iterations=4096", "stored_key=***,iterations=4096"),
+        ("-----BEGIN PRIVATE KEY-----\ntiger\n-----END PRIVATE KEY-----", "***"),
+        ('{"token-events":{"0":5}}', '{"token-events":{"0":5}}'),
+        ("PLAINTEXT://localhost:9092", "PLAINTEXT://localhost:9092"),
+        ("flights, secrets", "flights, secrets"),
+    ],
+)
+def test_secrets_inside_other_values_are_taken_out(text: str, shown_as: str) -> None:
+    assert without_secrets(text) == shown_as
+    assert shown("some.setting", text) == shown_as
+
+
+def test_what_is_not_given_stays_so_and_numbers_stay_numbers() -> None:
+    assert all_shown({"ssl.key.password": None, "retries": 3, "sasl.password": ""}) == {
+        "ssl.key.password": None,
+        "retries": 3,
+        "sasl.password": "",
+    }
+
+
+@pytest.mark.parametrize("name", ["sasl.jaas.config", "kafka.ssl.keystore.password", "minikafka.password"])
+def test_no_form_of_a_refusal_has_the_secret(name: str) -> None:
+    refusal = ConfigError(name, "tiger", "not supported yet")
+    several = ConfigErrors([refusal, ConfigError("a", "b", "c")])
+    for error in (refusal, several, pickle.loads(pickle.dumps(refusal))):
+        assert "tiger" not in f"{error} {error!r} {error.args} {vars(error)}"
+        assert f"{name}='***'" in str(error)
+
+
+def test_a_refusal_takes_secrets_out_of_any_value() -> None:
+    refusal = ConfigError("zookeeper.connect", "zk://u:tiger@h:1", "'zk://u:tiger@h:1' is no host")
+    assert "tiger" not in f"{refusal} {refusal!r}"
+    assert "@h:1" in str(refusal)
