@@ -46,6 +46,55 @@ def describe(
     print_rows(rows, ["broker", "host", "port", "rack", "controller", "leads", "replicas"], style)
 
 
+@app.command("log-dirs")
+def log_dirs(
+    broker: Annotated[
+        list[int] | None,
+        typer.Option("--broker", help="The id of a broker; several times for several. [all]"),
+    ] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", help="Only this topic; several times for several. [all]")
+    ] = None,
+    bootstrap: Bootstrap = None,
+    data_dir: DataDir = None,
+    style: OutputFormat = Format.TABLE,
+) -> int:
+    """The data directories of brokers, and the size of each log in them. Status 1: a directory is offline."""
+    from minikafka.cli.connect import connected
+    from minikafka.cli.output import print_rows
+    from minikafka.clients.admin import Admin
+
+    with connected(bootstrap, data_dir) as cluster:
+        found = Admin(cluster).describe_log_dirs(broker or None)
+    rows: list[dict[str, object]] = []
+    for one in found:
+        where = {"broker": one.broker_id, "log_dir": one.path}
+        replicas = [
+            replica for replica in one.replicas if not topic or replica.topic_partition.topic in topic
+        ]
+        rows += [
+            {
+                **where,
+                "error": None,
+                "topic": replica.topic_partition.topic,
+                "partition": replica.topic_partition.partition,
+                "size": replica.size_bytes,
+                "offset_lag": replica.offset_lag,
+                "future": replica.is_future,
+            }
+            for replica in replicas
+        ]
+        if one.error is not None:
+            rows.append({**where, "error": one.error.code.name})
+        elif not replicas:
+            rows.append(where)
+    columns = ["broker", "log_dir", "error", "topic", "partition", "size", "offset_lag", "future"]
+    if not any(row.get("error") for row in rows):
+        columns.remove("error")
+    print_rows([dict.fromkeys(columns) | row for row in rows], columns, style)
+    return 1 if any(one.error is not None for one in found) else 0
+
+
 @app.command()
 def health(
     watch: Annotated[

@@ -16,6 +16,7 @@ from minikafka.clients.cluster import Cluster
 from minikafka.clients.configs import Setting, change_configs, describe_configs
 from minikafka.clients.health import OFFSETS_FACTOR, ClusterHealth, health_of
 from minikafka.clients.isolation import IsolationLevel
+from minikafka.clients.log_dirs import LogDir, describe_log_dirs
 from minikafka.clients.metadata import ClusterMetadata, TopicMetadata
 from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.retry import Deadline
@@ -128,6 +129,15 @@ class Admin:
     ) -> None:
         """Change settings of a topic or broker; None goes back to the default. Raises BrokerError."""
         change_configs(self._cluster, kind, name, changes, self._cluster.deadline(timeout_ms))
+
+    def describe_log_dirs(
+        self, brokers: Iterable[int] | None = None, *, timeout_ms: int | None = None
+    ) -> list[LogDir]:
+        """The data directories of brokers (default: all) with the size of each log. Raises BrokerError."""
+        deadline = self._cluster.deadline(timeout_ms)
+        if brokers is None:
+            brokers = self._cluster.metadata(None, timeout_ms=timeout_ms).brokers
+        return describe_log_dirs(self._cluster, sorted(brokers), deadline)
 
     def describe_acls(
         self, wanted: AclFilter | None = None, *, timeout_ms: int | None = None

@@ -148,6 +148,15 @@ class LogManager:
         """The data directories that are in use."""
         return tuple(directory.path for directory in self._directories)
 
+    @property
+    def unusable_paths(self) -> tuple[str, ...]:
+        """The data directories that are left out, as they could not be opened."""
+        return tuple(self._left_out)
+
+    def by_directory(self) -> dict[str, list[tuple[TopicPartition, Log]]]:
+        """The logs in each data directory that is in use, in order."""
+        return {directory.path: self._in(directory) for directory in self._directories}
+
     def get(self, partition: TopicPartition) -> Log | None:
         """The partition's log; None when there is none here."""
         return self._logs.get(partition)

@@ -37,6 +37,7 @@ from minikafka.wire.apis.describe_acls import DescribeAclsResponse
 from minikafka.wire.apis.describe_configs import DescribeConfigsResponse, DescribeConfigsResult
 from minikafka.wire.apis.describe_configs import ResourceType as ConfigType
 from minikafka.wire.apis.describe_groups import DescribedGroup, DescribeGroupsResponse
+from minikafka.wire.apis.describe_log_dirs import DescribeLogDirsResponse
 from minikafka.wire.apis.fetch import (
     FINAL_EPOCH,
     NEW_SESSION_EPOCH,
@@ -502,6 +503,8 @@ GUARDS: Mapping[ApiKey, Guard] = {
             0, tuple(DeleteAclsFilterResult(NO_CLUSTER, _no(Operation.ALTER), ()) for _ in request.filters)
         ),
     ),
+    # As Kafka: who may not describe the cluster is told of no directory.
+    ApiKey.DESCRIBE_LOG_DIRS: _of_cluster(Operation.DESCRIBE, lambda request: DescribeLogDirsResponse(0, ())),
     ApiKey.DESCRIBE_CONFIGS: _of_settings(
         Operation.DESCRIBE_CONFIGS,
         "results",

@@ -18,6 +18,7 @@ from minikafka.wire.apis.delete_topics import DELETE_TOPICS
 from minikafka.wire.apis.describe_acls import DESCRIBE_ACLS
 from minikafka.wire.apis.describe_configs import DESCRIBE_CONFIGS
 from minikafka.wire.apis.describe_groups import DESCRIBE_GROUPS
+from minikafka.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS
 from minikafka.wire.apis.fetch import FETCH
 from minikafka.wire.apis.find_coordinator import FIND_COORDINATOR
 from minikafka.wire.apis.heartbeat import HEARTBEAT
@@ -69,6 +70,7 @@ APIS: dict[ApiKey, Api[Any, Any]] = {
         DELETE_ACLS,
         DESCRIBE_CONFIGS,
         ALTER_CONFIGS,
+        DESCRIBE_LOG_DIRS,
         CREATE_PARTITIONS,
         DELETE_GROUPS,
         INCREMENTAL_ALTER_CONFIGS,

@@ -46,6 +46,7 @@ from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
 from minikafka.wire.apis.describe_acls import DescribeAclsRequest
 from minikafka.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
+from minikafka.wire.apis.describe_log_dirs import DescribeLogDirsRequest
 from minikafka.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.wire.apis.find_coordinator import CoordinatorType, FindCoordinatorRequest
 from minikafka.wire.apis.heartbeat import HeartbeatRequest
@@ -287,7 +288,8 @@ def test_every_api_that_is_served_has_a_guard(world: Guarded) -> None:
     assert running is not None
     none: Any = None
     assert GUARDS.keys() == handlers(running.broker, none, none, none).keys()
-    assert {case.key for case in CASES} | {K.API_VERSIONS, K.LIST_GROUPS} == GUARDS.keys()
+    tested_below = {K.API_VERSIONS, K.LIST_GROUPS, K.DESCRIBE_LOG_DIRS}
+    assert {case.key for case in CASES} | tested_below == GUARDS.keys()
 
 
 def test_of_several_topics_only_those_that_may_not_be_written_are_refused(world: Guarded) -> None:
@@ -362,6 +364,13 @@ def test_of_all_that_a_group_committed_only_what_may_be_described_is_shown(world
     world.forget(TOPIC)
     shown = world.call(Request(K.OFFSET_FETCH, 2, OffsetFetchRequest("g", None)))
     assert [topic.name for topic in shown.topics] == ["other"]
+
+
+def test_data_directories_are_named_to_who_may_describe_the_cluster(world: Guarded) -> None:
+    request = Request(K.DESCRIBE_LOG_DIRS, 1, DescribeLogDirsRequest(None))
+    assert world.call(request).results == ()
+    world.allow(DESCRIBE, CLUSTER)
+    assert len(world.call(request).results) == 1
 
 
 def test_groups_are_listed_that_may_be_described_or_with_the_cluster_all(world: Guarded) -> None:

@@ -48,6 +48,7 @@ def test_the_advertised_table_is_sorted_and_holds_what_is_implemented() -> None:
         (31, 0, 1),
         (32, 0, 2),
         (33, 0, 1),
+        (35, 0, 1),
         (37, 0, 1),
         (42, 0, 1),
         (44, 0, 0),

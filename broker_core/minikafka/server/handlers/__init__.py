@@ -28,6 +28,7 @@ from minikafka.server.handlers import (
     describe_acls,
     describe_configs,
     describe_groups,
+    describe_log_dirs,
     fetch,
     find_coordinator,
     heartbeat,
@@ -75,6 +76,7 @@ _OF_BROKER: dict[ApiKey, _Handle] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.handle,
     ApiKey.DESCRIBE_ACLS: describe_acls.handle,
     ApiKey.DESCRIBE_CONFIGS: describe_configs.handle,
+    ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs.handle,
 }
 _OF_GROUPS: dict[ApiKey, Callable[[Coordinator, RequestContext, Any], None]] = {
     ApiKey.FIND_COORDINATOR: find_coordinator.handle,

@@ -1,0 +1,63 @@
+"""``minikafka cluster log-dirs``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.ids import TopicPartition
+from minikafka.cli.commands import run
+from minikafka.clients.admin import Admin
+from minikafka.clients.log_dirs import LogDir, LogDirReplica
+from tests.unit.clients.support import BrokersInMemory
+
+HEALTHY = LogDir(0, "/a", None, (LogDirReplica(TopicPartition("t", 3), 70, 2, is_future=False),))
+OFFLINE = LogDir(1, "/b", BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "/b"), ())
+
+
+@pytest.fixture
+def directories(monkeypatch: pytest.MonkeyPatch) -> list[LogDir]:
+    """The directories that the brokers name: at first one, with one log."""
+    named = [HEALTHY]
+
+    @contextlib.contextmanager
+    def connected(*_: object, **__: object) -> Iterator[object]:
+        yield BrokersInMemory(1).client()
+
+    monkeypatch.setattr("minikafka.cli.connect.connected", connected)
+    monkeypatch.setattr(Admin, "describe_log_dirs", lambda admin, brokers: named)
+    return named
+
+
+def test_each_log_is_a_row(directories: list[LogDir], capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["cluster", "log-dirs", "--format", "json"]) == 0
+    row = json.loads(capfd.readouterr().out)
+    assert {key: row[key] for key in ("broker", "log_dir", "topic", "partition", "size", "offset_lag")} == {
+        "broker": 0,
+        "log_dir": "/a",
+        "topic": "t",
+        "partition": 3,
+        "size": 70,
+        "offset_lag": 2,
+    }
+
+
+def test_a_directory_without_a_wanted_log_is_still_named(
+    directories: list[LogDir], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["cluster", "log-dirs", "--topic", "other"]) == 0
+    header, row = capfd.readouterr().out.splitlines()
+    assert row.split()[:3] == ["0", "/a", "-"]
+    assert "ERROR" not in header
+
+
+def test_a_directory_that_is_offline_makes_the_status_1(
+    directories: list[LogDir], capfd: pytest.CaptureFixture[str]
+) -> None:
+    directories.append(OFFLINE)
+    assert run(["cluster", "log-dirs"]) == 1
+    assert "KAFKA_STORAGE_ERROR" in capfd.readouterr().out

@@ -1,0 +1,54 @@
+"""``Admin.describe_log_dirs``: the data directories of brokers."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.admin import Admin
+from minikafka.clients.log_dirs import LogDirReplica
+from minikafka.wire.apis.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from minikafka.wire.keys import ApiKey
+from tests.unit.clients.support import BrokersInMemory
+
+
+@pytest.fixture
+def brokers() -> BrokersInMemory:
+    brokers = BrokersInMemory(2, {"t": 2})
+    rows = DescribeLogDirsPartition(1, 70, 3, True), DescribeLogDirsPartition(0, 90, 0, False)
+    results = (
+        DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, "/second", ()),
+        DescribeLogDirsResult(ErrorCode.NONE, "/first", (DescribeLogDirsTopic("t", rows),)),
+    )
+    brokers.script(ApiKey.DESCRIBE_LOG_DIRS, *[lambda _, request: DescribeLogDirsResponse(0, results)] * 2)
+    return brokers
+
+
+def test_all_brokers_are_asked_and_rows_come_in_order(brokers: BrokersInMemory) -> None:
+    found = Admin(brokers.client()).describe_log_dirs()
+    assert [(one.broker_id, one.path) for one in found] == [
+        (broker_id, path)
+        for broker_id in sorted(brokers.client().metadata().brokers)
+        for path in ("/first", "/second")
+    ]
+    assert found[0].error is None
+    assert found[0].replicas == (
+        LogDirReplica(TopicPartition("t", 0), 90, 0, is_future=False),
+        LogDirReplica(TopicPartition("t", 1), 70, 3, is_future=True),
+    )
+    assert found[1].error is not None
+    assert found[1].error.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_an_answer_without_directories_is_a_refusal() -> None:
+    brokers = BrokersInMemory(1)
+    brokers.script(ApiKey.DESCRIBE_LOG_DIRS, lambda _, request: DescribeLogDirsResponse(0, ()))
+    with pytest.raises(BrokerError, match="Describe on the cluster") as refused:
+        Admin(brokers.client()).describe_log_dirs()
+    assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -1,0 +1,79 @@
+"""DescribeLogDirs: which directories a broker has, and how large the logs in them are."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import ErrorCode
+from minikafka.base.ids import TopicPartition
+from minikafka.wire.apis.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from minikafka.wire.keys import ApiKey
+from tests.scenarios.simulation import Request, Simulation
+
+DIRS = {"log.dirs": "/first,/second"}
+
+
+@pytest.fixture
+def world() -> Simulation:
+    """A broker with two directories, and a topic whose two partitions lie in one each."""
+    world = Simulation()
+    world.machine.start(DIRS)
+    world.create_topic("t", partitions=2)
+    return world
+
+
+def described(
+    world: Simulation, topics: tuple[DescribableLogDirTopic, ...] | None = None
+) -> DescribeLogDirsResponse:
+    answer: DescribeLogDirsResponse = world.call(
+        Request(ApiKey.DESCRIBE_LOG_DIRS, 1, DescribeLogDirsRequest(topics))
+    )
+    return answer
+
+
+def logs_of(answer: DescribeLogDirsResponse) -> dict[str, dict[TopicPartition, DescribeLogDirsPartition]]:
+    """Directory -> partition -> its log."""
+    return {
+        result.log_dir: {
+            TopicPartition(topic.name, row.partition_index): row
+            for topic in result.topics
+            for row in topic.partitions
+        }
+        for result in answer.results
+    }
+
+
+def test_each_log_is_in_one_directory_with_its_size(world: Simulation) -> None:
+    assert world.produce("t", b"x" * 100).error_code == ErrorCode.NONE
+    found = logs_of(described(world))
+    assert found.keys() == {"/first", "/second"}
+    first, second = found.values()
+    assert first.keys() | second.keys() == {TopicPartition("t", 0), TopicPartition("t", 1)}
+    logs = first | second
+    running = world.machine.running
+    assert running is not None
+    stored = running.broker.logs.logs()[TopicPartition("t", 0)].size_bytes
+    assert stored > 100
+    assert logs[TopicPartition("t", 0)] == DescribeLogDirsPartition(0, stored, 0, False)
+    assert logs[TopicPartition("t", 1)] == DescribeLogDirsPartition(1, 0, 0, False)
+
+
+def test_only_the_partitions_that_are_named_are_told_of(world: Simulation) -> None:
+    answer = described(world, (DescribableLogDirTopic("t", (1, 7)), DescribableLogDirTopic("other", (0,))))
+    first, second = logs_of(answer).values()
+    assert first.keys() | second.keys() == {TopicPartition("t", 1)}
+
+
+def test_a_directory_that_cannot_be_used_is_offline() -> None:
+    world = Simulation()
+    world.machine.files.open("/second", create=True).close()  # a file stands in its place
+    world.machine.start(DIRS)
+    assert {result.log_dir: ErrorCode(result.error_code) for result in described(world).results} == {
+        "/first": ErrorCode.NONE,
+        "/second": ErrorCode.KAFKA_STORAGE_ERROR,
+    }
