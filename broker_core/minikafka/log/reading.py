@@ -46,12 +46,6 @@ class LogRead:
             return False
         return self.segment.has_transactions(self.slice.position, self.slice.position + self.slice.length)
 
-    def has_zstd(self) -> bool:
-        """Whether a batch in the slice is compressed with zstd. Reads its headers; StorageError."""
-        if self.slice is None or self.segment is None or self.is_classic():
-            return False
-        return self.segment.has_zstd(self.slice.position, self.slice.position + self.slice.length)
-
 
 @fast_value
 class ReadRule:

@@ -37,7 +37,7 @@ from minikafka.records.message_set import (
     NO_TIMESTAMP,
     TIMESTAMP_AT,
 )
-from minikafka.records.scan import has_zstd, scan
+from minikafka.records.scan import scan
 
 _HEADER = struct.Struct(">qi4xB6xi")
 """Offset, size, magic and, in a batch, the last offset's distance from the first."""
@@ -382,10 +382,6 @@ class Segment:
             self._settled = (position, end)
         elif position <= behind and begin <= end:
             self._settled = (min(begin, position), max(behind, end))
-
-    def has_zstd(self, position: int, end: int) -> bool:
-        """Whether a whole entry between two positions, the first of an entry, is a batch in zstd."""
-        return any(has_zstd(data) for data in self.windows(position, end))
 
     def slice(self, position: int, length: int) -> FileSlice:
         """Bytes of the file, not read."""

@@ -15,14 +15,10 @@ from numpy.typing import NDArray
 from minikafka.base.files import Buffer
 from minikafka.records import kernels, stops
 from minikafka.records.arrays import INT64_MAX, INT64_MIN, read_only
-from minikafka.records.batch import BATCH_HEADER_BYTES, MAGIC
 from minikafka.records.checksums import CRC_TABLES
 from minikafka.records.message_set import (
-    CODEC_MASK,
     ENTRY_HEADER_BYTES,
-    MIN_SIZE,
     NO_TIMESTAMP,
-    Codec,
     iterate,
 )
 
@@ -145,20 +141,6 @@ def first_at_or_after(data: Buffer, timestamp_ms: int, least_offset: int = 0) ->
                 return record.offset, record.timestamp_ms
         at = _find(array, end, INT64_MIN, timestamp_ms)
     return None
-
-
-def has_zstd(data: Buffer) -> bool:
-    """Whether one of the whole entries at the beginning of ``data`` is a batch compressed with zstd."""
-    view = memoryview(data)
-    at = 0
-    while len(view) - at >= BATCH_HEADER_BYTES:
-        size, magic, attributes = _HEAD.unpack_from(view, at)
-        if size < MIN_SIZE or size > len(view) - at - ENTRY_HEADER_BYTES:
-            break
-        if magic == MAGIC and attributes & CODEC_MASK == Codec.ZSTD:
-            return True
-        at += ENTRY_HEADER_BYTES + size
-    return False
 
 
 def _find(array: NDArray[np.uint8], position: int, target_offset: int, target_timestamp: int) -> int | None:

@@ -13,6 +13,7 @@ from minikafka.base.values import fast_value
 from minikafka.log.reading import LogRead
 from minikafka.log.transactions import aborted_transactions
 from minikafka.partition.partition import Partition
+from minikafka.records.compression import Codec
 from minikafka.records.conversion import down_convert
 from minikafka.server.broker import Broker
 from minikafka.server.quotas import UNLIMITED
@@ -40,7 +41,8 @@ STORAGE_ERROR_SINCE = 6
 """The version whose consumers know KAFKA_STORAGE_ERROR. Those of 0.10.1 would fail; NOT_LEADER_FOR_PARTITION
 has them ask who leads, and fetch again, as 2.1 has it."""
 ZSTD_SINCE = 10
-"""The version whose consumers know zstd."""
+"""The version whose consumers are given a topic whose own ``compression.type`` is zstd. Where producers chose
+zstd, batches are given since ``MAGIC_2_SINCE``: many consumers of Fetch 4 can open them."""
 FILLING = struct.pack(">qi", -1, 0x7FFFFFFF)
 """The beginning of a message, in place of entries of which older formats have nothing (marks of
 transactions): an empty answer would say that the log ends here. Kafka from 2.0 on does the same."""
@@ -89,6 +91,7 @@ def read_share(
     throttled = False
     try:
         partition = broker.partition(topic_partition)
+        _check_codec(version, partition)
         # Before the read, which has all that lies below them.
         last_stable_offset, high_watermark = partition.last_stable_offset, partition.high_watermark
         bound = bound_of(request, partition)
@@ -120,6 +123,14 @@ def read_share(
     return Share(
         ErrorCode.NONE, high_watermark, last_stable_offset, start_offset, read, partition, bound, throttled
     )
+
+
+def _check_codec(version: int, partition: Partition) -> None:
+    if version < ZSTD_SINCE and partition.log.config.message_limits.codec is Codec.ZSTD:
+        raise BrokerError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Fetch {version} does not know zstd, the compression.type of {partition.topic_partition.topic}",
+        )
 
 
 def _allowed(broker: Broker, replica_id: int, partition: Partition) -> int:
@@ -156,11 +167,6 @@ def patience_ms(broker: Broker, request: FetchRequest, shares: Iterable[Share]) 
 def _records(version: int, read: LogRead, records: FileSlice, max_bytes: int) -> Part:
     """``max_bytes`` is what may be read to be converted down."""
     if version >= MAGIC_2_SINCE:
-        if version < ZSTD_SINCE and read.has_zstd():
-            raise BrokerError(
-                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-                f"batches are compressed with zstd, which Fetch {version} does not know",
-            )
         return records
     if version >= MAGIC_1_SINCE and read.is_classic():
         return records

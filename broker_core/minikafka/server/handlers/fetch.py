@@ -2,8 +2,9 @@
 
 Versions: 1 adds throttle_time_ms, 2 allows magic 1, 3 adds max_bytes for the whole response and keeps the
 partitions' order, 4 allows magic 2 and adds the isolation level with what belongs to it, 5 the log start
-offset, 7 sessions, 9 leader epochs, 10 allows zstd. Newer messages are converted down: versions 0 and 1 get
-magic 0, 2 and 3 magic 1; zstd before version 10 is UNSUPPORTED_COMPRESSION_TYPE. Sessions of consumers
+offset, 7 sessions, 9 leader epochs, 10 says that the client knows zstd. Newer messages are converted down:
+versions 0 and 1 get magic 0, 2 and 3 magic 1, and for batches in zstd UNSUPPORTED_COMPRESSION_TYPE; so do
+versions before 10 for all of a topic whose own ``compression.type`` is zstd. Sessions of consumers
 are declined: the session id in answers is 0, so that a client names all its partitions each time; those of
 followers are in ``server.follower_fetch``. Behaviour
     The response waits until ``min_bytes`` are there, at most ``max_wait_ms`` and as long as a connection may
