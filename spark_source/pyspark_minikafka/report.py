@@ -11,6 +11,7 @@ import logging
 import sys
 from collections.abc import Iterable
 
+from minikafka.base.printable import printable
 from minikafka.base.secrets import without_secrets
 
 _LOGGER = logging.getLogger("minikafka.spark")
@@ -21,13 +22,14 @@ _SAID_MAX = 1_000
 def warn(sentences: Iterable[str]) -> None:
     """Log each sentence as a warning."""
     for sentence in sentences:
-        _LOGGER.warning("minikafka: %s", without_secrets(sentence))
+        _LOGGER.warning("minikafka: %s", printable(without_secrets(sentence)))
 
 
 def note(sentence: str, *, shown: bool) -> None:
     """Log ``sentence`` for information; where nothing is configured Python keeps that back, so ``shown`` says
     it on standard error.
     """
+    sentence = printable(sentence)
     _LOGGER.info("minikafka: %s", sentence)
     if shown and not _LOGGER.isEnabledFor(logging.INFO):
         print(f"minikafka: {sentence}", file=sys.stderr, flush=True)  # noqa: T201

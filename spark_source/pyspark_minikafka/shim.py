@@ -27,6 +27,7 @@ from pathlib import Path
 import minikafka
 from minikafka.base import places
 from minikafka.base.errors import ConfigError, MinikafkaError
+from minikafka.base.printable import printable
 from minikafka.embedded.jars import jar_directories
 from minikafka.embedded.java import find_java
 
@@ -184,7 +185,7 @@ def _compiled_once(jar: Path, jars: Path) -> Path:
 
 def _say(text: str) -> None:
     with contextlib.suppress(OSError, AttributeError):
-        sys.stderr.write(f"minikafka: {text}\n")
+        sys.stderr.write(f"minikafka: {printable(text)}\n")
         sys.stderr.flush()
 
 

@@ -19,7 +19,7 @@ def describe(
     """Its id and its brokers: where they listen, which is the controller, what each leads."""
     from minikafka.base.words import counted
     from minikafka.cli.connect import connected
-    from minikafka.cli.output import print_json, print_rows
+    from minikafka.cli.output import print_json, print_rows, say
     from minikafka.clients.admin import Admin
 
     with connected(bootstrap, data_dir) as cluster:
@@ -42,7 +42,7 @@ def describe(
         print_json({"cluster": found.cluster_id, **totals, "brokers": rows})
         return
     counts = (counted(number, what.removesuffix("s")) for what, number in totals.items())
-    print(f"cluster {found.cluster_id} with {' and '.join(counts)}")
+    say(f"cluster {found.cluster_id} with {' and '.join(counts)}")
     print_rows(rows, ["broker", "host", "port", "rack", "controller", "leads", "replicas"], style)
 
 

@@ -40,7 +40,7 @@ from minikafka.cli import (
     topic,
     up,
 )
-from minikafka.cli.output import Notes
+from minikafka.cli.output import Notes, note
 
 BAD_INPUT = frozenset(
     {
@@ -140,10 +140,10 @@ def _run(arguments: list[str]) -> int:
         if os.environ.get("MINIKAFKA_TRACEBACK"):
             raise
         if type(error).__name__ == "NoArgsIsHelpError":
-            print(str(error), file=sys.stderr)
+            print(str(error), file=sys.stderr)  # the help text, of many lines
             return 2
         status, line = explain(error)
-        print(f"minikafka: {line}", file=sys.stderr)
+        note(f"minikafka: {line}")
         return status
 
 

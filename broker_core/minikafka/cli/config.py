@@ -114,7 +114,7 @@ def set_(
 
     from minikafka.cli import entities
     from minikafka.cli.connect import connected, coordinated
-    from minikafka.cli.output import print_json
+    from minikafka.cli.output import print_json, say
     from minikafka.clients.admin import Admin
     from minikafka.wire.apis.describe_configs import ResourceType
 
@@ -130,7 +130,7 @@ def set_(
     if style is Format.JSON:
         print_json({kind.value: name, "config": all_shown(changes)})
     else:
-        print(f"{name} has {told(changes)}")
+        say(f"{name} has {told(changes)}")
 
 
 def in_zookeeper(kind: Kind, zookeeper: str | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import typer
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import TopicPartition
+from minikafka.base.printable import printable
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, key_values
 from minikafka.cli.start import Start, parse_start
 
@@ -110,7 +112,11 @@ def consume(
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
-    """Print the messages of topics as they come, until --max or Ctrl-C."""
+    """Print the messages of topics as they come, until --max or Ctrl-C.
+
+    To a pipe or a file, keys and values go as they are. On a terminal, which would act on them, control
+    characters are shown as escapes (\\x1b), as they are in names everywhere.
+    """
     where = parse_start(start)
     wanted = _wanted(topic, whitelist, blacklist)
     _check_group(group, where, start, wanted, zookeeper)
@@ -122,7 +128,8 @@ def consume(
     from minikafka.cli.signals import ends_cleanly_when_stopped
 
     several = not isinstance(wanted, str)
-    show: Show = show_json if style is Format.JSON else show_line_of_many if several else show_line
+    show_text = functools.partial(show_line_of_many if several else show_line, terminal=sys.stdout.isatty())
+    show: Show = show_json if style is Format.JSON else show_text
     with ends_cleanly_when_stopped():
         # A bar would be in the way of messages that go to the same terminal.
         progress = Progress(f"consuming {wanted}", limit, hidden=sys.stdout.isatty())
@@ -256,19 +263,24 @@ def _as_stream(
             out.progress.advance()
 
 
-def show_line(one: TopicPartition, record: Shown) -> None:
-    """A line for people: partition, offset, time, key, value."""
+def show_line(one: TopicPartition, record: Shown, *, terminal: bool = False) -> None:
+    """A line for people: partition, offset, time, key, value.
+
+    A terminal would act on control characters, so they are escaped there; elsewhere they stand as they are.
+    """
     from minikafka.cli.output import text_or_none, utc_text
 
     key, value = text_or_none(record.key), text_or_none(record.value)
+    if terminal:
+        key, value = (None if text is None else printable(text) for text in (key, value))
     when = utc_text(record.timestamp_ms) or "-"
     print(f"{one.partition:>3} {record.offset:>9}  {when:<24}  {'-' if key is None else key}\t{value}")
 
 
-def show_line_of_many(one: TopicPartition, record: Shown) -> None:
+def show_line_of_many(one: TopicPartition, record: Shown, *, terminal: bool = False) -> None:
     """As ``show_line``, with the topic before it."""
-    print(f"{one.topic:<16} ", end="")
-    show_line(one, record)
+    print(f"{printable(one.topic):<16} ", end="")
+    show_line(one, record, terminal=terminal)
 
 
 def show_json(one: TopicPartition, record: Shown) -> None:

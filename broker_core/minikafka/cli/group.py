@@ -66,25 +66,27 @@ def describe(
     """How far a group is in each partition, and who reads it."""
     from minikafka.cli import group_rows
     from minikafka.cli.connect import grouped
-    from minikafka.cli.output import print_rows
+    from minikafka.cli.output import print_rows, say
     from minikafka.cli.progress import patience
 
     with grouped(zookeeper, bootstrap, data_dir) as places, patience(f"describing {name}"), _hinting(places):
         found = places.stores.describe(name)
     if found.zookeeper is not None:
         if style is Format.TABLE:
-            print(group_rows.zookeeper_title(found.zookeeper, found.standings))
+            say(group_rows.zookeeper_title(found.zookeeper, found.standings))
         rows = group_rows.zookeeper_rows(found.zookeeper, found.standings)
         if style is Format.TABLE:  # consumers have a table of their own
             rows = rows[: len(found.standings)]
         print_rows(rows, group_rows.standing_columns(found.standings), style)
         if style is Format.TABLE and found.zookeeper.consumers:
-            print()
+            say()
             print_rows(group_rows.consumer_rows(found.zookeeper), group_rows.CONSUMER_COLUMNS, style)
     # Of a group in ZooKeeper the brokers may have nothing but offsets, which stand above.
     if found.kafka is not None and (found.zookeeper is None or found.kafka.members):
         if style is Format.TABLE:
-            print("\n" * (found.zookeeper is not None) + group_rows.kafka_title(found.kafka))
+            if found.zookeeper is not None:
+                say()
+            say(group_rows.kafka_title(found.kafka))
         if style is Format.JSON or found.lags or found.kafka.members:
             print_rows(group_rows.kafka_rows(found.kafka, found.lags), group_rows.KAFKA_COLUMNS, style)
     return told_all(places)
@@ -280,7 +282,7 @@ def _reset(
 
 
 def _show(done: _Reset, name: str, style: Format, *, execute: bool, export: bool) -> None:
-    from minikafka.cli.output import note, print_json, print_rows
+    from minikafka.cli.output import note, print_json, print_rows, say
     from minikafka.cli.reset import plan_json, plan_lines
     from minikafka.clients.group_stores import Place
 
@@ -288,7 +290,7 @@ def _show(done: _Reset, name: str, style: Format, *, execute: bool, export: bool
         print_json(plan_json(done.offsets))
     elif export:
         for line in plan_lines(done.offsets):
-            print(line)
+            say(line)
     else:
         rows = [
             {
@@ -452,7 +454,7 @@ def _groups_of(found: Groups, topic: str) -> list[str]:
 
 
 def _delete(found: Groups, name: str, topic: str | None, style: Format) -> None:
-    from minikafka.cli.output import note, print_json
+    from minikafka.cli.output import note, print_json, say
     from minikafka.clients.group_stores import Place
     from minikafka.clients.zookeeper_groups import ZooKeeperGroups
 
@@ -468,7 +470,7 @@ def _delete(found: Groups, name: str, topic: str | None, style: Format) -> None:
         print_json({"group": name, **part, "deleted": True, "stores": [place.value for place in places]})
     else:
         where = f" in {_named(places)}" if Place.ZOOKEEPER in places else ""
-        print(f"deleted {name}{where}" if topic is None else f"deleted {topic} of {name}{where}")
+        say(f"deleted {name}{where}" if topic is None else f"deleted {topic} of {name}{where}")
     if topic is not None and stores.has_in_kafka(name, topic):
         note(
             f"minikafka: the brokers keep their own offsets of {topic} for {name}: "

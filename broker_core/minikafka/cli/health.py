@@ -13,7 +13,7 @@ from minikafka.base.errors import NetworkError
 from minikafka.base.ids import host_port
 from minikafka.base.words import counted
 from minikafka.cli.options import Format
-from minikafka.cli.output import print_json, table_lines, utc_text
+from minikafka.cli.output import print_json, say, table_lines, utc_text
 
 if TYPE_CHECKING:
     from minikafka.clients.admin import Admin
@@ -36,7 +36,8 @@ def show(health: ClusterHealth, style: Format, at: str = SOMEWHERE) -> None:
     if style is Format.JSON:
         print_json(as_json(health))
     else:
-        print("\n".join(lines(health, at)))
+        for line in lines(health, at):
+            say(line)
 
 
 def show_change(health: ClusterHealth | None, style: Format, at: str = SOMEWHERE) -> None:
@@ -46,9 +47,11 @@ def show_change(health: ClusterHealth | None, style: Format, at: str = SOMEWHERE
         known = {"healthy": False} if health is None else as_json(health)
         print_json({"time": now, **known})
     elif health is None:
-        print(f"{now}  no broker answers")
+        say(f"{now}  no broker answers")
     else:
-        print(f"{now}  " + "\n".join(lines(health, at)))
+        first, *more = lines(health, at)
+        for line in [f"{now}  {first}", *more]:
+            say(line)
     sys.stdout.flush()
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from minikafka.cli.options import Format, OutputFormat
+from minikafka.cli.output import json_bytes
 
 if TYPE_CHECKING:
     from minikafka.log.verify import Finding, PartitionReport
@@ -100,9 +101,9 @@ def line_of(record: StoredRecord, show: Callable[[bytes | None], str]) -> bytes:
     line = (
         f'{{"offset":{record.offset},"timestamp":{timestamp},"key":{show(record.key)},'
         f'"value":{show(record.value)},"headers":[{headers}],"codec":"{record.codec.name.lower()}",'
-        f'"magic":{record.magic}{control}}}\n'
+        f'"magic":{record.magic}{control}}}'
     )
-    return line.encode("utf-8", "surrogatepass")
+    return json_bytes(line) + b"\n"
 
 
 def _verified(path: str) -> bool:

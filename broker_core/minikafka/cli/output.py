@@ -1,4 +1,8 @@
-"""Printing of results: tables for people; JSON, one object a line, for any tool to read as it comes."""
+"""Printing of results: tables for people; JSON, one object a line, for any tool to read as it comes.
+
+Whatever a command prints goes through here, where control characters of names and texts from outside are
+escaped (``base.printable``). Only ``consume`` passes the bytes of messages on, where no terminal reads them.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from minikafka.base.printable import UNPRINTABLE, printable
 from minikafka.cli.options import Format
 
 Row = Mapping[str, object]
@@ -22,7 +27,12 @@ def print_rows(rows: Sequence[Row], columns: Sequence[str], style: Format) -> No
             print_json(row)
     elif rows:
         for line in table_lines(rows, columns):
-            print(line)
+            say(line)
+
+
+def say(text: str = "", *, flush: bool = False) -> None:
+    """Print one line for people."""
+    print(printable(text), flush=flush)
 
 
 def table_lines(rows: Iterable[Row], columns: Sequence[str]) -> list[str]:
@@ -48,21 +58,28 @@ def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.1f}"
     if isinstance(value, list | tuple):
-        return ",".join(map(str, value)) or "-"
+        return printable(",".join(map(str, value))) or "-"
     if isinstance(value, Mapping):
-        return ",".join(f"{key}={one}" for key, one in value.items()) or "-"
-    return str(value)
+        return printable(",".join(f"{key}={one}" for key, one in value.items())) or "-"
+    return printable(str(value))
 
 
 def print_json(value: Row) -> None:
     """One line of JSON, as UTF-8 whatever the locale says."""
-    line = json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n"
-    sys.stdout.buffer.write(line.encode("utf-8", "surrogatepass"))
+    line = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    sys.stdout.buffer.write(json_bytes(line) + b"\n")
+
+
+def json_bytes(line: str) -> bytes:
+    """JSON as UTF-8, without what a terminal would act on: it stands as JSON's own escapes."""
+    if not line.isascii() or "\x7f" in line:
+        line = UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+    return line.encode("utf-8")
 
 
 def note(text: str) -> None:
     """A line for people, on stderr, where it cannot get in the way of results."""
-    print(text, file=sys.stderr, flush=True)
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 TOLD_MAX = 100

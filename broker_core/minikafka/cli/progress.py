@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
+from minikafka.base.printable import printable
+
 if TYPE_CHECKING:
     import rich.progress
 
@@ -38,7 +40,7 @@ class Progress:
         stream: TextIO | None = None,
     ) -> None:
         self.done = 0
-        self._what = what
+        self._what = printable(what)
         self._total = total
         self._stream = sys.stderr if stream is None else stream
         self._draws = self._stream.isatty() and not hidden
@@ -91,6 +93,7 @@ class Progress:
 
     def _make_bar(self) -> rich.progress.Progress:
         from rich.console import Console
+        from rich.markup import escape
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         bar = Progress(
@@ -102,7 +105,7 @@ class Progress:
             console=Console(file=self._stream),
             transient=True,
         )
-        bar.add_task(self._what, total=self._total, rate="")
+        bar.add_task(escape(self._what), total=self._total, rate="")
         return bar
 
     def _draw(self) -> None:
@@ -122,8 +125,9 @@ def patience(what: str) -> Iterator[None]:
         if over.wait(PATIENCE_S):
             return
         from rich.console import Console
+        from rich.markup import escape
 
-        with Console(stderr=True).status(what):
+        with Console(stderr=True).status(escape(printable(what))):
             over.wait()
 
     thread = threading.Thread(target=show, daemon=True)

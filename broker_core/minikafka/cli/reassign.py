@@ -13,7 +13,7 @@ from minikafka.base.errors import ConfigError
 from minikafka.base.words import counted
 from minikafka.cli.elect import read
 from minikafka.cli.options import Coordinated, DataDir, Format, OutputFormat
-from minikafka.cli.output import note, print_rows
+from minikafka.cli.output import note, print_rows, say
 from minikafka.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def generate(
     names = topics or reassignments.read_topics_file(read(file or Path()), "--file", str(file))
     with coordinated(zookeeper, None, data_dir) as store:
         moves = reassignments.propose(store, names, broker_ids, replicas=replicas)
-    print(reassignments.to_json({move.topic_partition: move.after for move in moves}))
+    say(reassignments.to_json({move.topic_partition: move.after for move in moves}))
     changed = [move for move in moves if move.before != move.after]
     note(f"minikafka: {_changes(changed, len(moves))}; save it and give it to `reassign execute --file`")
 

@@ -48,15 +48,16 @@ def stop(
     ],
 ) -> None:
     """Stop the cluster of a data directory cleanly."""
+    from minikafka.cli.output import say
     from minikafka.embedded import local
 
     left = None if local.running(str(data_dir)) else without_directory(data_dir)
     if left is None:
         local.stop(str(data_dir))
-        print(f"stopped {data_dir}")
+        say(f"stopped {data_dir}")
     else:
         end(left)
-        print(f"stopped {data_dir}, which had been removed")
+        say(f"stopped {data_dir}, which had been removed")
 
 
 def without_directory(data_dir: Path) -> LocalCluster | None:

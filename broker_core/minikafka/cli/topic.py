@@ -74,7 +74,7 @@ def create(
 
     from minikafka.base.words import counted
     from minikafka.cli.connect import connected
-    from minikafka.cli.output import note, print_json
+    from minikafka.cli.output import note, print_json, say
     from minikafka.clients.admin import Admin, NewTopic
 
     count, factor = (len(given), len(given[0])) if given else (partitions or 1, replicas or 1)
@@ -93,7 +93,7 @@ def create(
         print_json({"topic": name, "partitions": count, "replicas": factor, "config": all_shown(configs)})
     else:
         each = f", {factor} replicas each" if factor > 1 else ""
-        print(f"created {name} with {counted(count, 'partition')}{each}")
+        say(f"created {name} with {counted(count, 'partition')}{each}")
 
 
 def too_few_for_all(configs: Mapping[str, str], replicas: int) -> str:
@@ -215,7 +215,7 @@ def alter(
 
     from minikafka.base.words import counted
     from minikafka.cli.connect import connected, existing_topic
-    from minikafka.cli.output import print_json
+    from minikafka.cli.output import print_json, say
     from minikafka.clients.admin import Admin
     from minikafka.wire.apis.describe_configs import ResourceType
 
@@ -237,7 +237,7 @@ def alter(
         print_json({"topic": name, "partitions": partitions, "config": all_shown(changes)})
         return
     done = [] if partitions is None else [counted(partitions, "partition")]
-    print(f"{name} has {', '.join(done + [told(changes)] * bool(changes))}")
+    say(f"{name} has {', '.join(done + [told(changes)] * bool(changes))}")
 
 
 @app.command()
@@ -254,7 +254,7 @@ def delete(
     With --zookeeper it is marked for deletion there, past the brokers, and nothing is waited for.
     """
     from minikafka.cli.connect import connected
-    from minikafka.cli.output import print_json
+    from minikafka.cli.output import print_json, say
     from minikafka.clients.admin import Admin
 
     if name in INTERNAL_TOPICS:
@@ -273,7 +273,7 @@ def delete(
     if style is Format.JSON:
         print_json({"topic": name, "deleted": True})
     else:
-        print(f"deleted {name}")
+        say(f"deleted {name}")
 
 
 def mark_for_deletion(
@@ -281,7 +281,7 @@ def mark_for_deletion(
 ) -> None:
     """Ask the controller by ZooKeeper to delete a topic, and say so in the words of 0.10.1's tool."""
     from minikafka.cli.connect import coordinated
-    from minikafka.cli.output import print_json
+    from minikafka.cli.output import print_json, say
     from minikafka.clients import deletions
 
     with coordinated(zookeeper, bootstrap, data_dir) as store:
@@ -295,10 +295,10 @@ def mark_for_deletion(
     if style is Format.JSON:
         print_json({"topic": name, "marked": True})
     elif new:
-        print(f"Topic {name} is marked for deletion.")
-        print(NO_IMPACT)
+        say(f"Topic {name} is marked for deletion.")
+        say(NO_IMPACT)
     else:
-        print(f"Topic {name} is already marked for deletion.")
+        say(f"Topic {name} is already marked for deletion.")
 
 
 def nothing_done(why: str, name: str, outcome: dict[str, object], style: Format) -> None:

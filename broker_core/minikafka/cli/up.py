@@ -13,7 +13,7 @@ import typer
 from minikafka.base.errors import ConfigError, DirectoryLocked
 from minikafka.cli.directory import check_usable, make, named
 from minikafka.cli.options import Settings, key_values
-from minikafka.cli.output import note
+from minikafka.cli.output import note, say
 from minikafka.cli.progress import patience
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def up(
             str(cluster.data_dir), cluster.bootstrap_servers, cluster.zookeeper_connect, cluster.cluster_id
         ):
             ready = True  # before anybody can read that it is
-            print(cluster.ready_line, flush=True)
+            say(cluster.ready_line, flush=True)
             for complaint in odd_addresses(host, ports, config):
                 note(f"minikafka: {complaint}")
             watch(cluster, ended)

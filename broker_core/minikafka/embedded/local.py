@@ -48,6 +48,7 @@ from typing import TYPE_CHECKING
 
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.files import RealFiles, replace_file
+from minikafka.base.printable import log_lines_to_stderr
 from minikafka.embedded.broker import opening_state
 from minikafka.embedded.owners import Owner, find_owner, host_boot_id, is_alive, owner_of
 from minikafka.embedded.process import tail, wait_until
@@ -479,7 +480,7 @@ def main(arguments: Sequence[str]) -> int:
     Exit status: 3 when there is a daemon already.
     """
     logging.Formatter.converter = time.gmtime
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_lines_to_stderr("%(asctime)s %(levelname)s %(name)s: %(message)s")
     directory = _Directory(arguments[0])
     # Whoever asks whether we serve holds the lock for a moment.
     with _held(os.path.join(directory.own, "serving.lock"), 1.0) as descriptor:

@@ -28,6 +28,7 @@ from minikafka.base.clock import SystemClock
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.files import RealFiles
 from minikafka.base.ids import host_port
+from minikafka.base.printable import log_lines_to_stderr, printable
 from minikafka.log.manager import Jobs
 from minikafka.net.connection import SocketConnector
 from minikafka.net.limits import ConnectionLimits
@@ -58,9 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--set", action="append", default=[], metavar="key=value", help="override one property"
     )
     given = parser.parse_args(arguments)
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s (%(name)s)"
-    )
+    log_lines_to_stderr("%(asctime)s %(levelname)s %(message)s (%(name)s)")
     logging.getLogger("kazoo").setLevel(logging.WARNING)
     ending = _Ending()
     try:
@@ -70,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
         _log.info("stopped before it served")
         return 0
     except MinikafkaError as error:
-        print(f"minikafka: {error}", file=sys.stderr)
+        print(f"minikafka: {printable(str(error))}", file=sys.stderr)
         return 2
     threading.Thread(target=announce, args=(running, config), name="announce", daemon=True).start()
     status = ending.wait()
@@ -79,7 +78,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         running.stop()
     except MinikafkaError as error:
-        print(f"minikafka: not stopped cleanly, the next start checks the logs: {error}", file=sys.stderr)
+        problem = printable(f"not stopped cleanly, the next start checks the logs: {error}")
+        print(f"minikafka: {problem}", file=sys.stderr)
         return 1
     _log.info("stopped")
     return status
@@ -110,7 +110,7 @@ class _Ending:
 
     def fatal(self, reason: str) -> None:
         """The broker cannot go on; any thread may say so."""
-        print(f"minikafka: {reason}", file=sys.stderr, flush=True)
+        print(f"minikafka: {printable(reason)}", file=sys.stderr, flush=True)
         self._status = 1
         os.write(self._write, b"!")
 

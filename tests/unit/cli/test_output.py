@@ -1,10 +1,29 @@
 from __future__ import annotations
 
+import json
+import logging
+import re
+from pathlib import Path
+
 import pytest
 
+from minikafka.base.ids import TopicPartition
 from minikafka.base.words import counted
+from minikafka.cli import output
+from minikafka.cli.consume import show_line
 from minikafka.cli.options import Format
-from minikafka.cli.output import base64_or_none, print_rows, table_lines, text_or_none, utc_text
+from minikafka.cli.output import (
+    base64_or_none,
+    note,
+    print_json,
+    print_rows,
+    say,
+    table_lines,
+    text_or_none,
+    utc_text,
+    warnings_as_notes,
+)
+from minikafka.cli.stream_follow import Line
 
 ROWS = [{"name": "flights", "partitions": 4, "more": 1}, {"name": "a", "partitions": 12, "more": 2}]
 
@@ -57,3 +76,58 @@ def test_times_are_printed_in_utc_and_impossible_ones_as_numbers(
     timestamp_ms: int | None, text: str | None
 ) -> None:
     assert utc_text(timestamp_ms) == text
+
+
+NASTY = "t\n\x1b[2J\x9b1m\u202e"
+
+
+def test_a_table_shows_what_a_terminal_would_act_on_as_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    rows: list[dict[str, object]] = [{"name": NASTY, "list": [NASTY], "map": {NASTY: NASTY}}]
+    print_rows(rows, ["name", "list", "map"], Format.TABLE)
+    shown = "t\\n\\x1b[2J\\x9b1m\\u202e"
+    assert capsys.readouterr().out.splitlines()[1].split() == [shown, shown, f"{shown}={shown}"]
+
+
+def test_a_line_and_a_note_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    say(f"deleted {NASTY}")
+    note(f"minikafka: no topic {NASTY}")
+    done = capsys.readouterr()
+    assert done.out == "deleted t\\n\\x1b[2J\\x9b1m\\u202e\n"
+    assert done.err == "minikafka: no topic t\\n\\x1b[2J\\x9b1m\\u202e\n"
+
+
+def test_json_keeps_its_meaning_without_what_a_terminal_would_act_on(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    print_json({"name": NASTY + "ž\x7f\udcff"})
+    out = capfd.readouterr().out
+    assert out == '{"name":"t\\n\\u001b[2J\\u009b1m\\u202ež\\u007f\\udcff"}\n'
+    assert json.loads(out) == {"name": NASTY + "ž\x7f\udcff"}
+
+
+def test_what_a_library_warns_of_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with warnings_as_notes("minikafka.output_test"):
+        logging.getLogger("minikafka.output_test").warning("refused: %s", NASTY)
+    assert capsys.readouterr().err == "minikafka: refused: t \\x1b[2J\\x9b1m\\u202e\n"
+
+
+def test_messages_go_to_a_pipe_as_they_are_and_to_a_terminal_escaped(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    record = Line(5, -1, None, b"a\x1b[2J\tb")
+    show_line(TopicPartition("t", 0), record)
+    show_line(TopicPartition("t", 0), record, terminal=True)
+    piped, shown = capsys.readouterr().out.split("\n")[:2]
+    assert piped.endswith("-\ta\x1b[2J\tb")
+    assert shown.endswith("-\ta\\x1b[2J\tb")
+
+
+def test_commands_print_through_this_module_alone() -> None:
+    """So that nothing from outside reaches a terminal as it is; the exceptions print nothing of the kind."""
+    allowed = {"output.py", "main.py", "progress.py", "commands.py", "consume.py"}
+    found = {
+        path.name
+        for path in Path(output.__file__).parent.glob("*.py")
+        if re.search(r"(?<![\w.])print\(", path.read_text(encoding="utf-8"))
+    }
+    assert found <= allowed

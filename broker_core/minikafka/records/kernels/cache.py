@@ -33,6 +33,7 @@ import llvmlite  # type: ignore[import-untyped]
 from llvmlite import binding
 
 from minikafka.base import places
+from minikafka.base.printable import printable
 from minikafka.records.kernels.native import Code
 
 _CODE = "code.json"
@@ -189,7 +190,7 @@ def _compiled_in_children(parts: Path) -> dict[str, Code]:
 
 def _say(text: str) -> None:
     if sys.stderr is not None:
-        sys.stderr.write(f"minikafka: {text}\n")
+        sys.stderr.write(f"minikafka: {printable(text)}\n")
         sys.stderr.flush()
 
 
