@@ -126,7 +126,9 @@ def read_share(
 
 
 def _check_codec(version: int, partition: Partition) -> None:
-    if version < ZSTD_SINCE and partition.log.config.message_limits.codec is Codec.ZSTD:
+    limits = partition.log.config.message_limits
+    # A topic of an older format stores no zstd, whatever its setting says.
+    if version < ZSTD_SINCE and limits.codec is Codec.ZSTD and limits.magic not in {0, 1}:
         raise BrokerError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"Fetch {version} does not know zstd, the compression.type of {partition.topic_partition.topic}",
