@@ -400,6 +400,9 @@ class _Exchange:
     def park(self) -> None:
         """Nothing is held back here."""
 
+    def keep_counted(self) -> None:
+        """Nothing is counted here."""
+
     def respond(self, parts: Sequence[Part], pause_ms: int = 0) -> None:
         if self._answered:
             raise RuntimeError(f"a request of {self.client_host} was answered twice")

@@ -245,6 +245,9 @@ class _MemoryExchange:
     def park(self) -> None:
         """Nothing to do: nothing is held back here."""
 
+    def keep_counted(self) -> None:
+        """Nothing to do: nothing is counted here."""
+
     def respond(self, parts: Sequence[Part], pause_ms: int = 0) -> None:
         if self._answered:
             raise RuntimeError(f"a request of {self._connection.client_host} was answered twice")

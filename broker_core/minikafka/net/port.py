@@ -52,6 +52,12 @@ class Exchange(Protocol):
         requests for it. Any number of times, also when it was answered already.
         """
 
+    def keep_counted(self) -> None:
+        """The request's memory stays in use until the answer: count its bytes until then, parked or not.
+
+        To be called by the handler, before it returns.
+        """
+
     def respond(self, parts: Sequence[Part], pause_ms: int = 0) -> None:
         """Send ``parts`` as one frame (the length is added) and, ``pause_ms`` after it was taken, take the
         next request. Exactly once.

@@ -120,13 +120,15 @@ class _Peer:
 class SocketExchange:
     """See ``port.Exchange``."""
 
-    __slots__ = ("_answered", "_peer", "_processor", "parked")
+    __slots__ = ("_answered", "_peer", "_processor", "kept", "parked")
 
     def __init__(self, processor: Processor, peer: _Peer) -> None:
         self._processor = processor
         self._peer = peer
         self._answered = False
         self.parked = False
+        self.kept = False
+        """Whether the bytes of the request are counted until the answer."""
 
     @property
     def client_host(self) -> str:
@@ -144,6 +146,9 @@ class SocketExchange:
         self.parked = True
         if not self._answered:
             self._processor.do(lambda: self._processor.no_longer_work(self._peer, self))
+
+    def keep_counted(self) -> None:
+        self.kept = True
 
     def respond(self, parts: Sequence[Part], pause_ms: int = 0) -> None:
         if self._answered:
@@ -238,7 +243,7 @@ class Processor:
     def no_longer_work(self, peer: _Peer, exchange: SocketExchange) -> None:
         """What is in flight waits for others, and keeps nobody out. On this thread only."""
         if peer.exchange is exchange:
-            self._uncount(peer)
+            self._uncount(peer, keep_bytes=exchange.kept)
 
     def close_peer(self, peer: _Peer, reason: str, level: int = logging.WARNING) -> None:
         """Close a connection and log why. On the processor's thread."""
@@ -388,11 +393,12 @@ class Processor:
             self._guarded(peer, self._read)
         self._held.extendleft(reversed(passed_over))
 
-    def _uncount(self, peer: _Peer) -> None:
-        """The backlog no longer counts what it counts of this connection."""
-        if peer.counted or peer.reserved:
-            counted, reserved = peer.counted, peer.reserved
-            peer.counted, peer.reserved = False, 0
+    def _uncount(self, peer: _Peer, *, keep_bytes: bool = False) -> None:
+        """The backlog no longer counts what it counts of this connection, or only the request's bytes."""
+        counted, reserved = peer.counted, 0 if keep_bytes else peer.reserved
+        if counted or reserved:
+            peer.counted = False
+            peer.reserved -= reserved
             self._backlog.end(requests=int(counted), size=reserved)
 
     def _read(self, peer: _Peer) -> None:

@@ -41,6 +41,7 @@ from minikafka.server.assembly import Ports, RunningBroker
 from minikafka.server.config import BrokerConfig, parse_properties
 from minikafka.server.listeners import unreachable
 from minikafka.server.peer import Conversation
+from minikafka.server.work_pool import MEMORY_BYTES, ThreadWorkPool
 from minikafka.server.worker import ThreadWorker
 
 T = TypeVar("T")
@@ -218,6 +219,7 @@ def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
             ),
             run_all=lambda jobs: _in_parallel(jobs, config.recovery_threads),
             spawn=_spawn,
+            pool=ThreadWorkPool("requests", min(config.io_threads, os.cpu_count() or 1), MEMORY_BYTES),
         ),
         ending.fatal,
     )

@@ -15,7 +15,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import ConfigError
@@ -47,6 +47,7 @@ from minikafka.server.replica_fetcher import Fetchers
 from minikafka.server.replicas import Replicas
 from minikafka.server.settings import refresh_limits
 from minikafka.server.withdrawal import withdraw
+from minikafka.server.work_pool import InlineWorkPool, WorkPool
 from minikafka.server.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -70,6 +71,8 @@ class Ports:
     """How logs are opened: in parallel, where there are threads."""
     spawn: Callable[[Conversation, str], None] | None = None
     """Lets a conversation run on a thread of that name; None where ``RunningBroker.step`` does."""
+    pool: WorkPool = field(default_factory=InlineWorkPool)
+    """Runs requests that take long beside the processors."""
 
 
 class RunningBroker:
@@ -114,6 +117,7 @@ class RunningBroker:
         )
         self._stops.callback(ports.worker.stop)
         self._stops.callback(ports.loader.stop)
+        self._stops.callback(ports.pool.stop)
         logs.open_all(registrar.topic_configs(), registrar.tree)
         directories = logs.paths
         broker_id = self._agree_on_broker_id(config, directories, ports.files, registrar)
@@ -124,6 +128,7 @@ class RunningBroker:
             logs=logs,
             worker=ports.worker,
             registrar=registrar,
+            pool=ports.pool,
         )
         _read_limits(self.broker, store, ports)
         coordinator = Coordinator(self.broker, ports.loader, ports.random_bytes)

@@ -33,6 +33,7 @@ from minikafka.server.producer_ids import ProducerIds
 from minikafka.server.quotas import Quotas
 from minikafka.server.registrar import Registrar
 from minikafka.server.replication_quotas import Throttles
+from minikafka.server.work_pool import InlineWorkPool, WorkPool
 from minikafka.server.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -65,6 +66,7 @@ class Broker:
         logs: LogManager,
         worker: Worker,
         registrar: Registrar,
+        pool: WorkPool | None = None,
     ) -> None:
         self.config = config
         self.broker_id = broker_id
@@ -72,6 +74,8 @@ class Broker:
         self.logs = logs
         self.worker = worker
         self.registrar = registrar
+        self.pool: WorkPool = pool or InlineWorkPool()
+        """Where a handler continues a request that takes more than a few milliseconds."""
         self.image = ClusterImage(registrar.cluster_id)
         self.advertised: Mapping[str, BrokerAddress] = {}
         """By the listener's name, where its clients reach this broker. Set once, when the ports are known."""

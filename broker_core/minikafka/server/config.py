@@ -127,6 +127,7 @@ _KEYS: dict[str, tuple[Callable[[str, str], Any], str | None]] = {
     "zookeeper.session.timeout.ms": (_integer(1), "6000"),
     "zookeeper.connection.timeout.ms": (_integer(1), None),
     "num.network.threads": (_integer(1), "3"),
+    "num.io.threads": (_integer(1), "8"),
     "socket.request.max.bytes": (_integer(1), "104857600"),
     "connections.max.idle.ms": (_integer(1), "600000"),
     "max.connections": (_integer(1), str(UNLIMITED)),
@@ -268,6 +269,8 @@ class BrokerConfig:
     zookeeper_session_timeout_ms: int
     zookeeper_connection_timeout_ms: int
     network_threads: int
+    io_threads: int
+    """For requests that take long (``server.work_pool``); at most one for each processor is used."""
     request_max_bytes: int
     connection_idle_max_ms: int
     connection_limits: ConnectionLimits
@@ -332,6 +335,7 @@ class BrokerConfig:
             zookeeper_session_timeout_ms=session_ms,
             zookeeper_connection_timeout_ms=values["zookeeper.connection.timeout.ms"] or session_ms,
             network_threads=values["num.network.threads"],
+            io_threads=values["num.io.threads"],
             request_max_bytes=values["socket.request.max.bytes"],
             connection_idle_max_ms=values["connections.max.idle.ms"],
             connection_limits=ConnectionLimits(

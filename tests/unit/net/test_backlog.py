@@ -109,6 +109,31 @@ def test_what_waits_for_others_never_keeps_them_out(serve: Serve) -> None:
         assert [read_frame(sock) for sock in waiting] == [b"went"] * 4
 
 
+def test_a_parked_request_whose_memory_is_in_use_keeps_its_bytes_counted(serve: Serve) -> None:
+    class InWork(Keeping):
+        """All are worked on beside the processor."""
+
+        def on_request(self, exchange, frame) -> None:  # type: ignore[no-untyped-def]
+            exchange.keep_counted()
+            super().on_request(exchange, frame)
+            exchange.park()
+
+    handler = InWork()
+    size = FREE_BYTES + 1
+    server = serve(handler, queued_requests=1, queued_bytes=size)
+    with plain(server) as one, plain(server) as two, plain(server) as small:
+        one.sendall(framed(bytes(size)))
+        eventually(lambda: handler.exchanges, "the first is in work")
+        two.sendall(framed(bytes(size)))
+        go_round(server)
+        small.sendall(framed(b"small"))
+        eventually(lambda: len(handler.exchanges) == 2, "the small one is read")
+        go_round(server)
+        assert bytes(handler.frames[1]) == b"small"
+        handler.exchanges[0].respond([b"answer"])
+        eventually(lambda: len(handler.exchanges) == 3, "the other large one is read")
+
+
 def test_a_request_that_is_parked_later_no_longer_counts(serve: Serve) -> None:
     handler = Keeping()
     server = serve(handler, queued_requests=1)

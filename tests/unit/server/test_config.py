@@ -58,6 +58,7 @@ def test_limits_on_connections_and_requests_are_none_unless_they_are_set() -> No
         ("broker.id", "-2"),
         ("port", "70000"),
         ("num.network.threads", "0"),
+        ("num.io.threads", "0"),
         ("num.partitions", "many"),
         ("auto.create.topics.enable", "yes"),
         ("listeners", "SSL://localhost:9093"),
@@ -82,9 +83,9 @@ def test_a_bad_value_is_refused_with_name_and_value(name: str, value: str) -> No
 
 def test_names_that_nobody_uses_are_listed_for_one_warning() -> None:
     made = BrokerConfig.from_properties(
-        {"zookeeper.connect": "localhost:2181", "num.io.threads": "8", "log.segment.bytes": "1024"}
+        {"zookeeper.connect": "localhost:2181", "background.threads": "8", "log.segment.bytes": "1024"}
     )
-    assert made.unknown == ("num.io.threads",)
+    assert made.unknown == ("background.threads",)
     assert made.log.segment_bytes == 1024
 
 

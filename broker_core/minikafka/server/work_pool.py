@@ -1,0 +1,143 @@
+"""Threads for requests that take long: large or compressed record batches, conversion, long arrays.
+
+A processor thread serves many connections, so it does nothing that takes more than a few milliseconds. Longer
+work is cut into steps and given to a pool. Each pool thread runs a job for ``SLICE_MS``, then the job goes
+behind the others that wait, so that a short job never waits for the whole of a long one.
+
+The pool bounds memory: a step says how much it needs, and begins only while all running steps together need
+at most ``memory_bytes``; a step that needs more runs alone. Jobs wait in the order of arrival, so a step that
+needs much is not passed by. The queue itself is bounded from outside: each connection has one request in
+work, and the network counts the bytes of requests that are not answered (``Exchange.keep_counted``).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+_log = logging.getLogger(__name__)
+
+Steps = Iterator[int]
+"""A job: ``next`` does one step of at most about 50 ms, and gives the bytes of memory that the next one needs
+beside what the request holds anyway; the first needs none. The job catches its own errors: nobody else can
+answer its request.
+"""
+
+MEMORY_BYTES = 160 << 20
+"""What all steps of a broker's pool may need together: one batch of the largest content, and some smaller."""
+SLICE_MS = 20
+"""How long a job runs before others have their turn."""
+
+
+class WorkPool(Protocol):
+    """Runs jobs beside the processors."""
+
+    def submit(self, steps: Steps) -> None:
+        """Run ``steps`` to their end, in turn with other jobs. Any thread may call this. It does not wait."""
+
+    def stop(self) -> None:
+        """Begin no step any more. Jobs that have not ended are closed."""
+
+
+class _Job:
+    __slots__ = ("need_bytes", "steps")
+
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
+        self.need_bytes = 0
+
+    def run(self, stopping: Callable[[], bool]) -> bool:
+        """Do steps until the slice is over or more memory is needed; whether there are more."""
+        began, granted = time.monotonic_ns(), self.need_bytes
+        try:
+            for need_bytes in self.steps:
+                self.need_bytes = need_bytes
+                used_ms = (time.monotonic_ns() - began) // 1_000_000
+                if need_bytes > granted or used_ms >= SLICE_MS or stopping():
+                    return True
+        except Exception:  # noqa: BLE001 - one job must not end the thread
+            _log.exception("a job of the work pool failed")
+        return False
+
+
+class ThreadWorkPool:
+    """A pool with threads of its own."""
+
+    def __init__(self, name: str, threads: int, memory_bytes: int) -> None:
+        self._memory_bytes = memory_bytes
+        self._changed = threading.Condition()
+        self._jobs: deque[_Job] = deque()
+        self._running = 0
+        self._used_bytes = 0
+        self._stopping = False
+        self._threads = [
+            threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True)
+            for number in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, steps: Steps) -> None:
+        with self._changed:
+            if not self._stopping:
+                self._jobs.append(_Job(steps))
+                self._changed.notify()
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join()
+        jobs, self._jobs = self._jobs, deque()
+        for job in jobs:
+            _close(job.steps)
+
+    def _run(self) -> None:
+        while (job := self._take()) is not None:
+            granted = job.need_bytes
+            more = job.run(lambda: self._stopping)
+            with self._changed:
+                self._running -= 1
+                self._used_bytes -= granted
+                if more:
+                    self._jobs.append(job)
+                self._changed.notify_all()
+            del job  # nothing of it stays while this thread waits
+
+    def _take(self) -> _Job | None:
+        """The next job, once there is one and memory for its step; None at the stop."""
+        with self._changed:
+            while not self._stopping:
+                if self._jobs and self._has_memory(self._jobs[0].need_bytes):
+                    job = self._jobs.popleft()
+                    self._running += 1
+                    self._used_bytes += job.need_bytes
+                    return job
+                self._changed.wait()
+            return None
+
+    def _has_memory(self, need_bytes: int) -> bool:
+        return self._running == 0 or self._used_bytes + need_bytes <= self._memory_bytes
+
+
+class InlineWorkPool:
+    """A pool for the single-threaded simulation: jobs run to their end in ``submit``."""
+
+    def submit(self, steps: Steps) -> None:
+        for _ in steps:
+            pass
+
+    def stop(self) -> None:
+        pass
+
+
+def _close(steps: Steps) -> None:
+    close = getattr(steps, "close", None)
+    if close is not None:
+        close()
