@@ -46,16 +46,17 @@ _SEPARATORS = re.compile(r"[^a-z0-9]+")
 _LIKENESS = 0.8
 """``difflib``'s ratio of words that differ by a letter left out, doubled or moved; ``java`` stays clear."""
 
+# Every repetition is bounded, or ends what it consumes: a value may have megabytes.
 _PAIR = re.compile(
-    r"""(?P<name>[\w.-]*(?:password|passwd|passphrase|secret|token|credential|(?:access|private|api|stored|server)[._-]?key)
-    [\w.-]* \\?["']? \s* [=:] \s*)
+    r"""((?:password|passwd|passphrase|secret|token|credential|(?:access|private|api|stored|server)[._-]?key)
+    [\w.-]{0,60} \\?["']? \s{0,9} [=:] \s{0,9})
     (?: \\?"(?:[^"\\]|\\.)*"? | '(?:[^'\\]|\\.)*'? | [^\s"',;&{}()\[\]]+ )""",
     re.IGNORECASE | re.VERBOSE,
 )
-_URL_USER = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^\s/@]*:[^\s/@]*@", re.IGNORECASE)
-_JAAS = re.compile(r"\b[\w.$]*LoginModule\b", re.IGNORECASE)
+_URL_USER = re.compile(r"://[^\s/@]{1,500}@")
+_JAAS = re.compile("LoginModule", re.IGNORECASE)
 _PRIVATE_KEY = re.compile(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
+    r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)", re.DOTALL
 )
 
 
@@ -66,7 +67,7 @@ def is_secret(name: str) -> bool:
         return False
     if any(part in name.lower() for part in _ANYWHERE) or not _WORDS.isdisjoint(words):
         return True
-    return any(difflib.get_close_matches(word, _NEARLY, 1, _LIKENESS) for word in words)
+    return any(difflib.get_close_matches(word, _NEARLY, 1, _LIKENESS) for word in set(words))
 
 
 def shown(name: str, value: object) -> object:
@@ -88,5 +89,5 @@ def without_secrets(text: str) -> str:
     if _JAAS.search(text):
         return HIDDEN
     text = _PRIVATE_KEY.sub(HIDDEN, text)
-    text = _URL_USER.sub(rf"\g<scheme>{HIDDEN}@", text)
-    return _PAIR.sub(rf"\g<name>{HIDDEN}", text)
+    text = _URL_USER.sub(f"://{HIDDEN}@", text)
+    return _PAIR.sub(rf"\1{HIDDEN}", text)

@@ -112,3 +112,25 @@ def test_a_refusal_takes_secrets_out_of_any_value() -> None:
     refusal = ConfigError("zookeeper.connect", "zk://u:tiger@h:1", "'zk://u:tiger@h:1' is no host")
     assert "tiger" not in f"{refusal} {refusal!r}"
     assert "@h:1" in str(refusal)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "x",
+        "a.",
+        "password",
+        "password ",
+        "a://",
+        "://a:",
+        "-----BEGIN PRIVATE KEY-----",
+        "token=",
+        '"',
+        "LoginModul",
+        "secret\\",
+    ],
+)
+def test_a_value_of_a_megabyte_is_looked_through_at_once(piece: str) -> None:
+    text = piece * (1_000_000 // len(piece))
+    without_secrets(text)
+    is_secret(text)
