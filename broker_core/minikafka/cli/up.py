@@ -196,8 +196,7 @@ def watch(cluster: Cluster, ended: SimpleQueue[tuple[int, int]]) -> None:
             if not cluster.data_dir.is_dir():
                 note(f"minikafka: {cluster.data_dir} was removed: nothing of it can be served any more")
                 return
-            if cluster.revive_zookeeper():
-                note("minikafka: ZooKeeper had ended and was started again")
+            cluster.revive_zookeeper(lambda text: note(f"minikafka: {text}"))
             continue
         left -= 1
         how = f"was killed by signal {-exit_code}" if exit_code < 0 else f"ended with status {exit_code}"

@@ -19,6 +19,7 @@ import os
 import shlex
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -30,7 +31,7 @@ from minikafka.base.ids import host_port
 from minikafka.embedded import lock, members
 from minikafka.embedded.broker import BrokerProcess, Ready
 from minikafka.embedded.process import wait_until
-from minikafka.embedded.zookeeper import EmbeddedZooKeeper
+from minikafka.embedded.zookeeper import EmbeddedZooKeeper, PortTaken
 
 if TYPE_CHECKING:
     from minikafka.clients.cluster import Cluster as Client
@@ -50,6 +51,9 @@ CONTROLLER_PATIENCE_MS = 1_000
 """To ask who is stopped last."""
 
 CLIENT_ID = "minikafka-embedded"
+
+REVIVE_PAUSE_S = 5.0
+"""Between two attempts to start a ZooKeeper that did not come up."""
 
 
 class Cluster:
@@ -104,6 +108,9 @@ class Cluster:
         self._brokers: dict[int, BrokerProcess] = {}
         self._ready: dict[int, Ready] = {}
         self._client: Client | None = None
+        self._revive_at_s = 0.0
+        self._not_revived = ""
+        """Why ZooKeeper could not be started again, as it was reported."""
 
     def __enter__(self) -> Cluster:
         try:
@@ -231,13 +238,28 @@ class Cluster:
             command += ["--set", f"listeners={self._listener(self._ready[number].port)}"]
         return shlex.join(command)
 
-    def revive_zookeeper(self) -> bool:
-        """Start our ZooKeeper again, on its port and its data, if it has ended; return whether it had."""
+    def revive_zookeeper(self, report: Callable[[str], None] = lambda text: None) -> bool:
+        """Start our ZooKeeper again, on its port and its data, if it has ended; return whether that was done.
+
+        ``report`` is told so, or why it cannot be at the moment: brokers know it by its port, so another
+        process that has this is waited for. To be called again and again.
+        """
         zookeeper = self._zookeeper
-        if zookeeper is None or zookeeper.process is None or zookeeper.process.exit_code is None:
+        if zookeeper is None or not zookeeper.ended or time.monotonic() < self._revive_at_s:
             return False
-        zookeeper.stop()
-        zookeeper.start()
+        try:
+            zookeeper.restart()
+        except MinikafkaError as error:
+            # What fails for another reason may take a Java process and half a minute each time.
+            taken = isinstance(error, PortTaken)
+            self._revive_at_s = time.monotonic() + (0.0 if taken else REVIVE_PAUSE_S)
+            reason = "another process has its port" if taken else str(error)
+            if reason != self._not_revived:
+                self._not_revived = reason
+                report(f"ZooKeeper ended and cannot be started again at {zookeeper.connect} yet: {reason}")
+            return False
+        self._not_revived = ""
+        report(f"ZooKeeper had ended and was started again at {zookeeper.connect}")
         return True
 
     def create_topic(

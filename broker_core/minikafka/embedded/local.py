@@ -439,8 +439,8 @@ class _Daemon:
             while not self._ending():
                 self._wake.wait(POLL_S)
                 self._look_for_owners(address.close)
-                if not self._ending() and cluster.revive_zookeeper():
-                    _log.warning("ZooKeeper had ended and was started again")
+                if not self._ending():
+                    cluster.revive_zookeeper(lambda text: _log.warning("%s", text))
 
     def _ending(self) -> bool:
         return bool(self._reason)

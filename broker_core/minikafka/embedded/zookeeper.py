@@ -13,6 +13,7 @@ waits for that moment.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,6 +30,8 @@ TICK_MS = 500
 """Sessions end at multiples of this."""
 SESSION_TIMEOUT_MIN_MS = 500
 SESSION_TIMEOUT_MAX_MS = 60_000
+
+_log = logging.getLogger("minikafka.embedded")
 
 _START_TIMEOUT_S = 30.0
 _PORT_ATTEMPTS = 3
@@ -86,11 +89,15 @@ def find_jars(environment: Mapping[str, str] = os.environ) -> list[str]:
     )
 
 
+class PortTaken(ConfigError):
+    """Another process has the only port that will do."""
+
+
 class EmbeddedZooKeeper:
     """A standalone ZooKeeper over ``data_dir/zookeeper``. Not thread-safe.
 
-    port 0: the one that this directory used last if it is free, else a free one. ``log_dir`` (default
-    ``data_dir/logs``) gets ``zookeeper.log``.
+    port 0: the one that this directory used last if it is free, else a free one; which is kept for the life
+    of this object, as brokers know it. ``log_dir`` (default ``data_dir/logs``) gets ``zookeeper.log``.
     """
 
     def __init__(
@@ -99,14 +106,15 @@ class EmbeddedZooKeeper:
         self._directory = os.path.join(os.path.abspath(data_dir), "zookeeper")
         self._log = os.path.join(log_dir or os.path.join(os.path.abspath(data_dir), "logs"), "zookeeper.log")
         self._host = host
-        self._wanted_port = port
+        self._fixed_port = port
+        """The only port that will do: what was asked for, or what brokers know; 0: a free one."""
         self._port = 0
         self._process: ChildProcess | None = None
 
     @property
     def port(self) -> int:
         """The port it serves on; before the first start the one that was asked for, which may be 0."""
-        return self._port or self._wanted_port
+        return self._port or self._fixed_port
 
     @property
     def connect(self) -> str:
@@ -118,10 +126,29 @@ class EmbeddedZooKeeper:
         """The Java process while it runs."""
         return self._process
 
+    @property
+    def ended(self) -> bool:
+        """Whether it was started, not stopped, and does not run any more."""
+        return self._process is not None and self._process.exit_code is not None
+
+    def restart(self) -> None:
+        """Start one that has ended again, on the port that brokers know it by.
+
+        Raises PortTaken while another process has that port, ProcessFailed when it does not come up; then it
+        counts as ended, and can be restarted later.
+        """
+        ended, self._process = self._process, None
+        try:
+            self.start()
+        except Exception:
+            if self._process is None:
+                self._process = ended
+            raise
+
     def start(self) -> str:
         """Start it and return ``host:port`` once it serves.
 
-        Raises ConfigError (no Java, no jars, the port is taken), DirectoryLocked, ProcessFailed.
+        Raises ConfigError (no Java, no jars), PortTaken, DirectoryLocked, ProcessFailed.
         """
         if self._process is not None:
             return self.connect
@@ -139,10 +166,11 @@ class EmbeddedZooKeeper:
                     self._process.kill()
                     self._process = None
                     # Another process may have taken the free port first.
-                    if self._wanted_port or attempt == _PORT_ATTEMPTS - 1 or can_bind(self._host, self._port):
+                    if self._fixed_port or attempt == _PORT_ATTEMPTS - 1 or can_bind(self._host, self._port):
                         raise
         finally:
             os.close(held)  # the supervisor holds it from here on
+        self._fixed_port = self._port
         replace_file(RealFiles(), os.path.join(self._directory, "port"), b"%d\n" % self._port)
         return self.connect
 
@@ -162,19 +190,28 @@ class EmbeddedZooKeeper:
         self.stop()
 
     def _choose_port(self) -> int:
-        if self._wanted_port:
-            if not can_bind(self._host, self._wanted_port):
-                raise ConfigError(
+        if self._fixed_port:
+            if not can_bind(self._host, self._fixed_port):
+                raise PortTaken(
                     "zookeeper port",
-                    self._wanted_port,
+                    self._fixed_port,
                     f"is taken on {self._host}; give another, or 0 for a free one",
                 )
-            return self._wanted_port
+            return self._fixed_port
+        last = 0
         with contextlib.suppress(OSError, ValueError):
             last = int(Path(self._directory, "port").read_text(encoding="ascii"))
-            if 0 < last < 0x10000 and can_bind(self._host, last):
-                return last
-        return free_port(self._host)
+        if 0 < last < 0x10000 and can_bind(self._host, last):
+            return last
+        port = free_port(self._host)
+        if last:
+            _log.warning(
+                "another process has port %d, which ZooKeeper of %s had last: it serves port %d now",
+                last,
+                self._directory,
+                port,
+            )
+        return port
 
     def _launch(self, java: str, jars: list[str], held: int) -> ChildProcess:
         replace_file(RealFiles(), os.path.join(self._directory, "zoo.cfg"), self._config().encode("ascii"))

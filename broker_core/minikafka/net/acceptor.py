@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import selectors
 import socket
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from minikafka.base.errors import NetworkError
+from minikafka.net.probe import server_ports
 from minikafka.net.processor import ServerOptions
 from minikafka.net.transfer import reason_of
 from minikafka.net.wakeup import Wakeup
@@ -24,26 +27,39 @@ _PEER_GONE = {errno.ECONNABORTED, errno.EPROTO, errno.EINTR, errno.EAGAIN, errno
 
 
 def listen(host: str, port: int, backlog: int, options: ServerOptions) -> socket.socket:
-    """A non-blocking listening socket; an empty host: all addresses. NetworkError when it cannot be had."""
-    sock = None
+    """A non-blocking listening socket; an empty host: all addresses. NetworkError when it cannot be had.
+
+    port 0: a free one outside the range of ephemeral ports, so that the server finds it free when it starts
+    again; any other free one where there is none.
+    """
     try:
         # AI_PASSIVE: no host is the wildcard address. The first answer is the system's preference.
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
-        sock = socket.socket(family, kind, protocol)
+        for choice in () if port else server_ports():
+            with contextlib.suppress(OSError):
+                return _listen(found[0], choice, backlog, options)
+        return _listen(found[0], port, backlog, options)
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise NetworkError(f"cannot listen on {host or '*'}:{port}: {reason_of(error)}") from None
+
+
+def _listen(found: tuple[Any, ...], port: int, backlog: int, options: ServerOptions) -> socket.socket:
+    """The same at an address that ``getaddrinfo`` found, with any port. Raises OSError."""
+    family, kind, protocol, _, (host, _, *more) = found
+    sock = socket.socket(family, kind, protocol)
+    try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Connections inherit the buffers; the receive buffer must be set before the handshake to count fully.
         if options.receive_buffer_bytes is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
         if options.send_buffer_bytes is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_bytes)
-        sock.bind(address)
+        sock.bind((host, port, *more))
         sock.listen(backlog)
         sock.setblocking(False)
-    except (OSError, OverflowError, UnicodeError) as error:
-        if sock is not None:
-            sock.close()
-        raise NetworkError(f"cannot listen on {host or '*'}:{port}: {reason_of(error)}") from None
+    except BaseException:
+        sock.close()
+        raise
     return sock
 
 

@@ -1,11 +1,21 @@
-"""Small questions to the network: a free port, who answers on one, and in what mode a ZooKeeper is."""
+"""Small questions to the network: a free port, who answers on one, and in what mode a ZooKeeper is.
+
+A port that is chosen here lies outside the range from which the system gives connections theirs (ephemeral
+ports): a server that starts again must find its port free, and in that range any connection of the machine
+may have it by then.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import random
 import socket
+import subprocess
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
 
 _ANSWER_BYTES = 64 * 1024
 _SRVR_MS = 200
@@ -15,8 +25,47 @@ _SILENT_SECONDS = 2.0
 _NOT_YET = b"not currently serving"
 
 
+_PORT_MIN = 20_000
+"""Below lie the ports that are the defaults of many programs."""
+_PORT_MAX = 65_535
+_PORT_TRIES = 50
+_LINUX_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_IANA_EPHEMERAL = range(49_152, 65_536)
+
+
+@cache
+def ephemeral_ports() -> range:
+    """The ports that the system gives to connections that ask for none."""
+    try:
+        if sys.platform == "linux":
+            first, last = _LINUX_RANGE.read_text(encoding="ascii").split()
+        else:
+            names = [f"net.inet.ip.portrange.{name}" for name in ("first", "last")]
+            asked = subprocess.run(
+                ["sysctl", "-n", *names], capture_output=True, text=True, check=True, timeout=5
+            )
+            first, last = asked.stdout.split()
+        return range(int(first), int(last) + 1)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return _IANA_EPHEMERAL
+
+
+def server_ports(ephemeral: range | None = None) -> Iterator[int]:
+    """Ports for a server to try, in random order, none of them ephemeral; at the end 0: the system's choice.
+
+    Two processes that look at the same time hardly meet.
+    """
+    taken = ephemeral_ports() if ephemeral is None else ephemeral
+    allowed = [port for port in range(_PORT_MIN, _PORT_MAX + 1) if port not in taken]
+    yield from random.SystemRandom().sample(allowed, min(_PORT_TRIES, len(allowed)))
+    yield 0
+
+
 def free_port(host: str = "127.0.0.1") -> int:
     """A port of ``host`` that nobody listens on now. Somebody else may take it before it is used."""
+    for port in server_ports():
+        if port and can_bind(host, port):
+            return port
     with socket.socket(_family(host), socket.SOCK_STREAM) as listener:
         listener.bind((host, 0))
         return int(listener.getsockname()[1])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from minikafka.clients.batching.producer import BatchingProducer
 from minikafka.clients.cluster import Cluster as Client
 from minikafka.embedded import Cluster
 from minikafka.embedded.broker import BrokerFailed
-from minikafka.net.probe import can_bind, can_connect, free_port
+from minikafka.net.probe import can_bind, can_connect, ephemeral_ports, free_port
 
 
 @pytest.fixture
@@ -162,6 +163,27 @@ def test_zookeeper_that_dies_is_started_again_where_it_was(cluster: Cluster) -> 
     assert cluster.revive_zookeeper()
     assert cluster.zookeeper_connect == connect
     cluster.create_topic("t")
+
+
+def test_zookeeper_that_dies_waits_for_its_port_which_another_process_has(cluster: Cluster) -> None:
+    connect, told = cluster.zookeeper_connect, list[str]()
+    port = port_of(connect)
+    assert cluster._zookeeper is not None
+    cluster._zookeeper.process.kill()  # type: ignore[union-attr]
+    with socket.create_server(("127.0.0.1", port), reuse_port=False):
+        assert not cluster.revive_zookeeper(told.append)
+        assert not cluster.revive_zookeeper(told.append)
+    assert cluster.revive_zookeeper(told.append)
+    assert told == [
+        f"ZooKeeper ended and cannot be started again at {connect} yet: another process has its port",
+        f"ZooKeeper had ended and was started again at {connect}",
+    ]
+    assert cluster.zookeeper_connect == connect
+    cluster.create_topic("t")
+
+
+def test_a_broker_with_any_port_gets_one_that_no_connection_gets(cluster: Cluster) -> None:
+    assert port_of(cluster.bootstrap_servers) not in ephemeral_ports()
 
 
 def test_brokers_have_settings_of_their_own_and_each_is_a_process(directory: Path) -> None:

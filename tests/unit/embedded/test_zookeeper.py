@@ -17,7 +17,7 @@ from minikafka.embedded import zookeeper
 from minikafka.embedded.owners import process_info
 from minikafka.embedded.process import ProcessFailed, wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper, find_jars
-from minikafka.net.probe import can_bind, can_connect, zookeeper_mode
+from minikafka.net.probe import can_bind, can_connect, ephemeral_ports, zookeeper_mode
 from minikafka.registry.zookeeper import ZooKeeperStore
 
 PATIENCE_S = 20.0
@@ -125,11 +125,34 @@ def test_what_was_acknowledged_is_kept(tmp_path: Path) -> None:
         store.close()
 
 
-def test_another_port_is_taken_when_the_last_one_is_in_use(tmp_path: Path) -> None:
+def test_another_port_is_taken_when_the_last_one_is_in_use_and_that_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with EmbeddedZooKeeper(str(tmp_path)) as running:
         port = running.port
     with socket.create_server(("127.0.0.1", port)), EmbeddedZooKeeper(str(tmp_path)) as running:
         assert running.port != port
+    assert f"another process has port {port}" in caplog.text
+
+
+def test_it_serves_outside_the_ports_that_connections_get(shared: EmbeddedZooKeeper) -> None:
+    assert shared.port not in ephemeral_ports()
+
+
+def test_one_that_died_comes_back_on_its_port_or_not_at_all(tmp_path: Path) -> None:
+    with EmbeddedZooKeeper(str(tmp_path)) as running:
+        port = running.port
+        assert not running.ended
+        assert running.process is not None
+        running.process.kill()
+        assert running.ended
+        with socket.create_server(("127.0.0.1", port)):
+            with pytest.raises(ConfigError, match=f"{port}: is taken"):
+                running.restart()
+            assert (running.ended, running.port) == (True, port)
+        running.restart()
+        assert (running.ended, running.port) == (False, port)
+        assert zookeeper_mode("127.0.0.1", port) == "standalone"
 
 
 def test_a_wanted_port_that_is_taken_is_refused(tmp_path: Path) -> None:

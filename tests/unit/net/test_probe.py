@@ -8,7 +8,15 @@ import threading
 import pytest
 
 from minikafka.net import probe
-from minikafka.net.probe import can_bind, can_connect, free_port, wait_for_zookeeper, zookeeper_mode
+from minikafka.net.probe import (
+    can_bind,
+    can_connect,
+    ephemeral_ports,
+    free_port,
+    server_ports,
+    wait_for_zookeeper,
+    zookeeper_mode,
+)
 from tests.unit.net.support import HOST, PATIENCE_SECONDS
 
 
@@ -17,6 +25,18 @@ def test_a_free_port_can_be_bound_and_a_taken_one_cannot() -> None:
     assert can_bind(HOST, port)
     with socket.create_server((HOST, port)):
         assert not can_bind(HOST, port)
+
+
+def test_ports_for_servers_are_none_that_the_system_gives_to_connections() -> None:
+    assert free_port() not in ephemeral_ports()
+    tried = list(server_ports(range(32768, 61000)))
+    assert tried[-1] == 0
+    assert len(set(tried)) == len(tried) > 20
+    assert all(20_000 <= port < 32768 or port >= 61000 for port in tried[:-1])
+
+
+def test_where_every_port_is_for_connections_the_system_chooses() -> None:
+    assert list(server_ports(range(1024, 65536))) == [0]
 
 
 def test_a_port_answers_only_while_somebody_listens() -> None:
