@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from minikafka.base.errors import ConfigError
-from pyspark_minikafka import bounds, resume, workers
+from pyspark_minikafka import bounds, resume, subscription, workers
 from pyspark_minikafka.bounds import ALL_EARLIEST, ALL_LATEST, Bound, GroupBound
 from pyspark_minikafka.group_options import COMMIT_GROUP, GroupOptions, group_options, without_effect
 from pyspark_minikafka.group_options import NAMES as GROUP_KEYS
@@ -63,6 +63,7 @@ _SOURCE_KEYS = (
     LOG_TASKS,
     PUSHDOWN,
     resume.RESUME_FROM,
+    subscription.CHANGED_TOPICS,
     DATA_DIR,
     SERVERS,
 )
@@ -108,6 +109,7 @@ class SourceOptions:
     pushdown: whether a query's conditions narrow what is read; None for where Spark does it right.
     min_partitions, max_records_per_partition: how ranges are split; None for one task a partition.
     checkpoint: the query's own, where the options name it.
+    accept_changed_topics: whether topics are left behind that the checkpoint has read.
     warnings: sentences for the log, once a query.
     """
 
@@ -129,6 +131,7 @@ class SourceOptions:
     log_tasks: bool
     pushdown: bool | None
     checkpoint: resume.Place | None
+    accept_changed_topics: bool
     warnings: tuple[str, ...]
 
 
@@ -264,7 +267,7 @@ def source_options(
     if mode is Mode.BATCH:
         warnings += tuple(
             f"{name} has no effect on a batch query"
-            for name in (*_TRIGGER_KEYS, COMMIT_GROUP, resume.RESUME_FROM)
+            for name in (*_TRIGGER_KEYS, COMMIT_GROUP, resume.RESUME_FROM, subscription.CHANGED_TOPICS)
             if name.lower() in options
         )
         trigger = TriggerOptions()
@@ -291,6 +294,7 @@ def source_options(
         log_tasks=boolean(LOG_TASKS, options.get(LOG_TASKS, "false")),
         pushdown=boolean(PUSHDOWN, options[PUSHDOWN]) if PUSHDOWN in options else None,
         checkpoint=None if mode is Mode.BATCH else _checkpoint(options, working_directory),
+        accept_changed_topics=subscription.accepts_changes(options),
         warnings=warnings,
     )
 

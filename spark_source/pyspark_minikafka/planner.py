@@ -12,7 +12,7 @@ from typing import Protocol
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition
 from minikafka.base.words import counted
-from pyspark_minikafka import ranges, rate
+from pyspark_minikafka import ranges, rate, subscription
 from pyspark_minikafka.bounds import Bound, GroupBound, Newest, TimeBound
 from pyspark_minikafka.offsets import EARLIEST, LATEST, Offsets, StreamOffset, batch_start
 from pyspark_minikafka.options import SourceOptions
@@ -75,7 +75,8 @@ class Planner:
         self._warn = warn
         self._pause = pause
         self._now_ms = now_ms
-        self._resume = Resume(options.checkpoint, reads(options.strategy), warn)
+        self._reads = reads(options.strategy)
+        self._resume = Resume(options.checkpoint, self._reads, warn)
 
     def batch(self, narrowing: Narrowing = EVERYTHING) -> tuple[OffsetRange, ...]:
         """The tasks of a batch query, for what its conditions leave to read.
@@ -127,6 +128,7 @@ class Planner:
         again some times before that counts: a broker that has just started does not know all its topics, and
         one that has just become leader not how far they were read.
         """
+        known = {tp: offset for tp, offset in known.items() if self._reads(tp)}
         ends: Offsets = {}
         for attempt in range(self._options.offset_retries + 1):
             if attempt:
@@ -141,6 +143,7 @@ class Planner:
         """Raise TargetLost unless each partition still reaches its offset, whatever ``failOnDataLoss`` says:
         as in the peer, a query that cannot reach its end must not look as if it had.
         """
+        target = {tp: offset for tp, offset in target.items() if self._reads(tp)}
         found = self.available(target)
         lost = [
             f"{tp} ends at {found[tp]} now, before {offset}" if tp in found else f"{tp} is gone"
@@ -152,6 +155,11 @@ class Planner:
                 "what was there when the query with the trigger AvailableNow began is not there any more: "
                 f"{', '.join(lost)}. Start the query again to take what is there now"
             )
+
+    def check_topics(self, *offsets: StreamOffset) -> None:
+        """Raise SubscriptionChanged where the checkpoint's ``offsets`` have what the options do not read."""
+        if not self._options.accept_changed_topics:
+            subscription.check(self._options.strategy, self._options.checkpoint, *offsets)
 
     def limited(self, limit: int, start: Mapping[TopicPartition, int], end: Offsets) -> Offsets:
         """The ends of a micro-batch of about ``limit`` records;
@@ -165,9 +173,13 @@ class Planner:
 
     def stream(self, start: StreamOffset, end: StreamOffset) -> tuple[OffsetRange, ...]:
         """The ranges of the micro-batch from ``start`` to ``end``, the same ones whenever it is planned."""
-        begin = self._batch_start(start, end)
-        new = ranges.new_partitions(begin, end.positions)
-        first = self._lookup.offsets(dict.fromkeys(new, EARLIEST)) if new else {}
+        begin = dict(self._batch_start(start, end))
+        left = subscription.left_behind(self._options.strategy, begin) - set(end.positions)
+        if left:
+            self._warn(subscription.parting(left, begin))
+            begin = {tp: offset for tp, offset in begin.items() if tp not in left}
+        again = [*ranges.new_partitions(begin, end.positions), *ranges.went_back(begin, end.positions)]
+        first = self._lookup.offsets(dict.fromkeys(again, EARLIEST)) if again else {}
         plan = ranges.plan_stream(begin, end.positions, first)
         self._lost(plan.losses)
         return split(plan.ranges, self._options.min_partitions, self._options.max_records_per_partition)

@@ -62,31 +62,37 @@ def new_partitions(
     return sorted(set(end) - set(start))
 
 
+def went_back(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+    """Partitions whose end is before what was read of them: their topic was made again, or their log cut."""
+    return sorted(tp for tp in start if tp in end and end[tp] < start[tp])
+
+
 def plan_stream(
     start: Mapping[TopicPartition, int],
     end: Mapping[TopicPartition, int],
-    earliest_of_new: Mapping[TopicPartition, int],
+    earliest: Mapping[TopicPartition, int],
 ) -> Plan:
     """The ranges of a micro-batch.
 
-    earliest_of_new: first offset of each of ``new_partitions(start, end)``; they start there.
+    earliest: first offset of each of ``new_partitions(start, end)`` and of those that ``went_back``; they
+    are read from there. Which records of a log that went back were read before, nobody can tell, so none is
+    left out.
     """
     losses = []
     begins = {tp: offset for tp, offset in start.items() if tp in end}
     for tp in new_partitions(start, end):
-        if tp not in earliest_of_new:
+        if tp not in earliest:
             losses.append(f"the first offset of the new partition {tp} cannot be found")
             continue
-        begins[tp] = earliest_of_new[tp]
+        begins[tp] = earliest[tp]
         if begins[tp] != 0:
             losses.append(f"the new partition {tp} starts at offset {begins[tp]} instead of 0")
     gone = sorted(set(start) - set(end))
     if gone:
         losses.append(f"partitions {', '.join(map(str, gone))} are gone")
-    ranges = []
-    for tp in sorted(begins):
-        if end[tp] < begins[tp]:
-            losses.append(f"the end of {tp} went back from offset {begins[tp]} to {end[tp]}")
-        elif end[tp] > begins[tp]:
-            ranges.append(OffsetRange(tp, begins[tp], end[tp]))
+    for tp in went_back(begins, end):
+        loss = f"the end of {tp} went back from offset {begins[tp]} to {end[tp]}: its topic was made again"
+        first = begins[tp] = min(earliest.get(tp, end[tp]), end[tp])
+        losses.append(f"{loss}, or its log was cut, so that it is read from its first offset, {first}")
+    ranges = (OffsetRange(tp, begins[tp], end[tp]) for tp in sorted(begins) if end[tp] > begins[tp])
     return Plan(tuple(ranges), tuple(losses))

@@ -187,6 +187,12 @@ def read(directory: str) -> Begun:
     return Begun(starts, ends, committed)
 
 
+def last_batch(directory: str) -> int | None:
+    """The number of the newest batch that was planned in a checkpoint; None while there is none. OSError."""
+    system, path = _system(directory)
+    return max(map(int, filter(str.isdecimal, _names(system, f"{path}/offsets") or ())), default=None)
+
+
 def parse_start(content: bytes) -> Offsets:
     """The offsets in ``sources/N/0``."""
     text = content.removeprefix(b"\0").decode()

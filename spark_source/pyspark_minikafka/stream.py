@@ -75,7 +75,9 @@ class StreamReader(DataSourceStreamReader):
         if start == end:
             return []
         planner, target = self._plan()
-        ranges = planner.stream(StreamOffset.from_json(start), StreamOffset.from_json(end))
+        begun, ends = StreamOffset.from_json(start), StreamOffset.from_json(end)
+        planner.check_topics(begun, ends)
+        ranges = planner.stream(begun, ends)
         return input_partitions(ranges, target)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -157,6 +159,7 @@ class UnlimitedReader(StreamReader):
             )
         start = self._initial().to_json() if self._last is None else self._last
         begun = StreamOffset.from_json(start)
+        self._plan()[0].check_topics(begun)
         self._reached(begun.positions)
         ends = self._fresh(begun.positions)
         return start if self._too_little(begun.positions, ends) else self._after(start, begun, ends)
@@ -177,6 +180,7 @@ if HAS_LIMITS:
         def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802
             """The end of the batch after ``start``. Called all the time while the query waits."""
             begun = StreamOffset.from_json(start)
+            self._plan()[0].check_topics(begun)
             position = begun.positions
             self._reached(position)
             if self._target is None:

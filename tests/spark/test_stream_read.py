@@ -293,9 +293,27 @@ def test_a_topic_that_was_made_anew_is_lost_data(streams: Streams, kafka: Kafka)
 def test_a_query_that_may_lose_data_goes_on(streams: Streams, kafka: Kafka) -> None:
     topic = recreate_with_less(streams, kafka)
     running = streams.start(subscribe=topic, failOnDataLoss="false")
-    wait_until(lambda: len(streams.offsets()) == 2)
+    assert running.wait_for(1) == ["new"]
     kafka.produce(topic, ["newer"])
-    assert running.wait_for(1) == ["newer"]
+    assert running.wait_for(2) == ["new", "newer"]
+
+
+def test_a_changed_subscribe_is_refused_until_it_is_accepted(streams: Streams, kafka: Kafka) -> None:
+    before, now = kafka.topic(), kafka.topic()
+    kafka.produce(before, ["a", "b", "c"])
+    kafka.produce(now, ["x", "y"])
+    running = streams.start(subscribe=before, startingOffsets="earliest")
+    running.wait_for(3)
+    running.stop()
+    for loss in ("true", "false"):
+        said = streams.start(subscribe=now, failOnDataLoss=loss).failure()
+        assert f"subscribe was changed from {before} to {now} after {before}-0 at offset 3: " in said
+        assert "minikafka.changed.topics=accept" in said
+    changed = streams.start(subscribe=now, minikafka__changed__topics="accept")
+    assert changed.wait_for(2) == ["x", "y"]
+    changed.stop()
+    kafka.produce(now, ["z"])
+    assert streams.start(subscribe=now).wait_for(1) == ["z"]
 
 
 def test_a_deleted_topic_is_lost_data_and_stays_deleted(streams: Streams, kafka: Kafka) -> None:

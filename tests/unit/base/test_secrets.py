@@ -130,7 +130,7 @@ def test_a_refusal_takes_secrets_out_of_any_value() -> None:
         "secret\\",
     ],
 )
-def test_a_value_of_a_megabyte_is_looked_through_at_once(piece: str) -> None:
-    text = piece * (1_000_000 // len(piece))
+def test_a_large_value_is_looked_through_at_once(piece: str) -> None:
+    text = piece * (100_000 // len(piece))
     without_secrets(text)
     is_secret(text)

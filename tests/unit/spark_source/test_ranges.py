@@ -44,10 +44,15 @@ def test_partitions_that_are_gone_are_one_loss() -> None:
     assert plan.losses == ("partitions a-0, a-1 are gone",)
 
 
-def test_an_end_that_went_back_is_a_loss_and_reads_nothing() -> None:
-    plan = plan_stream({A0: 10}, {A0: 4}, {})
-    assert plan.ranges == ()
-    assert plan.losses == ("the end of a-0 went back from offset 10 to 4",)
+def test_a_log_whose_end_went_back_is_a_loss_and_read_from_its_first_offset() -> None:
+    plan = plan_stream({A0: 10, A1: 9}, {A0: 4, A1: 5}, {A0: 0, A1: 5})
+    assert plan.ranges == (OffsetRange(A0, 0, 4),)
+    assert [loss.partition(":")[0] for loss in plan.losses] == [
+        "the end of a-0 went back from offset 10 to 4",
+        "the end of a-1 went back from offset 9 to 5",
+    ]
+    assert "its topic was made again" in plan.losses[0]
+    assert "read from its first offset, 0" in plan.losses[0]
 
 
 def test_a_data_loss_says_what_happened_and_which_option_decides_and_survives_pickling() -> None:

@@ -55,6 +55,7 @@ object MinikafkaOptions {
   val LastRecords = number("minikafka.last.records")
   val LastDuration = duration("minikafka.last.duration")
   val ResumeFrom = text("minikafka.resume.from")
+  val ChangedTopics = text("minikafka.changed.topics")
 
   // How.
   val FailOnDataLoss = truth("failOnDataLoss")
