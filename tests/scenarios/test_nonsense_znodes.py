@@ -22,6 +22,12 @@ NONSENSE = {
         b'{"version":"x","partitions":7,"partition":[1],"leader":"a","isr":{},"leader_epoch":null,'
         b'"controller_epoch":[],"config":9,"brokerid":"x","entity_path":[],"endpoints":3,"host":5,"port":"p"}'
     ),
+    "a broker twice": (
+        b'{"version":1,"partitions":{"0":[0,0]},"leader":0,"leader_epoch":0,"isr":[0,0],"controller_epoch":1}'
+    ),
+    "no broker": (
+        b'{"version":1,"partitions":{"0":[]},"leader":-7,"leader_epoch":-1,"isr":[],"controller_epoch":-1}'
+    ),
     "what cannot be": (
         b'{"version":1,"partitions":[{"topic":"gone","partition":9,"replicas":[77]},'
         b'{"topic":"t","partition":99,"replicas":[0]},{"topic":"t","partition":0,"replicas":[88]}]}'
@@ -42,6 +48,8 @@ class Place:
 PLACES = (
     Place("/brokers/topics/t"),
     Place("/brokers/topics/made-by-hand"),
+    Place("/brokers/topics/no name"),
+    Place(f"/brokers/topics/{'l' * 250}"),
     Place("/brokers/topics/t/partitions/0/state"),
     Place("/brokers/topics/t/partitions/nonsense", named=""),
     Place("/brokers/ids/7"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import logging
 import time
 from collections.abc import Collection, Iterable, Mapping
 
@@ -16,6 +17,8 @@ from minikafka.base.ids import TopicPartition
 from minikafka.registry import paths
 from minikafka.registry.paths import BrokerRegistration, PartitionState, TopicAssignment
 from minikafka.registry.store import Store
+
+_log = logging.getLogger(__name__)
 
 Replicas = Mapping[TopicPartition, tuple[int, ...]]
 """Partition -> its brokers, the preferred leader first."""
@@ -33,26 +36,50 @@ def live_brokers(store: Store) -> dict[int, BrokerRegistration]:
 
 
 def assigned(store: Store, topics: Iterable[str] | None = None) -> dict[TopicPartition, tuple[int, ...]]:
-    """The replicas of the partitions of ``topics`` that there are; None: of all topics.
+    """The replicas of the partitions of ``topics`` that there are.
 
-    Raises CoordinationError where a znode holds nonsense.
+    None: of all topics; one whose znode cannot be read is left out, with a warning. Of ``topics`` that are
+    named none is: CoordinationError.
     """
-    names = _children(store, paths.BROKER_TOPICS) if topics is None else sorted(set(topics))
-    by_path = {paths.topic_path(name): name for name in names}
+    if topics is None:
+        assignments = readable_assignments(store, _children(store, paths.BROKER_TOPICS))
+    else:
+        by_path = {paths.topic_path(name): name for name in sorted(set(topics))}
+        assignments = {
+            by_path[path]: TopicAssignment.from_json(data, path).partitions
+            for path, (data, _) in store.read_all(by_path).items()
+        }
     return {
-        TopicPartition(by_path[path], partition): replicas
-        for path, (data, _) in store.read_all(by_path).items()
-        for partition, replicas in TopicAssignment.from_json(data, path).partitions.items()
+        TopicPartition(topic, partition): replicas
+        for topic, partitions in assignments.items()
+        for partition, replicas in partitions.items()
     }
+
+
+def readable_assignments(store: Store, topics: Iterable[str]) -> dict[str, Mapping[int, tuple[int, ...]]]:
+    """The assignments of those of these topics that are there and can be read; a warning names the others."""
+    by_path = {paths.topic_path(name): name for name in topics}
+    found = {}
+    for path, (data, _) in store.read_all(by_path).items():
+        try:
+            found[by_path[path]] = TopicAssignment.from_json(data, path).partitions
+        except CoordinationError as error:
+            _log.warning("topic %s is left out: %s", by_path[path], error)
+    return found
 
 
 def states(store: Store, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionState]:
-    """Leader and replicas in sync of those partitions that have had a leader."""
+    """Leader and replicas in sync of those partitions that have had a leader. A state that cannot be read is
+    left out, with a warning.
+    """
     by_path = {paths.partition_state_path(*one): one for one in partitions}
-    return {
-        by_path[path]: PartitionState.from_json(data, path)
-        for path, (data, _) in store.read_all(by_path).items()
-    }
+    found = {}
+    for path, (data, _) in store.read_all(by_path).items():
+        try:
+            found[by_path[path]] = PartitionState.from_json(data, path)
+        except CoordinationError as error:
+            _log.warning("the state of partition %s is left out: %s", by_path[path], error)
+    return found
 
 
 def check_known(store: Store, option: str, partitions: Collection[TopicPartition], known: Replicas) -> None:

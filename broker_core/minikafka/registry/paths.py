@@ -70,6 +70,8 @@ CLIENTS = "clients"
 BROKERS = "brokers"
 ENTITY_TYPES = (TOPICS, CLIENTS, "users", BROKERS)
 """What has settings, in 0.10.1."""
+_EPOCH_MAX = (1 << 31) - 1
+"""The epoch behind which none can follow."""
 DEFAULT_ENTITY = "<default>"
 """In place of a client's name: all clients that have no settings of their own."""
 
@@ -247,14 +249,22 @@ class TopicAssignment:
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> TopicAssignment:
-        """The assignment in ``data``."""
+        """The assignment in ``data``. CoordinationError also for a partition that has no replica, or names a
+        broker twice. Lists of different lengths are what a reassignment leaves while it runs.
+        """
         node = Node(data, path)
         partitions = {}
-        for key, replicas in node.mapping("partitions").items():
+        for key, listed in node.mapping("partitions").items():
             partition = id_in(key)
-            if partition is None:
+            if partition is None or key != str(partition):
                 raise node.error("partitions", "numbers as keys")
-            partitions[partition] = node.broker_ids("partitions", replicas)
+            replicas = node.broker_ids("partitions", listed)
+            if not replicas or len(set(replicas)) < len(replicas):
+                raise CoordinationError(
+                    f"{path}: partition {partition} cannot have the replicas {list(replicas)}: one or more "
+                    "brokers are wanted, each once"
+                )
+            partitions[partition] = replicas
         return cls(dict(sorted(partitions.items())))
 
 
@@ -285,14 +295,25 @@ class PartitionState:
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> PartitionState:
-        """The state in ``data``."""
+        """The state in ``data``. CoordinationError also where a broker is in sync twice, and for a leader or
+        an epoch that nobody has. Whether leader and ISR fit the replicas is for the controller to decide.
+        """
         node = Node(data, path)
-        return cls(
+        state = cls(
             leader=node.integer("leader"),
             leader_epoch=node.integer("leader_epoch"),
             isr=node.broker_ids("isr", node.value("isr")),
             controller_epoch=node.integer("controller_epoch"),
         )
+        if len(set(state.isr)) < len(state.isr):
+            raise node.error("isr", "a list of broker ids, each once,")
+        if state.leader < -1:
+            raise node.error("leader", "a broker id, or -1,")
+        if not 0 <= state.leader_epoch < _EPOCH_MAX:
+            raise node.error("leader_epoch", f"a number from 0 to {_EPOCH_MAX - 1}")
+        if state.controller_epoch < 0:
+            raise node.error("controller_epoch", "0 or more")
+        return state
 
 
 @dataclass(frozen=True, slots=True)

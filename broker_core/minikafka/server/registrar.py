@@ -17,9 +17,17 @@ from functools import partial
 from typing import Protocol
 
 from minikafka.base.clock import Clock
-from minikafka.base.errors import BadVersion, ConfigError, CoordinationError, NodeExists, NoNode, StorageError
+from minikafka.base.errors import (
+    BadVersion,
+    BrokerError,
+    ConfigError,
+    CoordinationError,
+    NodeExists,
+    NoNode,
+    StorageError,
+)
 from minikafka.base.files import Files, read_file, replace_file
-from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.ids import BrokerAddress, TopicPartition, check_topic_name
 from minikafka.controller import events
 from minikafka.controller.assignment import Assignment
 from minikafka.partition.leadership import Leadership
@@ -475,7 +483,7 @@ class Registrar:
 
     def _see_topic(self, topic: str) -> None:
         """Somebody wrote a topic's assignment, perhaps with more partitions."""
-        held = self._znodes.read_with_stat(paths.topic_path(topic), TopicAssignment.from_json, _ADVICE)
+        held = self._znodes.read_with_stat(paths.topic_path(topic), _assignment_in, _ADVICE)
         if not self.in_office or held is None:
             return
         if topic in self._assignments and held[1].created_at != self._created_at.get(topic):
@@ -548,9 +556,7 @@ class Registrar:
     def _read_assignments(self, topics: list[str]) -> None:
         for topic in topics:
             if topic not in self._assignments:
-                found = self._znodes.read_with_stat(
-                    paths.topic_path(topic), TopicAssignment.from_json, _ADVICE
-                )
+                found = self._znodes.read_with_stat(paths.topic_path(topic), _assignment_in, _ADVICE)
                 if found is not None:
                     self._assignments[topic] = found[0].partitions
                     self._created_at[topic] = found[1].created_at
@@ -558,3 +564,13 @@ class Registrar:
             topic for topic in topics if self._znodes.is_nonsense(paths.topic_path(topic))
         )
         self._listener.unreadable_changed(self._unreadable)
+
+
+def _assignment_in(data: bytes, path: str) -> TopicAssignment:
+    """The assignment of a topic whose name, which becomes a directory's, is legal."""
+    topic = path.rpartition("/")[2]
+    try:
+        check_topic_name(topic)
+    except BrokerError as error:
+        raise CoordinationError(f"{path!r} is no topic: {error.detail}") from None
+    return TopicAssignment.from_json(data, path)

@@ -256,6 +256,12 @@ def check_more_partitions(
             ErrorCode.INVALID_PARTITIONS,
             f"topic {name} has {len(known)} partitions; {count} are not more, and it cannot get fewer",
         )
+    if sorted(known) != list(range(len(known))):
+        raise BrokerError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {name} has only the partitions {sorted(known)}, as its znode was written by hand: it "
+            "cannot get more",
+        )
     live = sorted(broker.image.brokers)
     _check_size(name, count)
     replicas = known[min(known)]

@@ -24,6 +24,16 @@ def test_all_partitions_are_shown_with_who_leads_and_who_should() -> None:
     assert found == {T0: (0, 0, True), T1: (2, 1, False), U0: (None, 2, False)}
 
 
+def test_a_topic_that_cannot_be_read_does_not_hide_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    store = cluster(TOPICS)
+    store.create("/brokers/topics/twice", b'{"version":1,"partitions":{"0":[1,1]}}')
+    store.write(paths.partition_state_path("u", 0), b"nonsense")
+    found = {one.topic_partition: one.leader for one in elections.candidates(store)}
+    assert found == {T0: 0, T1: 1, U0: None}
+    assert "topic twice is left out" in caplog.text
+    assert "the state of partition u-0 is left out" in caplog.text
+
+
 def test_the_request_stands_where_the_controller_looks() -> None:
     store = cluster(TOPICS)
     elections.request(store, [T1, U0])

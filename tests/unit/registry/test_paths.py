@@ -100,6 +100,8 @@ REFUSED: dict[str, Callable[[bytes, str], object]] = {**KINDS, "change": ConfigC
 DEEP = b"[" * 100_000
 LONG = b"9" * 5_000
 """What Python's ``json`` and ``int`` refuse in ways of their own."""
+LAST = (1 << 31) - 1
+"""The last epoch: the one behind it cannot be told to a broker."""
 
 
 @pytest.mark.parametrize("kind", REFUSED)
@@ -137,11 +139,20 @@ def test_a_znode_without_data_is_refused_with_its_path(kind: str) -> None:
         ("assignment", {"version": 1, "partitions": {"0": [-1]}}, "partitions"),
         ("assignment", {"version": 1, "partitions": {"²": [1]}}, "partitions"),
         ("assignment", {"version": 1, "partitions": {"4294967296": [1]}}, "partitions"),
+        ("assignment", {"version": 1, "partitions": {"0": [1], "00": [2]}}, "partitions"),
+        ("assignment", {"version": 1, "partitions": {"0": [1.0]}}, "partitions"),
+        ("assignment", {"version": 1, "partitions": {"0": [True]}}, "partitions"),
+        ("assignment", {"version": 1, "partitions": {"-1": [1]}}, "partitions"),
         ("state", {"leader": 1 << 31, "leader_epoch": 0, "controller_epoch": 1, "isr": []}, "leader"),
         ("state", {"leader": 0, "leader_epoch": 0, "controller_epoch": 1}, "isr"),
         ("state", {"leader": "0", "leader_epoch": 0, "controller_epoch": 1, "isr": []}, "leader"),
         ("state", {"leader": 0, "controller_epoch": 1, "isr": []}, "leader_epoch"),
         ("state", {"leader": 0, "leader_epoch": 0, "isr": []}, "controller_epoch"),
+        ("state", {"leader": 1, "leader_epoch": 0, "controller_epoch": 1, "isr": [1, 1]}, "isr"),
+        ("state", {"leader": -2, "leader_epoch": 0, "controller_epoch": 1, "isr": [1]}, "leader"),
+        ("state", {"leader": 1, "leader_epoch": -1, "controller_epoch": 1, "isr": [1]}, "leader_epoch"),
+        ("state", {"leader": 1, "leader_epoch": LAST, "controller_epoch": 1, "isr": [1]}, "leader_epoch"),
+        ("state", {"leader": 1, "leader_epoch": 0, "controller_epoch": -1, "isr": [1]}, "controller_epoch"),
         ("controller", {"version": 1}, "brokerid"),
         ("config", {"version": 1}, "config"),
         ("config", {"version": 1, "config": {"a": 1}}, "config"),
@@ -254,6 +265,18 @@ def test_an_assignment_is_in_the_order_of_its_partitions() -> None:
         (9, (2, 1)),
         (10, (1,)),
     ]
+
+
+@pytest.mark.parametrize("replicas", [[], [1, 1], [2, 1, 2]])
+def test_a_partition_needs_replicas_each_once(replicas: list[int]) -> None:
+    data = json.dumps({"version": 1, "partitions": {"0": [1], "1": replicas}}).encode()
+    with pytest.raises(CoordinationError, match=r"^/some/path/7: partition 1 cannot have the replicas \["):
+        TopicAssignment.from_json(data, "/some/path/7")
+
+
+def test_a_reassignment_under_way_leaves_lists_of_different_lengths() -> None:
+    data = b'{"version":1,"partitions":{"0":[1],"1":[2,1,3]}}'
+    assert TopicAssignment.from_json(data, "/p").partitions == {0: (1,), 1: (2, 1, 3)}
 
 
 def test_a_partition_may_have_no_leader() -> None:

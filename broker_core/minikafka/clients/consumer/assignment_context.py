@@ -17,8 +17,8 @@ from minikafka.clients.consumer.topic_count import (
     topic_count_of,
     topics_in,
 )
+from minikafka.clients.placement import readable_assignments
 from minikafka.registry import paths
-from minikafka.registry.paths import TopicAssignment
 from minikafka.registry.store import Store
 
 
@@ -45,7 +45,9 @@ class AssignmentContext:
     consumers_for_topic: dict[str, tuple[ConsumerThreadId, ...]]
     """Topic to the threads of all consumers that read it, in their order."""
     partitions_for_topic: dict[str, tuple[int, ...]]
-    """Topic that ``consumer_id`` reads to its partitions, in order; none of a topic that is not there."""
+    """Topic that ``consumer_id`` reads to its partitions, in order; none of a topic that is not there, or
+    cannot be read.
+    """
     consumers: tuple[str, ...]
     """Ids of all consumers of the group, in order."""
 
@@ -65,16 +67,7 @@ class AssignmentContext:
             ).get_consumer_thread_ids_per_topic()
             for path, (data, _) in registered.items()
         }
-        assignments = store.read_all(map(paths.topic_path, threads[consumer_id]))
-        self._fill(
-            group,
-            consumer_id,
-            threads,
-            {
-                path.rpartition("/")[2]: tuple(TopicAssignment.from_json(data, path).partitions)
-                for path, (data, _) in assignments.items()
-            },
-        )
+        self._fill(group, consumer_id, threads, readable_assignments(store, threads[consumer_id]))
 
     @classmethod
     def of(
