@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 
-from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.ids import BrokerAddress, TopicPartition, check_topic_name
 from minikafka.partition.leadership import Leadership
 from minikafka.wire.apis.leader_and_isr import LeaderAndIsrPartition, LeaderAndIsrRequest, LiveLeader
 from minikafka.wire.apis.stop_replica import StopReplicaPartition, StopReplicaRequest
@@ -14,6 +16,8 @@ from minikafka.wire.apis.update_metadata import (
     UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
+
+_log = logging.getLogger(__name__)
 
 LEADER_AND_ISR_VERSION = 0
 STOP_REPLICA_VERSION = 0
@@ -40,12 +44,13 @@ def leader_and_isr(
 
 def told_leaderships(
     request: LeaderAndIsrRequest,
-) -> tuple[dict[TopicPartition, Leadership], dict[int, BrokerAddress]]:
-    """What ``leader_and_isr`` was made of."""
+) -> tuple[dict[TopicPartition, Leadership], dict[int, BrokerAddress], dict[TopicPartition, ErrorCode]]:
+    """What ``leader_and_isr`` was made of, and the partitions that are ``refused`` and left out of it."""
     leaders = {
         one.broker_id: BrokerAddress(one.broker_id, one.host, one.port) for one in request.live_leaders
     }
-    return _leaderships(request.partitions), leaders
+    wrong = refused(request.partitions)
+    return _leaderships(request.partitions, wrong), leaders, wrong
 
 
 def stop_replica(
@@ -81,7 +86,9 @@ def update_metadata(
 def told_metadata(
     request: UpdateMetadataRequest,
 ) -> tuple[dict[int, BrokerAddress], dict[TopicPartition, Leadership]]:
-    """What ``update_metadata`` was made of; brokers without a plain-text endpoint are left out."""
+    """What ``update_metadata`` was made of, without brokers that have no plain-text endpoint and partitions
+    that are ``refused``.
+    """
     brokers = {}
     for one in request.live_brokers:
         host, port = one.host, one.port
@@ -91,7 +98,7 @@ def told_metadata(
                 break
         if port >= 0:
             brokers[one.broker_id] = BrokerAddress(one.broker_id, host, port, one.rack)
-    return brokers, _leaderships(request.partitions)
+    return brokers, _leaderships(request.partitions, refused(request.partitions))
 
 
 def _fields(
@@ -110,8 +117,46 @@ def _fields(
     )
 
 
+def refused(
+    partitions: Iterable[LeaderAndIsrPartition | UpdateMetadataPartition | StopReplicaPartition],
+) -> dict[TopicPartition, ErrorCode]:
+    """The partitions that no controller can mean, with the code for the answer; each is logged.
+
+    INVALID_TOPIC for a name that is not legal or a negative number: both would become part of a path.
+    INVALID_REQUEST for replicas that are named twice: a copy must not count as two.
+    """
+    codes = {}
+    for one in partitions:
+        code, problem = ErrorCode.NONE, ""
+        try:
+            check_topic_name(one.topic)
+        except BrokerError as error:
+            code, problem = error.code, error.detail
+        if one.index < 0:
+            code, problem = ErrorCode.INVALID_TOPIC, "a partition's number is not negative"
+        elif not code and _has_twice(one):
+            code, problem = ErrorCode.INVALID_REQUEST, "a broker is named twice in replicas or ISR"
+        if code:
+            codes[TopicPartition(one.topic, one.index)] = code
+            _log.warning(
+                "a controller's request is refused for partition %d of topic %r: %s",
+                one.index,
+                one.topic,
+                problem,
+            )
+    return codes
+
+
+def _has_twice(one: LeaderAndIsrPartition | UpdateMetadataPartition | StopReplicaPartition) -> bool:
+    """Whether a broker stands twice among the replicas, or twice among those in sync."""
+    if isinstance(one, StopReplicaPartition):
+        return False
+    return any(len(set(broker_ids)) < len(broker_ids) for broker_ids in (one.replicas, one.isr))
+
+
 def _leaderships(
     partitions: Iterable[LeaderAndIsrPartition | UpdateMetadataPartition],
+    left_out: Mapping[TopicPartition, ErrorCode],
 ) -> dict[TopicPartition, Leadership]:
     """The other way."""
     return {
@@ -119,4 +164,5 @@ def _leaderships(
             one.leader_id, one.leader_epoch, one.isr, one.replicas, one.controller_epoch, one.zk_version
         )
         for one in partitions
+        if TopicPartition(one.topic, one.index) not in left_out
     }

@@ -1,8 +1,8 @@
 """LeaderAndIsr: the controller says which partitions this broker leads, and which it follows.
 
 Version 1 says of each whether its replica is new. Answered once this broker has taken over, with an error for
-each partition whose log cannot be opened; STALE_CONTROLLER_EPOCH, and nothing is done, for a controller that
-is one no longer.
+each partition whose log cannot be opened, or that no controller can mean; STALE_CONTROLLER_EPOCH, and nothing
+is done, for a controller that is one no longer.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from minikafka.wire.apis.leader_and_isr import (
 
 def handle(replicas: Replicas, context: RequestContext, request: LeaderAndIsrRequest) -> None:
     """Serve one request, as a job."""
-    leaderships, leaders = messages.told_leaderships(request)
+    leaderships, leaders, refused = messages.told_leaderships(request)
 
     def respond() -> LeaderAndIsrResponse:
-        codes = replicas.become(leaderships, leaders)
+        codes = {**replicas.become(leaderships, leaders), **refused}
         answers = tuple(LeaderAndIsrPartitionError(*key, code) for key, code in codes.items())
         return LeaderAndIsrResponse(ErrorCode.NONE, answers)
 

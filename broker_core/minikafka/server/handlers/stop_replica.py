@@ -1,6 +1,7 @@
 """StopReplica: the controller says which replicas this broker copies no longer, and whether they are deleted.
 
-Answered once that is done, with an error for each log that cannot be deleted (yet);
+Answered once that is done, with an error for each log that cannot be deleted (yet), and
+each partition that no controller can mean;
 STALE_CONTROLLER_EPOCH, and nothing is done, for a controller that is one no longer.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
+from minikafka.server import controller_messages as messages
 from minikafka.server.context import RequestContext
 from minikafka.server.replicas import Replicas
 from minikafka.wire.apis.stop_replica import (
@@ -19,7 +21,9 @@ from minikafka.wire.apis.stop_replica import (
 
 def handle(replicas: Replicas, context: RequestContext, request: StopReplicaRequest) -> None:
     """Serve one request, as a job."""
-    partitions = tuple(TopicPartition(one.topic, one.index) for one in request.partitions)
+    refused = messages.refused(request.partitions)
+    named = dict.fromkeys(TopicPartition(one.topic, one.index) for one in request.partitions)
+    partitions = tuple(key for key in named if key not in refused)
 
     def respond() -> StopReplicaResponse:
         codes = dict.fromkeys(partitions, ErrorCode.NONE)
@@ -27,7 +31,7 @@ def handle(replicas: Replicas, context: RequestContext, request: StopReplicaRequ
             codes = replicas.drop(partitions, lambda topic_partition: None)
         else:
             replicas.stop(partitions)
-        answers = tuple(StopReplicaPartitionError(*key, code) for key, code in codes.items())
+        answers = tuple(StopReplicaPartitionError(*key, code) for key, code in {**codes, **refused}.items())
         return StopReplicaResponse(ErrorCode.NONE, answers)
 
     def refuse() -> StopReplicaResponse:
