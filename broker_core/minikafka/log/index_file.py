@@ -1,9 +1,10 @@
 """What the two sparse indexes of a segment share: entries of two numbers, in memory and in Kafka's file.
 
 A file is big-endian, has no checksum and no header. Kafka preallocates its files, so zeros may follow the
-last entry; they are passed over. The files of the segment that grows are written when it is full or the log
-is closed: after a crash that segment is scanned anyway, and its indexes built anew. A full segment's are
-flushed before the recovery point passes the segment.
+last entry; they are passed over. A new segment gets empty files at once: Kafka and its tools expect both
+beside every segment, also where they have no entries. The files of the segment that grows are written when
+it is full or the log is closed: after a crash that segment is scanned anyway, and its indexes built anew. A
+full segment's are flushed before the recovery point passes the segment.
 
 A large file is mapped into memory, not read: a log of many full segments costs what is looked up in them. A
 mapped file is never changed, only replaced.
@@ -31,14 +32,12 @@ MAPPED_FROM_BYTES = 1 << 14
 class IndexFile:
     """Entries of a first and a second number, in rising order."""
 
-    __slots__ = ("_base_offset", "_entries", "_mapped", "_synced", "_written", "path")
+    __slots__ = ("_base_offset", "_entries", "_mapped", "_name_is_new", "_synced", "_written", "path")
 
     LAYOUT: ClassVar[np.dtype[np.void]]
     """Of an entry in the file; two fields."""
     CODES: ClassVar[tuple[str, str]]
     """The numbers in memory, as ``array`` names them."""
-    EMPTY_FILES: ClassVar[bool]
-    """Whether an index without entries has a file."""
 
     def __init__(self, path: str, base_offset: int) -> None:
         self.path = path
@@ -50,6 +49,8 @@ class IndexFile:
         """Entries that the file is known to hold exactly; None: its content is unknown."""
         self._synced: int | None = None
         """The same of the disk."""
+        self._name_is_new = False
+        """Whether the file was created since ``write_out`` last returned."""
 
     def __len__(self) -> int:
         return len(self._entries[0])
@@ -114,22 +115,39 @@ class IndexFile:
     def remove_file(self, files: Files) -> None:
         """Remove the file, where there is one; the entries stay."""
         self._written = self._synced = None
+        self._mapped = False  # whoever looks something up in the mapping keeps the old file
         if files.exists(self.path):
             files.remove(self.path)
+
+    def create_empty(self, files: Files) -> bool:
+        """Have an empty file; the entries stay. Return whether the file is a new one. Raises StorageError.
+
+        Not flushed: recovery builds the index of a segment anew whose index a power cut takes away.
+        """
+        if files.exists(self.path):
+            file = files.open(self.path, read_only=True)
+            try:
+                size = file.size()
+            finally:
+                file.close()
+            if not size:
+                return False
+            self.remove_file(files)  # not cut short in place: somebody may have mapped it
+        files.open(self.path, create=True).close()
+        self._written = self._synced = 0
+        self._name_is_new = True
+        return True
 
     def write_out(self, files: Files, *, sync: bool) -> bool:
         """Bring the file up to date, with ``sync`` on the disk too; whether its name is new. StorageError."""
         first, second = self._entries
         count = len(first)
+        new, self._name_is_new = self._name_is_new, False
         if self._written == count and (self._synced == count or not sync):
-            return False
+            return new
         if self._mapped:
-            # Whoever looks something up in the mapping keeps the old file.
-            self._mapped = False
             self.remove_file(files)
-        new = not files.exists(self.path)
-        if new and not count and not self.EMPTY_FILES:
-            return False
+        new = not files.exists(self.path) or new
         file = files.open(self.path, create=True)
         try:
             if self._written != count:

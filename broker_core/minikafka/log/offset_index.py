@@ -4,8 +4,9 @@
     position   int32   byte position in the segment file of the entry that holds this offset, or a later one
 
 Eight bytes an entry, in rising order of both fields; about one entry for each ``index.interval.bytes`` of
-the segment, none for its very beginning. A file that is absent, out of order, or points outside its segment
-is never trusted: ``load`` gives None and the caller rebuilds it. See ``index_file``.
+the segment, none for its very beginning: a small segment has an empty file. A file that is absent, out of
+order, or points outside its segment is never trusted: ``load`` gives None and the caller rebuilds it. See
+``index_file``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ class OffsetIndex(IndexFile):
 
     LAYOUT = np.dtype([("offset", ">i4"), ("position", ">i4")])
     CODES = ("i", "i")
-    EMPTY_FILES = False
 
     @classmethod
     def load(cls, files: Files, path: str, base_offset: int, segment_bytes: int) -> OffsetIndex | None:

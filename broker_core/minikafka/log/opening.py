@@ -52,12 +52,14 @@ def create_segment(
     *,
     room_bytes: int = 0,
 ) -> Segment:
-    """A new, empty segment. The directory is the caller's to flush. Raises StorageError.
+    """A new, empty segment with its index files. The directory is the caller's to flush. Raises StorageError.
 
     ``room_bytes``: the size of the file beforehand (``preallocate``).
     """
     name = layout.segment_name(base_offset)
-    return _create(files, directory, layout, base_offset, name, now_ms, room_bytes)
+    segment = _create(files, directory, layout, base_offset, name, now_ms, room_bytes)
+    segment.create_index_files()
+    return segment
 
 
 def create_cleaned(files: Files, directory: str, layout: Layout, base_offset: int) -> Segment:

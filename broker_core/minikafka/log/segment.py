@@ -402,8 +402,13 @@ class Segment:
         # How new the rest is, and from where on, is looked up again when somebody asks.
         self._found = self._appended = (-1, self.base_offset)
         self._first_timestamp_ms = self._first_timestamp_ms if size else None
-        self._remove_times()
         self._times = None if size else TimeIndex(self._time_index_path, self.base_offset)
+        self.remove_indexes()
+        if size:
+            # No time index: an empty one is that of a segment without timestamps.
+            self.index().create_empty(self._files)
+        else:
+            self.create_index_files()
         self.file.truncate(size)
         self.file.sync()
 
@@ -424,9 +429,9 @@ class Segment:
         """
         if self._index is None and self._times is None:
             return False
-        if not self.size and not self._has_index_files():
-            return False  # nothing to say; of 2,000 idle partitions each would cost a flush
         try:
+            if not self.size:
+                return self.create_index_files()  # not flushed: 2,000 idle partitions would cost as many
             self.times().append(*self.newest())
             return self._write_out(sync=sync)
         except FileNotFoundError as error:
@@ -440,22 +445,21 @@ class Segment:
         new = self.index().write_out(self._files, sync=sync)
         return self.times().write_out(self._files, sync=sync) or new
 
-    def _has_index_files(self) -> bool:
-        return self._files.exists(self._index_path) or self._files.exists(self._time_index_path)
+    def create_index_files(self) -> bool:
+        """Have both index files, empty, beside an empty segment; whether a name is new. StorageError."""
+        # The offset index first, and removed last: Kafka's tools read it for a time index.
+        new = self.index().create_empty(self._files)
+        return self.times().create_empty(self._files) or new
 
     def remove_indexes(self) -> None:
         """Remove the index files; what is known of the indexes stays."""
-        index = self._index
-        if index is None:
-            index = OffsetIndex(self._index_path, self.base_offset)
-        index.remove_file(self._files)
-        self._remove_times()
-
-    def _remove_times(self) -> None:
-        times = self._times
+        index, times = self._index, self._times
         if times is None:
             times = TimeIndex(self._time_index_path, self.base_offset)
         times.remove_file(self._files)
+        if index is None:
+            index = OffsetIndex(self._index_path, self.base_offset)
+        index.remove_file(self._files)
 
 
 class UnusableSegment(StorageError):

@@ -31,7 +31,6 @@ class TimeIndex(IndexFile):
 
     LAYOUT = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
     CODES = ("q", "i")
-    EMPTY_FILES = True
 
     @classmethod
     def load(cls, files: Files, path: str, base_offset: int) -> TimeIndex | None:

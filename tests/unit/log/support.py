@@ -82,6 +82,11 @@ def fill(log: Log, messages: int, *, in_set: int = 5, size: int = 20, codec: Cod
         log.append(valid_set(numbered(first, in_set, size), timestamp_ms=NOW_MS + first, codec=codec))
 
 
+def names_of(*bases: int) -> list[str]:
+    """Names of the segments of those base offsets and of their indexes, sorted."""
+    return [f"{base:011d}.{suffix}" for base in bases for suffix in ("index", "kafka", "timeindex")]
+
+
 def read_all(log: Log, *, max_bytes: int = 300, up_to: int | None = None) -> list[StoredRecord]:
     """Every record, fetched as a consumer would."""
     records: list[StoredRecord] = []

@@ -19,7 +19,17 @@ from minikafka.log.log import Log
 from minikafka.log.recovery import FileScan
 from minikafka.log.search import EARLIEST, LATEST
 from minikafka.records.message_set import CLASSIC_CODECS, Codec, iterate
-from tests.unit.log.support import HOME, NOW_MS, SMALL, fill, numbered, open_log, read_all, valid_set
+from tests.unit.log.support import (
+    HOME,
+    NOW_MS,
+    SMALL,
+    fill,
+    names_of,
+    numbered,
+    open_log,
+    read_all,
+    valid_set,
+)
 
 
 @pytest.fixture
@@ -38,7 +48,7 @@ def offsets_of(piece: FileSlice | None) -> list[int]:
 def test_a_new_log_begins_with_an_empty_segment_at_offset_0(files: MemoryFiles) -> None:
     log = open_log(files)
     assert (log.start_offset, log.end_offset, log.recovery_point, log.size_bytes) == (0, 0, 0, 0)
-    assert files.list_dir(HOME) == ["00000000000.kafka"]
+    assert files.list_dir(HOME) == names_of(0)
     assert log.recovery is None
 
 
@@ -402,7 +412,7 @@ def test_truncation_below_the_start_begins_anew(files: MemoryFiles) -> None:
     assert log.start_offset == 10
     log.truncate_to(4)
     assert (log.start_offset, log.end_offset) == (4, 4)
-    assert files.list_dir(HOME) == ["00000000004.kafka"]
+    assert files.list_dir(HOME) == names_of(4)
     fill(log, 5)
     assert [record.offset for record in read_all(log)] == [4, 5, 6, 7, 8]
 
