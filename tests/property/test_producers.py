@@ -90,7 +90,10 @@ class Producers(RuleBasedStateMachine):
         first, count, offset = sent.batches[-back]
         if back > sent.exact and not self.is_known(producer, first, count):
             code = self.refused(producer, sent.epoch, first, count)
-            assert code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+            # What begins at 0 before five that are known was answered: it is another producer's.
+            full = first == 0 and len(self.log.producers.known[producer].batches) == 5
+            wanted = ErrorCode.UNKNOWN_PRODUCER_ID if full else ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+            assert code is wanted
             return
         assigned = self.send(producer, sent.epoch, first, count)
         assert assigned.duplicate

@@ -9,8 +9,16 @@ lost, is known, and one that overtakes another is refused:
     all of it lies before the five                 46 DUPLICATE_SEQUENCE_NUMBER: the log has it, or had it
     any other number                               45 OUT_OF_ORDER_SEQUENCE_NUMBER
     the producer is not known, the number not 0    59 UNKNOWN_PRODUCER_ID
+    0 again, from another producer                 59 UNKNOWN_PRODUCER_ID
     a higher epoch                                 numbers begin at 0 again, else 45
     a lower epoch                                  47 INVALID_PRODUCER_EPOCH: another one has the id by now
+
+Two producers can have one id: ids are counted in ZooKeeper, and a ZooKeeper that was restored from an older
+copy counts some of them a second time. The second producer begins at 0, and its batches must not be taken for
+the first one's. A batch that is sent again has the base timestamp that it had; where that is not known (a
+snapshot does not keep it), it is not later than the producer's last activity. And a batch that was answered
+neither way is among the last five, so where five are known, one that begins at 0 before them is another's.
+Clients answer 59 with another id or epoch, and send the batch again.
 
 Sources: ``ProducerStateManager.scala`` of 2.0 and 2.1, and KIP-98. Otherwise than there: 46 where 2.1 has 45,
 as that ends a producer whose messages are safe (clients take 46 for success without an offset); and a
@@ -49,6 +57,8 @@ class Appended:
     last_offset: int
     timestamp_ms: int
     """Its largest."""
+    base_timestamp_ms: int = UNKNOWN
+    """Of its first record, as the producer sent it; -1 where only a snapshot tells of the batch."""
 
 
 @fast_value
@@ -82,7 +92,7 @@ class Producer:
         return Producer(
             epoch,
             (*kept, batch),
-            max(batch.timestamp_ms, active_ms),
+            max(batch.timestamp_ms, batch.base_timestamp_ms, active_ms),
             self.coordinator_epoch,
             open_from,
         )
@@ -102,7 +112,14 @@ def appended(header: BatchHeader, first_offset: int) -> Appended:
     """What is kept of a batch that lies at ``first_offset``."""
     delta = header.last_offset_delta
     first, last = header.base_sequence, sequence_after(header.base_sequence, delta)
-    return Appended(first, last, first_offset, first_offset + delta, header.max_timestamp_ms)
+    return Appended(
+        first,
+        last,
+        first_offset,
+        first_offset + delta,
+        header.max_timestamp_ms,
+        header.base_timestamp_ms,
+    )
 
 
 def decide(
@@ -146,9 +163,28 @@ def _same(producer: Producer, epoch: int, batch: Appended) -> Appended | None:
             if (
                 earlier.first_sequence == batch.first_sequence
                 and earlier.last_sequence == batch.last_sequence
+                and _may_be_sent_again(producer, batch, earlier.base_timestamp_ms)
             ):
                 return earlier
     return None
+
+
+def _may_be_sent_again(producer: Producer, batch: Appended, base_timestamp_ms: int) -> bool:
+    """Whether ``batch`` can be one that this producer wrote with that base timestamp; -1: it is not known."""
+    if base_timestamp_ms == UNKNOWN:
+        return batch.base_timestamp_ms <= producer.active_ms
+    return batch.base_timestamp_ms == base_timestamp_ms
+
+
+def _is_of_another(producer: Producer, batch: Appended) -> bool:
+    """Whether ``batch``, which does not follow, must be from a second producer with the same id."""
+    if batch.first_sequence != 0:
+        return False  # that one's first batch was refused
+    same = [
+        one for one in producer.batches if (one.first_sequence, one.last_sequence) == (0, batch.last_sequence)
+    ]
+    full = len(producer.batches) == BATCHES_KEPT and _lies_before(batch, producer.batches)
+    return bool(same) or full or not _may_be_sent_again(producer, batch, UNKNOWN)
 
 
 def _check(producer: Producer, header: BatchHeader, batch: Appended) -> None:
@@ -169,6 +205,13 @@ def _check(producer: Producer, header: BatchHeader, batch: Appended) -> None:
         if first != 0:
             raise _gap(f"{name} begins epoch {epoch} with sequence {first}, not 0")
     elif first != (producer.last_sequence + 1) % _SEQUENCES:
+        if _is_of_another(producer, batch):
+            raise BrokerError(
+                ErrorCode.UNKNOWN_PRODUCER_ID,
+                f"{name} begins with sequence 0, and another producer has written sequences up to "
+                f"{producer.last_sequence} under this id: it was given out twice; the client has to ask for "
+                "another id, or raise its epoch",
+            )
         text = f"{name} sends sequences {first} to {batch.last_sequence} after {producer.last_sequence}"
         if _lies_before(batch, producer.batches):
             raise BrokerError(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, f"{text}: they were appended before")

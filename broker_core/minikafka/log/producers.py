@@ -89,6 +89,10 @@ class LogProducers:
         """All producers, by id. Not to be kept."""
         return self._known
 
+    def known_ids(self) -> list[int]:
+        """The ids of all of them. Any thread may ask."""
+        return list(self._known.copy())
+
     def last_offsets(self) -> dict[int, int]:
         """The offset of each one's last record. Any thread may ask."""
         return last_offsets(self._known.copy())

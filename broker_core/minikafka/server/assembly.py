@@ -130,7 +130,7 @@ class RunningBroker:
             registrar=registrar,
             pool=ports.pool,
         )
-        _read_limits(self.broker, store, ports)
+        _prepare(self.broker, store, ports)
         coordinator = Coordinator(self.broker, ports.loader, ports.random_bytes)
         self._fetchers = Fetchers(self.broker, ports.connector, ports.spawn)
         timeout_ms = config.replication.controller_timeout_ms
@@ -224,8 +224,11 @@ class RunningBroker:
         return meta.broker_id
 
 
-def _read_limits(broker: Broker, store: Store, ports: Ports) -> None:
-    """What clients may do, and how fast: in effect before the first of them comes."""
+def _prepare(broker: Broker, store: Store, ports: Ports) -> None:
+    """What has to be before the first client comes: ids for producers that nobody had, and what clients may
+    do, and how fast.
+    """
+    broker.raise_producer_ids()
     refresh_limits(broker)
     authorizer = broker.config.authorizer
     if authorizer is not None:

@@ -17,7 +17,13 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Protocol
 
 from minikafka.base.clock import Clock
-from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.errors import (
+    BrokerError,
+    CoordinationError,
+    CoordinationLost,
+    ErrorCode,
+    SessionExpired,
+)
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.controller.controller import Controller
 from minikafka.log.log import Log
@@ -29,7 +35,7 @@ from minikafka.server.acl_rules import AclRules
 from minikafka.server.config import BrokerConfig
 from minikafka.server.image import ClusterImage
 from minikafka.server.permissions import Permissions
-from minikafka.server.producer_ids import ProducerIds
+from minikafka.server.producer_ids import ProducerIds, highest_producer_id
 from minikafka.server.quotas import Quotas
 from minikafka.server.registrar import Registrar
 from minikafka.server.replication_quotas import Throttles
@@ -129,6 +135,19 @@ class Broker:
         """The high watermark of a log; the log's start where this broker does not serve it."""
         partition = self.partitions.get(topic_partition)
         return log.start_offset if partition is None else partition.high_watermark
+
+    def raise_producer_ids(self) -> None:
+        """Have ZooKeeper count above all producer ids that are in use here. A job: may be run twice."""
+        try:
+            self.registrar.raise_producer_ids(self.broker_id, self.highest_producer_id())
+        except (CoordinationLost, SessionExpired):
+            raise
+        except CoordinationError as error:
+            _log.error("producer ids may be given out twice: %s", error)
+
+    def highest_producer_id(self) -> int:
+        """The largest producer id that is in use, as far as this broker knows; -1 for none."""
+        return max(self.producer_ids.highest_taken, highest_producer_id(self.logs.logs().values()))
 
     # --- the core -------------------------------------------------------------------------------------------
 

@@ -158,6 +158,11 @@ class ControlPath:
         """Give all clients their quotas, and replication its limits."""
         refresh_limits(self._broker)
 
+    def counters_missed(self) -> None:
+        """Give out no producer ids that another broker may have got meanwhile."""
+        self._broker.run(self._broker.producer_ids.discard)
+        self._broker.raise_producer_ids()
+
     def _delete_unreadable_going(self) -> None:
         for topic in sorted(self._unreadable_going):
             self.delete_unreadable(topic)

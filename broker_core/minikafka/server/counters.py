@@ -14,6 +14,10 @@ from minikafka.registry.store import Store
 
 PRODUCER_IDS_AT_ONCE = 1000
 """As Kafka's brokers do."""
+PRODUCER_IDS_BELIEVED = 1 << 62
+"""Ids from here on are of a client's own making: brokers do not reach them."""
+_UNSEEN_PRODUCER_IDS = 1_000_000
+"""Brokers that do not run may know of so many more ids than this one."""
 _UNSEEN_EPOCHS = 1000
 
 _log = logging.getLogger(__name__)
@@ -41,22 +45,54 @@ def next_controller_epoch(store: Store, highest_seen: Callable[[], int] = lambda
             return epoch
 
 
-def next_producer_ids(store: Store, broker_id: int) -> range:
-    """A block of producer ids for this broker alone. CoordinationError when there are none left, or the znode
-    holds nonsense.
+def next_producer_ids(store: Store, broker_id: int, above: int = -1) -> range:
+    """A block of producer ids for this broker alone, all of them larger than ``above``, which is the largest
+    one that the broker knows to be in use. CoordinationError when there are none left, or the znode holds
+    nonsense.
+
+    ZooKeeper may count lower than ``above``, once it was restored from an older copy.
     """
+    taken = _take_producer_ids(store, broker_id, above, always=True)
+    assert taken is not None
+    return taken
+
+
+def raise_producer_ids(store: Store, broker_id: int, above: int) -> None:
+    """Have ZooKeeper count on from above ``above``, where it would give some of those ids out again."""
+    _take_producer_ids(store, broker_id, above, always=False)
+
+
+def _take_producer_ids(store: Store, broker_id: int, above: int, *, always: bool) -> range | None:
+    """Take the next block; unless ``always``, only where ZooKeeper counts lower than ``above``."""
     while True:
+        if not always and above < 0:
+            return None
         with contextlib.suppress(NodeExists):
             store.create(paths.PRODUCER_IDS, b"", make_parents=True)
         data, stat = store.read(paths.PRODUCER_IDS)
         # A 0.11 broker makes it without data at its start.
-        first = ProducerIdBlock.from_json(data).last + 1 if data else 0
+        first = counted = ProducerIdBlock.from_json(data).last + 1 if data else 0
+        if first > above and not always:
+            return None
+        if first <= above < PRODUCER_IDS_BELIEVED:
+            blocks = -(-(above + 1 + _UNSEEN_PRODUCER_IDS) // PRODUCER_IDS_AT_ONCE)
+            first = blocks * PRODUCER_IDS_AT_ONCE
         last = first + PRODUCER_IDS_AT_ONCE - 1
         if last >= 1 << 63:
             raise CoordinationError(f"{paths.PRODUCER_IDS} has no ids left: {data!r}")
         block = ProducerIdBlock(broker_id, first, last)
         with contextlib.suppress(BadVersion):
             store.write(paths.PRODUCER_IDS, block.to_json(), stat.version)
+            if first != counted:
+                _log.warning(
+                    "%s would give out producer ids from %d on, and %d is in use already: ZooKeeper was "
+                    "restored from an older copy, or emptied; the next ids are from %d on, and nothing is to "
+                    "be done",
+                    paths.PRODUCER_IDS,
+                    counted,
+                    above,
+                    first,
+                )
             return range(first, last + 1)
 
 

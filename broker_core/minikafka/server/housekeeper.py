@@ -27,6 +27,8 @@ _GO_ON_MS = 10
 """Between the steps of a look at all groups, for others to have the core's lock."""
 _FIRST_RETENTION_MS = 30_000
 """The first look for old segments comes that soon, as 0.10.1's."""
+_COUNTERS_MS = 60_000
+"""Between looks whether ZooKeeper counts lower than is known here, as somebody restored or wrote it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -82,6 +84,7 @@ class Housekeeper:
             duty(self.write_watermarks, config.replication.checkpoint_interval_ms),
             duty(in_sync.drop_laggards, max(1, config.replication.lag_time_max_ms // 2)),
             duty(in_sync.tell, TELL_LOOK_MS),
+            duty(self._look_at_counters, _COUNTERS_MS),
             *(
                 [duty(control.rebalance, config.control.rebalance_interval_ms)]
                 * config.control.rebalance_leaders
@@ -142,6 +145,10 @@ class Housekeeper:
     def _delete_old(self) -> None:
         self._broker.logs.delete_old(self._broker.readable_up_to)
         self._broker.logs.forget_producers()
+
+    def _look_at_counters(self) -> None:
+        if self._broker.highest_producer_id() >= 0:
+            self._broker.worker.submit(self._broker.raise_producer_ids)
 
     def _expire_offsets(self) -> int | None:
         return _GO_ON_MS if self._coordinator.expire() else None

@@ -1,9 +1,26 @@
 """Ids for producers: handed out from a block that ZooKeeper has given to this broker alone.
 
-What is left of a block when the broker stops is never used: there are 2^63.
+What is left of a block when the broker stops is never used: there are 2^63. Neither is what is left when the
+session with ZooKeeper has ended: a ZooKeeper that was restored meanwhile may have given the block to another.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+
+from minikafka.log.log import Log
+from minikafka.server.counters import PRODUCER_IDS_BELIEVED
+
+
+def highest_producer_id(logs: Iterable[Log]) -> int:
+    """The largest id of a producer that the logs know; -1 for none. Those that no broker gives do not
+    count.
+    """
+    highest = -1
+    for log in logs:
+        known = log.producers.known_ids()
+        highest = max((one for one in known if highest < one < PRODUCER_IDS_BELIEVED), default=highest)
+    return highest
 
 
 class ProducerIds:
@@ -11,6 +28,8 @@ class ProducerIds:
 
     def __init__(self) -> None:
         self._free = iter(range(0))
+        self.highest_taken = -1
+        """The last id of the blocks that this process had; -1 for none."""
         self.being_fetched = False
         """Whether the next block is on its way."""
 
@@ -22,3 +41,9 @@ class ProducerIds:
         """The next block has come."""
         self._free = iter(block)
         self.being_fetched = False
+        if block:
+            self.highest_taken = max(self.highest_taken, block[-1])
+
+    def discard(self) -> None:
+        """Give out nothing of the block that is left."""
+        self._free = iter(range(0))

@@ -90,6 +90,9 @@ class Listener(Protocol):
     def configs_missed(self) -> None:
         """Settings of clients and of this broker may have changed, and the news be gone."""
 
+    def counters_missed(self) -> None:
+        """ZooKeeper may have gone back to an older copy since the session before."""
+
     @property
     def fatal(self) -> Callable[[str], None]:
         """To be called when this broker cannot stay in the cluster, with the reason."""
@@ -317,13 +320,17 @@ class Registrar:
         """
         return self.states.create(leaderships) if create else self.states.write(leaderships)
 
-    def take_producer_ids(self) -> range:
-        """The next block of ids for producers, of this broker alone.
+    def take_producer_ids(self, above: int = -1) -> range:
+        """The next block of ids for producers, of this broker alone, all larger than ``above``.
 
         Run again after a lost connection it may pass over a block. CoordinationError when there are none
         left, or the znode holds nonsense.
         """
-        return counters.next_producer_ids(self._store, self._address.broker_id)
+        return counters.next_producer_ids(self._store, self._address.broker_id, above)
+
+    def raise_producer_ids(self, broker_id: int, above: int) -> None:
+        """Have no broker give out producer ids up to ``above`` again. CoordinationError as above."""
+        counters.raise_producer_ids(self._store, broker_id, above)
 
     # --- registration and election --------------------------------------------------------------------------
 
@@ -353,6 +360,7 @@ class Registrar:
             )
             return
         self._keep_ticket()
+        self._listener.counters_missed()
         self._listener.configs_missed()
         self._see_controller()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
@@ -91,7 +93,44 @@ def test_the_last_five_batches_are_known_and_older_ones_are_duplicates_without_a
     for number in range(2, 7):
         assert partition.append(batch(2 * number, 2)) == (2 * number, 2 * number + 1)
     assert partition.refusal(batch(2, 2)) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
-    assert partition.refusal(batch(0, 1)) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert partition.refusal(batch(3, 1)) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+
+
+LATER_MS = NOW_MS + 60_000
+
+
+@pytest.mark.parametrize("written", [1, 3, 8])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_first_batch_of_a_second_producer_with_the_id_is_not_a_duplicate(
+    partition: Partition, written: int, count: int
+) -> None:
+    for number in range(written):
+        partition.append(batch(2 * number, 2, timestamp_ms=NOW_MS))
+    assert partition.refusal(batch(0, count, timestamp_ms=LATER_MS)) is ErrorCode.UNKNOWN_PRODUCER_ID
+
+
+def test_second_producer_with_the_id_is_told_apart_while_the_first_one_writes(partition: Partition) -> None:
+    for number in range(8):
+        partition.append(batch(2 * number, 2, timestamp_ms=LATER_MS))
+        assert partition.refusal(batch(0, 2, timestamp_ms=NOW_MS)) is ErrorCode.UNKNOWN_PRODUCER_ID
+
+
+def test_second_producer_with_the_id_is_told_apart_from_what_a_snapshot_tells(partition: Partition) -> None:
+    partition.known[7] = Producer(0, (Appended(0, 1, 0, 1, NOW_MS),), NOW_MS)
+    assert partition.append(batch(0, 2, timestamp_ms=NOW_MS)) == (0, 1)
+    assert partition.refusal(batch(0, 2, timestamp_ms=LATER_MS)) is ErrorCode.UNKNOWN_PRODUCER_ID
+    partition.known[7] = Producer(0, (Appended(10, 11, 10, 11, NOW_MS),), NOW_MS)
+    assert partition.refusal(batch(0, 2, timestamp_ms=NOW_MS)) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert partition.refusal(batch(0, 2, timestamp_ms=LATER_MS)) is ErrorCode.UNKNOWN_PRODUCER_ID
+
+
+def test_batch_from_a_clock_ahead_of_the_broker_is_known_when_it_is_sent_again(partition: Partition) -> None:
+    partition.append(batch(0, 2, timestamp_ms=LATER_MS))
+    (known,) = partition.known[7].batches
+    partition.known[7] = replace(
+        partition.known[7], batches=(replace(known, base_timestamp_ms=-1, timestamp_ms=NOW_MS),)
+    )
+    assert partition.append(batch(0, 2, timestamp_ms=LATER_MS)) == (0, 1)
 
 
 @pytest.mark.parametrize(("first", "count"), [(5, 1), (3, 1), (2, 2), (2, 4), (0, 4), (0, 8)])
@@ -186,7 +225,7 @@ def test_a_mark_of_a_higher_epoch_fences_the_producer_and_its_numbers_begin_anew
 def test_what_the_log_holds_is_taken_as_it_is() -> None:
     known = replayed(None, batch(40, 2, offset=100), NOW_MS)
     known = replayed(known, batch(90, 5, offset=200, epoch=2), NOW_MS)
-    assert known.batches == (Appended(90, 94, 200, 204, 5),)
+    assert known.batches == (Appended(90, 94, 200, 204, 5, 5),)
     assert known.epoch == 2
 
 

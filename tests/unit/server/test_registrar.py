@@ -44,6 +44,7 @@ class World:
         self.vanished: list[str] = []
         self.changed: list[str] = []
         self.changed_clients: list[str] = []
+        self.counters_missed_times = 0
 
     def start(self) -> World:
         def keep_ticket() -> None:
@@ -79,6 +80,9 @@ class World:
 
     def configs_missed(self) -> None:
         self.changed_clients.append("all")
+
+    def counters_missed(self) -> None:
+        self.counters_missed_times += 1
 
     def fatal(self, reason: str) -> None:
         self.reasons.append(reason)
@@ -421,6 +425,36 @@ def test_each_block_of_producer_ids_follows_the_one_that_any_broker_took_before(
     assert ProducerIdBlock.from_json(world.store.read(paths.PRODUCER_IDS)[0]) == ProducerIdBlock(
         1, 6000, 6999
     )
+
+
+def test_block_of_producer_ids_lies_above_those_in_use_where_zookeeper_went_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World().start()
+    world.store.create(paths.PRODUCER_IDS, ProducerIdBlock(7, 5000, 5999).to_json())
+    assert world.registrar.take_producer_ids(above=5999) == range(6000, 7000)
+    assert caplog.messages == []
+    world.store.write(paths.PRODUCER_IDS, ProducerIdBlock(7, 1000, 1999).to_json())
+    block = world.registrar.take_producer_ids(above=6999)
+    assert block == range(1_007_000, 1_008_000)
+    assert world.registrar.take_producer_ids(above=6999) == range(1_008_000, 1_009_000)
+    (message,) = caplog.messages
+    assert "from 2000 on, and 6999 is in use already" in message
+
+
+def test_producer_ids_in_use_raise_the_block_in_zookeeper_where_it_is_lower() -> None:
+    world = World().start()
+    world.registrar.raise_producer_ids(1, -1)
+    assert world.store.exists(paths.PRODUCER_IDS) is None
+    world.registrar.raise_producer_ids(1, 4711)
+    assert world.registrar.take_producer_ids() == range(1_006_000, 1_007_000)
+    world.registrar.raise_producer_ids(1, 4711)
+    assert world.registrar.take_producer_ids() == range(1_007_000, 1_008_000)
+
+
+def test_producer_ids_of_a_clients_own_making_do_not_use_up_the_others() -> None:
+    world = World().start()
+    assert world.registrar.take_producer_ids(above=(1 << 63) - 1) == range(1000)
 
 
 def test_the_znode_of_a_release_that_made_it_without_data_is_the_beginning() -> None:
