@@ -101,7 +101,6 @@ class InZooKeeper:
         from minikafka.registry.consumers import SoleConsumer
         from minikafka.registry.zookeeper import ZooKeeperStore
 
-        self._group = group
         self._store = ZooKeeperStore(connect, self.session_ms, make_chroot=False)
         self._consumer = SoleConsumer(self._store, group, owner, SystemClock().now_ms)
 
@@ -109,9 +108,7 @@ class InZooKeeper:
         self._consumer.hold(partitions)
 
     def commit(self, offsets: Positions) -> None:
-        from minikafka.registry.consumers import write_offsets
-
-        write_offsets(self._store, self._group, offsets)
+        self._consumer.commit(offsets)
 
     def beat(self) -> None:
         pass  # kazoo keeps the session; ``hold`` sees when it is another one

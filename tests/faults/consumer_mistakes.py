@@ -11,13 +11,13 @@ from typing import Any
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.consumer_iterator import ConsumerIterator
-from minikafka.clients.consumer.consumer_offsets import ZookeeperOffsets
 from minikafka.clients.consumer.group_registration import GroupRegistration
 from minikafka.clients.consumer.lease import Lease
 from minikafka.clients.consumer.rebalance_plan import RebalancePlan
 from minikafka.clients.consumer.steps import Steps
 from minikafka.clients.consumer.zk_rebalancer_listener import Outcome, ZkRebalancerListener
 from minikafka.registry import paths
+from minikafka.registry.consumers import ZookeeperOffsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +98,16 @@ def forget_nothing(listener: ZkRebalancerListener) -> None:
     """After the session has gone it goes on with what it has."""
 
 
-def write_unconditionally(offsets: ZookeeperOffsets, wanted: dict[TopicPartition, int], _: object) -> None:
+def write_unconditionally(
+    offsets: ZookeeperOffsets, wanted: dict[TopicPartition, int], _: object
+) -> frozenset[TopicPartition]:
     for tp, offset in wanted.items():
         path = paths.consumer_offset_path(offsets._group, *tp)
         if offsets._store.exists(path) is None:
             offsets._store.create(path, b"%d" % offset, make_parents=True)
         else:
             offsets._store.write(path, b"%d" % offset)
+    return frozenset()
 
 
 def count_at_the_hand_out(iterator: ConsumerIterator[Any, Any]) -> Any:

@@ -365,6 +365,10 @@ class SessionExpired(CoordinationError):
     """The session is gone, and its ephemeral znodes with it."""
 
 
+class CommitFailed(CoordinationError):
+    """Offsets are not committed, as their partitions are not owned, or not any more, by who commits."""
+
+
 class CoordinationLost(CoordinationError):
     """No connection at the moment; whether a write took effect is unknown."""
 

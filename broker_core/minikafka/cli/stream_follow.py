@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
-from minikafka.base.errors import ConfigError, ConsumerTimeout, MinikafkaError
+from minikafka.base.errors import CommitFailed, ConfigError, ConsumerTimeout, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
 from minikafka.cli.output import note
@@ -171,6 +171,8 @@ class StreamFollower:
             return
         try:
             self._connector.commit_offsets(offsets)
+        except CommitFailed:
+            pass  # given up meanwhile, and committed before that
         except MinikafkaError as error:
             if printed:
                 note(f"minikafka: messages that were printed will come again: {error}")

@@ -10,13 +10,23 @@ All that is above them is persistent and made as it is needed.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from minikafka.base.errors import GroupHeld, NodeExists, NoNode
+from minikafka.base.errors import CoordinationError, GroupHeld, NodeExists, NoNode, SessionExpired
 from minikafka.base.ids import TopicPartition
 from minikafka.registry import paths
+from minikafka.registry.node import number_in
 from minikafka.registry.paths import ConsumerRegistration
 from minikafka.registry.store import Store, parent_of
+
+_log = logging.getLogger(__name__)
+
+_ATTEMPTS = 4
+"""At a conditional write that others are quicker with, the first without looking included."""
+
+StillOwned = Callable[[Collection[TopicPartition]], Collection[TopicPartition]]
+"""Those of some partitions that are owned, as ZooKeeper says at this moment."""
 
 
 def read_offsets(store: Store, group: str) -> dict[TopicPartition, int]:
@@ -36,7 +46,9 @@ def read_offsets(store: Store, group: str) -> dict[TopicPartition, int]:
 
 
 def write_offsets(store: Store, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Let ``group`` go on there; many znodes are under way at once."""
+    """Let ``group`` go on there, whoever owns the partitions: for administrators. Consumers commit through
+    ``ZookeeperOffsets``. Many znodes are under way at once.
+    """
     nodes = {
         paths.consumer_offset_path(group, *tp): str(offset).encode("ascii") for tp, offset in offsets.items()
     }
@@ -48,6 +60,127 @@ def write_offsets(store: Store, group: str, offsets: Mapping[TopicPartition, int
             store.create(above, make_parents=True)
     meanwhile = store.create_all({path: nodes[path] for path in sorted(new)})
     store.write_all({path: (nodes[path], -1) for path in meanwhile})
+
+
+def owned_in_session(
+    store: Store, group: str, partitions: Iterable[TopicPartition], session_id: int
+) -> frozenset[TopicPartition]:
+    """Those of ``partitions`` whose owner's znode was made in the session; all are looked up at once."""
+    places = {paths.consumer_owner_path(group, *tp): tp for tp in partitions}
+    return frozenset(
+        places[path]
+        for path, (_, stat) in store.read_all(places).items()
+        if stat.ephemeral_owner == session_id
+    )
+
+
+class ZookeeperOffsets:
+    """The offsets that the owner of partitions commits to ZooKeeper. Not thread-safe.
+
+    A znode is written under the condition of the version that was read, or written, last. So what a consumer
+    that has lost its partition writes late fails, and no offset goes back by it. The owner itself looks again
+    and writes: first the version is read, then ownership, so that whoever owns the partition next writes a
+    later version.
+    """
+
+    def __init__(self, store: Store, group: str) -> None:
+        self._store = store
+        self._group = group
+        self.checkpointed: dict[TopicPartition, int] = {}
+        """What is known to stand there: it is not written again."""
+        self._versions: dict[TopicPartition, int] = {}
+        """Of the znodes, as far as they are known."""
+
+    def forget(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Nothing is known any more of these (None: of any)."""
+        for tp in list(self._versions if partitions is None else partitions):
+            self.checkpointed.pop(tp, None)
+            self._versions.pop(tp, None)
+
+    def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """What stands there. CoordinationError, also for what is no number, with the path."""
+        wanted = {paths.consumer_offset_path(self._group, *tp): tp for tp in partitions}
+        self.forget(wanted.values())
+        found = {}
+        for path, (data, stat) in self._store.read_all(wanted).items():
+            offset = number_in(data.strip())
+            if offset is None:
+                raise CoordinationError(f"{path}: an offset is wanted, this is {data[:200]!r}")
+            tp = wanted[path]
+            found[tp] = offset
+            self._stands(tp, offset, stat.version)
+        return found
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, int], still_owned: StillOwned
+    ) -> frozenset[TopicPartition]:
+        """Write those that do not stand there; return the partitions that are left to their new owners.
+
+        ``still_owned`` is asked of what others have written, or what was never looked at.
+        """
+        left = changed = self._new_in(offsets)
+        lost: frozenset[TopicPartition] = frozenset()
+        try:
+            for _ in range(_ATTEMPTS):
+                self._write(left)
+                left = self._new_in(left)
+                if not left:
+                    return lost
+                self._look(left)
+                owned = frozenset(still_owned(left))
+                gone = left.keys() - owned
+                for tp in sorted(gone):
+                    _log.warning("%s is not owned any more: its offset %d is not committed", tp, left[tp])
+                self.forget(gone)
+                lost |= gone
+                left = {tp: offset for tp, offset in left.items() if tp in owned}
+                self._create({tp: offset for tp, offset in left.items() if tp not in self._versions})
+                left = self._new_in(left)
+        except CoordinationError:
+            # Which of them was written is not known.
+            self.forget(changed)
+            raise
+        if left:
+            path = paths.consumer_offset_path(self._group, *min(left))
+            raise CoordinationError(f"{path} is written by others again and again")
+        return lost
+
+    def _new_in(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Those that are not known to stand there."""
+        return {tp: offset for tp, offset in offsets.items() if self.checkpointed.get(tp) != offset}
+
+    def _write(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write those whose versions are known; what others have written meanwhile is not known any more."""
+        known = {paths.consumer_offset_path(self._group, *tp): tp for tp in offsets if tp in self._versions}
+        if not known:
+            return
+        nodes = {path: (b"%d" % offsets[tp], self._versions[tp]) for path, tp in known.items()}
+        refused = self._store.write_all(nodes)
+        for path, tp in known.items():
+            if path in refused:
+                self.forget([tp])
+            else:
+                self._stands(tp, offsets[tp], self._versions[tp] + 1)
+
+    def _look(self, partitions: Iterable[TopicPartition]) -> None:
+        wanted = {paths.consumer_offset_path(self._group, *tp): tp for tp in partitions}
+        for path, (_, stat) in self._store.read_all(wanted).items():
+            self._versions[wanted[path]] = stat.version
+
+    def _create(self, offsets: Mapping[TopicPartition, int]) -> None:
+        nodes = {
+            paths.consumer_offset_path(self._group, *tp): b"%d" % offset for tp, offset in offsets.items()
+        }
+        for above in sorted({parent_of(path) for path in nodes}):
+            with contextlib.suppress(NodeExists):
+                self._store.create(above, make_parents=True)
+        refused = self._store.create_all(nodes) if nodes else frozenset()
+        for path, (tp, offset) in zip(nodes, offsets.items(), strict=True):
+            if path not in refused:
+                self._stands(tp, offset, 0)
+
+    def _stands(self, tp: TopicPartition, offset: int, version: int) -> None:
+        self.checkpointed[tp], self._versions[tp] = offset, version
 
 
 class SoleConsumer:
@@ -62,6 +195,7 @@ class SoleConsumer:
         self._group = group
         self._id = consumer_id
         self._now_ms = now_ms
+        self._offsets = ZookeeperOffsets(store, group)
         self._session = 0
         """The session that what follows was made in."""
         self._topics: frozenset[str] | None = None
@@ -79,6 +213,7 @@ class SoleConsumer:
         """
         if self._session != self._store.session_id:
             self._topics, self._owned = None, set()
+            self._offsets.forget()
         topics = frozenset(tp.topic for tp in partitions)
         if self._topics is None:
             self._register(topics)
@@ -90,12 +225,26 @@ class SoleConsumer:
         for tp in sorted(set(partitions) - self._owned):
             self._own(tp)
 
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Let the group go on there.
+
+        Raises SessionExpired where a partition is not owned, or not any more, in the session that ``hold``
+        registered in; the others are committed.
+        """
+        lost = self._offsets.commit(offsets, self._still_owned)
+        if lost:
+            names = ", ".join(map(str, sorted(lost)))
+            raise SessionExpired(f"{self._id} does not own {names} now: no offset of them is committed")
+
     def release(self) -> None:
-        """Own nothing, and be registered no more."""
+        """Own nothing, and be registered no more. What another session owns by now stays."""
         for tp in sorted(self._owned):
             self._give_up(tp)
-        self._topics, self._session = None, 0
-        self._delete(self._path)
+        session, self._topics, self._session = self._session, None, 0
+        stat = self._store.exists(self._path)
+        if stat is not None and stat.ephemeral_owner == session:
+            with contextlib.suppress(NoNode):
+                self._store.delete(self._path)
 
     @property
     def _path(self) -> str:
@@ -112,7 +261,8 @@ class SoleConsumer:
         try:
             self._check_alone()
         except GroupHeld:
-            self._delete(self._path)
+            with contextlib.suppress(NoNode):
+                self._store.delete(self._path)
             raise
         self._session = session
 
@@ -144,13 +294,15 @@ class SoleConsumer:
             if stat is None or stat.ephemeral_owner != session:
                 raise
 
-    def _give_up(self, tp: TopicPartition) -> None:
-        self._delete(paths.consumer_owner_path(self._group, *tp))
-        self._owned.discard(tp)
+    def _still_owned(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        return owned_in_session(self._store, self._group, partitions, self._session)
 
-    def _delete(self, path: str) -> None:
+    def _give_up(self, tp: TopicPartition) -> None:
+        # The registration proves the session: after its end the owner's znode may be another's, and stays.
         with contextlib.suppress(NoNode):
-            self._store.delete(path)
+            self._store.delete_beside(paths.consumer_owner_path(self._group, *tp), self._path)
+        self._owned.discard(tp)
+        self._offsets.forget([tp])
 
 
 def children(store: Store, path: str) -> list[str]:

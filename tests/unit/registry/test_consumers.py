@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from minikafka.base.errors import GroupHeld, NoNode
+from minikafka.base.errors import CoordinationError, GroupHeld, NoNode, SessionExpired
 from minikafka.base.ids import TopicPartition
 from minikafka.registry import paths
 from minikafka.registry.consumers import SoleConsumer, read_offsets, write_offsets
@@ -143,6 +143,48 @@ def test_after_its_session_has_expired_it_registers_anew(world: World) -> None:
     one.hold([A0])
     assert store.read("/consumers/g/ids/g_here-1-aa")[1].ephemeral_owner == store.session_id
     assert owners(store) == {A0: "g_here-1-aa-0"}
+
+
+def test_it_commits_what_it_owns(store: Store) -> None:
+    one = consumer(store)
+    one.hold([A0, B0])
+    one.commit({A0: 7, B0: 0})
+    one.commit({A0: 9})
+    assert read_offsets(store, "g") == {A0: 9, B0: 0}
+    with pytest.raises(SessionExpired, match="does not own a-1"):
+        one.commit({A0: 10, A1: 1})
+    assert read_offsets(store, "g") == {A0: 10, B0: 0}
+
+
+def takes_over(world: World, first: Store, second: Store) -> None:
+    """The session of ``first`` ends, and one in the session of ``second`` owns and commits A0."""
+    before = first.session_id
+    world.expire(first)
+    assert world.settles(lambda: first.session_id != before)
+    other = consumer(second, "g_there-2-bb")
+    other.hold([A0])
+    other.commit({A0: 9})
+
+
+def test_after_its_session_has_expired_it_commits_nothing_behind_the_new_owner(world: World) -> None:
+    first, second = world.connect(), world.connect()
+    one = consumer(first)
+    one.hold([A0])
+    one.commit({A0: 5})
+    takes_over(world, first, second)
+    with pytest.raises(CoordinationError):
+        one.commit({A0: 6})
+    assert read_offsets(second, "g") == {A0: 9}
+
+
+def test_after_its_session_has_expired_it_leaves_the_new_owner_its_znode(world: World) -> None:
+    first, second = world.connect(), world.connect()
+    one = consumer(first)
+    one.hold([A0])
+    takes_over(world, first, second)
+    one.release()
+    assert owners(second) == {A0: "g_there-2-bb-0"}
+    assert second.children("/consumers/g/ids") == ["g_there-2-bb"]
 
 
 def test_when_it_is_released_nothing_of_it_is_left(world: World) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from minikafka.base.errors import BrokerError, ConfigError
-from minikafka.base.ids import check_topic_name
+from minikafka.base.ids import TopicPartition, check_topic_name
 from minikafka.clients.consumer.consumer_config import ConsumerConfig
 from minikafka.clients.consumer.topic_filter import TopicFilter
 from minikafka.clients.given import has_methods
@@ -33,10 +33,7 @@ def check_topic_counts(topic_count_map: Any) -> None:
     if not isinstance(topic_count_map, Mapping) or not all(isinstance(one, str) for one in topic_count_map):
         raise _unfit("topic_count_map", wanted, topic_count_map)
     for topic in topic_count_map:
-        try:
-            check_topic_name(topic)
-        except BrokerError as problem:
-            raise ConfigError("topic", topic, problem.detail) from None
+        _check_topic(topic)
 
 
 def check_filter(topic_filter: Any) -> None:
@@ -61,19 +58,46 @@ def check_listener(listener: Any) -> None:
         raise _unfit("listener", f"an object with {' and '.join(_LISTENER)}", listener)
 
 
-def check_offsets(offsets: Any) -> None:
-    """Partition -> the offset of the next message, or None. ValueError for a negative offset."""
-    if offsets is None:
-        return
+def checked_offsets(offsets: Any) -> dict[TopicPartition, int]:
+    """Partition -> the offset of the next message; pairs become partitions.
+
+    ValueError for a negative offset or partition, ConfigError for a name that no topic can have.
+    """
     wanted = "a mapping of partitions to offsets, as {TopicPartition('flights', 0): 12}"
     if not isinstance(offsets, Mapping):
         raise _unfit("offsets", wanted, offsets)
+    found = {}
     for partition, offset in offsets.items():
-        place = tuple(partition) if isinstance(partition, tuple) else ()
-        if list(map(type, place)) != [str, int] or type(offset) is not int:
+        if not _is_partition(partition) or type(offset) is not int:
             raise _unfit("offsets", wanted, {partition: offset})
         if offset < 0:
             raise ValueError(f"offsets are whole numbers from 0 on, not {{{partition!r}: {offset}}}")
+        found[checked_partition(partition)] = offset
+    return found
+
+
+def checked_partition(partition: Any) -> TopicPartition:
+    """One partition; a pair becomes one. ValueError and ConfigError as ``checked_offsets``."""
+    if not _is_partition(partition):
+        raise _unfit("partition", "a TopicPartition, as TopicPartition('flights', 0)", partition)
+    found = TopicPartition(*partition)
+    _check_topic(found.topic)
+    if found.partition < 0:
+        raise ValueError(
+            f"partitions are numbered from 0 on, not {found.partition} (of topic {found.topic!r})"
+        )
+    return found
+
+
+def _is_partition(given: Any) -> bool:
+    return isinstance(given, tuple) and list(map(type, given)) == [str, int]
+
+
+def _check_topic(topic: str) -> None:
+    try:
+        check_topic_name(topic)
+    except BrokerError as problem:
+        raise ConfigError("topic", topic, problem.detail) from None
 
 
 def _unfit(name: str, wanted: str, given: Any) -> TypeError:

@@ -53,6 +53,7 @@ from minikafka.clients.consumer.rebalance_plan import Owner, RebalancePlan, reba
 from minikafka.clients.consumer.steps import Steps, Wait
 from minikafka.clients.consumer.topic_count import ThreadIds
 from minikafka.registry import paths
+from minikafka.registry.consumers import owned_in_session
 from minikafka.registry.store import Store
 
 logger = logging.getLogger("minikafka.clients.consumer")
@@ -104,7 +105,7 @@ class Connector(Protocol):
     def reinitialize_consumer(self, threads: ThreadIds) -> None:
         """These are the topics that it reads now."""
 
-    def commit_steps(self, *, retried: bool) -> Steps[None]:
+    def commit_steps(self, *, retried: bool) -> Steps[frozenset[TopicPartition]]:
         """Commit all that was consumed."""
 
 
@@ -388,7 +389,7 @@ class ZkRebalancerListener:
 
         SessionExpired where that has ended meanwhile: by now the znode may be another's, and stays.
         """
-        if self.owns(tp):
+        if self.still_owned([tp]):
             self._delete_own(paths.consumer_owner_path(self.group, *tp))
 
     def _delete_own(self, path: str) -> None:
@@ -400,10 +401,10 @@ class ZkRebalancerListener:
             if store.exists(registration) is None:
                 raise SessionExpired(f"{registration} is gone, so {path} may be another's now") from None
 
-    def owns(self, tp: TopicPartition) -> bool:
-        """Whether ZooKeeper says that this consumer owns it."""
-        stat = self._connector.store.exists(paths.consumer_owner_path(self.group, *tp))
-        return stat is not None and stat.ephemeral_owner == self._connector.registered_session
+    def still_owned(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        """Those of ``partitions`` that ZooKeeper says this consumer owns."""
+        connector = self._connector
+        return owned_in_session(connector.store, self.group, partitions, connector.registered_session)
 
     def reflect_partition_ownership_decision(self, plan: RebalancePlan) -> Steps[bool]:
         """Own what the plan says; whether all of it is owned."""

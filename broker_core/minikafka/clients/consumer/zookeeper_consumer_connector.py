@@ -27,6 +27,7 @@ from typing import Any, TypeVar, overload
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import (
     BrokerError,
+    CommitFailed,
     ConsumerRebalanceFailed,
     MessageStreamsExist,
     MinikafkaError,
@@ -38,7 +39,7 @@ from minikafka.clients.consumer import given
 from minikafka.clients.consumer.chunk_queue import ChunkQueue
 from minikafka.clients.consumer.consumer_config import KAFKA, ZOOKEEPER, ConsumerConfig
 from minikafka.clients.consumer.consumer_fetcher_manager import ConsumerFetcherManager
-from minikafka.clients.consumer.consumer_offsets import ConsumerOffsets, ZookeeperOffsets
+from minikafka.clients.consumer.consumer_offsets import ConsumerOffsets
 from minikafka.clients.consumer.consumer_rebalance_listener import ConsumerRebalanceListener
 from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId
 from minikafka.clients.consumer.group_registration import GroupRegistration, consumer_id_of
@@ -65,6 +66,7 @@ from minikafka.clients.consumer.zookeeper_topic_event_watcher import ZookeeperTo
 from minikafka.clients.retry import EventWaiter, Waiter
 from minikafka.clients.serializer import Decoder, DefaultDecoder
 from minikafka.registry import paths
+from minikafka.registry.consumers import ZookeeperOffsets
 from minikafka.registry.store import Store, Watch
 from minikafka.registry.zookeeper import ZooKeeperStore
 
@@ -144,7 +146,7 @@ class ZookeeperConsumerConnector:
                 self.offsets_channel,
                 in_zookeeper=config.offsets_storage == ZOOKEEPER or config.dual_commit_enabled,
                 zookeeper_first=config.offsets_storage == ZOOKEEPER,
-                still_owns=self.load_balancer_listener.owns,
+                still_owned=self.load_balancer_listener.still_owned,
                 max_retries=config.offsets_commit_max_retries,
                 backoff_ms=config.offsets_channel_backoff_ms,
             )
@@ -438,46 +440,72 @@ class ZookeeperConsumerConnector:
         """Commit ``offsets``; by default all that was handed out: whoever calls says that it is done with. A
         rebalance listener cannot say so: of messages that are in work, those before them are committed.
 
-        Tried ``offsets.commit.max.retries`` times more after a failure, and raises the last one.
-        CoordinationLost also where it is not sure that the partitions are still this consumer's. A message
+        Tried ``offsets.commit.max.retries`` times more after a failure, and raises the last one. A message
         that could not be decoded counts only once the next one was asked for, or ``offsets`` passes it.
+
+        Once there are streams, only what this consumer owns is committed: CommitFailed names the partitions
+        that it does not own, behind the commit of the others, and CoordinationLost or SessionExpired says
+        that it may own none any more. A connector without streams writes ``offsets`` whoever owns them.
         """
-        given.check_offsets(offsets)
+        if offsets is not None:
+            offsets = given.checked_offsets(offsets)
         with self.commit_lock:  # before anything counts: a rebalance that waits for it goes on at once
             if offsets is None and not self.load_balancer_listener.called_by_rebalance_listener:
                 for stream in self.all_streams:
                     stream.iterator().count_delivered()
-            run(self.commit_steps(retried=True, offsets=offsets), self._waiter)
+            self._check_all_committed(run(self.commit_steps(retried=True, offsets=offsets), self._waiter))
 
     def commit_steps(
         self, *, retried: bool, offsets: Mapping[TopicPartition, int] | None = None
-    ) -> Steps[None]:
-        """The commit in steps; nobody changes meanwhile what is owned."""
+    ) -> Steps[frozenset[TopicPartition]]:
+        """The commit in steps; nobody changes meanwhile what is owned. Returns the partitions that are not
+        this consumer's, of which nothing is committed.
+        """
         with self.commit_lock:
-            if offsets is not None:
-                yield from self.offsets.commit(offsets, retried=retried)
-                return
+            if offsets is not None and not self.message_stream_created:
+                return (yield from self.offsets.commit(offsets, retried=retried, check=None))
             consumed = {
                 info.topic_partition: info.consumed_offset
                 for infos in self.topic_registry.values()
                 for info in infos.values()
             }
-            yield from self.offsets.commit(consumed, retried=retried, check=self.registration.check)
+            wanted = consumed if offsets is None else offsets
+            own = {tp: offset for tp, offset in wanted.items() if tp in consumed}
+            lost = yield from self.offsets.commit(own, retried=retried, check=self.registration.check)
+            return lost | (wanted.keys() - own.keys())
+
+    def _check_all_committed(self, lost: frozenset[TopicPartition]) -> None:
+        if lost:
+            names = ", ".join(map(str, sorted(lost)))
+            raise CommitFailed(
+                f"{self.consumer_id_string} does not own {names}: no offset of them is committed"
+            )
 
     def commit_offset_to_zookeeper(self, partition: TopicPartition, offset: int) -> None:
-        """Write one offset there, unless it is known to stand there."""
+        """Write one offset there, unless it is known to stand there. Raises as ``commit_offsets``."""
+        wanted = given.checked_offsets({partition: offset})
         with self.commit_lock:
-            self.offsets.zookeeper.commit({partition: offset}, lambda _: True)
+            if not self.message_stream_created:
+                self.offsets.zookeeper.commit(wanted, lambda partitions: partitions)
+                return
+            self.registration.check()
+            own = {
+                tp: one for tp, one in wanted.items() if tp.partition in self.topic_registry.get(tp.topic, {})
+            }
+            lost = self.offsets.zookeeper.commit(own, self.load_balancer_listener.still_owned)
+            self._check_all_committed(lost | (wanted.keys() - own.keys()))
 
     def fetch_offset_from_zookeeper(self, partition: TopicPartition) -> int | None:
         """What stands there; None where nothing does."""
+        partition = given.checked_partition(partition)
         with self.commit_lock:
             return self.offsets.zookeeper.fetch([partition]).get(partition)
 
     def fetch_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         """Where the group goes on, of those partitions that have something committed."""
+        wanted = [given.checked_partition(partition) for partition in partitions]
         with self.commit_lock:
-            return self.offsets.fetch(partitions)
+            return self.offsets.fetch(wanted)
 
     # --- without threads
     # -------------------------------------------------------------------------------------------

@@ -166,3 +166,10 @@ class World:
     def offset(self, partition: int = 0, topic: str = "t") -> bytes | None:
         path = paths.consumer_offset_path(GROUP, topic, partition)
         return None if self.admin.exists(path) is None else self.admin.read(path)[0]
+
+
+def cut_off(world: World, one: One) -> None:
+    """Nothing is heard of ``one`` for as long as its session lasts."""
+    world.zookeeper.suspend(one.store)
+    world.clock.advance(3_000)
+    world.zookeeper.expire(one.store)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import pytest
 
@@ -15,19 +15,20 @@ from minikafka.base.errors import (
     SessionExpired,
 )
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.consumer.consumer_offsets import ConsumerOffsets, ZookeeperOffsets, merge
+from minikafka.clients.consumer.consumer_offsets import ConsumerOffsets, merge
 from minikafka.clients.consumer.steps import Wait
+from minikafka.registry.consumers import ZookeeperOffsets
 from minikafka.registry.memory import MemoryZooKeeper
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
 
-def yes(_: TopicPartition) -> bool:
-    return True
+def yes(partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
+    return partitions
 
 
-def no(_: TopicPartition) -> bool:
-    return False
+def no(_: Collection[TopicPartition]) -> Collection[TopicPartition]:
+    return ()
 
 
 class World:
@@ -65,7 +66,7 @@ class World:
             self if in_kafka else None,
             in_zookeeper=in_zookeeper,
             zookeeper_first=named == "zookeeper",
-            still_owns=yes,
+            still_owned=yes,
             max_retries=2,
             backoff_ms=50,
         )
@@ -138,8 +139,28 @@ def test_a_late_write_of_who_owned_it_before_fails(world: World) -> None:
     world.mine.commit({T0: 5}, yes)
     world.others.fetch([T0])
     world.others.commit({T0: 9}, yes)
-    world.mine.commit({T0: 7}, no)
+    assert world.mine.commit({T0: 7}, no) == {T0}
     assert world.znode() == (b"9", 1)
+
+
+def test_an_owner_that_comes_between_two_looks_is_not_written_over(world: World) -> None:
+    """The version is read before the owner is asked for: a later owner writes a later version."""
+    world.mine.commit({T0: 5}, yes)
+    world.mine.forget()
+
+    def owned_until_now(partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
+        world.others.fetch(partitions)
+        world.others.commit(dict.fromkeys(partitions, 9), yes)
+        return answers.pop(0)
+
+    answers: list[Collection[TopicPartition]] = [(T0,), ()]
+    assert world.mine.commit({T0: 7}, owned_until_now) == {T0}
+    assert world.znode()[0] == b"9"
+
+
+def test_what_is_not_owned_keeps_nothing_else_from_being_written(world: World) -> None:
+    assert world.mine.commit({T0: 5, T1: 6, U0: 7}, lambda partitions: {T0, U0} & set(partitions)) == {T1}
+    assert world.mine.fetch([T0, T1, U0]) == {T0: 5, U0: 7}
 
 
 def test_the_owner_writes_over_what_others_wrote(world: World) -> None:

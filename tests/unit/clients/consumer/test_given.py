@@ -52,6 +52,15 @@ WRONG: dict[str, tuple[Call, str]] = {
     ),
     "an offset as text": (lambda one: one.commit_offsets({("t", 0): "5"}), r"not {\('t', 0\): '5'}$"),
     "a topic for a partition": (lambda one: one.commit_offsets({"t": 5}), "not {'t': 5}$"),
+    "a topic to look up": (
+        lambda one: one.fetch_offsets(["t"]),
+        "^partition is a TopicPartition, as .*, not 't'$",
+    ),
+    "None as a partition": (lambda one: one.fetch_offset_from_zookeeper(None), "not None$"),
+    "a partition as text": (
+        lambda one: one.commit_offset_to_zookeeper(("t", "0"), 5),
+        r"not {\('t', '0'\): 5}$",
+    ),
 }
 
 
@@ -79,6 +88,20 @@ def test_what_is_of_another_kind_is_refused_and_the_connector_can_still_be_used(
 def test_an_offset_below_zero_is_refused() -> None:
     with pytest.raises(ValueError, match=r"whole numbers from 0 on, not .*: -1}$"):
         World(t=1).one("a").connector.commit_offsets({TopicPartition("t", 0): -1})
+
+
+def test_a_partition_below_zero_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"numbered from 0 on, not -1 \(of topic 't'\)$"):
+        World(t=1).one("a").connector.commit_offsets({TopicPartition("t", -1): 1})
+
+
+def test_an_offset_of_what_is_no_topic_is_refused_before_anything_is_written() -> None:
+    world = World(t=1)
+    one = world.one("a").reads(t=1)
+    world.go()
+    with pytest.raises(ConfigError, match=r"^topic='a/b': .*topic name"):
+        one.connector.commit_offsets({TopicPartition("t", 0): 5, TopicPartition("a/b", 0): 1})
+    assert world.offset() is None
 
 
 def test_a_connector_wants_a_consumer_config() -> None:

@@ -26,7 +26,7 @@ from minikafka.clients.consumer.fetch_request_and_response_stats import FetchReq
 from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.clients.serializer import LongDecoder, StringDecoder
 from minikafka.registry import paths
-from tests.unit.clients.consumer.connectors import GROUP, One, World
+from tests.unit.clients.consumer.connectors import GROUP, World, cut_off
 from tests.unit.clients.consumer.streams import fill, offsets
 
 GOLDEN = Path(__file__).parents[3] / "data" / "zookeeper"
@@ -197,16 +197,6 @@ def test_a_message_that_could_not_be_decoded_is_counted_neither_by_a_commit_nor_
     assert world.offset() == b"2"
 
 
-def test_offsets_may_be_given(world: World) -> None:
-    one = world.one("a").reads(t=1)
-    one.connector.commit_offsets({T0: 7, T1: 9})
-    assert (world.offset(0), world.offset(1)) == (b"7", b"9")
-    assert one.connector.fetch_offset_from_zookeeper(T0) == 7
-    one.connector.commit_offset_to_zookeeper(T0, 8)
-    assert one.connector.fetch_offsets([T0, T1]) == {T0: 8, T1: 9}
-    assert one.connector.checkpointed_zk_offsets == {T0: 8, T1: 9}
-
-
 def test_at_a_rebalance_nothing_of_the_chunk_is_handed_out_any_more_and_what_was_is_waited_for() -> None:
     world = World(t=2)
     a = world.one("a").reads(t=1)
@@ -339,13 +329,6 @@ def test_without_brokers_it_waits_for_the_first(
     assert len(one.fetched.infos) == 4
 
 
-def cut_off(world: World, one: One) -> None:
-    """Nothing is heard of ``one`` for as long as its session lasts."""
-    world.zookeeper.suspend(one.store)
-    world.clock.advance(3_000)
-    world.zookeeper.expire(one.store)
-
-
 def test_nothing_is_handed_out_while_others_may_own_it(world: World) -> None:
     one = world.one("a").reads(t=1)
     world.go()
@@ -389,15 +372,15 @@ def test_an_owner_that_came_after_the_look_and_before_the_deletion_stays(
     one = world.one("a").reads(t=1)
     world.go()
     listener = one.connector.load_balancer_listener
-    owns, path = listener.owns, paths.consumer_owner_path(GROUP, *T0)
+    owned, path = listener.still_owned, paths.consumer_owner_path(GROUP, *T0)
 
-    def look(tp: TopicPartition) -> bool:
-        found = owns(tp)
+    def look(partitions: list[TopicPartition]) -> frozenset[TopicPartition]:
+        found = owned(partitions)
         world.zookeeper.expire(one.store)
         world.admin.create(path, b"g_z-0", ephemeral=True)
         return found
 
-    monkeypatch.setattr(listener, "owns", look)
+    monkeypatch.setattr(listener, "still_owned", look)
     with pytest.raises(SessionExpired, match="g_a is gone"):
         listener.delete_partition_ownership_from_zk(T0)
     assert world.admin.read(path)[0] == b"g_z-0"
