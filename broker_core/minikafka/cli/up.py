@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from minikafka.base.errors import ConfigError, DirectoryLocked
+from minikafka.base.ids import host_port
 from minikafka.cli.directory import check_usable, make, named
 from minikafka.cli.options import Settings, key_values
 from minikafka.cli.output import note, say
@@ -18,12 +20,15 @@ from minikafka.cli.progress import patience
 
 if TYPE_CHECKING:
     from minikafka.embedded.cluster import Cluster
+    from minikafka.embedded.live_brokers import Addresses, LiveBrokers
 
 DEFAULT_DATA_DIR = Path("minikafka-data")
 ENDING_PATIENCE_S = 10.0
 """How long a cluster may take to end that a command with ``--data-dir`` had started for itself."""
-ZOOKEEPER_LOOK_S = 1.0
-"""How often a look is taken at whether ZooKeeper still runs."""
+LOOK_S = 1.0
+"""How often a look is taken at whether ZooKeeper still runs, and at who is registered there."""
+ZOOKEEPER_PATIENCE_S = 15.0
+"""How long ZooKeeper may take to tell who is registered, when none of our own brokers is left."""
 
 
 def up(
@@ -63,6 +68,7 @@ def up(
     from minikafka.cli.signals import ends_cleanly_when_stopped
     from minikafka.embedded import local
     from minikafka.embedded.cluster import Cluster
+    from minikafka.embedded.live_brokers import LiveBrokers
 
     ended: SimpleQueue[tuple[int, int]] = SimpleQueue()
     cluster = Cluster(
@@ -75,6 +81,7 @@ def up(
         on_exit=lambda number, exit_code: ended.put((number, exit_code)),
     )
     ready = False
+    watching: Watch | None = None
     with ends_cleanly_when_stopped() as stop, contextlib.closing(cluster):
         with patience(f"starting in {cluster.data_dir}"):
             cluster.start(on_progress=lambda state: note(f"minikafka: {state}"))
@@ -85,7 +92,11 @@ def up(
             say(cluster.ready_line, flush=True)
             for complaint in odd_addresses(host, ports, config):
                 note(f"minikafka: {complaint}")
-            watch(cluster, ended)
+            with contextlib.closing(cluster.registered_brokers()) as registered:
+                watching = Watch(cluster, LiveBrokers(range(cluster.count), registered.read))
+                watching.run(ended)
+    if watching is not None:
+        watching.tell_left()
     if stop.number is not None:
         return 0 if ready else 128 + stop.number
     return 1
@@ -148,7 +159,6 @@ def check_free(host: str, ports: Sequence[int]) -> None:
     Before ZooKeeper is started and files are made. A race is left to the broker, which says what it could
     not do.
     """
-    from minikafka.base.ids import host_port
     from minikafka.net.probe import addresses_of, can_bind, can_connect
 
     given, host = host, host.strip("[]")
@@ -170,7 +180,6 @@ def odd_addresses(host: str, ports: Sequence[int], config: Mapping[str, str]) ->
 
     Of those with a port: one that was free is known to the log alone.
     """
-    from minikafka.base.ids import host_port
     from minikafka.net.probe import addresses_of, can_connect
     from minikafka.server.config import BrokerConfig
     from minikafka.server.listeners import unreachable
@@ -186,21 +195,73 @@ def odd_addresses(host: str, ports: Sequence[int], config: Mapping[str, str]) ->
                 yield complaint
 
 
-def watch(cluster: Cluster, ended: SimpleQueue[tuple[int, int]]) -> None:
-    """Say which broker ends; return when the last one has. A ZooKeeper that ends is started again."""
-    left = cluster.count
-    while left:
-        try:
-            number, exit_code = ended.get(timeout=ZOOKEEPER_LOOK_S)
-        except Empty:
-            if not cluster.data_dir.is_dir():
-                note(f"minikafka: {cluster.data_dir} was removed: nothing of it can be served any more")
+class Watch:
+    """Watches the brokers of a cluster, and its ZooKeeper, which is started again when it ends."""
+
+    def __init__(self, cluster: Cluster, brokers: LiveBrokers) -> None:
+        self._cluster = cluster
+        self._brokers = brokers
+
+    def run(self, ended: SimpleQueue[tuple[int, int]]) -> None:
+        """Say which broker ends, and which one is started elsewhere; return when the last one has ended."""
+        deadline_s: float | None = None
+        while True:
+            try:
+                self._tell_end(*ended.get(timeout=LOOK_S))
+            except Empty:
+                if not self._cluster.data_dir.is_dir():
+                    gone = f"{self._cluster.data_dir} was removed"
+                    note(f"minikafka: {gone}: nothing of it can be served any more")
+                    return
+                self._cluster.revive_zookeeper(lambda text: note(f"minikafka: {text}"))
+                if len(self._brokers.own) < self._cluster.count:
+                    self._look()
+            if self._brokers.count:
+                deadline_s = None
+            elif self._brokers.known:
                 return
-            cluster.revive_zookeeper(lambda text: note(f"minikafka: {text}"))
-            continue
-        left -= 1
+            elif deadline_s is None:
+                deadline_s = time.monotonic() + ZOOKEEPER_PATIENCE_S
+            elif time.monotonic() > deadline_s:
+                note("minikafka: ZooKeeper does not tell whether a broker was started elsewhere")
+                return
+
+    def tell_left(self) -> None:
+        """Name the brokers that go on when the cluster is stopped."""
+        for number, addresses in self._brokers.elsewhere.items():
+            note(
+                f"minikafka: broker {number} at {_at(addresses)}, which was started elsewhere, still runs: "
+                "stop it too, as its ZooKeeper is gone"
+            )
+
+    def _tell_end(self, number: int, exit_code: int) -> None:
+        self._brokers.own.discard(number)
+        if not self._brokers.own:
+            self._look()
         how = f"was killed by signal {-exit_code}" if exit_code < 0 else f"ended with status {exit_code}"
-        rest = f"{left} left" if left else "it was the last one"
         # Whether it dies again is for somebody to judge who has seen why, so it is not started again here.
-        again = f"; start it again with `{cluster.command_to_start(number)}`" if left else ""
-        note(f"minikafka: broker {number} {how}, {rest}; its log is in {cluster.data_dir / 'logs'}{again}")
+        self._say(number, how, f"; its log is in {self._cluster.data_dir / 'logs'}")
+
+    def _look(self) -> None:
+        changes = self._brokers.look()
+        for number in changes.came:
+            at = _at(self._brokers.elsewhere[number])
+            note(f"minikafka: broker {number} at {at} was started elsewhere, and is followed")
+        for number in changes.went:
+            self._say(number, "ended, which was started elsewhere")
+
+    def _say(self, number: int, how: str, where: str = "") -> None:
+        left = self._brokers.count
+        rest = (
+            f"{left} left" if left else "it was the last one" if self._brokers.known else "none is left here"
+        )
+        again = (
+            f"; start it again with `{self._cluster.command_to_start(number)}`"
+            if left and number < self._cluster.count
+            else ""
+        )
+        note(f"minikafka: broker {number} {how}, {rest}{where}{again}")
+
+
+def _at(addresses: Addresses) -> str:
+    return ",".join(host_port(*address) for address in addresses)

@@ -30,6 +30,7 @@ from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.ids import host_port
 from minikafka.embedded import lock, members
 from minikafka.embedded.broker import BrokerProcess, Ready
+from minikafka.embedded.live_brokers import RegisteredBrokers
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper, PortTaken
 
@@ -237,6 +238,18 @@ class Cluster:
         if not self._ports[number] and number in self._ready and "listeners" not in self._configs[number]:
             command += ["--set", f"listeners={self._listener(self._ready[number].port)}"]
         return shlex.join(command)
+
+    def registered_brokers(self) -> RegisteredBrokers:
+        """A reader of the brokers of this cluster that are registered, whoever started them; to be closed.
+
+        In a ZooKeeper of our own all count, as they end with it. One that was given has other users, so only
+        those with the ids of ours count.
+        """
+        ids = {
+            int(own) if (own := config.get("broker.id", "")).isdecimal() else number
+            for number, config in enumerate(self._configs)
+        }
+        return RegisteredBrokers(self.zookeeper_connect, None if self._given_zookeeper is None else ids)
 
     def revive_zookeeper(self, report: Callable[[str], None] = lambda text: None) -> bool:
         """Start our ZooKeeper again, on its port and its data, if it has ended; return whether that was done.

@@ -44,12 +44,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.files import RealFiles, replace_file
 from minikafka.base.printable import log_lines_to_stderr
 from minikafka.embedded.broker import opening_state
+from minikafka.embedded.live_brokers import LiveBrokers
 from minikafka.embedded.owners import Owner, find_owner, host_boot_id, is_alive, owner_of
 from minikafka.embedded.process import tail, wait_until
 
@@ -405,8 +407,10 @@ class _Daemon:
     def __init__(self, data_dir: str) -> None:
         self._directory = _Directory(data_dir)
         self._wake = threading.Event()
-        self._living: set[int] = set()
-        """The brokers that have not ended."""
+        self._ended: SimpleQueue[tuple[int, int]] = SimpleQueue()
+        """Number and exit code of brokers that have ended."""
+        self._exit_code = 0
+        """Of the broker that ended last."""
         self._reason = ""
         """Why it stops; "" while it does not."""
 
@@ -416,7 +420,6 @@ class _Daemon:
         from minikafka.embedded.cluster import Cluster
 
         cluster = Cluster(data_dir=self._directory.data_dir, on_exit=self._on_exit)
-        self._living = set(range(cluster.count))
         with contextlib.closing(cluster):
             try:
                 cluster.start()
@@ -435,12 +438,15 @@ class _Daemon:
                     self._directory, cluster.bootstrap_servers, cluster.zookeeper_connect, cluster.cluster_id
                 )
             )
+            registered = address.enter_context(contextlib.closing(cluster.registered_brokers()))
+            brokers = LiveBrokers(range(cluster.count), registered.read)
             _log.info("serves %s with ZooKeeper %s", cluster.bootstrap_servers, cluster.zookeeper_connect)
             while not self._ending():
                 self._wake.wait(POLL_S)
                 self._look_for_owners(address.close)
                 if not self._ending():
                     cluster.revive_zookeeper(lambda text: _log.warning("%s", text))
+                    self._look_for_brokers(brokers)
 
     def _ending(self) -> bool:
         return bool(self._reason)
@@ -457,13 +463,22 @@ class _Daemon:
         except FileNotFoundError:
             self._end("its data directory was removed")
 
+    def _look_for_brokers(self, brokers: LiveBrokers) -> None:
+        """End when none lives: of ours, or of those that somebody started again by hand."""
+        self._wake.clear()
+        while not self._ended.empty():
+            number, self._exit_code = self._ended.get()
+            brokers.own.discard(number)
+            if brokers.own:
+                _log.warning("broker %d ended with exit code %d, the others go on", number, self._exit_code)
+        if not brokers.own:
+            brokers.look()
+            if not brokers.count and brokers.known:
+                self._end(f"its broker ended with exit code {self._exit_code}")
+
     def _on_exit(self, number: int, exit_code: int) -> None:
-        # One thread for each broker: taking one away is a single step under the interpreter's lock.
-        self._living.discard(number)
-        if not self._living:
-            self._end(f"its broker ended with exit code {exit_code}")
-        elif not self._ending():
-            _log.warning("broker %d ended with exit code %d, the others go on", number, exit_code)
+        self._ended.put((number, exit_code))
+        self._wake.set()
 
     def _on_signal(self, number: int, frame: object) -> None:
         # No event is set here: the thread that is interrupted may be the one that holds the event's lock.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -186,3 +188,66 @@ def test_new_brokers_are_told_of(tmp_path: Path) -> None:
     assert list(changes_in(tmp_path, 1, 1)) == []
     (told,) = changes_in(tmp_path, 3, 3)
     assert told.startswith(f"brokers 1 and 2 of {tmp_path} are new: they get partitions of new topics only")
+
+
+def test_it_follows_brokers_that_were_started_again_by_the_commands_that_it_named(tmp_path: Path) -> None:
+    process, addresses = start(tmp_path / "d", "--brokers", "2")
+    again: list[subprocess.Popen[str]] = []
+    assert process.stderr is not None
+    try:
+        for number, broker in sorted(brokers(process).items()):
+            broker.kill()
+            line = process.stderr.readline()
+            assert f"broker {number} was killed by signal 9, 1 left" in line
+            command = shlex.split(re.search(r"start it again with `minikafka (.*)`", line)[1])  # type: ignore[index]
+            again.append(
+                subprocess.Popen(
+                    [*COMMAND, *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+                )
+            )
+            assert again[-1].stdout is not None
+            assert again[-1].stdout.readline().startswith(f"ready {addresses[number]} ")
+            assert (
+                f"broker {number} at {addresses[number]} was started elsewhere" in process.stderr.readline()
+            )
+        assert run(["topic", "create", "t", "--replicas", "2", "--bootstrap", ",".join(addresses)]) == 0
+        assert process.poll() is None
+        again[0].kill()
+        assert "broker 0 ended, which was started elsewhere, 1 left; start it" in process.stderr.readline()
+        again[1].kill()
+        _, err = process.communicate(timeout=DEADLINE_S)
+        assert (process.returncode, err) == (
+            1,
+            "minikafka: broker 1 ended, which was started elsewhere, it was the last one\n",
+        )
+    finally:
+        for one in (process, *again):
+            one.kill()
+            one.communicate()
+
+
+def test_a_stop_names_the_brokers_that_were_started_elsewhere(tmp_path: Path) -> None:
+    process, addresses = start(tmp_path / "d", "--brokers", "2")
+    broker = tmp_path / "d" / "broker-1.properties"
+    assert process.stderr is not None
+    again = None
+    try:
+        brokers(process)[1].kill()
+        process.stderr.readline()
+        listener = f"listeners=PLAINTEXT://{addresses[1]}"
+        again = subprocess.Popen(
+            [*COMMAND, "broker", str(broker), "--set", listener],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert "was started elsewhere" in process.stderr.readline()
+        _, err = stop(process)
+        assert err == (
+            f"minikafka: broker 1 at {addresses[1]}, which was started elsewhere, still runs: stop it too, "
+            "as its ZooKeeper is gone\n"
+        )
+    finally:
+        for one in filter(None, (process, again)):
+            one.kill()
+            one.communicate()

@@ -1,0 +1,129 @@
+"""Which brokers of a cluster live: the processes that we started, and those that somebody else started.
+
+A broker that died may be started again from another terminal, by the command that ``up`` prints. It is no
+child of ours then, but it is registered in ZooKeeper, so it counts. A registration alone does not: that of a
+broker which was killed stays until its session times out. Such a broker takes no connections, however.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from minikafka.base.errors import CoordinationError, MinikafkaError
+from minikafka.net.probe import can_connect
+from minikafka.registry import paths
+from minikafka.registry.paths import BrokerRegistration
+from minikafka.registry.zookeeper import ZooKeeperStore
+
+Addresses = tuple[tuple[str, int], ...]
+"""Where a broker listens, as it registered: host and port of each listener."""
+
+_CONNECT_MS = 2_000
+_PROBE_MS = 500
+
+
+class RegisteredBrokers:
+    """Reads the registrations in the ZooKeeper at ``connect``, with one session. Not thread-safe.
+
+    only: the ids that count; None: all.
+    """
+
+    def __init__(self, connect: str, only: Collection[int] | None = None) -> None:
+        self._connect = connect
+        self._only = only
+        self._store: ZooKeeperStore | None = None
+
+    def read(self) -> dict[int, Addresses] | None:
+        """The brokers that are registered; None when ZooKeeper does not answer."""
+        try:
+            if self._store is None:
+                self._store = ZooKeeperStore(self._connect, connect_timeout_ms=_CONNECT_MS, make_chroot=False)
+            names = self._store.children(paths.BROKER_IDS)
+            found = self._store.read_all(f"{paths.BROKER_IDS}/{name}" for name in names)
+        except MinikafkaError:
+            self.close()
+            return None
+        registered = {}
+        for path, (data, _) in found.items():
+            try:
+                broker = BrokerRegistration.from_json(data, path)
+            except CoordinationError:
+                continue  # the brokers say so
+            if self._only is None or broker.broker_id in self._only:
+                registered[broker.broker_id] = addresses_of(broker)
+        return registered
+
+    def close(self) -> None:
+        """End the session. The next ``read`` begins another one."""
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
+
+
+def addresses_of(broker: BrokerRegistration) -> Addresses:
+    """Host and port of each of its listeners, as far as they can be read."""
+    found = []
+    for endpoint in broker.endpoints:
+        host, _, port = endpoint.partition("://")[2].rpartition(":")
+        if port.isascii() and port.isdecimal():
+            found.append((host.strip("[]"), int(port)))
+    return tuple(found)
+
+
+def takes_connections(addresses: Addresses) -> bool:
+    """Whether somebody listens at one of them."""
+    return any(can_connect(host, port, _PROBE_MS) for host, port in addresses)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a look found since the one before."""
+
+    came: Sequence[int] = ()
+    """Brokers that somebody else started."""
+    went: Sequence[int] = ()
+    """Those that have ended."""
+
+
+class LiveBrokers:
+    """The brokers that live, by number. ``own`` are ours; ``elsewhere`` those that somebody else started.
+
+    registered: reads the registrations, see ``RegisteredBrokers.read``; reachable: ``takes_connections``.
+    """
+
+    def __init__(
+        self,
+        own: Collection[int],
+        registered: Callable[[], Mapping[int, Addresses] | None],
+        reachable: Callable[[Addresses], bool] = takes_connections,
+    ) -> None:
+        self.own = set(own)
+        self.elsewhere: dict[int, Addresses] = {}
+        self.known = True
+        """Whether the last look could ask ZooKeeper."""
+        self._registered = registered
+        self._reachable = reachable
+
+    @property
+    def count(self) -> int:
+        """How many live."""
+        return len(self.own) + len(self.elsewhere)
+
+    def look(self) -> Changes:
+        """Find out who lives beside our own.
+
+        One that was found before has ended when it takes no connections: its session may have timed out
+        while its process was stopped.
+        """
+        registered = self._registered()
+        self.known = registered is not None
+        before, now = self.elsewhere, dict[int, Addresses]()
+        for number, addresses in sorted({**before, **(registered or {})}.items()):
+            if number not in self.own and self._reachable(addresses):
+                now[number] = addresses
+        self.elsewhere = now
+        return Changes(
+            [number for number in now if number not in before],
+            [number for number in before if number not in now and number not in self.own],
+        )

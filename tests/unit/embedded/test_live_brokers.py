@@ -1,0 +1,77 @@
+"""Which brokers of a cluster live, by their registrations and their ports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from minikafka.embedded.live_brokers import Addresses, LiveBrokers, addresses_of
+from minikafka.registry.paths import BrokerRegistration
+
+
+class Machine:
+    """Registrations, and the ports that somebody listens on."""
+
+    def __init__(self) -> None:
+        self.registered: Mapping[int, Addresses] | None = {}
+        self.listening: set[int] = set()
+
+    def register(self, *numbers: int) -> None:
+        self.registered = {number: (("h", number),) for number in numbers}
+
+    def reachable(self, addresses: Addresses) -> bool:
+        return any(port in self.listening for _, port in addresses)
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+def brokers_of(machine: Machine, *own: int) -> LiveBrokers:
+    return LiveBrokers(own, lambda: machine.registered, machine.reachable)
+
+
+def test_a_killed_broker_is_dead_although_its_registration_is_still_there(machine: Machine) -> None:
+    machine.register(0)
+    brokers = brokers_of(machine)
+    brokers.look()
+    assert brokers.count == 0
+
+
+def test_a_broker_that_was_started_elsewhere_counts_until_it_takes_no_connections(machine: Machine) -> None:
+    brokers = brokers_of(machine, 1)
+    machine.register(0, 1)
+    machine.listening = {0, 1}
+    assert list(brokers.look().came) == [0]
+    brokers.own.discard(1)
+    machine.listening = {0}
+    assert list(brokers.look().came) == []
+    assert (brokers.count, set(brokers.elsewhere)) == (1, {0})
+    machine.listening = set()
+    assert list(brokers.look().went) == [0]
+    assert brokers.count == 0
+
+
+def test_a_broker_whose_session_expired_lives_while_it_takes_connections(machine: Machine) -> None:
+    brokers = brokers_of(machine)
+    machine.register(0)
+    machine.listening = {0}
+    brokers.look()
+    machine.register()
+    brokers.look()
+    assert brokers.count == 1
+
+
+def test_while_zookeeper_does_not_answer_nobody_knows(machine: Machine) -> None:
+    brokers = brokers_of(machine)
+    machine.registered = None
+    brokers.look()
+    assert (brokers.count, brokers.known) == (0, False)
+
+
+def test_addresses_are_those_of_all_listeners() -> None:
+    endpoints = ("PLAINTEXT://127.0.0.1:9092", "SASL_SSL://[::1]:9093", "NONSENSE")
+    broker = BrokerRegistration(1, None, -1, endpoints, 0)
+    assert addresses_of(broker) == (("127.0.0.1", 9092), ("::1", 9093))
