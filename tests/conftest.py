@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.getoption("markexpr") != PURE or not collection_path.is_dir():
         return None
     return True if collection_path in [TESTS / name for name in WITH_PROCESSES] else None
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave a test out when the time is over at which this run has to end (``MINIKAFKA_TESTS_UNTIL``)."""
+    until = os.environ.get("MINIKAFKA_TESTS_UNTIL")
+    if until is not None and time.time() > float(until):
+        pytest.skip("the time of this run was over")
 
 
 def pytest_collection_finish() -> None:

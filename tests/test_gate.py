@@ -49,6 +49,26 @@ def test_a_check_that_failed_makes_it_fail(tmp_path: Path) -> None:
     assert (status, lines[-1]) == (1, "3 passed, 1 failed")
 
 
+def test_skipped_tests_are_counted_by_reason(tmp_path: Path) -> None:
+    skipped = "".join(
+        f'<testcase><skipped message="{why}"/></testcase>' for why in ("no jar", "no go", "no jar")
+    )
+    text = f'<testsuite tests="3" failures="0" errors="0" skipped="3">{skipped}</testsuite>'
+    (tmp_path / "interop.xml").write_text(f"<testsuites>{text}</testsuites>")
+    status, lines = count(tmp_path, 1, 0)
+    assert (status, lines) == (0, ["3 skipped:", "    2: no jar", "    1: no go", "1 passed, 0 failed"])
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("until", "outcome"), [("0", "1 skipped"), ("99999999999", "1 passed")])
+def test_a_test_is_left_out_when_the_time_is_over(until: str, outcome: str) -> None:
+    one = f"{__file__}::test_a_check_that_failed_makes_it_fail"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", one]
+    environment = os.environ | {"MINIKAFKA_TESTS_UNTIL": until}
+    done = subprocess.run(command, env=environment, cwd=SCRIPTS.parent, capture_output=True, text=True)
+    assert outcome in done.stdout.splitlines()[-1]
+
+
 @pytest.mark.process
 def test_a_process_that_is_left_behind_is_named_and_killed() -> None:
     run = f"test-{os.getpid()}"
@@ -73,6 +93,42 @@ def test_nothing_left_behind_is_fine() -> None:
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize("script", ["prepare.sh", "test", "demo", "../.ci/run"])
+@pytest.mark.parametrize("script", ["prepare.sh", "test", "demo", "interop", "../.ci/run"])
 def test_the_scripts_are_bash_that_parses(script: str) -> None:
     subprocess.run(["bash", "-n", SCRIPTS / script], check=True)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A directory with ``.ci/run`` beside a gate and an interop script that pass."""
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / ".ci" / "run").write_text((SCRIPTS.parent / ".ci" / "run").read_text())
+    script(tmp_path, "test", "echo 10 passed, 0 failed")
+    script(tmp_path, "interop", "echo 5 passed, 0 failed")
+    return tmp_path
+
+
+def script(checkout: Path, name: str, text: str) -> None:
+    path = checkout / "scripts" / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("name", "text", "status", "last"),
+    [
+        ("interop", "echo 5 passed, 0 failed", 0, "15 passed, 0 failed"),
+        ("interop", "echo 4 passed, 1 failed; exit 1", 1, "14 passed, 1 failed"),
+        ("interop", "echo 4 passed, 1 failed", 1, "14 passed, 1 failed"),
+        ("interop", "exit 124", 1, "10 passed, 1 failed"),
+        ("test", "echo broken; exit 2", 1, "5 passed, 1 failed"),
+    ],
+)
+def test_ci_adds_up_the_gate_and_the_peers(
+    checkout: Path, name: str, text: str, status: int, last: str
+) -> None:
+    script(checkout, name, text)
+    done = subprocess.run(["bash", checkout / ".ci" / "run"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (status, last)
