@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pyspark_minikafka import report
+from pyspark_minikafka import report, workers
 from pyspark_minikafka.location import locate
 from pyspark_minikafka.lookup import make_planner
 from pyspark_minikafka.options import Mode, SourceOptions, source_options
@@ -36,6 +36,7 @@ class BatchReader(DataSourceReader):
         self.options = options
         self.narrowing = EVERYTHING
 
+    @workers.plainly()
     def partitions(self) -> list[InputPartition]:
         """The tasks: one for each partition, or as ``minPartitions`` and ``maxRecordsPerPartition`` say."""
         target = locate(self.options.location)

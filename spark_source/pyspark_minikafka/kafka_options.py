@@ -10,8 +10,9 @@ Every key is one of four kinds, and none is dropped in silence:
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from minikafka.base.errors import ConfigError
@@ -204,6 +205,70 @@ _PRODUCER: dict[str, tuple[str, _Parser]] = {
     "delivery.timeout.ms": ("delivery_timeout_ms", _at_least(1)),
     "enable.idempotence": ("idempotence", boolean),
 }
+
+
+_LIKENESS = 0.85
+"""``difflib``'s ratio, of a slip of the pen."""
+_KAFKAS_OWN = frozenset(
+    {
+        "allow.auto.create.topics",
+        "auto.commit.interval.ms",
+        "block.on.buffer.full",
+        "bootstrap.servers",
+        "client.dns.lookup",
+        "client.rack",
+        "default.api.timeout.ms",
+        "exclude.internal.topics",
+        "fetch.max.bytes",
+        "group.id",
+        "group.instance.id",
+        "group.protocol",
+        "group.remote.assignor",
+        "heartbeat.interval.ms",
+        "max.poll.interval.ms",
+        "max.poll.records",
+        "metadata.fetch.timeout.ms",
+        "metadata.max.idle.ms",
+        "metadata.recovery.strategy",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "offsets.storage",
+        "partition.assignment.strategy",
+        "partitioner.adaptive.partitioning.enable",
+        "partitioner.availability.timeout.ms",
+        "partitioner.ignore.keys",
+        "receive.buffer.bytes",
+        "reconnect.backoff.max.ms",
+        "reconnect.backoff.ms",
+        "retry.backoff.max.ms",
+        "send.buffer.bytes",
+        "session.timeout.ms",
+        "socket.connection.setup.timeout.max.ms",
+        "socket.connection.setup.timeout.ms",
+        "timeout.ms",
+        "transaction.timeout.ms",
+        "zookeeper.connect",
+    }
+)
+"""Client properties of Kafka's that are no slip of the pen, though they have no effect here."""
+
+
+def meant(name: str, others: Iterable[str] = ()) -> str | None:
+    """The option that ``name``, which nobody knows, was probably meant to be; None for a guess that is none.
+
+    name: in lower case, with its prefix. others: options that are no client properties.
+    """
+    ours = {*_CONNECTION, *_FETCH, *_PRODUCER, *REJECTED}
+    if name.removeprefix(PREFIX) in {*_KAFKAS_OWN, *ours}:
+        return None if name.startswith(PREFIX) else PREFIX + name
+    known = {other.lower(): other for other in others} | {PREFIX + key: PREFIX + key for key in ours}
+    for text in (name, name.removeprefix(PREFIX), PREFIX + name):
+        close = difflib.get_close_matches(text, known, n=1, cutoff=_LIKENESS)
+        if close:
+            return known[close[0]]
+    return None
 
 
 @dataclass(frozen=True, slots=True)

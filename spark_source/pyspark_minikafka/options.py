@@ -32,6 +32,7 @@ from pyspark_minikafka.kafka_options import (
     kafka_options,
     long_ms,
 )
+from pyspark_minikafka.kafka_options import meant as meant_by
 from pyspark_minikafka.strategy import NAMES as STRATEGIES
 from pyspark_minikafka.strategy import Strategy, strategy, topic_name
 
@@ -67,7 +68,15 @@ _SOURCE_KEYS = (
     DATA_DIR,
     SERVERS,
 )
+_PLACES = frozenset({*STRATEGIES, *bounds.START_NAMES, *bounds.END_NAMES, bounds.NO_MATCH})
+"""Options that say what is read, and from where to where: written wrong, they are no mere warning."""
 _SINK_KEYS = ("topic", "includeHeaders", DATA_DIR, SERVERS)
+
+
+_NO_ACKNOWLEDGEMENT = (
+    "kafka.acks=0: brokers acknowledge nothing, so rows that none of them has stored are lost in silence, "
+    "and a write that ends well may have stored nothing; the default is all"
+)
 
 
 class Mode(Enum):
@@ -177,22 +186,38 @@ def _absolute(option: str, path: str, working_directory: str | None) -> str:
 
 
 def _warnings(options: Mapping[str, str], kafka: KafkaOptions, known: tuple[str, ...]) -> tuple[str, ...]:
-    warnings = []
-    idle = [name for name in kafka.without_effect if name not in known]
-    if idle:
-        warnings.append(f"these options have no effect: {', '.join(idle)}")
-    by_lower = {name.lower(): name for name in (*_SOURCE_KEYS, *_SINK_KEYS)}
+    """What to say of options that change nothing. ConfigError for one that is probably meant to say what is
+    read: that would be read from another place than asked for.
+    """
+    anywhere = {name.lower() for name in (*_SOURCE_KEYS, *_SINK_KEYS)}
+    warnings, idle = [], []
     for name in sorted(options):
-        if name in by_lower or name.startswith((PREFIX, "option.")):
+        client = name.startswith(PREFIX)
+        # Spark and its tools add keys of their own, so of others only what looks like a slip is mentioned.
+        if name in (known if client else anywhere) or name.startswith("option."):
+            continue
+        if client and name not in kafka.without_effect:
             continue
         if name.startswith(OUR_PREFIX):
-            ours = ", ".join(key for key in known if key.startswith(OUR_PREFIX))
-            raise ConfigError(name, options[name], f"is no option; {ours} are")
-        # Spark and its tools add keys of their own, so only what looks like a slip of the pen is mentioned.
-        close = difflib.get_close_matches(name, [key.lower() for key in known], n=1, cutoff=0.85)
-        if close:
-            warnings.append(f"the unknown option {name} is ignored; did you mean {by_lower[close[0]]}?")
+            raise ConfigError(name, options[name], _no_option_of_ours(name, known))
+        meant = meant_by(name, known)
+        meant = "startingOffsets" if meant == "kafka.auto.offset.reset" else meant
+        if meant in _PLACES:
+            raise ConfigError(name, options[name], f"is no option: did you mean {meant}?")
+        hint = "" if meant is None else f"did you mean {meant}?"
+        if client:
+            idle.append(f"{name} ({hint})" if hint else name)
+        elif hint:
+            warnings.append(f"the unknown option {name} is ignored; {hint}")
+    if idle:
+        warnings.insert(0, f"these options have no effect: {', '.join(idle)}")
     return tuple(warnings)
+
+
+def _no_option_of_ours(name: str, known: tuple[str, ...]) -> str:
+    ours = [key for key in known if key.startswith(OUR_PREFIX)]
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+    return f"is no option; {f'did you mean {close[0]}?' if close else ', '.join(ours) + ' are'}"
 
 
 def _headers(options: Mapping[str, str]) -> bool:
@@ -305,10 +330,13 @@ def sink_options(given: Mapping[str, str], *, working_directory: str | None = No
     kafka = kafka_options(options, sink=True)
     _headers(options)
     topic = options.get("topic")
+    warnings = _warnings(options, kafka, _SINK_KEYS)
+    if kafka.producer.acks == 0:
+        warnings += (_NO_ACKNOWLEDGEMENT,)
     return SinkOptions(
         location=_location(options, kafka, working_directory),
         connection=kafka.connection,
         producer=kafka.producer,
         topic=None if topic is None else topic_name("topic", topic, topic.strip()),
-        warnings=_warnings(options, kafka, _SINK_KEYS),
+        warnings=warnings,
     )

@@ -45,7 +45,7 @@ def read(partition: InputPartition, options: SourceOptions) -> Iterator[pa.Recor
     """
     if not isinstance(partition, RangePartition):
         return  # Spark's stand-in for a query without partitions
-    with workers.task():
+    with workers.task(), workers.plainly():
         check_reachable(partition.target)
         cluster = cache.reading(partition.target.bootstrap_servers, options.connection)
         reader = _RangeReader(cluster, partition.offsets, options)

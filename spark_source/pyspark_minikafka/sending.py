@@ -23,6 +23,7 @@ from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.batching import BatchingConfig, BatchingProducer
 from minikafka.clients.cluster import Cluster
+from minikafka.clients.metadata import TopicMetadata
 from minikafka.records.columns import RawHeaders, encode, partitions_by_key, raw_headers
 from pyspark_minikafka import cache
 from pyspark_minikafka.location import Target
@@ -192,11 +193,11 @@ class _Task:
         named = None if self._columns.partition is None else batch.column(self._columns.partition)
         if named is not None and rows is not None:
             named = named.take(pa.array(rows))
-        found = self._cluster.topic(topic, self._config.max_block_ms)
+        found = self._topic(topic)
         if named is not None and np.asarray(named.fill_null(0)).max() >= len(found.partitions):
             # Partitions may have been added since this worker heard of the topic.
             self._cluster.invalidate(topic)
-            found = self._cluster.topic(topic, self._config.max_block_ms)
+            found = self._topic(topic)
         partitions = len(found.partitions)
         self._most_partitions = max(self._most_partitions, partitions)
         count = batch.num_rows if rows is None else len(rows)
@@ -211,6 +212,16 @@ class _Task:
             # Tasks start at different partitions, or many small ones would all fill the first.
             turns = self._turns[topic] = Turns(random.randrange(1 << 16))
         return fill_turns(ids, turns, found.available or tuple(range(partitions)))
+
+    def _topic(self, name: str) -> TopicMetadata:
+        """A topic with its partitions, for which ``kafka.max.block.ms`` is waited.
+
+        Brokers that nobody can reach are waited for as long as a read waits, ``kafka.request.timeout.ms``.
+        """
+        block_ms = self._config.max_block_ms
+        if self._cluster.known_topic(name) is None:
+            self._cluster.metadata([name], timeout_ms=min(block_ms, self._config.request_timeout_ms))
+        return self._cluster.topic(name, block_ms)
 
     def _timestamps(self, batch: pa.RecordBatch) -> Longs:
         """Milliseconds for every row; now, where the column is absent or null."""

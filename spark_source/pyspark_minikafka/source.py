@@ -87,6 +87,7 @@ class MinikafkaSource(DataSource, metaclass=SourceClass):
     def name(cls) -> str:
         return NAME
 
+    @workers.plainly()
     def schema(self) -> StructType:
         """The fixed columns. Called by ``load()``, so wrong options are refused there."""
         _module("catalog").refuse_new_table(self.options)
@@ -97,21 +98,25 @@ class MinikafkaSource(DataSource, metaclass=SourceClass):
         schema: StructType = _module("schema").source_schema(parsed.include_headers)
         return schema
 
+    @workers.plainly()
     def reader(self, schema: StructType) -> DataSourceReader:
         _module("catalog").refuse_without_options(self.options)
         reader: DataSourceReader = _module("batch").reader(self.options, schema)
         return reader
 
+    @workers.plainly()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         _module("catalog").refuse_without_options(self.options)
         reader: DataSourceStreamReader = _module("stream").reader(self.options, schema)
         return reader
 
+    @workers.plainly()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         _module("catalog").refuse_without_options(self.options)
         writer: DataSourceWriter = _module("writer").batch_writer(self.options, schema, overwrite)
         return writer
 
+    @workers.plainly()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         # `overwrite` is the output mode complete, which the peer takes as well: each batch is appended.
         _module("catalog").refuse_without_options(self.options)

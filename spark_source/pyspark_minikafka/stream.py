@@ -13,14 +13,15 @@ anything else is asked.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from minikafka.base.clock import Clock, SystemClock
+from minikafka.base.errors import MinikafkaError
 from minikafka.base.ids import TopicPartition
-from pyspark_minikafka import report
+from pyspark_minikafka import report, workers
 from pyspark_minikafka.location import Target, locate
 from pyspark_minikafka.lookup import make_planner
 from pyspark_minikafka.offsets import OffsetJson, Offsets, StreamOffset, to_json
@@ -66,10 +67,12 @@ class StreamReader(DataSourceStreamReader):
         self._newest: Offsets | None = None
         self._group: GroupProgress | None = None
 
+    @workers.plainly()
     def initialOffset(self) -> OffsetJson:  # noqa: N802
         """Where a new query starts. Spark asks twice for batch 0, and must get the same answer."""
         return self._initial().to_json()
 
+    @workers.plainly()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of the micro-batch from ``start`` to ``end``."""
         if start == end:
@@ -86,6 +89,7 @@ class StreamReader(DataSourceStreamReader):
 
         return read(partition, self.options)
 
+    @workers.plainly()
     def commit(self, end: dict[str, Any]) -> None:
         """The batch that ends there is done. Spark says so with the next one, and of the last one never."""
         self._reached(StreamOffset.from_json(end).positions)
@@ -146,11 +150,39 @@ class StreamReader(DataSourceStreamReader):
         return dict(self._newest)
 
 
+class RefusedReader(DataSourceStreamReader):
+    """The reader of a query whose options are refused: whatever it is asked, it raises why.
+
+    Spark's runner calls ``stop`` of a reader that was never made, and tells of that error in place of the
+    refusal.
+    """
+
+    def __init__(self, problem: MinikafkaError) -> None:
+        self.problem = problem
+
+    def initialOffset(self) -> OffsetJson:  # noqa: N802
+        return self._refuse()
+
+    def latestOffset(self) -> OffsetJson:  # type: ignore[override]  # noqa: N802
+        return self._refuse()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        self._refuse()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        self._refuse()
+
+    @workers.plainly()
+    def _refuse(self) -> NoReturn:
+        raise self.problem
+
+
 class UnlimitedReader(StreamReader):
     """For Spark 4.0 and 4.1, which ask for the latest offset without saying from where."""
 
     _last: OffsetJson | None = None
 
+    @workers.plainly()
     def latestOffset(self) -> OffsetJson:  # type: ignore[override]  # noqa: N802
         """The end of what is there. Called all the time while the query waits."""
         if self.options.trigger.max_offsets is not None:
@@ -164,6 +196,7 @@ class UnlimitedReader(StreamReader):
         ends = self._fresh(begun.positions)
         return start if self._too_little(begun.positions, ends) else self._after(start, begun, ends)
 
+    @workers.plainly()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         planned = super().partitions(start, end)
         self._last = end
@@ -177,6 +210,7 @@ if HAS_LIMITS:
 
         _target: Offsets | None = None
 
+        @workers.plainly()
         def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802
             """The end of the batch after ``start``. Called all the time while the query waits."""
             begun = StreamOffset.from_json(start)
@@ -194,6 +228,7 @@ if HAS_LIMITS:
                 ends = self._plan()[0].limited(limit.max_rows, position, ends)
             return self._after(start, begun, ends)
 
+        @workers.plainly()
         def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
             if self._target is not None and start != end:
                 ends = StreamOffset.from_json(end).positions
@@ -212,6 +247,7 @@ if HAS_LIMITS:
         def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802
             return None if self._newest is None else to_json(self._newest)
 
+        @workers.plainly()
         def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
             """From now on nothing newer than what is there at this moment is given."""
             self._target = self._fresh({})
@@ -228,8 +264,11 @@ if HAS_LIMITS:
             return dict(self._target)
 
 
-def reader(options: Mapping[str, str], schema: StructType) -> StreamReader:
+def reader(options: Mapping[str, str], schema: StructType) -> StreamReader | RefusedReader:
     """The reader for the running Spark."""
-    parsed = source_options(options, Mode.STREAM)
-    check_user_schema(schema, parsed.include_headers)
+    try:
+        parsed = source_options(options, Mode.STREAM)
+        check_user_schema(schema, parsed.include_headers)
+    except MinikafkaError as problem:
+        return RefusedReader(problem)
     return LimitedReader(parsed) if HAS_LIMITS else UnlimitedReader(parsed)

@@ -28,6 +28,9 @@ import zipimport
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 
+_HIDE = "SPARK_HIDE_TRACEBACK"
+_hidden = False
+"""Whether we have set it."""
 _modules_frozen = 0
 _jvm: list[tuple[int, int]] | None = None
 """Descriptors and inodes of the connections that this process had at its first task."""
@@ -43,6 +46,33 @@ def task() -> Iterator[None]:
         yield
     finally:
         forget_importers()
+
+
+@contextlib.contextmanager
+def plainly() -> Iterator[None]:
+    """Around whatever Spark asks: an error of ours reaches the user as its one line.
+
+    Spark sends the text of an error with its traceback in front, and logs it at several places. It leaves the
+    traceback out where ``SPARK_HIDE_TRACEBACK`` is set in the worker that raises; so it is set for errors
+    that say themselves what is wrong, in workers only. ``MINIKAFKA_TRACEBACK=1`` keeps tracebacks.
+    """
+    global _hidden
+    if _hidden:
+        _hidden = False
+        os.environ.pop(_HIDE, None)
+    try:
+        yield
+    except Exception as problem:
+        if _is_told_whole(problem, os.environ):
+            _hidden = True
+            os.environ[_HIDE] = "1"
+        raise
+
+
+def _is_told_whole(problem: Exception, environment: Mapping[str, str]) -> bool:
+    ours = type(problem).__module__.partition(".")[0] in ("minikafka", __package__)
+    worker = any(name.startswith("PYTHON_WORKER_FACTORY_") for name in environment)
+    return ours and worker and _HIDE not in environment and not environment.get("MINIKAFKA_TRACEBACK")
 
 
 def freeze_modules() -> None:

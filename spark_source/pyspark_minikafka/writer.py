@@ -49,7 +49,7 @@ class Sink:
 
     def send(self, batches: Iterator[pa.RecordBatch]) -> Written:
         """Send all rows and wait for the brokers. Raises what they, or the rows, object to."""
-        with workers.task():
+        with workers.task(), workers.plainly():
             check_reachable(self.target)
             rows, sent_bytes = send(batches, self.options, self.target, self.columns)
             return Written(rows, sent_bytes)

@@ -195,3 +195,35 @@ def test_servers_that_do_not_answer_are_named(read: Read) -> None:
     )
     with pytest.raises(Exception, match=r"127\.0\.0\.1:1"):
         frame.count()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"kafka__sasl__jaas__config": "tiger"}, "kafka.sasl.jaas.config='***': not supported yet"),
+        (
+            {"startingOfsets": "latest"},
+            "startingofsets='latest': is no option: did you mean startingOffsets?",
+        ),
+        ({"failOnDataLoss": "x"}, "failOnDataLoss='x': must be true or false"),
+    ],
+)
+def test_a_refusal_is_one_line_without_a_traceback_and_secrets(
+    read: Read, options: dict[str, str], said: str
+) -> None:
+    from pyspark.errors import AnalysisException
+
+    with pytest.raises(AnalysisException) as refused:
+        read(subscribe="t", **options)
+    first, *_ = str(refused.value).splitlines()
+    assert said in first
+    assert "Traceback" not in str(refused.value)
+    assert "tiger" not in str(refused.value)
+
+
+def test_a_task_that_fails_says_why_without_a_traceback(kafka: Kafka, read: Read) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, ["a", "b"])
+    with pytest.raises(Exception, match="startingOffsets asks for offset 5 of") as failed:
+        read(subscribe=topic, startingOffsets=json.dumps({topic: {"0": 5}})).count()
+    assert "Traceback" not in str(failed.value)

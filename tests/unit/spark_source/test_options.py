@@ -235,8 +235,54 @@ def test_what_is_read_of_transactions_can_be_chosen() -> None:
 
 
 def test_a_slip_in_an_options_name_is_mentioned() -> None:
-    (warning,) = source(startingOffset="earliest").warnings
-    assert "did you mean startingOffsets?" in warning
+    (warning,) = source(failOnDataLos="false").warnings
+    assert warning == "the unknown option failondatalos is ignored; did you mean failOnDataLoss?"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("startingOfsets", "startingOffsets"),
+        ("startingOffset", "startingOffsets"),
+        ("starting.offsets", "startingOffsets"),
+        ("kafka.startingOffsets", "startingOffsets"),
+        ("auto.offset.reset", "startingOffsets"),
+        ("endingOffset", "endingOffsets"),
+        ("startingTimestap", "startingTimestamp"),
+        ("startingOffsetByTimestamp", "startingOffsetsByTimestamp"),
+        ("subscribePatern", "subscribePattern"),
+    ],
+)
+def test_a_slip_that_would_read_from_another_place_is_refused(name: str, meant: str) -> None:
+    refusal = refusal_of({"subscribe": "t", name: "earliest"})
+    assert str(refusal) == f"{name.lower()}='earliest': is no option: did you mean {meant}?"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("kafka.compresion.type", "kafka.compression.type"),
+        ("kafka.linger.msec", "kafka.linger.ms"),
+        ("compression.type", "kafka.compression.type"),
+        ("kafka.max.request.sise", "kafka.max.request.size"),
+    ],
+)
+def test_a_slip_in_a_client_property_is_mentioned(name: str, meant: str) -> None:
+    (warning,) = sink(**{name: "1"}).warnings
+    assert name in warning
+    assert f"did you mean {meant}?" in warning
+
+
+@pytest.mark.parametrize("name", ["kafka.fetch.max.bytes", "kafka.max.poll.records", "kafka.client.rack"])
+def test_a_property_of_kafkas_own_is_no_slip(name: str) -> None:
+    assert source(**{name: "1"}).warnings == (f"these options have no effect: {name}",)
+
+
+def test_a_write_without_acknowledgements_is_warned_of() -> None:
+    (warning,) = sink(kafka__acks="0").warnings
+    assert warning.startswith("kafka.acks=0: ")
+    assert "lost in silence" in warning
+    assert sink(kafka__acks="1").warnings == ()
 
 
 @pytest.mark.parametrize("name", ["owner", "provider", "path", "option.serialization", "checkpointlocation"])

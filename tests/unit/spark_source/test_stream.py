@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from minikafka.base.clock import ManualClock
+from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
 from pyspark_minikafka import stream
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options import Mode
 from pyspark_minikafka.planner import TargetLost
 from pyspark_minikafka.ranges import DataLoss, OffsetRange
+from pyspark_minikafka.schema import SOURCE_SCHEMA
 from pyspark_minikafka.stream import StreamReader, UnlimitedReader
 from pyspark_minikafka.tasks import RangePartition
 from tests.unit.spark_source.cluster_double import FakeCluster, Planning
@@ -349,3 +351,12 @@ def test_available_now_does_not_wait_for_what_will_not_come() -> None:
     for _ in range(3):
         ends.append(spark.latest(ends[-1]))
     assert [end["t"]["0"] for end in ends] == [20, 40, 50, 50]
+
+
+def test_a_refused_query_raises_why_whatever_it_is_asked_and_can_be_stopped() -> None:
+    reader = stream.reader({"subscribe": "t", "endingOffsets": "latest"}, SOURCE_SCHEMA)
+    questions = (reader.initialOffset, reader.latestOffset, lambda: reader.partitions({}, {}))
+    for question in (*questions, lambda: reader.read(None)):  # type: ignore[arg-type,return-value]
+        with pytest.raises(ConfigError, match="endingOffsets='latest': is for batch queries only"):
+            question()
+    reader.stop()

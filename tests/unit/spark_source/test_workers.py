@@ -208,3 +208,40 @@ def test_a_worker_that_commits_a_write_has_none_of_them_either(archive: Path) ->
     sink = Sink(sink_options({"kafka.bootstrap.servers": "h:1", "topic": "t"}), Target("h:1"), columns)
     BatchWriter(sink).commit([])
     assert not importers(archive)
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """As in a worker of Spark's."""
+    monkeypatch.setenv("PYTHON_WORKER_FACTORY_SECRET", "x")
+    monkeypatch.delenv("MINIKAFKA_TRACEBACK", raising=False)
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")  # so that the test leaves it as it was
+    monkeypatch.delenv("SPARK_HIDE_TRACEBACK")
+    monkeypatch.setattr(workers, "_hidden", False)
+    return monkeypatch
+
+
+def hides_traceback_of(problem: Exception) -> bool:
+    with pytest.raises(type(problem)), workers.plainly():
+        raise problem
+    return "SPARK_HIDE_TRACEBACK" in os.environ
+
+
+def test_a_worker_hides_the_traceback_of_a_refusal_and_of_nothing_else(
+    environment: pytest.MonkeyPatch,
+) -> None:
+    assert hides_traceback_of(ConfigError("a", "b", "c"))
+    assert not hides_traceback_of(ValueError("a defect"))
+    assert hides_traceback_of(ConfigError("a", "b", "c"))
+    with workers.plainly():
+        assert "SPARK_HIDE_TRACEBACK" not in os.environ
+
+
+def test_a_traceback_is_kept_for_who_asks_for_it_and_outside_of_workers(
+    environment: pytest.MonkeyPatch,
+) -> None:
+    environment.setenv("MINIKAFKA_TRACEBACK", "1")
+    assert not hides_traceback_of(ConfigError("a", "b", "c"))
+    environment.delenv("MINIKAFKA_TRACEBACK")
+    environment.delenv("PYTHON_WORKER_FACTORY_SECRET")
+    assert not hides_traceback_of(ConfigError("a", "b", "c"))

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import ArrayType, IntegerType, StructType
 
-from minikafka.base.errors import BrokerError, ConfigError
+from minikafka.base.errors import BrokerError, ConfigError, NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.batching import BatchingConfig
 from minikafka.records.columns import HEADERS_TYPE
@@ -115,6 +115,14 @@ def test_a_setting_that_the_producer_refuses_has_the_options_name() -> None:
         producer_config(options)
 
 
+def test_brokers_that_nobody_can_reach_are_waited_for_as_long_as_by_a_read() -> None:
+    given = {"topic": "t", "kafka.bootstrap.servers": "127.0.0.1:1", "kafka.request.timeout.ms": "200"}
+    options, columns = sink_options(given), sink_columns(StructType().add("value", "binary"), "t")
+    rows = pa.record_batch([pa.array([b"x"])], names=["value"])
+    with pytest.raises(NetworkError, match="failed for 200 ms: bootstrap server"):
+        sending.send(iter([rows]), options, Target("127.0.0.1:1"), columns)
+
+
 def test_a_writer_travels_to_the_executors() -> None:
     schema = StructType().add("value", "string")
     options = sink_options({"topic": "t", "kafka.bootstrap.servers": "h:1"})
@@ -131,6 +139,9 @@ class BrokersOfKafka010:
     def __init__(self) -> None:
         self.sent: list[tuple[int, int]] = []
         self.partitions: tuple[int, ...] = (0, 1)
+
+    def known_topic(self, name: str) -> object:
+        return self
 
     def topic(self, name: str, timeout_ms: int) -> SimpleNamespace:
         return SimpleNamespace(partitions=self.partitions, available=self.partitions)
@@ -167,6 +178,9 @@ class GrownTopic(BrokersOfKafka010):
         super().__init__()
         self.partitions = partitions
         self.known = 2
+
+    def known_topic(self, name: str) -> object:
+        return self
 
     def topic(self, name: str, timeout_ms: int) -> SimpleNamespace:
         numbers = tuple(range(self.known))
