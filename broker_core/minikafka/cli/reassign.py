@@ -12,7 +12,7 @@ import typer
 from minikafka.base.errors import ConfigError
 from minikafka.base.words import counted
 from minikafka.cli.elect import read
-from minikafka.cli.options import Coordinated, DataDir, Format, OutputFormat
+from minikafka.cli.options import Coordinated, DataDir, DisableRackAware, Format, OutputFormat
 from minikafka.cli.output import note, print_rows, say
 from minikafka.cli.progress import Progress
 
@@ -68,6 +68,7 @@ def generate(
             "--replicas", metavar="N", min=1, help="Of each partition; as now without it.", show_default=False
         ),
     ] = None,
+    disable_rack_aware: DisableRackAware = False,
     zookeeper: Coordinated = None,
     data_dir: DataDir = None,
 ) -> None:
@@ -80,7 +81,9 @@ def generate(
     broker_ids = ids(brokers)
     names = topics or reassignments.read_topics_file(read(file or Path()), "--file", str(file))
     with coordinated(zookeeper, None, data_dir) as store:
-        moves = reassignments.propose(store, names, broker_ids, replicas=replicas)
+        moves = reassignments.propose(
+            store, names, broker_ids, replicas=replicas, rack_aware=not disable_rack_aware
+        )
     say(reassignments.to_json({move.topic_partition: move.after for move in moves}))
     changed = [move for move in moves if move.before != move.after]
     note(f"minikafka: {_changes(changed, len(moves))}; save it and give it to `reassign execute --file`")

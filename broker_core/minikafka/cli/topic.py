@@ -13,7 +13,15 @@ from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS
 from minikafka.base.secrets import all_shown
 from minikafka.cli.config import changes_of, check_deleted, told
-from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, ZooKeeper, key_values
+from minikafka.cli.options import (
+    Bootstrap,
+    DataDir,
+    DisableRackAware,
+    Format,
+    OutputFormat,
+    ZooKeeper,
+    key_values,
+)
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
@@ -59,6 +67,7 @@ def create(
             "--config", metavar="K=V", help="A topic config; may be given again.", show_default=False
         ),
     ] = None,
+    disable_rack_aware: DisableRackAware = False,
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="Where there is such a topic, do nothing, with status 0.")
     ] = False,
@@ -80,7 +89,8 @@ def create(
     count, factor = (len(given), len(given[0])) if given else (partitions or 1, replicas or 1)
     with connected(bootstrap, data_dir, writes=True) as cluster:
         try:
-            Admin(cluster).create_topic(NewTopic(name, count, factor, given, configs))
+            topic = NewTopic(name, count, factor, given, configs, rack_aware=not disable_rack_aware)
+            Admin(cluster).create_topic(topic)
         except BrokerError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS or not if_not_exists:
                 raise
@@ -202,6 +212,7 @@ def alter(
         Optional[list[str]],  # noqa: UP045
         typer.Option("--delete-config", metavar="K", help="Back to the broker's value.", show_default=False),
     ] = None,
+    disable_rack_aware: DisableRackAware = False,
     if_exists: IfExists = False,
     bootstrap: Bootstrap = None,
     data_dir: DataDir = None,
@@ -232,7 +243,7 @@ def alter(
             check_deleted(admin, ResourceType.TOPIC, name, "--delete-config", delete_config)
             admin.change_configs(ResourceType.TOPIC, name, changes)
         if partitions is not None:
-            admin.create_partitions(name, partitions)
+            admin.create_partitions(name, partitions, rack_aware=not disable_rack_aware)
     if style is Format.JSON:
         print_json({"topic": name, "partitions": partitions, "config": all_shown(changes)})
         return

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from minikafka.base.acls import AclFilter
@@ -20,16 +21,24 @@ from minikafka.clients.log_dirs import LogDir, describe_log_dirs
 from minikafka.clients.metadata import ClusterMetadata, TopicMetadata
 from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.retry import Deadline
-from minikafka.clients.topics import NewTopic, no_such_topic, why_not_deleted, why_not_made
+from minikafka.clients.topics import (
+    NewTopic,
+    no_such_topic,
+    spread_without_racks,
+    why_not_deleted,
+    why_not_made,
+)
 from minikafka.wire.api import Api
 from minikafka.wire.apis.create_partitions import (
     CREATE_PARTITIONS,
+    CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
 )
 from minikafka.wire.apis.create_topics import (
     CREATE_TOPICS,
+    DEFAULTS_SINCE,
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
@@ -69,8 +78,16 @@ class Admin:
         wanted = {topic.name: topic for topic in topics}
         deadline = self._cluster.deadline(timeout_ms)
         errors, legal = _checked(wanted.values())
+        for name in [name for name in legal if not wanted[name].rack_aware]:
+            try:
+                wanted[name] = self._without_racks(wanted[name], deadline)
+            except BrokerError as refusal:
+                errors[name] = refusal
+                legal.remove(name)
 
         def request(names: list[str]) -> CreateTopicsRequest:
+            if any(wanted[name].takes_defaults for name in names):
+                self._check_defaults(deadline)
             return CreateTopicsRequest(tuple(_creatable(wanted[name]) for name in names), _patience(deadline))
 
         def why(code: ErrorCode, name: str) -> str | None:
@@ -89,18 +106,45 @@ class Admin:
         if error is not None:
             raise error
 
-    def create_partitions(self, name: str, count: int, *, timeout_ms: int = 30_000) -> None:
+    def _without_racks(self, topic: NewTopic, deadline: Deadline) -> NewTopic:
+        """The topic with an assignment for which racks do not count."""
+        if topic.assignments:
+            return topic
+        brokers = self._cluster.metadata(None, timeout_ms=max(1, deadline.remaining_ms())).brokers
+        spread = spread_without_racks(brokers, topic.partitions, topic.replication_factor)
+        return replace(topic, assignments=spread)
+
+    def _check_defaults(self, deadline: Deadline) -> None:
+        """UNSUPPORTED_VERSION where the controller does not know defaults for CreateTopics."""
+        controller = self._cluster.controller(deadline)
+        version = self._cluster.link(controller).version(CREATE_TOPICS, deadline)
+        if version < DEFAULTS_SINCE:
+            raise BrokerError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"broker {controller} speaks CreateTopics {version}, and defaults need {DEFAULTS_SINCE}: "
+                "give the numbers of partitions and replicas",
+            )
+
+    def create_partitions(
+        self, name: str, count: int, *, rack_aware: bool = True, timeout_ms: int = 30_000
+    ) -> None:
         """Give a topic ``count`` partitions in all, and wait until each new one has a leader. Raises its
         BrokerError.
 
-        Which partition a key belongs to changes; messages stay where they are.
+        Which partition a key belongs to changes; messages stay where they are. ``rack_aware``: as in
+        ``NewTopic``.
         """
         deadline = self._cluster.deadline(timeout_ms)
         before = self._known().topics.get(name)
         first = 0 if before is None else len(before.partitions)
+        added: tuple[CreatePartitionsAssignment, ...] | None = None
+        if before is not None and not rack_aware and count > first:
+            factor = len(before.partitions[0].replicas)
+            spread = spread_without_racks(self._known().brokers, count - first, factor, first_partition=first)
+            added = tuple(CreatePartitionsAssignment(spread[number]) for number in sorted(spread))
 
         def request(names: list[str]) -> CreatePartitionsRequest:
-            topics = tuple(CreatePartitionsTopic(name, count, None) for name in names)
+            topics = tuple(CreatePartitionsTopic(name, count, added) for name in names)
             return CreatePartitionsRequest(topics, _patience(deadline), validate_only=False)
 
         def why(code: ErrorCode, name: str) -> str | None:

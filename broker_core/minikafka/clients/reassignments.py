@@ -116,12 +116,14 @@ def propose(
     broker_ids: Sequence[int],
     *,
     replicas: int | None = None,
+    rack_aware: bool = True,
     chance: random.Random | None = None,
 ) -> list[Move]:
     """Spread the partitions of topics over brokers as those of new topics are; nothing is changed.
 
     broker_ids: those that shall have them, and no others. replicas: of each partition; None: as many as its
-    topic has. chance: for the random start of the method. Raises ConfigError.
+    topic has. rack_aware: False passes over the brokers' racks. chance: for the random start of the method.
+    Raises ConfigError.
     """
     known = placement.assigned(store, topics)
     missing = set(topics) - {one.topic for one in known}
@@ -144,7 +146,7 @@ def propose(
                 count,
                 start_index=chance.randrange(len(broker_ids)),
                 start_shift=chance.randrange(len(broker_ids)),
-                racks={number: live[number].rack for number in broker_ids},
+                racks={number: live[number].rack for number in broker_ids} if rack_aware else None,
             )
         except BrokerError as error:
             raise ConfigError("brokers", list(broker_ids), f"topic {topic!r}: {error.detail}") from None

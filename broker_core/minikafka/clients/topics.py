@@ -8,13 +8,17 @@ before.
 from __future__ import annotations
 
 import difflib
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS, check_topic_name, names_collide
 from minikafka.clients.metadata import ClusterMetadata
+from minikafka.controller.assignment import assign_replicas
 
+BROKER_DEFAULT = -1
+"""For partitions or replicas: the broker's default, from version 4 of CreateTopics on (KIP-464)."""
 PARTITIONS_MAX = (1 << 31) - 1
 REPLICAS_MAX = (1 << 15) - 1
 """The largest numbers that CreateTopics can carry."""
@@ -25,7 +29,9 @@ class NewTopic:
     """A topic to be made: so many partitions with so many replicas, or ``assignments`` of partitions to
     broker ids.
 
-    ``configs`` are Kafka's topic settings, as ``retention.ms``.
+    BROKER_DEFAULT (-1) of either takes ``num.partitions`` or ``default.replication.factor`` of the broker,
+    which Kafka's do since 2.4. ``configs`` are Kafka's topic settings, as ``retention.ms``. ``rack_aware``:
+    False spreads the replicas here, over the brokers that live, as if none had a rack.
     """
 
     name: str
@@ -33,6 +39,12 @@ class NewTopic:
     replication_factor: int = 1
     assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
     configs: Mapping[str, str] = field(default_factory=dict)
+    rack_aware: bool = True
+
+    @property
+    def takes_defaults(self) -> bool:
+        """Whether the broker is to choose a number."""
+        return not self.assignments and BROKER_DEFAULT in (self.partitions, self.replication_factor)
 
     def check(self) -> None:
         """Raise BrokerError where no cluster could take it: INVALID_TOPIC, INVALID_PARTITIONS,
@@ -41,16 +53,39 @@ class NewTopic:
         check_topic_name(self.name)
         if self.assignments:
             return
-        if not 1 <= self.partitions <= PARTITIONS_MAX:
+        if not self.rack_aware and self.takes_defaults:
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST, "without racks the numbers of partitions and replicas are needed"
+            )
+        if self.partitions != BROKER_DEFAULT and not 1 <= self.partitions <= PARTITIONS_MAX:
             raise BrokerError(
                 ErrorCode.INVALID_PARTITIONS,
                 f"a topic has 1 to {PARTITIONS_MAX} partitions, not {self.partitions}",
             )
-        if not 1 <= self.replication_factor <= REPLICAS_MAX:
+        factor = self.replication_factor
+        if factor != BROKER_DEFAULT and not 1 <= factor <= REPLICAS_MAX:
             raise BrokerError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"a partition has 1 to {REPLICAS_MAX} replicas, not {self.replication_factor}",
             )
+
+
+def spread_without_racks(
+    broker_ids: Iterable[int], partitions: int, replication_factor: int, *, first_partition: int = 0
+) -> dict[int, tuple[int, ...]]:
+    """Replicas of new partitions, spread over brokers whose racks do not count (``--disable-rack-aware``).
+
+    Raises BrokerError INVALID_PARTITIONS or INVALID_REPLICATION_FACTOR.
+    """
+    live = sorted(broker_ids)
+    return assign_replicas(
+        live,
+        partitions,
+        replication_factor,
+        start_index=random.randrange(max(1, len(live))),
+        start_shift=random.randrange(max(1, len(live))),
+        first_partition=first_partition,
+    )
 
 
 def why_not_made(code: ErrorCode, topic: NewTopic, known: ClusterMetadata) -> str | None:

@@ -67,6 +67,14 @@ def assign_replicas(
     return assignment
 
 
+def racks_if_all_have_one(broker_ids: Sequence[int], racks: Mapping[int, str | None]) -> dict[int, str]:
+    """The racks, where each of these brokers has one, else none (``RackAwareMode.Safe`` of 0.10.1): for what
+    must not fail because somebody gave racks to a part of the brokers only.
+    """
+    known = {broker_id: rack for broker_id in broker_ids if (rack := racks.get(broker_id)) is not None}
+    return known if len(known) == len(broker_ids) else {}
+
+
 def rack_alternated(rack_of: Mapping[int, str]) -> list[int]:
     """The brokers in a row: the first of each rack, then the second of each rack that has one, and so on."""
     places = []
@@ -84,8 +92,8 @@ def _racks(broker_ids: Sequence[int], racks: Mapping[int, str | None]) -> dict[i
     if without:
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"brokers {without} have no broker.rack and others do: give all of them one, or assign replicas "
-            "by hand",
+            f"brokers {without} have no broker.rack and others do: give all of them one, or pass over racks "
+            "(--disable-rack-aware)",
         )
     return {broker_id: str(racks[broker_id]) for broker_id in broker_ids}
 

@@ -17,7 +17,12 @@ from minikafka.base.errors import (
     NoNode,
 )
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition, check_topic_name, names_collide
-from minikafka.controller.assignment import assign_replicas, check_assignment, check_growth
+from minikafka.controller.assignment import (
+    assign_replicas,
+    check_assignment,
+    check_growth,
+    racks_if_all_have_one,
+)
 from minikafka.controller.election import NO_LEADER
 from minikafka.registry.paths import TopicAssignment
 from minikafka.registry.store import DATA_MAX_BYTES
@@ -25,6 +30,9 @@ from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 
 _log = logging.getLogger(__name__)
+
+BROKER_DEFAULT = -1
+"""For the number of partitions or replicas: ``num.partitions``, ``default.replication.factor``."""
 
 _PARTITION_BYTES_MIN = len('"0":[0],')
 
@@ -145,8 +153,14 @@ def check_creation(
     replication_factor: int,
     assignment: Mapping[int, tuple[int, ...]] | None,
     config: Mapping[str, str | None],
+    *,
+    racks_are_optional: bool = False,
 ) -> CreationRequest:
-    """What a new topic will be. Raises BrokerError with the reason why it cannot be."""
+    """What a new topic will be. Raises BrokerError with the reason why it cannot be.
+
+    -1 partitions, and a replication factor of -1, are the broker's defaults (KIP-464).
+    ``racks_are_optional``: where only some brokers have racks, nobody's counts; else that is an error.
+    """
     check_topic_name(name)
     if name in broker.image.unreadable:
         raise BrokerError(
@@ -160,17 +174,21 @@ def check_creation(
                 ErrorCode.INVALID_TOPIC, f"topic {name} collides with {other}: '.' and '_' look alike"
             )
     live = sorted(broker.image.brokers)
+    partitions = broker.config.default_partitions if partitions == BROKER_DEFAULT else partitions
+    if replication_factor == BROKER_DEFAULT:
+        replication_factor = broker.config.default_replication_factor
     _check_size(name, partitions if assignment is None else len(assignment))
     if assignment is not None:
         check_assignment(assignment, live)
     else:
+        racks = {broker_id: address.rack for broker_id, address in broker.image.brokers.items()}
         assignment = assign_replicas(
             live,
             partitions,
             replication_factor,
             start_index=random.randrange(1 << 16),
             start_shift=random.randrange(1 << 16),
-            racks={broker_id: address.rack for broker_id, address in broker.image.brokers.items()},
+            racks=racks_if_all_have_one(live, racks) if racks_are_optional else racks,
         )
     _check_size(name, len(assignment), len(TopicAssignment(assignment).to_json()))
     overrides = {key: value for key, value in config.items() if value is not None}
@@ -230,7 +248,9 @@ def start_creation(
     """
     if name in broker.being_created:
         return
-    wish = check_creation(broker, name, partitions, replication_factor, None, config or {})
+    wish = check_creation(
+        broker, name, partitions, replication_factor, None, config or {}, racks_are_optional=True
+    )
     broker.being_created.add(name)
     submit_creation(broker, wish, None)
 

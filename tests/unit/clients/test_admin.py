@@ -10,6 +10,7 @@ from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin import LATEST, Admin, NewTopic
 from minikafka.clients.metadata import TopicMetadata
+from minikafka.clients.topics import BROKER_DEFAULT
 from minikafka.net.memory import Fault
 from minikafka.wire.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from minikafka.wire.apis.delete_topics import DeletableTopicResult, DeleteTopicsResponse
@@ -53,6 +54,31 @@ def test_settings_and_assignments_reach_the_broker(brokers: BrokersInMemory, adm
     assert [(c.name, c.value) for c in a.configs] == [("retention.ms", "5")]
     assert (b.num_partitions, b.replication_factor) == (-1, -1)
     assert [(x.partition_index, x.broker_ids) for x in b.assignments] == [(0, (1, 2)), (1, (2,))]
+
+
+def test_without_racks_the_replicas_are_spread_here(brokers: BrokersInMemory, admin: Admin) -> None:
+    admin.create_topic(NewTopic("a", 4, 2, rack_aware=False))
+    (request,) = brokers.asked(ApiKey.CREATE_TOPICS)
+    (topic,) = request.topics
+    assert (topic.num_partitions, topic.replication_factor) == (-1, -1)
+    live = sorted(admin.describe_cluster().brokers)
+    assert [sorted(one.broker_ids) for one in topic.assignments] == [live] * 4
+    with pytest.raises(BrokerError, match="INVALID_REPLICATION_FACTOR"):
+        admin.create_topic(NewTopic("b", 1, 3, rack_aware=False))
+    with pytest.raises(BrokerError, match="INVALID_REQUEST"):
+        admin.create_topic(NewTopic("b", BROKER_DEFAULT, 1, rack_aware=False))
+
+
+def test_numbers_that_the_broker_chooses_are_sent_as_such(brokers: BrokersInMemory, admin: Admin) -> None:
+    assert admin.create_topics([NewTopic("a", BROKER_DEFAULT, BROKER_DEFAULT)]).keys() == {"a"}
+    (topic,) = brokers.asked(ApiKey.CREATE_TOPICS)[0].topics
+    assert (topic.num_partitions, topic.replication_factor) == (-1, -1)
+
+
+def test_defaults_are_not_asked_of_a_broker_that_has_none(brokers: BrokersInMemory) -> None:
+    admin = Admin(brokers.client(newest_versions={ApiKey.CREATE_TOPICS: 3}))
+    with pytest.raises(BrokerError, match=r"UNSUPPORTED_VERSION: broker \d speaks CreateTopics 3"):
+        admin.create_topic(NewTopic("a", BROKER_DEFAULT))
 
 
 def test_a_topic_is_made_also_by_who_may_not_see_it(

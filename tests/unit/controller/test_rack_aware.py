@@ -5,7 +5,12 @@ from collections import Counter
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.controller.assignment import Assignment, assign_replicas, rack_alternated
+from minikafka.controller.assignment import (
+    Assignment,
+    assign_replicas,
+    rack_alternated,
+    racks_if_all_have_one,
+)
 
 SIX = {0: "rack1", 1: "rack2", 2: "rack2", 3: "rack3", 4: "rack3", 5: "rack1"}
 UNEVEN = {0: "rack1", 1: "rack1", 2: "rack2", 3: "rack3", 4: "rack3", 5: "rack1"}
@@ -141,3 +146,9 @@ def test_racks_of_some_brokers_alone_are_an_error_that_names_the_others() -> Non
 def test_brokers_that_all_have_no_rack_are_assigned_without() -> None:
     given = assign_replicas([1, 2, 3], 4, 2, start_index=1, start_shift=1, racks={1: None, 2: None})
     assert given == assign_replicas([1, 2, 3], 4, 2, start_index=1, start_shift=1)
+
+
+def test_racks_that_are_optional_count_only_where_all_brokers_have_one() -> None:
+    assert racks_if_all_have_one([1, 2], {1: "a", 2: "b", 3: "c"}) == {1: "a", 2: "b"}
+    assert racks_if_all_have_one([1, 2], {1: "a", 2: None}) == {}
+    assert racks_if_all_have_one([1, 2], {1: "a"}) == {}

@@ -2,7 +2,9 @@
 
 Behaviour: only the controller serves it (NOT_CONTROLLER). Each topic succeeds or fails for itself. The answer
 waits until every partition has a leader, or ``timeout_ms``: then REQUEST_TIMED_OUT, and the topic may still
-come. A time-out of 0 or less does not wait. ``validate_only`` makes all checks and nothing else.
+come. A time-out of 0 or less does not wait. ``validate_only`` makes all checks and nothing else. -1 for
+partitions or replicas, without an assignment, takes the broker's default; in all versions, as Kafka does it,
+since KafkaJS asks so in version 3.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from minikafka.base.ids import names_collide
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.server.topics import (
+    BROKER_DEFAULT,
     CreationRequest,
     TopicTicket,
     check_controller,
@@ -83,7 +86,8 @@ def _wanted(
     topic: CreatableTopic,
 ) -> tuple[str, int, int, dict[int, tuple[int, ...]] | None, dict[str, str | None]]:
     assignment = {part.partition_index: tuple(part.broker_ids) for part in topic.assignments} or None
-    if assignment is not None and (topic.num_partitions != -1 or topic.replication_factor != -1):
+    numbers = topic.num_partitions, topic.replication_factor
+    if assignment is not None and numbers != (BROKER_DEFAULT, BROKER_DEFAULT):
         raise BrokerError(
             ErrorCode.INVALID_REQUEST,
             "give partitions and replication factor, or an assignment, but not both",

@@ -1,7 +1,8 @@
 """CreateTopics: make topics, of so many partitions or with an assignment of them to brokers.
 
 Sent to the controller; any other broker answers NOT_CONTROLLER. Version 1: ``validate_only``, and errors in
-words; 2: throttle time; 3 is the same.
+words; 2: throttle time; 3 and 4 are the same. From 4 on a client may rely on it that -1 partitions, or
+replicas, without an assignment are the broker's defaults (KIP-464).
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from minikafka.wire.schema import (
     Struct,
     field,
 )
+
+DEFAULTS_SINCE = 4
+"""The version from which on a client may ask for the broker's defaults."""
 
 
 @fast_value
@@ -39,7 +43,7 @@ class CreatableTopicConfig:
 
 @fast_value
 class CreatableTopic:
-    """``num_partitions`` and ``replication_factor`` are -1 where ``assignments`` are given."""
+    """``num_partitions`` and ``replication_factor`` are -1 with ``assignments`` or for defaults."""
 
     name: str
     num_partitions: int
@@ -80,7 +84,7 @@ CREATE_TOPICS = Api(
     ApiKey.CREATE_TOPICS,
     "CreateTopics",
     0,
-    3,
+    4,
     request=Struct(
         CreateTopicsRequest,
         field(
@@ -89,8 +93,8 @@ CREATE_TOPICS = Api(
                 Struct(
                     CreatableTopic,
                     field("name", STRING),
-                    field("num_partitions", INT32, "-1 with assignments"),
-                    field("replication_factor", INT16, "-1 with assignments"),
+                    field("num_partitions", INT32, "-1: the default, or with assignments"),
+                    field("replication_factor", INT16, "-1: the default, or with assignments"),
                     field(
                         "assignments",
                         ArrayOf(
