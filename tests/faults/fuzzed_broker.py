@@ -13,6 +13,7 @@ import os
 import resource
 import select
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -26,12 +27,23 @@ from minikafka.records import kernels
 from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.server.assembly import Ports, RunningBroker
 from minikafka.server.config import BrokerConfig
+from minikafka.server.work_pool import MEMORY_BYTES, ThreadWorkPool
 from minikafka.server.worker import InlineWorker
 
 REQUEST_BYTES = 1 << 20
 MORE_MEMORY_BYTES = 384 << 20
 """What logs, indexes and a thousand connections need is far below, what a length can claim far above."""
 TICK_SECONDS = 0.005
+PROPERTIES = {
+    "num.network.threads": "2",
+    "socket.request.max.bytes": str(REQUEST_BYTES),
+    "message.max.bytes": str(REQUEST_BYTES // 2),
+    "connections.max.idle.ms": "2000",
+    "queued.max.request.bytes": str(16 * REQUEST_BYTES),
+    "log.segment.bytes": str(16 * REQUEST_BYTES),
+    "log.retention.ms": "-1",
+    "log.cleaner.dedupe.buffer.size": "1048576",
+}
 
 
 @dataclass
@@ -54,7 +66,11 @@ class _Defects(logging.Handler):
             self.found.append(self.format(record))
 
 
-def main(directory: str) -> None:
+def main(
+    directory: str,
+    properties: Mapping[str, str] = PROPERTIES,
+    more_memory_bytes: int | None = MORE_MEMORY_BYTES,
+) -> None:
     """Serve until stdin ends."""
     defects = _Defects()
     logging.getLogger("minikafka").addHandler(defects)
@@ -68,13 +84,7 @@ def main(directory: str) -> None:
             "listeners": "PLAINTEXT://127.0.0.1:0,CLASSIC://127.0.0.1:0",
             "zookeeper.connect": "memory",
             "log.dirs": directory,
-            "socket.request.max.bytes": str(REQUEST_BYTES),
-            "message.max.bytes": str(REQUEST_BYTES // 2),
-            "connections.max.idle.ms": "2000",
-            "queued.max.request.bytes": str(16 * REQUEST_BYTES),
-            "log.segment.bytes": str(16 * REQUEST_BYTES),
-            "log.retention.ms": "-1",
-            "log.cleaner.dedupe.buffer.size": "1048576",
+            **properties,
         }
     )
 
@@ -83,7 +93,7 @@ def main(directory: str) -> None:
             SocketServer(
                 [Endpoint(at.name, at.host, at.port) for at in config.listeners],
                 handler,
-                processors=2,
+                processors=config.network_threads,
                 max_request_bytes=config.request_max_bytes,
                 idle_ms=config.connection_idle_max_ms,
                 queued_bytes=config.queued_max_bytes,
@@ -103,6 +113,7 @@ def main(directory: str) -> None:
         listen=listen,
         random_bytes=os.urandom,
         connector=SocketConnector(),
+        pool=ThreadWorkPool("requests", 2, MEMORY_BYTES),
     )
     running = RunningBroker(config, ports)
 
@@ -112,8 +123,9 @@ def main(directory: str) -> None:
 
     running.housekeeper.start()
     settle()
-    limit = _address_space() + MORE_MEMORY_BYTES
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    if more_memory_bytes is not None:
+        limit = _address_space() + more_memory_bytes
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     _say(dict(servers[0].ports))
     while not select.select([sys.stdin], [], [], TICK_SECONDS)[0]:

@@ -50,7 +50,7 @@ from minikafka.base.values import fast_value
 from minikafka.records import stops
 from minikafka.records.arrays import as_int64
 from minikafka.records.checksums import crc32c
-from minikafka.records.compression import MAX_CONTENT_BYTES, Codec, compress, decompress
+from minikafka.records.compression import MAX_CONTENT_BYTES, Codec, ContentBudget, compress, decompress
 from minikafka.records.record import (
     NO_PRODUCER,
     NO_TIMESTAMP,
@@ -192,15 +192,20 @@ def read_header(data: Buffer, position: int, *, check_crc: bool = True) -> Batch
 
 
 def records_of(
-    data: Buffer, position: int, header: BatchHeader, max_content_bytes: int = MAX_CONTENT_BYTES
+    data: Buffer,
+    position: int,
+    header: BatchHeader,
+    max_content_bytes: int = MAX_CONTENT_BYTES,
+    budget: ContentBudget | None = None,
 ) -> memoryview:
     """The records of the batch at ``position``, one after another, of which nothing is checked yet.
 
-    CORRUPT_MESSAGE with the position when they cannot be opened, or are more than ``max_content_bytes``.
+    CORRUPT_MESSAGE with the position when they cannot be opened, or are more than ``max_content_bytes``;
+    BudgetExceeded when they are more than ``budget`` has left.
     """
     stored = memoryview(data)[position + BATCH_HEADER_BYTES : position + header.size_bytes]
     try:
-        return decompress(header.codec, stored, max_content_bytes)
+        return decompress(header.codec, stored, max_content_bytes, budget)
     except BrokerError as error:
         raise stops.corrupt(error.detail, position) from None
 

@@ -184,12 +184,14 @@ def _convert(
 class Rewritten:
     """Messages as they are to be stored, with the offsets 0, 1, 2 … and create times.
 
-    ``max_timestamp_at`` counts the messages before the first that has the largest timestamp.
+    ``max_timestamp_at`` counts the messages before the first that has the largest timestamp;
+    ``content_bytes`` are those of the messages, before compression.
     """
 
     data: memoryview
     max_timestamp_ms: int
     max_timestamp_at: int
+    content_bytes: int
 
 
 def rewrite(
@@ -224,13 +226,14 @@ def rewrite(
         int(state[place]) for place in (write.CONVERT_MAX_TIMESTAMP, write.CONVERT_MAX_AT)
     )
     if codec is Codec.NONE:
-        return Rewritten(memoryview(messages), max_timestamp_ms, max_timestamp_at)
+        return Rewritten(memoryview(messages), max_timestamp_ms, max_timestamp_at, len(messages))
     # It may have grown: what is stored must be opened again, by compaction and by clients.
     _check_content(len(messages), max_content_bytes)
     last = int(state[write.CONVERT_COUNT]) - 1
     entry = wrap(messages, offset=last, magic=magic, codec=codec, timestamp_ms=max_timestamp_ms)
     _check_size(len(entry), codec, max_message_bytes)
-    return Rewritten(memoryview(bytearray(entry)), max_timestamp_ms, last if max_timestamp_ms >= 0 else 0)
+    newest_at = last if max_timestamp_ms >= 0 else 0
+    return Rewritten(memoryview(bytearray(entry)), max_timestamp_ms, newest_at, len(messages))
 
 
 def rewrite_batches(data: Buffer, codec: Codec, max_message_bytes: int, max_content_bytes: int) -> bytearray:

@@ -33,7 +33,14 @@ from minikafka.base.files import Buffer
 from minikafka.records import stops
 from minikafka.records.arrays import as_int64
 from minikafka.records.batch import build_batch, iterate_batch
-from minikafka.records.compression import CLASSIC_CODECS, MAX_CONTENT_BYTES, Codec, compress, decompress
+from minikafka.records.compression import (
+    CLASSIC_CODECS,
+    MAX_CONTENT_BYTES,
+    Codec,
+    ContentBudget,
+    compress,
+    decompress,
+)
 from minikafka.records.record import NO_TIMESTAMP, Record, StoredRecord, TimestampType
 
 __all__ = [
@@ -56,6 +63,7 @@ __all__ = [
     "iterate",
     "open_wrapper",
     "wrap",
+    "wrapper_value",
 ]
 
 ENTRY_HEADER_BYTES = 12
@@ -272,23 +280,26 @@ def _field(
     return view[at + 4 : at + 4 + length], at + 4 + length
 
 
-def open_wrapper(data: Buffer, position: int, max_content_bytes: int = MAX_CONTENT_BYTES) -> Content:
+def open_wrapper(
+    data: Buffer,
+    position: int,
+    max_content_bytes: int = MAX_CONTENT_BYTES,
+    budget: ContentBudget | None = None,
+) -> Content:
     """Decompress the wrapper at ``position``, an entry whose size, checksum and lengths were found right.
 
-    CORRUPT_MESSAGE with the position when the content cannot be opened, or is more than the bound.
+    CORRUPT_MESSAGE with the position when the content cannot be opened, or is more than the bound;
+    BudgetExceeded when it is more than ``budget`` has left.
     """
     view = memoryview(data)
     offset, size = _HEADER.unpack_from(view, position)
-    end = position + ENTRY_HEADER_BYTES + size
     magic = view[position + MAGIC_AT]
     attributes = view[position + ATTRIBUTES_AT]
-    codec = Codec(attributes & CODEC_MASK)
-    _, value_at = _field(view, _body_at(position, magic), end, 4, stops.BAD_KEY_LENGTH, position, None)
-    value, _ = _field(view, value_at, end, 0, stops.BAD_VALUE_LENGTH, position, None)
+    codec, value = wrapper_value(view, position)
     if value is None:
         raise stops.corrupt("the compressed message has no value", position)
     try:
-        content = decompress(codec, value, max_content_bytes)
+        content = decompress(codec, value, max_content_bytes, budget)
     except BrokerError as error:
         raise stops.corrupt(error.detail, position) from None
     timestamp_ms, timestamp_type = NO_TIMESTAMP, TimestampType.NO_TIMESTAMP_TYPE
@@ -298,3 +309,12 @@ def open_wrapper(data: Buffer, position: int, max_content_bytes: int = MAX_CONTE
     return Content(
         position, ENTRY_HEADER_BYTES + size, offset, magic, codec, timestamp_type, timestamp_ms, content
     )
+
+
+def wrapper_value(view: memoryview, position: int) -> tuple[Codec, memoryview | None]:
+    """The codec and the compressed value of the wrapper at ``position``, whose lengths were found right."""
+    end = position + ENTRY_HEADER_BYTES + _HEADER.unpack_from(view, position)[1]
+    magic = view[position + MAGIC_AT]
+    _, value_at = _field(view, _body_at(position, magic), end, 4, stops.BAD_KEY_LENGTH, position, None)
+    value, _ = _field(view, value_at, end, 0, stops.BAD_VALUE_LENGTH, position, None)
+    return Codec(view[position + ATTRIBUTES_AT] & CODEC_MASK), value

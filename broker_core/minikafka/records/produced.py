@@ -114,11 +114,18 @@ class AssignedSet:
         )
 
 
+class OffsetMoved(Exception):
+    """The log's end has moved since the set was prepared for it: prepare the set again, without locks."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """A wrapper whose content is valid; it is not kept. ``consecutive``: the inner offsets are 0, 1, 2 …"""
+    """A wrapper whose content, of ``content_bytes``, is valid; it is not kept. ``consecutive``: the inner
+    offsets are 0, 1, 2 …
+    """
 
     content: Content
     count: int
     max_timestamp_ms: int
     consecutive: bool
+    content_bytes: int

@@ -17,13 +17,15 @@ Batches of magic 2 stay as they are but for their largest timestamp, when it was
 and for a codec that ``Limits`` ask for.
 
 Content is let go once it was checked, and opened again where a wrapper has to be built anew: a kilobyte of it
-may stand for a megabyte, and a request may hold a thousand wrappers.
+may stand for a megabyte, and a request may hold a thousand wrappers. Who serves others meanwhile gives
+``validate`` a budget, which small sets keep to, and takes ``validate_steps`` for what exceeds it.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Generator
 from dataclasses import replace
 
 import numpy as np
@@ -39,11 +41,11 @@ from minikafka.records.batch import (
     is_whole,
     place,
     read_header,
-    records_of,
     set_max_timestamp,
     size_of,
 )
 from minikafka.records.checksums import CRC32_TABLES, CRC_TABLES
+from minikafka.records.compression import ContentBudget
 from minikafka.records.conversion import down_convert, rewrite, rewrite_batches
 from minikafka.records.message_set import (
     ATTRIBUTES_AT,
@@ -60,41 +62,81 @@ from minikafka.records.message_set import (
     open_wrapper,
     wrap,
 )
-from minikafka.records.produced import AssignedSet, Limits, ValidatedSet, Wrapper
+from minikafka.records.opening import REWRITE_COST, REWRITE_MEMORY, ContentOpener
+from minikafka.records.produced import AssignedSet, Limits, OffsetMoved, ValidatedSet, Wrapper
 from minikafka.records.survey import PlainBatch, allows, as_sent
 
+ASSIGNED_AGAIN_BYTES = 64 << 10
+"""How much content ``assign`` compresses again, which it does under locks, for an offset that has moved."""
 _SELDOM = 1 << 40
 """Bytes that no set has: only its first entry is marked."""
 _INT64 = struct.Struct(">q")
 _UINT32 = struct.Struct(">I")
 
 
-def validate(data: Buffer, limits: Limits, now_ms: int, surveyed: PlainBatch | None = None) -> ValidatedSet:
+Steps = Generator[int, None, ValidatedSet]
+"""``next`` does one step and gives the bytes of memory that the next one needs."""
+
+
+def validate(
+    data: Buffer,
+    limits: Limits,
+    now_ms: int,
+    surveyed: PlainBatch | None = None,
+    budget: ContentBudget | None = None,
+) -> ValidatedSet:
     """Check ``data`` and write append times into it; the buffer is kept (a copy is, when it cannot be written
     to). ``surveyed`` is what ``survey`` gave for it.
 
     BrokerError CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or INVALID_TIMESTAMP with the position of the first fault.
     Where a set has to be written anew also RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE (zstd in magic
-    0 and 1) and UNSUPPORTED_FOR_MESSAGE_FORMAT (idempotent records in these).
+    0 and 1) and UNSUPPORTED_FOR_MESSAGE_FORMAT (idempotent records in these). BudgetExceeded when the set
+    takes more than ``budget`` has left: it can be validated again then.
     """
-    view = memoryview(data)
-    if view.readonly:
-        view = memoryview(bytearray(view))
+    view = _writable(data)
     if surveyed is not None and allows(limits, surveyed, now_ms):
         return as_sent(view, surveyed, limits)
+    return _finished(_steps(view, limits, now_ms, ContentOpener(budget)))
+
+
+def validate_steps(data: Buffer, limits: Limits, now_ms: int) -> Steps:
+    """``validate`` in steps, each of which opens one wrapper or batch at most, and returns what that returns.
+    A set that is written anew is so in one step.
+    """
+    return _steps(_writable(data), limits, now_ms, ContentOpener(None))
+
+
+def _writable(data: Buffer) -> memoryview:
+    view = memoryview(data)
+    return memoryview(bytearray(view)) if view.readonly else view
+
+
+def _finished(steps: Steps) -> ValidatedSet:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            valid: ValidatedSet = end.value
+            return valid
+
+
+def _steps(view: memoryview, limits: Limits, now_ms: int, opener: ContentOpener) -> Steps:
     if limits.max_magic >= BATCH_MAGIC and is_whole(view, 0) and size_of(view, 0) == len(view):
-        return _validate_batch(view, limits, now_ms)
+        return (yield from _validate_batch(view, limits, now_ms, opener))
     state = _new_state(limits, now_ms)
-    wrappers, batches = _check_entries(view, state, limits, now_ms)
+    wrappers, batches = yield from _check_entries(view, state, limits, now_ms, opener)
     write = kernels.write
     count = int(state[write.COUNT])
     view = view[: int(state[write.POSITION])]
-    otherwise = _stored_otherwise(view, batches, limits)
-    if otherwise is not None:
-        return validate(otherwise, limits, now_ms)
+    if _is_stored_otherwise(batches, limits):
+        yield opener.before_rewriting(view)
+        return (yield from _steps(_writable(_stored(view, batches, limits)), limits, now_ms, opener))
     if not batches and _must_rewrite(state, wrappers, limits):
+        yield opener.before_rewriting(view)
         view, wrappers = _rewritten(view, state, wrappers, limits)
     codec, magic = _first(view, batches) if count else (Codec.NONE, -1)
+    if any(wrapper.content.magic and not wrapper.consecutive for wrapper in wrappers):
+        yield opener.before_rewriting(view)
     view, wrappers = _finish_wrappers(view, wrappers, limits, now_ms)
     max_timestamp_ms, max_timestamp_at = int(state[write.MAX_TIMESTAMP]), int(state[write.MAX_AT])
     if limits.timestamp_type is TimestampType.LOG_APPEND_TIME and state[write.STAMPED]:
@@ -116,12 +158,14 @@ def validate(data: Buffer, limits: Limits, now_ms: int, surveyed: PlainBatch | N
     )
 
 
-def _validate_batch(view: memoryview, limits: Limits, now_ms: int) -> ValidatedSet:
+def _validate_batch(view: memoryview, limits: Limits, now_ms: int, opener: ContentOpener) -> Steps:
     """``validate`` of one batch of magic 2 and nothing else, which is what today's producers send."""
-    header = _check_batch(view, 0, limits, now_ms)
-    otherwise = _stored_otherwise(view, [header], limits)
-    if otherwise is not None:
-        return validate(otherwise, limits, now_ms)
+    if opener.budget is None:
+        yield opener.memory_for_batch(view, 0, limits)
+    header = _check_batch(view, 0, limits, now_ms, opener)
+    if _is_stored_otherwise([header], limits):
+        yield opener.before_rewriting(view)
+        return (yield from _steps(_writable(_stored(view, [header], limits)), limits, now_ms, opener))
     stamped = limits.timestamp_type is TimestampType.LOG_APPEND_TIME
     if stamped:
         kernels.write.stamp_append_time(writable(view), CRC_TABLES, now_ms)
@@ -129,15 +173,18 @@ def _validate_batch(view: memoryview, limits: Limits, now_ms: int) -> ValidatedS
     return ValidatedSet.of_batch(view, header, limits, stamped=stamped)
 
 
-def _stored_otherwise(view: memoryview, batches: list[BatchHeader], limits: Limits) -> Buffer | None:
-    """Good batches in the format and codec that are stored; None where they are in these, or are none."""
-    if not batches:
-        return None
+def _is_stored_otherwise(batches: list[BatchHeader], limits: Limits) -> bool:
+    """Whether good batches are stored in another format or codec."""
+    if limits.magic in {0, 1}:
+        return bool(batches)
+    return limits.codec is not None and any(batch.codec is not limits.codec for batch in batches)
+
+
+def _stored(view: memoryview, batches: list[BatchHeader], limits: Limits) -> Buffer:
+    """Good batches in the format and codec that are stored, where they are in others."""
     if limits.magic in {0, 1}:
         return _without_batches(view, batches, limits)
-    if limits.codec is not None and any(batch.codec is not limits.codec for batch in batches):
-        return _batches_in_codec(view, limits)
-    return None
+    return _batches_in_codec(view, limits)
 
 
 def _must_rewrite(state: NDArray[np.int64], wrappers: list[Wrapper], limits: Limits) -> bool:
@@ -185,7 +232,7 @@ def _rewritten(
         timestamp_ms=new.max_timestamp_ms,
         data=_NOT_KEPT,
     )
-    return new.data, [Wrapper(content, count, new.max_timestamp_ms, consecutive=True)]
+    return new.data, [Wrapper(content, count, new.max_timestamp_ms, True, new.content_bytes)]
 
 
 def _without_batches(view: memoryview, batches: list[BatchHeader], limits: Limits) -> bytes:
@@ -230,8 +277,8 @@ def _new_state(limits: Limits, now_ms: int) -> NDArray[np.int64]:
 
 
 def _check_entries(
-    view: memoryview, state: NDArray[np.int64], limits: Limits, now_ms: int
-) -> tuple[list[Wrapper], list[BatchHeader]]:
+    view: memoryview, state: NDArray[np.int64], limits: Limits, now_ms: int, opener: ContentOpener
+) -> Generator[int, None, tuple[list[Wrapper], list[BatchHeader]]]:
     write = kernels.write
     array = read_only(view)
     wrappers: list[Wrapper] = []
@@ -250,7 +297,9 @@ def _check_entries(
         if stop in {stops.END, stops.PARTIAL}:
             return wrappers, batches
         if stop == stops.BATCH and limits.max_magic >= BATCH_MAGIC:
-            header = _check_batch(view, position, limits, now_ms)
+            if opener.budget is None:
+                yield opener.memory_for_batch(view, position, limits)
+            header = _check_batch(view, position, limits, now_ms, opener)
             batches.append(header)
             state[write.POSITION] += header.size_bytes
             _pass(state, header.count, header.max_timestamp_ms)
@@ -259,8 +308,11 @@ def _check_entries(
         if stop != stops.WRAPPER:
             stop = stops.OTHER_MAGIC if stop == stops.BATCH else stop
             raise _fault(stop, view, position, limits, now_ms)
-        content = open_wrapper(view, position, limits.max_content_bytes)
+        if opener.budget is None:
+            yield opener.memory_for_wrapper(view, position, limits)
+        content = opener.wrapper(view, position, limits)
         wrapper = _check_content(content, limits, now_ms)
+        del content  # before another is opened
         state[write.POSITION] += wrapper.content.size_bytes
         _pass(state, wrapper.count, wrapper.max_timestamp_ms)
         state[write.STAMPED] += wrapper.content.magic
@@ -292,10 +344,13 @@ def _check_content(content: Content, limits: Limits, now_ms: int) -> Wrapper:
         count,
         int(state[write.MAX_TIMESTAMP]),
         bool(state[write.CONSECUTIVE]),
+        len(content.data),
     )
 
 
-def _check_batch(view: memoryview, position: int, limits: Limits, now_ms: int) -> BatchHeader:
+def _check_batch(
+    view: memoryview, position: int, limits: Limits, now_ms: int, opener: ContentOpener
+) -> BatchHeader:
     """The header of a good batch, into which the largest timestamp is written when it was another."""
     size = size_of(view, position)
     if size > limits.max_message_bytes:
@@ -305,7 +360,7 @@ def _check_batch(view: memoryview, position: int, limits: Limits, now_ms: int) -
     if stop != stops.END:
         raise stops.error(stop, position)
     kernel = kernels.batches
-    content = records_of(view, position, header, limits.max_content_bytes)
+    content = opener.batch(view, position, header, limits)
     state = np.zeros(kernel.CHECK_STATE_SIZE, dtype=np.int64)
     state[kernel.CHECK_MAX_TIMESTAMP] = NO_TIMESTAMP
     state[kernel.CHECK_WANTED] = header.count
@@ -425,20 +480,32 @@ def _splice(view: memoryview, replaced: list[tuple[Content, bytes]]) -> memoryvi
     return memoryview(out)
 
 
+def _absolute_bytes(valid: ValidatedSet) -> int:
+    """The content of all wrappers whose inner offsets are absolute."""
+    return sum(wrapper.content_bytes for wrapper in valid.wrappers if wrapper.content.magic == 0)
+
+
 _NOT_KEPT = memoryview(b"")
 _NO_WRAPPERS = np.zeros(0, dtype=np.int64)
 _NO_WRAPPERS.flags.writeable = False
 _NO_MARKS = np.zeros(0, dtype=np.int64)
 
 
-def prepare(valid: ValidatedSet, base_offset: int) -> ValidatedSet:
+def prepare(valid: ValidatedSet, base_offset: int, budget: ContentBudget | None = None) -> ValidatedSet:
     """Do now what takes long in ``assign``, for the case that ``base_offset`` is the one: without locks.
 
-    Raises as ``assign`` does.
+    Raises as ``assign`` does, and BudgetExceeded as ``validate`` does.
     """
     if not valid.wrappers or all(wrapper.content.magic for wrapper in valid.wrappers):
         return valid
+    if budget is not None:
+        budget.take(REWRITE_COST * _absolute_bytes(valid))
     return replace(valid, prepared=(base_offset, _renumber_magic_0(valid, base_offset)))
+
+
+def memory_to_prepare(valid: ValidatedSet) -> int:
+    """The bytes that ``prepare`` takes."""
+    return REWRITE_MEMORY * _absolute_bytes(valid)
 
 
 def assign(
@@ -448,7 +515,8 @@ def assign(
 
     Batches of magic 2 also get the leader epoch. ``mark_every`` bytes an entry is marked for the index.
 
-    A set can be assigned again (after an append that failed).
+    A set can be assigned again (after an append that failed). OffsetMoved, and nothing is changed, when the
+    set was prepared for another offset and it would take long to build its wrappers for this one.
     """
     data = valid.data
     counts = _NO_WRAPPERS
@@ -458,6 +526,9 @@ def assign(
     if valid.wrappers:
         counts = np.array([wrapper.count for wrapper in valid.wrappers], dtype=np.int64)
         counts.flags.writeable = False
+        moved = valid.prepared is not None and valid.prepared[0] != base_offset
+        if moved and _absolute_bytes(valid) > ASSIGNED_AGAIN_BYTES:
+            raise OffsetMoved
         data = _renumber_magic_0(valid, base_offset)
     room = 2 + len(data) // max(mark_every, ENTRY_HEADER_BYTES + MIN_SIZE)
     marks = np.empty(1 + 2 * room, dtype=np.int64)

@@ -25,6 +25,7 @@ from minikafka.server.handlers import fetch, list_offsets, produce
 from minikafka.server.quotas import Flow
 from minikafka.server.throttle import pause_of
 from minikafka.server.topics import start_creation
+from minikafka.server.work_pool import Steps, begin
 from minikafka.wire import classic
 from minikafka.wire.api import Api
 from minikafka.wire.apis.fetch import (
@@ -58,6 +59,12 @@ class _Asked(RequestContext):
 
     def reply(self, response: Any) -> None:
         self.answers.append(response)
+
+    def answer_of_one(self) -> Any:
+        """What is answered of the one partition that was asked about."""
+        (response,) = self.answers
+        (topic,) = response.topics
+        return topic.partitions[0]
 
 
 class _ProduceTicket:
@@ -106,7 +113,7 @@ class ClassicProtocol:
         broker = self._broker
 
         def append() -> None:
-            self._append(exchange, produces, size)
+            begin(broker.pool, exchange, self._append(exchange, produces, size))
 
         topics = {one.topic for one in produces}
         may, address = broker.permissions.may_write_new, exchange.client_host
@@ -115,6 +122,8 @@ class ClassicProtocol:
         if ticket.satisfied():
             append()
             return
+
+        exchange.keep_counted()  # it keeps what it is to write
 
         def step() -> None:
             if ticket.satisfied():
@@ -125,7 +134,7 @@ class ClassicProtocol:
 
         broker.run(step)
 
-    def _append(self, exchange: Exchange, produces: Sequence[classic.Produce], size: int) -> None:
+    def _append(self, exchange: Exchange, produces: Sequence[classic.Produce], size: int) -> Steps:
         broker = self._broker
         for one in produces:
             partition = one.partition
@@ -137,7 +146,10 @@ class ClassicProtocol:
                 timeout_ms=0,
                 topics=(ProduceTopic(one.topic, (ProducePartition(partition, one.messages),)),),
             )
-            answer = _ask(produce.handle, broker, exchange, PRODUCE, 2, request)
+            context, guarded, left = _permitted(broker, exchange, PRODUCE, 2, request)
+            if left is not None:
+                yield from produce.serve(broker, guarded, left)
+            answer = context.answer_of_one()
             if answer.error_code != ErrorCode.NONE:
                 name = ErrorCode.of(answer.error_code).name
                 exchange.close(f"a classic produce request to {one.topic}-{partition} failed: {name}")
@@ -159,13 +171,18 @@ def _ask(
     version: int,
     request: Any,
 ) -> Any:
-    context = _Asked(RequestHeader(api.key, version, 0, None), api, exchange, answers=[])
-    guarded, left = broker.permissions.checked(context, request)
+    context, guarded, left = _permitted(broker, exchange, api, version, request)
     if left is not None:
         handle(broker, guarded, left)
-    (response,) = context.answers
-    (topic,) = response.topics
-    return topic.partitions[0]
+    return context.answer_of_one()
+
+
+def _permitted(
+    broker: Broker, exchange: Exchange, api: Api[Any, Any], version: int, request: Any
+) -> tuple[_Asked, RequestContext, Any]:
+    """The context that keeps the answer, the one to serve with, and what is permitted of the request."""
+    context = _Asked(RequestHeader(api.key, version, 0, None), api, exchange, answers=[])
+    return context, *broker.permissions.checked(context, request)
 
 
 def _awaited(broker: Broker, topic: str) -> bool:

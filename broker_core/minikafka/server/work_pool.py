@@ -19,6 +19,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from minikafka.net.port import Exchange
+
 _log = logging.getLogger(__name__)
 
 Steps = Iterator[int]
@@ -135,6 +137,23 @@ class InlineWorkPool:
 
     def stop(self) -> None:
         pass
+
+
+def begin(pool: WorkPool, exchange: Exchange, steps: Steps) -> None:
+    """Serve ``exchange`` by ``steps``: on this thread up to their first yield, if there is one, then in the
+    pool. To be called by the handler of a request, before it returns.
+    """
+    if next(steps, None) is not None:
+        exchange.keep_counted()
+        pool.submit(_guarded(exchange, steps))
+
+
+def _guarded(exchange: Exchange, steps: Steps) -> Steps:
+    try:
+        yield from steps
+    except Exception:  # noqa: BLE001 - whatever goes wrong with one request ends its connection only
+        _log.exception("a request of %s failed", exchange.client_host)
+        exchange.close("its request failed")
 
 
 def _close(steps: Steps) -> None:

@@ -12,7 +12,16 @@ import xxhash
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.records import compression
-from minikafka.records.compression import CLASSIC_CODECS, Codec, compress, decompress
+from minikafka.records.compression import (
+    CLASSIC_CODECS,
+    BudgetExceeded,
+    Codec,
+    ContentBudget,
+    ContentTooLarge,
+    compress,
+    content_bound,
+    decompress,
+)
 from tests.oracles import codecs as oracle
 
 NOISE = random.Random(7).randbytes(200_000)
@@ -173,6 +182,10 @@ class CountingZlib:
     def unused_data(self) -> bytes:
         return self._member.unused_data
 
+    @property
+    def unconsumed_tail(self) -> bytes:
+        return self._member.unconsumed_tail
+
 
 def test_many_small_gzip_members_do_not_copy_the_rest_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
     members = gzip.compress(b"", mtime=0) * 2_000 + gzip.compress(b"end")
@@ -257,3 +270,39 @@ def test_a_small_message_cannot_take_a_large_memory(codec: Codec) -> None:
 def test_without_a_bound_of_the_callers_there_still_is_one() -> None:
     with pytest.raises(BrokerError, match="at most 134217728 are allowed"):
         decompress(Codec.SNAPPY, bomb(Codec.SNAPPY))
+
+
+@compressing
+def test_the_bound_of_content_is_known_before_it_is_opened(codec: Codec) -> None:
+    for content in (b"", b"x", TEXT, bytes(300_000), random.Random(1).randbytes(70_000)):
+        packed = compress(codec, content, 2)
+        assert content_bound(codec, packed) >= len(decompress(codec, packed))
+        assert content_bound(codec, packed, 10) <= 10
+
+
+@compressing
+def test_the_bound_of_damaged_content_is_the_most_that_is_allowed(codec: Codec) -> None:
+    for packed in (b"", b"\x82", b"not of that codec at all"):
+        assert content_bound(codec, packed, 1 << 20) <= 1 << 20
+
+
+@compressing
+def test_a_budget_is_taken_by_what_is_opened_and_ends_what_exceeds_it(codec: Codec) -> None:
+    packed = compress(codec, bytes(100_000), 2)
+    budget = ContentBudget(150_000)
+    assert len(decompress(codec, packed, budget=budget)) == 100_000
+    assert budget.left_bytes < 50_000
+    with pytest.raises(BudgetExceeded):
+        decompress(codec, packed, budget=budget)
+
+
+@compressing
+def test_a_bound_below_the_budget_is_an_error_of_the_content(codec: Codec) -> None:
+    with pytest.raises(ContentTooLarge):
+        decompress(codec, compress(codec, bytes(100_000), 2), 50_000, ContentBudget(1 << 20))
+
+
+def test_gzip_content_of_several_pieces_is_put_together() -> None:
+    content = random.Random(2).randbytes(3 << 20)
+    assert decompress(Codec.GZIP, gzip.compress(content, 1)) == content
+    assert decompress(Codec.GZIP, gzip.compress(bytes(3 << 20)) * 2) == bytes(6 << 20)

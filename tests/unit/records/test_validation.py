@@ -5,7 +5,8 @@ import tracemalloc
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.records import validation
+from minikafka.records import opening, validation
+from minikafka.records.compression import BudgetExceeded, ContentBudget
 from minikafka.records.message_set import (
     Codec,
     Record,
@@ -15,8 +16,8 @@ from minikafka.records.message_set import (
     open_wrapper,
     wrap,
 )
-from minikafka.records.produced import AssignedSet, Limits
-from minikafka.records.validation import assign, prepare, validate
+from minikafka.records.produced import AssignedSet, Limits, OffsetMoved
+from minikafka.records.validation import assign, prepare, validate, validate_steps
 from tests.oracles import messages as oracle
 from tests.unit.records.samples import CODECS, MAGICS, some_records
 
@@ -306,8 +307,8 @@ def test_a_refused_set_was_not_changed_up_to_the_fault() -> None:
 def test_a_message_that_is_too_large_is_refused_before_it_is_opened(
     codec: Codec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(validation, "open_wrapper", lambda *_: pytest.fail("it was opened"))
-    monkeypatch.setattr(validation, "records_of", lambda *_: pytest.fail("it was opened"))
+    monkeypatch.setattr(opening, "open_wrapper", lambda *_: pytest.fail("it was opened"))
+    monkeypatch.setattr(opening, "records_of", lambda *_: pytest.fail("it was opened"))
     limits = Limits(max_message_bytes=60, max_magic=2)
     for magic in (0, 1, 2):
         data = build_message_set([Record(None, bytes(range(100)))], magic=magic, codec=codec)
@@ -359,3 +360,54 @@ def test_a_codec_that_the_format_does_not_have_is_refused(magic: int, largest: i
         data[22 if magic == 2 else 17] |= bits
         with pytest.raises(BrokerError, match=r"CORRUPT_MESSAGE.*attributes name no codec"):
             validate(oracle.repaired(bytes(data)), Limits(max_magic=2), NOW_MS)
+
+
+def _compressed(magic: int, codec: Codec, size: int) -> bytes:
+    return build_message_set([Record(b"k", bytes(size), 1)], magic=magic, codec=codec)
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_content_beyond_the_budget_ends_validation_and_may_be_tried_again(magic: int) -> None:
+    data = bytearray(_compressed(magic, Codec.GZIP, 100_000))
+    limits = Limits(max_magic=2)
+    with pytest.raises(BudgetExceeded):
+        validate(data, limits, 1, budget=ContentBudget(50_000))
+    assert validate(data, limits, 1, budget=ContentBudget(200_000)).count == 1
+
+
+def test_many_small_wrappers_exceed_a_budget_too() -> None:
+    data = bytearray(_compressed(1, Codec.GZIP, 1) * 100)
+    with pytest.raises(BudgetExceeded):
+        validate(data, Limits(), 1, budget=ContentBudget(100_000))
+
+
+def test_a_set_that_is_written_anew_takes_more_of_the_budget() -> None:
+    data = bytearray(_compressed(2, Codec.GZIP, 20_000))
+    limits = Limits(max_magic=2, codec=Codec.LZ4)
+    with pytest.raises(BudgetExceeded):
+        validate(data, limits, 1, budget=ContentBudget(200_000))
+    assert validate(data, Limits(max_magic=2), 1, budget=ContentBudget(200_000)).codec is Codec.GZIP
+    assert validate(data, limits, 1).codec is Codec.LZ4
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_each_wrapper_is_a_step_that_names_its_memory(magic: int) -> None:
+    data = bytearray(_compressed(magic, Codec.LZ4, 100_000) * 3)
+    steps = validate_steps(data, Limits(), 1)
+    needs = [next(steps) for _ in range(3)]
+    assert all(need >= 100_000 for need in needs)
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    assert end.value.value.count == 3
+
+
+def test_wrappers_prepared_for_another_offset_are_not_compressed_again_under_the_lock() -> None:
+    valid = prepare(validate(bytearray(_compressed(0, Codec.GZIP, 100_000)), Limits(), 1), 5)
+    with pytest.raises(OffsetMoved):
+        assign(valid, 7)
+    assert assign(prepare(valid, 7), 7).last_offset == 7
+
+
+def test_small_wrappers_prepared_for_another_offset_are_compressed_again() -> None:
+    valid = prepare(validate(bytearray(_compressed(0, Codec.GZIP, 1_000)), Limits(), 1), 5)
+    assert assign(valid, 7).last_offset == 7

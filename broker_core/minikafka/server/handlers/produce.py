@@ -7,7 +7,9 @@ Behaviour
     of magic 2 (``ProduceRequest.validateRecords`` of 2.1). Transactions are refused with UNSUPPORTED_VERSION,
     the cluster's own topics with INVALID_TOPIC.
     Validation (CRC, sizes, decompression, another format or codec where the topic asks for it) runs before
-    the core's lock is taken, the append under it, a flush after it. A partition's error is its own: the
+    the core's lock is taken, the append under it, a flush after it. A request that takes more than a few
+    milliseconds (its size, many partitions, large compressed content) goes on beside the processor, in the
+    broker's pool. A partition's error is its own: the
     others are appended. Nothing of a refused message set is written. acks=0 has no response; an error then
     closes the connection, which is the only way to tell (as Kafka does). acks=1 and acks=-1 are answered once
     the messages are as safe as ``flush.messages`` asks; acks=-1 once every in-sync replica has them, too, or
@@ -18,8 +20,9 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Hashable, Mapping
+from collections.abc import Generator, Hashable
 from dataclasses import replace
+from functools import partial
 from itertools import repeat
 
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
@@ -27,21 +30,25 @@ from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition
 from minikafka.log.log import Log
 from minikafka.partition.partition import Appended, Partition
 from minikafka.records.batch import BATCH_HEADER_BYTES
+from minikafka.records.compression import BudgetExceeded, ContentBudget
 from minikafka.records.message_set import (
     CODEC_MASK,
     ENTRY_HEADER_BYTES,
     NO_TIMESTAMP,
     Codec,
 )
-from minikafka.records.produced import ValidatedSet
-from minikafka.records.survey import survey
-from minikafka.records.validation import prepare, validate
+from minikafka.records.produced import Limits, OffsetMoved, ValidatedSet
+from minikafka.records.survey import PlainBatch, survey
+from minikafka.records.validation import memory_to_prepare, prepare, validate, validate_steps
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
+from minikafka.server.work_pool import Steps, begin
 from minikafka.wire.apis.produce import (
+    ProducePartition,
     ProducePartitionResponse,
     ProduceRequest,
     ProduceResponse,
+    ProduceTopic,
     ProduceTopicResponse,
 )
 from minikafka.wire.framing import RequestHeader
@@ -67,12 +74,23 @@ _TELLS_START = {ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.OUT_OF_ORDER_SEQUENCE_N
 log's start, Java clients send the batch again and again, until they give it up."""
 ALL_IN_SYNC = -1
 """``acks`` that waits for every in-sync replica."""
+LIGHT_BYTES = 4 << 20
+LIGHT_PARTITIONS = 500
+LIGHT_CONTENT_BYTES = 1 << 20
+"""What a request may bring, to how many partitions, and what compressed sets may hold together, to be served
+where it was received: that takes a few milliseconds. A hand-off to another thread costs up to 0.1 ms."""
+QUEUE_PATIENCE_MS = 30_000
+"""After so long in the pool's queue nobody waits for the answer any more, as clients' time-outs are."""
+LOGGED_REFUSALS = 50
+"""Of how many partitions of one request the log says that they were refused."""
+PREPARE_TRIES = 10
+"""How often wrappers of magic 0 are compressed again because others appended meanwhile."""
 
 _Answers = dict[TopicPartition, ProducePartitionResponse]
 
 
 class _AckTicket:
-    """A request that waits for the in-sync replicas."""
+    """A request that waits for the in-sync replicas. It keeps nothing of the request's memory."""
 
     def __init__(
         self,
@@ -80,18 +98,19 @@ class _AckTicket:
         context: RequestContext,
         request: ProduceRequest,
         answers: _Answers,
-        written: Mapping[Partition, Appended],
+        written: dict[Partition, tuple[int, int]],
     ) -> None:
         self._broker = broker
         self._context = context
         self._request = request
         self._answers = answers
-        self._waiting = dict(written)
+        self._waiting = written
+        """The last offset that was written, and the leader epoch."""
 
     def satisfied(self, key: Hashable | None = None) -> bool:
-        for partition, done in list(self._waiting.items()):
+        for partition, (last_offset, leader_epoch) in list(self._waiting.items()):
             try:
-                if not partition.committed(done.assigned.last_offset, done.leader_epoch):
+                if not partition.committed(last_offset, leader_epoch):
                     continue
             except BrokerError as error:
                 self._refuse(partition, error)
@@ -100,7 +119,7 @@ class _AckTicket:
 
     def _refuse(self, partition: Partition, error: BrokerError) -> None:
         topic_partition = partition.topic_partition
-        self._answers[topic_partition] = _refusal(self._broker, topic_partition, error)
+        _refuse(self._broker, self._answers, topic_partition, error)
 
     def complete(self) -> None:
         for partition in self._waiting:
@@ -116,6 +135,7 @@ class _AckTicket:
         if self.satisfied():
             self.complete()
             return
+        self._request = _without_records(self._request)
 
         def step() -> None:
             if self.satisfied():
@@ -128,32 +148,41 @@ class _AckTicket:
         self._broker.run(step)
 
 
+def _without_records(request: ProduceRequest) -> ProduceRequest:
+    """What is left of a request to answer: the memory of its records is let go."""
+    topics = (
+        ProduceTopic(topic.name, tuple(ProducePartition(part.index, b"") for part in topic.partitions))
+        for topic in request.topics
+    )
+    return replace(request, topics=tuple(topics))
+
+
 def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> None:
     """Serve one produce request."""
+    begin(broker.pool, context.exchange, serve(broker, context, request))
+
+
+def serve(broker: Broker, context: RequestContext, request: ProduceRequest) -> Steps:
+    """Serve one produce request: without a step where it is small, else in steps for the pool."""
     answers: _Answers = {}
-    now_ms = broker.clock.now_ms()
-    version = context.header.api_version
-    valid = _validated(broker, _asked(broker, context.header, request, answers), version, answers, now_ms)
-    appended: list[tuple[Partition, Appended, bool]] = []
-    all_in_sync = request.acks == ALL_IN_SYNC
-
-    def append() -> None:
-        for topic_partition, message_set in valid.items():
-            try:
-                partition = broker.partition(topic_partition)
-                done = partition.append(message_set, all_in_sync=all_in_sync, now_ms=now_ms)
-                appended.append((partition, done, message_set.stamped))
-                broker.touch(topic_partition)
-            except (BrokerError, StorageError) as error:
-                answers[topic_partition] = _refusal(broker, topic_partition, error)
-
-    broker.run(append)
-    for partition, done, stamped in appended:
+    asked = yield from _asked(broker, context.header, request, answers)
+    validation = _Validation(broker, context.version, asked, answers)
+    light = validation.at_once()
+    if not light:
+        began_ms = broker.clock.monotonic_ms()
+        yield 0
+        yield from validation.steps(broker.clock.monotonic_ms() - began_ms)
+    append = _Append(broker, all_in_sync=request.acks == ALL_IN_SYNC, now_ms=validation.now_ms)
+    if light:
+        append.at_once(validation.valid, answers)
+    else:
+        yield from append.steps(validation.valid, answers)
+    for partition, done, stamped in append.appended:
         answers[partition.topic_partition] = _accepted(broker, partition, done, stamped=stamped)
-    if all_in_sync and appended:
+    if request.acks == ALL_IN_SYNC and append.appended:
         written = {
-            partition: done
-            for partition, done, _ in appended
+            partition: (done.assigned.last_offset, done.leader_epoch)
+            for partition, done, _ in append.appended
             if answers[partition.topic_partition].error_code == ErrorCode.NONE
         }
         _AckTicket(broker, context, request, answers, written).wait()
@@ -164,9 +193,14 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
 _Asked = dict[TopicPartition, tuple[Log, memoryview]]
 
 
-def _asked(broker: Broker, header: RequestHeader, request: ProduceRequest, answers: _Answers) -> _Asked:
-    """The logs that the request may write to, and what to each; the others get their answers here."""
+def _asked(
+    broker: Broker, header: RequestHeader, request: ProduceRequest, answers: _Answers
+) -> Generator[int, None, _Asked]:
+    """The logs that the request may write to, and what to each; the others get their answers here. In steps
+    of ``LIGHT_PARTITIONS``.
+    """
     asked: _Asked = {}
+    seen = 0
     refused: BrokerError | None = None
     if request.acks not in {-1, 0, 1}:
         refused = BrokerError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}")
@@ -175,6 +209,9 @@ def _asked(broker: Broker, header: RequestHeader, request: ProduceRequest, answe
     for topic in request.topics:
         internal = topic.name in INTERNAL_TOPICS and header.client_id != ADMIN_CLIENT_ID
         for part in topic.partitions:
+            seen += 1
+            if seen % LIGHT_PARTITIONS == 0:
+                yield 0
             topic_partition = TopicPartition(topic.name, part.index)
             try:
                 if topic_partition in asked or topic_partition in answers:
@@ -188,28 +225,140 @@ def _asked(broker: Broker, header: RequestHeader, request: ProduceRequest, answe
                     )
                 asked[topic_partition] = broker.partition(topic_partition).log, buffer_of(part.records)
             except BrokerError as error:
-                answers[topic_partition] = _refusal(broker, topic_partition, error)
+                _refuse(broker, answers, topic_partition, error)
     return asked
 
 
-def _validated(
-    broker: Broker, asked: _Asked, version: int, answers: _Answers, now_ms: int
-) -> dict[TopicPartition, ValidatedSet]:
-    """What may be appended; the others get their answers here."""
-    valid: dict[TopicPartition, ValidatedSet] = {}
-    newer = version >= BATCHES_SINCE
-    surveyed = survey([records for _, records in asked.values()]) if newer else repeat(None)
-    for (topic_partition, (log, records)), batch in zip(asked.items(), surveyed, strict=False):
-        limits = log.config.message_limits
+class _Validation:
+    """Checks what a request brings. Refusals go to its answers, the others to ``valid``."""
+
+    def __init__(self, broker: Broker, version: int, asked: _Asked, answers: _Answers) -> None:
+        self._broker = broker
+        self._version = version
+        self._answers = answers
+        self._asked = asked
+        self._unprepared: dict[TopicPartition, ValidatedSet] = {}
+        self.now_ms = broker.clock.now_ms()
+        self.valid: dict[TopicPartition, ValidatedSet] = {}
+
+    def at_once(self) -> bool:
+        """Check all, unless that takes long; False when ``steps`` has to go on."""
+        asked = self._asked
+        if len(asked) > LIGHT_PARTITIONS or sum(len(records) for _, records in asked.values()) > LIGHT_BYTES:
+            return False
+        newer = self._version >= BATCHES_SINCE
+        surveyed = survey([records for _, records in asked.values()]) if newer else repeat(None)
+        budget = ContentBudget(LIGHT_CONTENT_BYTES)
         try:
-            if not newer:
-                limits = replace(limits, max_magic=1)
-            elif batch is None:
-                _check_one_batch(records, version)
-            valid[topic_partition] = prepare(validate(records, limits, now_ms, batch), log.end_offset)
-        except BrokerError as error:
-            answers[topic_partition] = _refusal(broker, topic_partition, error)
-    return valid
+            for (topic_partition, (log, records)), batch in zip(asked.items(), surveyed, strict=False):
+                try:
+                    limits = self._limits(log, records, batch)
+                    valid = validate(records, limits, self.now_ms, batch, budget)
+                    if valid.wrappers:
+                        self._unprepared[topic_partition] = valid
+                        valid = prepare(valid, log.end_offset, budget)
+                    self.valid[topic_partition] = valid
+                except BrokerError as error:
+                    self._refuse(topic_partition, error)
+        except BudgetExceeded:
+            return False
+        return True
+
+    def steps(self, waited_ms: int) -> Steps:
+        """Check all that is not checked yet, after the request waited so long."""
+        late = waited_ms > QUEUE_PATIENCE_MS
+        for topic_partition, (log, records) in self._asked.items():
+            if topic_partition in self.valid or topic_partition in self._answers:
+                continue
+            try:
+                if late:
+                    text = f"waited {QUEUE_PATIENCE_MS} ms for others that take long: send it again"
+                    raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, text)
+                # What was validated is not so again: it may have its append times by now.
+                valid = self._unprepared.get(topic_partition) or (
+                    yield from validate_steps(records, self._limits(log, records, None), self.now_ms)
+                )
+                if valid.wrappers:
+                    yield memory_to_prepare(valid)
+                self.valid[topic_partition] = prepare(valid, log.end_offset)
+            except BrokerError as error:
+                self._refuse(topic_partition, error)
+
+    def _limits(self, log: Log, records: memoryview, batch: PlainBatch | None) -> Limits:
+        limits = log.config.message_limits
+        if self._version < BATCHES_SINCE:
+            return replace(limits, max_magic=1)
+        if batch is None:
+            _check_one_batch(records, self._version)
+        return limits
+
+    def _refuse(self, topic_partition: TopicPartition, error: BrokerError) -> None:
+        _refuse(self._broker, self._answers, topic_partition, error)
+
+
+class _Append:
+    """Appends what was found valid: in portions, so that the core's lock is not held for long."""
+
+    def __init__(self, broker: Broker, *, all_in_sync: bool, now_ms: int) -> None:
+        self._broker = broker
+        self._all_in_sync = all_in_sync
+        self._now_ms = now_ms
+        self.appended: list[tuple[Partition, Appended, bool]] = []
+
+    def at_once(self, valid: dict[TopicPartition, ValidatedSet], answers: _Answers) -> None:
+        """Append what a small request brings: its wrappers are too small to raise OffsetMoved."""
+        self._broker.run(lambda: self._append(valid, answers, {}))
+
+    def steps(self, valid: dict[TopicPartition, ValidatedSet], answers: _Answers) -> Steps:
+        """Append all. Refusals go to ``answers``. ``valid`` is empty then."""
+        tries = 0
+        while valid:
+            moved: dict[TopicPartition, ValidatedSet] = {}
+            while valid:
+                portion = _portion_of(valid)
+                self._broker.run(partial(self._append, portion, answers, moved))
+                if valid:
+                    yield 0
+            tries += 1
+            for topic_partition, message_set in moved.items():
+                try:
+                    if tries == PREPARE_TRIES:
+                        text = f"others appended to {topic_partition} all the time, send it again"
+                        raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, text)
+                    yield memory_to_prepare(message_set)
+                    log = self._broker.partition(topic_partition).log
+                    valid[topic_partition] = prepare(message_set, log.end_offset)
+                except BrokerError as error:
+                    _refuse(self._broker, answers, topic_partition, error)
+
+    def _append(
+        self,
+        portion: dict[TopicPartition, ValidatedSet],
+        answers: _Answers,
+        moved: dict[TopicPartition, ValidatedSet],
+    ) -> None:
+        broker = self._broker
+        for topic_partition, message_set in portion.items():
+            try:
+                partition = broker.partition(topic_partition)
+                done = partition.append(message_set, all_in_sync=self._all_in_sync, now_ms=self._now_ms)
+                self.appended.append((partition, done, message_set.stamped))
+                broker.touch(topic_partition)
+            except OffsetMoved:
+                moved[topic_partition] = message_set
+            except (BrokerError, StorageError) as error:
+                _refuse(broker, answers, topic_partition, error)
+
+
+def _portion_of(valid: dict[TopicPartition, ValidatedSet]) -> dict[TopicPartition, ValidatedSet]:
+    """Take what is appended under the lock in one go: as much as a small request has."""
+    portion: dict[TopicPartition, ValidatedSet] = {}
+    size_bytes = 0
+    while valid and len(portion) < LIGHT_PARTITIONS and size_bytes < LIGHT_BYTES:
+        topic_partition = next(iter(valid))
+        portion[topic_partition] = valid.pop(topic_partition)
+        size_bytes += portion[topic_partition].size_bytes
+    return portion
 
 
 def _check_one_batch(records: memoryview, version: int) -> None:
@@ -262,14 +411,21 @@ def _accepted(
     )
 
 
+def _refuse(
+    broker: Broker, answers: _Answers, topic_partition: TopicPartition, error: BrokerError | StorageError
+) -> None:
+    answers[topic_partition] = _refusal(broker, topic_partition, error, log=len(answers) < LOGGED_REFUSALS)
+
+
 def _refusal(
-    broker: Broker, topic_partition: TopicPartition, error: BrokerError | StorageError
+    broker: Broker, topic_partition: TopicPartition, error: BrokerError | StorageError, *, log: bool = True
 ) -> ProducePartitionResponse:
     code = error.code if isinstance(error, BrokerError) else ErrorCode.KAFKA_STORAGE_ERROR
     level = logging.ERROR if isinstance(error, StorageError) else logging.INFO
     if isinstance(error, StorageError):
         broker.log_failed(topic_partition)
-    _log.log(level, "produce to %s refused: %s", topic_partition, error)
+    if log or isinstance(error, StorageError):
+        _log.log(level, "produce to %s refused: %s", topic_partition, error)
     partition = broker.partitions.get(topic_partition) if code in _TELLS_START else None
     return ProducePartitionResponse(
         index=topic_partition.partition,

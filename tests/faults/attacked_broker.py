@@ -1,0 +1,19 @@
+"""A broker with Kafka's default limits for ``test_request_bombs``: see ``fuzzed_broker``.
+
+``python -m tests.faults.attacked_broker DIRECTORY``. Its memory is not limited: the test measures it.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from tests.faults import fuzzed_broker
+
+PROPERTIES = {
+    "auto.create.topics.enable": "false",
+    "log.segment.bytes": str(64 << 20),
+    "log.cleaner.dedupe.buffer.size": "1048576",
+}
+
+if __name__ == "__main__":
+    fuzzed_broker.main(sys.argv[1], PROPERTIES, more_memory_bytes=None)

@@ -1,0 +1,166 @@
+"""Where a produce request is served: a small one where it was received, a large one in the broker's pool."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import pytest
+
+from minikafka.base.errors import ErrorCode
+from minikafka.records.compression import ContentBudget
+from minikafka.records.message_set import Codec, Record, build_message_set
+from minikafka.records.produced import ValidatedSet
+from minikafka.records.validation import prepare
+from minikafka.server.handlers import produce
+from minikafka.server.work_pool import Steps
+from tests.scenarios import simulation
+from tests.scenarios.simulation import Simulation
+
+
+class HoldingPool:
+    """A pool whose jobs run step by step, when the test says so."""
+
+    def __init__(self) -> None:
+        self.jobs: deque[Steps] = deque()
+
+    def submit(self, steps: Steps) -> None:
+        self.jobs.append(steps)
+
+    def stop(self) -> None:
+        pass
+
+    def run(self) -> int:
+        """Run all jobs; how many steps they had."""
+        count = 0
+        while self.jobs:
+            count += sum(1 for _ in self.jobs.popleft())
+        return count
+
+
+class World(Simulation):
+    """One broker with such a pool, and the topic ``t``."""
+
+    def __init__(self, partitions: int = 1, **settings: str) -> None:
+        super().__init__()
+        self.machine.start()
+        configs = {key.replace("_", "."): value for key, value in settings.items()}
+        self.create_topic("t", partitions=partitions, settings=configs)
+        assert self.machine.running is not None
+        self.broker = self.machine.running.broker
+        self.pool = self.broker.pool = HoldingPool()  # type: ignore[assignment]
+
+    def pending(self, *arguments: Any, **named: Any) -> Any:
+        """A produce request on a connection of its own: its client, whose answer may be still to come."""
+        client = self.another_client()
+        client.begin(simulation.produce("t", *arguments, **named))
+        return client
+
+
+def batch(codec: Codec = Codec.NONE, size: int = 10, magic: int = 2) -> bytes:
+    return build_message_set([Record(b"k", bytes(size), 1)], magic=magic, codec=codec)
+
+
+def codes(client: Any) -> list[int]:
+    return [part.error_code for part in client.finish().topics[0].partitions]
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_small_request_is_served_where_it_was_received(codec: Codec) -> None:
+    world = World()
+    client = world.pending(batch(codec, 1_000), version=7)
+    assert client.answered()
+    assert not world.pool.jobs
+    assert codes(client) == [ErrorCode.NONE]
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_large_compressed_content_is_opened_in_the_pool(codec: Codec) -> None:
+    world = World(3)
+    client = world.pending(batch(codec, 600_000), version=7, partitions=(0, 1, 2))
+    assert not client.answered()
+    assert world.pool.run() >= 2
+    assert codes(client) == [ErrorCode.NONE] * 3
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_large_wrappers_are_opened_in_the_pool(magic: int) -> None:
+    world = World()
+    client = world.pending(batch(Codec.GZIP, 600_000, magic) * 3)
+    assert not client.answered()
+    assert world.pool.run() >= 3
+    assert codes(client) == [ErrorCode.NONE]
+    assert [record.value for record in world.records("t")] == [bytes(600_000)] * 3
+
+
+def test_a_request_for_many_partitions_is_served_in_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(produce, "LIGHT_PARTITIONS", 2)
+    world = World(5)
+    client = world.pending(batch(), version=7, partitions=(0, 1, 2, 3, 4))
+    assert world.pool.run() >= 5
+    assert codes(client) == [ErrorCode.NONE] * 5
+
+
+def test_a_large_plain_request_is_served_in_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(produce, "LIGHT_BYTES", 1_000)
+    world = World(2)
+    client = world.pending(batch(size=1_000), version=7, partitions=(0, 1))
+    assert not client.answered()
+    assert world.pool.run() >= 2
+    assert codes(client) == [ErrorCode.NONE] * 2
+
+
+def test_what_a_topic_stores_in_another_codec_is_written_anew_in_the_pool() -> None:
+    world = World(compression_type="gzip")
+    client = world.pending(batch(size=200_000), version=7)
+    assert not client.answered()
+    world.pool.run()
+    assert codes(client) == [ErrorCode.NONE]
+    (record,) = world.records("t")
+    assert (record.codec, record.value) == (Codec.GZIP, bytes(200_000))
+
+
+def test_refusals_of_a_large_request_are_each_partitions_own() -> None:
+    world = World(1)
+    damaged = bytearray(batch(Codec.GZIP, 2_000_000))
+    client = world.pending(bytes(damaged), version=7, partitions=(0, 1))
+    world.pool.run()
+    assert codes(client) == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_a_failed_large_request_without_an_answer_ends_its_connection() -> None:
+    world = World()
+    client = world.pending(batch(Codec.GZIP, 2_000_000)[:-1] + b"x", version=3, acks=0)
+    world.pool.run()
+    world.network.run()
+    assert client.connection.closed
+
+
+@pytest.mark.parametrize(("others", "code"), [(2, ErrorCode.NONE), (99, ErrorCode.REQUEST_TIMED_OUT)])
+def test_wrappers_with_absolute_offsets_are_prepared_again_when_others_append_first(
+    monkeypatch: pytest.MonkeyPatch, others: int, code: ErrorCode
+) -> None:
+    world = World()
+    appended = []
+
+    def prepare_too_early(valid: ValidatedSet, offset: int, *budget: ContentBudget) -> ValidatedSet:
+        prepared = prepare(valid, offset, *budget)
+        if valid.wrappers and len(appended) < others:
+            appended.append(world.produce("t", b"other").error_code)
+        return prepared
+
+    client = world.pending(batch(Codec.GZIP, 600_000, 0) * 2)
+    monkeypatch.setattr(produce, "prepare", prepare_too_early)
+    world.pool.run()
+    assert codes(client) == [code]
+    written = 2 if code is ErrorCode.NONE else 0
+    assert [record.offset for record in world.records("t")] == list(range(len(appended) + written))
+
+
+def test_a_request_that_waited_too_long_for_the_pool_is_refused() -> None:
+    world = World()
+    client = world.pending(batch(Codec.GZIP, 2_000_000), version=3)
+    world.clock.advance(produce.QUEUE_PATIENCE_MS + 1)
+    world.pool.run()
+    assert codes(client) == [ErrorCode.REQUEST_TIMED_OUT]
+    assert world.records("t") == []
