@@ -17,7 +17,7 @@ import logging
 import mmap
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -252,7 +252,8 @@ class ConsumerFetcherThread(ShutdownableThread):
             for topic in response.topics
             for part in topic.partitions
         ]
-        with_errors = []
+        out_of_range: list[PartitionTopicInfo] = []
+        failed: list[tuple[PartitionTopicInfo, MinikafkaError]] = []
         for tp, part in parts:
             with self._lock:
                 info = self._partitions.get(tp)
@@ -263,18 +264,27 @@ class ConsumerFetcherThread(ShutdownableThread):
                 if code is ErrorCode.NONE:
                     self.process_partition_data(info, part)
                 elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                    self.handle_offset_out_of_range(info)
+                    out_of_range.append(info)
+                    continue
                 else:
                     raise refused_fetch(code, tp, info.fetched_offset)
             except (NetworkError, RemoteWireError, BrokerError) as error:
-                if isinstance(error, BrokerError) and _hopeless(error):
-                    self._end(info, error)
-                else:
-                    self._troubles.met(str(tp), error)
-                    with_errors.append(tp)
+                failed.append((info, error))
             else:
                 self._troubles.over(str(tp))
-        if with_errors and self.running:
+        failed += self.handle_offsets_out_of_range(out_of_range)
+        self._leave_failed(failed)
+
+    def _leave_failed(self, failed: Iterable[tuple[PartitionTopicInfo, MinikafkaError]]) -> None:
+        """Raise in the stream what will stay as it is; of the others, have the leaders looked for again."""
+        with_errors = []
+        for info, error in failed:
+            if isinstance(error, BrokerError) and _hopeless(error):
+                self._end(info, error)
+            elif self.running:
+                self._troubles.met(str(info.topic_partition), error)
+                with_errors.append(info.topic_partition)
+        if with_errors:
             self.handle_partitions_with_errors(with_errors)
 
     # --- what an answer says of a partition
@@ -307,20 +317,31 @@ class ConsumerFetcherThread(ShutdownableThread):
             error = CorruptMessage(*tp, offset, offset + 1, problem)
             self._put(info, partial(info.enqueue, _NOTHING, offset + 1, error))
 
-    def handle_offset_out_of_range(self, info: PartitionTopicInfo) -> None:
+    def handle_offsets_out_of_range(
+        self, infos: Collection[PartitionTopicInfo]
+    ) -> list[tuple[PartitionTopicInfo, MinikafkaError]]:
         """Go on where ``auto.offset.reset`` says, or raise it in the stream (``handleOffsetOutOfRange``).
 
-        Raises NetworkError or BrokerError when the broker does not tell where its log begins or ends.
+        The broker is asked once for all. Returns those whose log's beginning or end it does not tell.
         """
-        tp, offset = info.topic_partition, info.fetched_offset
         rule = self._config.auto_offset_reset
         if rule not in _RESETS:
-            self._end(info, _no_rule(tp, offset, rule))
-            return
-        found = self._earliest_or_latest_offset(tp, _RESETS[rule])
-        if offset != INVALID_OFFSET:
-            logger.warning("%s has no offset %d: going on with the %s one, %d", tp, offset, rule, found)
-        self._put(info, partial(info.reset, found))
+            for info in infos:
+                self._end(info, _no_rule(info.topic_partition, info.fetched_offset, rule))
+            return []
+        found = self._earliest_or_latest_offsets([info.topic_partition for info in infos], _RESETS[rule])
+        failed = []
+        for info in infos:
+            tp, offset = info.topic_partition, info.fetched_offset
+            reached = found[tp]
+            if isinstance(reached, MinikafkaError):
+                failed.append((info, reached))
+                continue
+            if offset != INVALID_OFFSET:
+                logger.warning("%s has no offset %d: going on with the %s one, %d", tp, offset, rule, reached)
+            self._troubles.over(str(tp))
+            self._put(info, partial(info.reset, reached))
+        return failed
 
     def handle_partitions_with_errors(self, partitions: Iterable[TopicPartition]) -> None:
         """Leave these to whoever leads them now (``handlePartitionsWithErrors``)."""
@@ -336,15 +357,7 @@ class ConsumerFetcherThread(ShutdownableThread):
                 for tp, info in self._partitions.items()
                 if info.fetched_offset < 0 and tp not in self._ended and tp not in self._waiting
             ]
-        for info in unknown:
-            try:
-                self.handle_offset_out_of_range(info)
-            except (NetworkError, RemoteWireError, BrokerError) as error:
-                if isinstance(error, BrokerError) and _hopeless(error):
-                    self._end(info, error)
-                elif self.running:
-                    self._troubles.met(str(info.topic_partition), error)
-                    self._give_back([info.topic_partition])
+        self._leave_failed(self.handle_offsets_out_of_range(unknown))
 
     def _put(self, info: PartitionTopicInfo, act: Callable[[], bool]) -> None:
         """Do it now, or when the stream's queue has room."""
@@ -370,21 +383,34 @@ class ConsumerFetcherThread(ShutdownableThread):
         self.remove_partitions(partitions)
         self._without_leader(partitions)
 
-    def _earliest_or_latest_offset(self, tp: TopicPartition, time: int) -> int:
-        """Where the log of a partition begins, or ends for consumers."""
-        asked = ListOffsetsTopic(tp.topic, (ListOffsetsPartition(tp.partition, NO_EPOCH, time),))
-        request = ListOffsetsRequest(CONSUMER, 0, (asked,))
-        reply = self._link.send(LIST_OFFSETS, lambda _: request, self._deadline())
-        for topic in reply.result().topics:
-            for part in topic.partitions:
-                code = ErrorCode.of(part.error_code)
-                if code is not ErrorCode.NONE:
-                    raise BrokerError(code, f"looking up an end of {tp}")
-                if reply.version == 0 and part.offsets:
-                    return part.offsets[0]
-                if reply.version and part.offset >= 0:
-                    return part.offset
-        raise NetworkError(f"{self._broker} did not tell an end of {tp}")
+    def _earliest_or_latest_offsets(
+        self, partitions: Collection[TopicPartition], time: int
+    ) -> dict[TopicPartition, int | MinikafkaError]:
+        """Where the logs of partitions begin, or end for consumers; or why the broker does not tell."""
+        if not partitions:
+            return {}
+        unanswered: MinikafkaError = NetworkError(f"{self._broker} did not tell where the log is")
+        found: dict[TopicPartition, int | MinikafkaError] = {}
+        topics: dict[str, list[ListOffsetsPartition]] = {}
+        for tp in partitions:
+            topics.setdefault(tp.topic, []).append(ListOffsetsPartition(tp.partition, NO_EPOCH, time))
+        asked = tuple(ListOffsetsTopic(topic, tuple(rows)) for topic, rows in topics.items())
+        request = ListOffsetsRequest(CONSUMER, 0, asked)
+        try:
+            reply = self._link.send(LIST_OFFSETS, lambda _: request, self._deadline())
+            for topic in reply.result().topics:
+                for part in topic.partitions:
+                    tp = TopicPartition(topic.name, part.index)
+                    code = ErrorCode.of(part.error_code)
+                    if code is not ErrorCode.NONE:
+                        found[tp] = BrokerError(code, f"looking up an end of {tp}")
+                    elif reply.version == 0 and part.offsets:
+                        found[tp] = part.offsets[0]
+                    elif reply.version and part.offset >= 0:
+                        found[tp] = part.offset
+        except (NetworkError, RemoteWireError, BrokerError) as error:
+            unanswered = error
+        return {tp: found.get(tp, unanswered) for tp in partitions}
 
 
 def _kept(data: memoryview) -> memoryview:

@@ -20,12 +20,28 @@ from minikafka.clients.consumer.consumer_topic_stats import ConsumerTopicStatsRe
 from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStatsRegistry
 from minikafka.records.message_set import Codec
 from minikafka.wire.apis.fetch import FetchRequest, FetchResponse
+from minikafka.wire.apis.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from minikafka.wire.keys import ApiKey
 from tests.unit.clients.consumer.fetching import CLIENT, Fetching, one_partition, values
 from tests.unit.clients.consumer.streams import OneStream, offsets
 from tests.unit.clients.support import FIRST_PORT, HOST, BrokersInMemory, fetch_error
 
 T0, T1, T2, T3 = (TopicPartition("t", number) for number in range(4))
+
+
+def end_of_first_only(_: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """An answer that tells where the first partition begins, and of the others that they are elsewhere."""
+    (topic,) = request.topics
+    first, *others = topic.partitions
+    elsewhere = int(ErrorCode.NOT_LEADER_FOR_PARTITION)
+    rows = [ListOffsetsPartitionResponse(first.index, 0, (0,), -1, 0)]
+    rows += [ListOffsetsPartitionResponse(one.index, elsewhere) for one in others]
+    return ListOffsetsResponse(0, (ListOffsetsTopicResponse(topic.name, tuple(rows)),))
 
 
 def error_of(stream: OneStream) -> Exception:
@@ -252,6 +268,41 @@ def test_without_a_committed_offset_the_rule_says_where_to_begin(rule: str, foun
     fetching.manager.start_connections([info])
     fetching.step()
     assert (fetching.positions[0], info.consumed_offset) == ({T0: found}, found)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_broker_is_asked_once_where_all_its_partitions_begin(version: int) -> None:
+    brokers = BrokersInMemory(1, {"t": 3})
+    brokers.newest[ApiKey.LIST_OFFSETS] = version
+    fetching = Fetching(brokers)
+    infos = [fetching.info(fetching.stream(), number, offset=-1) for number in range(3)]
+    fetching.manager.start_connections(infos)
+    fetching.step()
+    assert [info.consumed_offset for info in infos] == [0, 0, 0]
+    assert len(brokers.asked(ApiKey.LIST_OFFSETS)) == 1
+
+
+def test_of_partitions_that_the_log_has_cut_off_the_broker_is_asked_once() -> None:
+    brokers = BrokersInMemory(1, {"t": 3})
+    fetching = Fetching(brokers)
+    infos = [fetching.info(fetching.stream(), number, offset=7) for number in range(3)]
+    fetching.manager.start_connections(infos)
+    fetching.step()
+    assert [info.fetched_offset for info in infos] == [0, 0, 0]
+    assert len(brokers.asked(ApiKey.LIST_OFFSETS)) == 1
+
+
+def test_a_partition_whose_beginning_the_broker_does_not_tell_keeps_no_other_waiting() -> None:
+    brokers = BrokersInMemory(2, {"t": 2})
+    fetching = Fetching(brokers)
+    infos = [fetching.info(fetching.stream(), number, offset=-1) for number in range(2)]
+    brokers.script(ApiKey.LIST_OFFSETS, end_of_first_only)
+    brokers.leaders = dict.fromkeys(brokers.leaders, 1)
+    fetching.manager.start_connections(infos)
+    fetching.step()
+    assert [info.consumed_offset for info in infos] == [0, -1]
+    fetching.step(2)
+    assert [info.consumed_offset for info in infos] == [0, 0]
 
 
 @pytest.mark.parametrize(("rule", "found"), [("smallest", [3, 4]), ("largest", [])])
