@@ -5,6 +5,7 @@ from __future__ import annotations
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
 from minikafka.clients import placement
 from minikafka.records.hashes import partition_of_group
+from minikafka.registry.brokers import live_brokers
 from minikafka.registry.paths import CONTROLLER, ControllerRegistration
 from minikafka.registry.store import Store
 
@@ -33,5 +34,5 @@ def follower(store: Store, partition: TopicPartition) -> int:
 
 def all_in_sync(store: Store, replicas: int) -> bool:
     """Whether every partition has a leader that lives, and so many replicas in sync."""
-    live, found = placement.live_brokers(store), placement.states(store, placement.assigned(store))
+    live, found = live_brokers(store), placement.states(store, placement.assigned(store))
     return all(one.leader in live and len(one.isr) == replicas for one in found.values())

@@ -17,6 +17,7 @@ import pytest
 
 from minikafka.clients import elections, placement
 from minikafka.embedded.broker import BrokerFailed, BrokerProcess
+from minikafka.registry.brokers import live_brokers
 from tests.faults.watched_clients import TOPIC
 from tests.faults.whole_cluster import CONFIG, WholeCluster, until
 
@@ -75,7 +76,7 @@ def test_clients_go_on_with_a_broker_that_moved_to_another_host_and_port(
     led = [one for one, its in placement.assigned(system.store, [TOPIC]).items() if its[0] == MOVES]
     until(lambda: all(system.leader(one.partition) == MOVES for one in led), "it does not lead")
     system.recover()
-    endpoint = placement.live_brokers(system.store)[MOVES]
+    endpoint = live_brokers(system.store)[MOVES]
     assert (led != [], f"{endpoint.host}:{endpoint.port}") == (True, address)
     assert address.startswith(f"{ELSEWHERE}:")
 
@@ -121,7 +122,7 @@ def test_a_broker_without_an_id_gets_a_new_one_and_keeps_it_with_its_data(
     data = tmp_path / "data"
     with broker(system, tmp_path, 8, data, **{"broker.id": "-1"}) as new:
         new.wait_ready()
-        assert set(placement.live_brokers(system.store)) == {0, 1, 2, FIRST_GENERATED}
+        assert set(live_brokers(system.store)) == {0, 1, 2, FIRST_GENERATED}
     with broker(system, tmp_path, 7, data) as other, pytest.raises(BrokerFailed) as refused:
         other.wait_ready()
     assert refused.value.exit_code == 2

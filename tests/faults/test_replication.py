@@ -19,6 +19,7 @@ import pytest
 from minikafka.base.ids import TopicPartition
 from minikafka.clients import placement, reassignments
 from minikafka.embedded.cluster import Cluster
+from minikafka.registry.brokers import live_brokers
 from tests.faults.watched_clients import CONFLUENT, GROUPS, TOPIC
 from tests.faults.whole_cluster import WholeCluster, until
 
@@ -39,7 +40,7 @@ def victim(system: WholeCluster, role: str) -> int:
 
     def somebody() -> bool:
         found[:] = [system.leader(0) if role == "leader" else system.controller()]
-        return found[0] in placement.live_brokers(system.store)
+        return found[0] in live_brokers(system.store)
 
     until(somebody, f"there is no {role}")
     return found[0]
@@ -68,7 +69,7 @@ def test_nothing_is_lost_when_a_broker_is_bounced_five_times(tmp_path: Path, rol
         for _ in range(BOUNCES):
             number = victim(system, role)
             end(system.cluster, number)
-            until(lambda: number not in placement.live_brokers(system.store), "it is not missed")  # noqa: B023
+            until(lambda: number not in live_brokers(system.store), "it is not missed")  # noqa: B023
             system.cluster.restart(number)
         system.end()
         print(system.clients.counts())  # noqa: T201

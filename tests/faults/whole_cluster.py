@@ -24,6 +24,7 @@ from minikafka.log.layout import Layout
 from minikafka.net.probe import free_port
 from minikafka.records.hashes import partition_of_group
 from minikafka.records.record import StoredRecord
+from minikafka.registry.brokers import live_brokers
 from minikafka.registry.paths import CONTROLLER, ControllerRegistration
 from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.faults import anomalies
@@ -134,7 +135,7 @@ class WholeCluster:
 
     def in_sync(self, count: int) -> bool:
         """Whether all partitions are led by who lives, with so many replicas in sync."""
-        live = placement.live_brokers(self.store)
+        live = live_brokers(self.store)
         found = placement.states(self.store, placement.assigned(self.store))
         return all(one.leader in live and len(one.isr) == count for one in found.values())
 
@@ -171,7 +172,7 @@ class WholeCluster:
 
         def whole() -> bool:
             with contextlib.suppress(MinikafkaError):
-                return len(placement.live_brokers(self.store)) == self.count and self.in_sync(3)
+                return len(live_brokers(self.store)) == self.count and self.in_sync(3)
             return False
 
         if not wait_until(whole, PATIENCE_S, 0.05):

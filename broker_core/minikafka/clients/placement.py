@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from minikafka.base.errors import ConfigError, CoordinationError, NoNode
 from minikafka.base.ids import TopicPartition
 from minikafka.registry import paths
-from minikafka.registry.paths import BrokerRegistration, PartitionState, TopicAssignment
+from minikafka.registry.paths import PartitionState, TopicAssignment
 from minikafka.registry.store import Store
 
 _log = logging.getLogger(__name__)
@@ -24,15 +24,6 @@ Replicas = Mapping[TopicPartition, tuple[int, ...]]
 """Partition -> its brokers, the preferred leader first."""
 
 _LOOK_S = 0.1
-
-
-def live_brokers(store: Store) -> dict[int, BrokerRegistration]:
-    """The brokers that live, by their ids."""
-    wanted = [f"{paths.BROKER_IDS}/{name}" for name in _children(store, paths.BROKER_IDS)]
-    found = (
-        BrokerRegistration.from_json(data, path) for path, (data, _) in sorted(store.read_all(wanted).items())
-    )
-    return {one.broker_id: one for one in found}
 
 
 def assigned(store: Store, topics: Iterable[str] | None = None) -> dict[TopicPartition, tuple[int, ...]]:

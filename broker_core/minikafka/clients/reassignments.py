@@ -22,6 +22,7 @@ from minikafka.clients.placement import Replicas
 from minikafka.controller.assignment import assign_replicas
 from minikafka.registry import paths
 from minikafka.registry.admin_paths import Reassignments
+from minikafka.registry.brokers import live_brokers
 from minikafka.registry.store import Store
 
 OPTION = "partitions"
@@ -128,7 +129,7 @@ def propose(
     known = placement.assigned(store, topics)
     missing = set(topics) - {one.topic for one in known}
     placement.check_known(store, "topics", [TopicPartition(name, 0) for name in missing], known)
-    live = placement.live_brokers(store)
+    live = live_brokers(store)
     _check_brokers(broker_ids, live)
     chance = chance or random.Random()
     moves = []
@@ -161,7 +162,7 @@ def plan(store: Store, wanted: Replicas) -> list[Move]:
     """
     known = placement.assigned(store, {one.topic for one in wanted})
     placement.check_known(store, OPTION, list(wanted), known)
-    live = placement.live_brokers(store)
+    live = live_brokers(store)
     for one, replicas in sorted(wanted.items()):
         if not replicas or len(set(replicas)) < len(replicas):
             raise ConfigError(str(one), list(replicas), "one or more brokers, each once; nothing was changed")
@@ -229,7 +230,7 @@ def ongoing(store: Store) -> list[Verdict]:
 
     What has ended since it was looked for is ``DONE``.
     """
-    live = placement.live_brokers(store)
+    live = live_brokers(store)
     found = []
     for one in verify(store, under_way(store)):
         dead = [number for number in one.wanted if number not in live]
@@ -251,7 +252,7 @@ def is_under_way(store: Store, wanted: Replicas) -> bool:
     known = placement.assigned(store, {one.topic for one in wanted})
     if any(asked.get(one, known.get(one)) != replicas for one, replicas in wanted.items()):
         return False
-    dead = sorted({one for own_one in own for one in wanted[own_one]} - placement.live_brokers(store).keys())
+    dead = sorted({one for own_one in own for one in wanted[own_one]} - live_brokers(store).keys())
     if dead:
         raise CoordinationError(
             f"this reassignment is under way already, and waits for brokers that are not alive: start {dead}"

@@ -22,6 +22,7 @@ from minikafka.clients import placement
 from minikafka.clients.consumer.topic_count import topic_count_of, topics_in
 from minikafka.clients.group_admin import EMPTY, active, no_such_group
 from minikafka.registry import paths
+from minikafka.registry.brokers import live_brokers
 from minikafka.registry.consumers import children, read_offsets, write_offsets
 from minikafka.registry.paths import ConsumerRegistration
 from minikafka.registry.store import Store
@@ -128,7 +129,7 @@ def standings(
 
 def live_addresses(store: Store) -> list[BrokerAddress]:
     """Where the brokers that live take plain text, by their ids."""
-    found = (one.address for _, one in sorted(placement.live_brokers(store).items()))
+    found = (one.address for _, one in sorted(live_brokers(store).items()))
     return [address for address in found if address is not None]
 
 

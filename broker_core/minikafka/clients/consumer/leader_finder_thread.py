@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
-from minikafka.base.errors import CoordinationError, MinikafkaError, NoNode
-from minikafka.base.ids import BrokerAddress, TopicPartition, host_port
+from minikafka.base.errors import CoordinationError, MinikafkaError
+from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.consumer.shutdownable_thread import ShutdownableThread
 from minikafka.clients.consumer.troubles import Troubles
-from minikafka.registry import paths
-from minikafka.registry.paths import BROKER_IDS, BrokerRegistration
+from minikafka.registry.brokers import plaintext_addresses
+from minikafka.registry.paths import BROKER_IDS
 from minikafka.registry.store import Store
 
 _IDLE_MS = 60_000
@@ -94,7 +93,7 @@ class LeaderFinderThread(ShutdownableThread):
         """A client of the brokers that live; of those that did when ZooKeeper cannot be asked."""
         brokers = self._brokers
         try:
-            brokers = ",".join(self._addresses()) or brokers
+            brokers = ",".join(plaintext_addresses(self._store)) or brokers
         except CoordinationError as error:
             if not brokers:
                 raise
@@ -111,18 +110,6 @@ class LeaderFinderThread(ShutdownableThread):
             # ``initiate_shutdown`` may have come before there was something to close.
             self._cluster.close()
         return self._cluster
-
-    def _addresses(self) -> list[str]:
-        ids: list[str] = []
-        with contextlib.suppress(NoNode):
-            ids = self._store.children(BROKER_IDS)
-        places = [paths.broker_path(int(name)) for name in ids if name.isdecimal()]
-        found = []
-        for path, (data, _) in sorted(self._store.read_all(places).items()):
-            address = BrokerRegistration.from_json(data, path).address
-            if address is not None:
-                found.append(host_port(address.host, address.port))
-        return found
 
 
 def _some(partitions: Collection[TopicPartition]) -> str:

@@ -11,13 +11,12 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from minikafka.base.errors import CoordinationError, MinikafkaError, NetworkError, NoNode
-from minikafka.base.ids import TopicPartition, host_port
+from minikafka.base.errors import MinikafkaError, NetworkError
+from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.group_coordinator import Coordinator
 from minikafka.clients.group_offsets import Author, Committed, check_commit, commit_request, committed_offsets
-from minikafka.registry import paths
-from minikafka.registry.paths import BrokerRegistration
+from minikafka.registry.brokers import plaintext_addresses
 from minikafka.registry.store import Store
 from minikafka.wire.apis.offset_commit import OFFSET_COMMIT
 
@@ -110,18 +109,7 @@ def brokers_in(store: Store, if_none: str) -> str:
     """The brokers that are registered, as ``host:port,host:port``. NetworkError where there are none, which
     says ``if_none``.
     """
-    try:
-        ids = store.children(paths.BROKER_IDS)
-    except NoNode:
-        ids = []
-    found = []
-    for path, (data, _) in store.read_all(f"{paths.BROKER_IDS}/{one}" for one in ids).items():
-        try:
-            address = BrokerRegistration.from_json(data, path).address
-        except CoordinationError:
-            continue  # one that nobody can read is none to ask
-        if address is not None:
-            found.append(host_port(address.host, address.port))
+    found = plaintext_addresses(store)
     if not found:
         raise NetworkError(f"no broker that takes plain text is registered: {if_none}")
     return ",".join(found)

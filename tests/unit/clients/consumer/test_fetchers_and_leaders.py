@@ -55,6 +55,14 @@ def test_a_partition_without_a_leader_is_looked_for_until_it_has_one() -> None:
     assert offsets(stream.drain()) == [0, 1, 2, 3, 4]
 
 
+def test_a_broker_whose_znode_cannot_be_read_keeps_no_leader_from_being_found() -> None:
+    _, fetching, stream = one_partition()
+    fetching.store.create("/brokers/ids/7", b"nonsense")
+    fetching.manager.start_connections([fetching.info(stream)])
+    fetching.step(2)
+    assert offsets(stream.drain()) == [0, 1, 2, 3, 4]
+
+
 def test_partitions_of_a_dead_broker_are_looked_for_and_those_of_others_go_on() -> None:
     brokers = BrokersInMemory(2, {"t": 2})
     fetching = Fetching(brokers)
