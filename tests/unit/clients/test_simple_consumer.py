@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -26,6 +27,7 @@ from minikafka.net.port import Exchange
 from minikafka.wire import classic
 from minikafka.wire.parts import Part
 from tests.scenarios.simulation import Simulation
+from tests.unit.clients.consumer.connectors import World as Connectors
 
 PORTS = {False: 9092, True: 9094}
 LISTENERS = {"listeners": "PLAINTEXT://machine-0:9092,CLASSIC://machine-0:9094"}
@@ -144,7 +146,17 @@ def test_what_fetches_cost_is_counted_by_client_and_broker(world: World) -> None
         assert (counted.requests.count, counted.response_bytes.count) == (1, 1)
         assert counted.response_bytes.mean == found.size_bytes
     assert FetchRequestAndResponseStatsRegistry.get(client_id) is consumer.stats
-    FetchRequestAndResponseStatsRegistry.remove(client_id)
+
+
+def test_the_stats_of_a_client_outlive_the_last_connector_as_long_as_a_simple_consumer_lives() -> None:
+    client_id = "stats-of-a-simple-consumer"
+    consumer = SimpleConsumer("nowhere", 1, client_id=client_id)
+    connector = Connectors(t=1).one("a", client_id=client_id).connector
+    connector.shutdown()
+    assert FetchRequestAndResponseStatsRegistry.get(client_id) is consumer.stats
+    del consumer
+    gc.collect()
+    assert client_id not in FetchRequestAndResponseStatsRegistry._stats
 
 
 def test_an_iterator_reads_to_the_end_in_several_reads_and_later_goes_on(world: World) -> None:

@@ -72,7 +72,7 @@ class ConsumerTopicStats:
 class ConsumerTopicStatsRegistry:
     """The stats of all clients of this process, by client id (``ConsumerTopicStatsRegistry``)."""
 
-    _lock = threading.Lock()
+    _lock = threading.RLock()  # as that of ``stats_in_use``
     _stats: dict[str, ConsumerTopicStats] = {}  # noqa: RUF012  # one for the process, as its name says
 
     @classmethod

@@ -73,7 +73,7 @@ class FetchRequestAndResponseStats:
 class FetchRequestAndResponseStatsRegistry:
     """The stats of all clients of this process, by client id (``FetchRequestAndResponseStatsRegistry``)."""
 
-    _lock = threading.Lock()
+    _lock = threading.RLock()  # as that of ``stats_in_use``
     _stats: dict[str, FetchRequestAndResponseStats] = {}  # noqa: RUF012  # one for the process
 
     @classmethod

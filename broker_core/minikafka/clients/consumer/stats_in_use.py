@@ -1,7 +1,8 @@
 """Who uses the stats of a client: they are forgotten when the last of its consumers in this process leaves.
 
 The registries have them by client id, which is the group's name unless another is given. So several consumers
-of a process often have the same, and one that leaves must not take away what the others count with.
+of a process often have the same, and one that leaves must not take away what the others count with. A
+connector uses them until its shutdown, a simple consumer for as long as it is referenced.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections import Counter
 from minikafka.clients.consumer.consumer_topic_stats import ConsumerTopicStatsRegistry
 from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStatsRegistry
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a collection of garbage may end a simple consumer while it is held
 _users: Counter[str] = Counter()
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from functools import partial
@@ -144,6 +145,7 @@ class ZkRebalancerListener:
         """Never set."""
         self._held: Mapping[TopicPartition, str] = {}
         """Of the last attempt: what others had, and who."""
+        self._owned_of: Counter[str] = Counter()
         self._told_by: int | None = None
         """The thread that is just calling the rebalance listener."""
 
@@ -169,9 +171,13 @@ class ZkRebalancerListener:
         self._triggered.wait()
 
     @property
-    def owned(self) -> int:
-        """How many partitions are being fetched."""
-        return len(self._fetched or ())
+    def owned_partitions_count(self) -> dict[str, int]:
+        """Topic -> how many of its partitions this consumer owns (the gauges ``OwnedPartitionsCount``)."""
+        return dict(self._owned_of)
+
+    def owns_nothing(self) -> None:
+        """What was owned is gone with the session."""
+        self._owned_of.clear()
 
     @property
     def called_by_rebalance_listener(self) -> bool:
@@ -369,6 +375,7 @@ class ZkRebalancerListener:
         """Forget all that was owned: it is gone with its session. Nothing of it is committed any more."""
         connector = self._connector
         self._fetched = None
+        self.owns_nothing()
         connector.fetcher.stop_connections()
         with connector.commit_lock:
             connector.topic_registry = {}
@@ -382,6 +389,7 @@ class ZkRebalancerListener:
         """Let others have them."""
         for tp in partitions:
             self.delete_partition_ownership_from_zk(tp)
+            self._owned_of -= Counter([tp.topic])  # which leaves out what has come down to 0
             yield None
 
     def delete_partition_ownership_from_zk(self, tp: TopicPartition) -> None:
@@ -478,6 +486,7 @@ class ZkRebalancerListener:
     def update_fetcher(self, registry: dict[str, dict[int, PartitionTopicInfo]], plan: RebalancePlan) -> None:
         """Begin to read."""
         connector = self._connector
+        self._owned_of = Counter(tp.topic for tp in plan.share)
         with connector.commit_lock:
             connector.topic_registry = registry
         if connector.consumer_rebalance_listener is not None:

@@ -602,6 +602,7 @@ class ZookeeperConsumerConnector:
             finally:
                 self.lease.revoke()
                 self.topic_registry = {}
+                self.load_balancer_listener.owns_nothing()
                 if self.offsets_channel is not None:
                     self.offsets_channel.close()
                 # With the session go the registration and all that is owned.

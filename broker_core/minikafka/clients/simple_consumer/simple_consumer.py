@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TypeVar, overload
@@ -13,6 +14,7 @@ from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.consumer.fetch_request_and_response_stats import (
     FetchRequestAndResponseStatsRegistry,
 )
+from minikafka.clients.consumer.stats_in_use import begin_to_use, cease_to_use
 from minikafka.clients.given import partitions_given
 from minikafka.clients.group_offsets import Author, commit_request
 from minikafka.clients.metadata import from_response
@@ -73,6 +75,8 @@ class SimpleConsumer:
         self._lock = threading.Lock()
         self._other = "a Kafka listener: leave classic=True out" if classic else "CLASSIC: give classic=True"
         self._understood = False
+        begin_to_use(client_id)
+        weakref.finalize(self, cease_to_use, client_id).atexit = False
         self.stats = FetchRequestAndResponseStatsRegistry.get(client_id)
         """What the fetches of this client id cost, over all of its consumers."""
         self._wire: Wire

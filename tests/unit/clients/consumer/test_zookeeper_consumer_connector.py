@@ -556,6 +556,26 @@ def test_the_stats_of_a_client_are_forgotten_when_the_last_of_its_consumers_leav
     assert client not in FetchRequestAndResponseStatsRegistry._stats
 
 
+def test_owned_partitions_are_counted_by_topic_until_they_are_released() -> None:
+    world = World(t=2, u=1)
+    a = world.one("a").reads(t=1, u=1)
+    counted = a.connector.load_balancer_listener
+    assert counted.owned_partitions_count == {}
+    world.go()
+    assert counted.owned_partitions_count == {"t": 2, "u": 1}
+    b = world.one("b").reads(t=1)
+    world.go()
+    assert counted.owned_partitions_count == {"t": 1, "u": 1}
+    cut_off(world, a)
+    world.zookeeper.resume(a.store)
+    world.zookeeper.deliver()
+    a.connector.step()
+    assert counted.owned_partitions_count == {}
+    world.go()
+    b.connector.shutdown()
+    assert b.connector.load_balancer_listener.owned_partitions_count == {}
+
+
 def test_a_second_shutdown_does_nothing_and_nothing_begins_after_it(world: World) -> None:
     with world.one("a").connector as connector:
         connector.shutdown()

@@ -1,0 +1,145 @@
+"""``GroupOffsetsChannel``: a group's offsets at a coordinator that moves, loads, or is away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.cluster import Cluster
+from minikafka.clients.consumer.offsets_channel import GroupOffsetsChannel
+from minikafka.wire.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from minikafka.wire.apis.offset_fetch import OffsetFetchResponse
+from minikafka.wire.keys import ApiKey
+from tests.unit.clients.support import BrokersInMemory
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+TIMEOUT_MS = 10_000
+
+
+class World:
+    """Two brokers, and a channel for the group ``g``, which broker 1 coordinates."""
+
+    def __init__(self) -> None:
+        self.brokers = BrokersInMemory(2, {"t": 2})
+        self.made: list[Cluster] = []
+        self.channel = GroupOffsetsChannel(self._cluster, "g", TIMEOUT_MS)
+
+    def _cluster(self) -> Cluster:
+        self.made.append(self.brokers.client())
+        return self.made[-1]
+
+    def stored(self) -> dict[TopicPartition, int]:
+        return {tp: offset for tp, (offset, _) in self.brokers.groups.group("g").offsets.items()}
+
+    def asked_of(self, key: ApiKey) -> list[int]:
+        """The brokers that were asked, in their order."""
+        return [broker_id for broker_id, asked, _, _ in self.brokers.requests if asked is key]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def commit_code(code: ErrorCode) -> Any:
+    """An answer to OffsetCommit."""
+
+    def answer(_: int, request: OffsetCommitRequest) -> OffsetCommitResponse:
+        return OffsetCommitResponse(
+            0,
+            tuple(
+                OffsetCommitResponseTopic(
+                    topic.name,
+                    tuple(
+                        OffsetCommitResponsePartition(part.partition_index, int(code))
+                        for part in topic.partitions
+                    ),
+                )
+                for topic in request.topics
+            ),
+        )
+
+    return answer
+
+
+def fetch_code(code: ErrorCode) -> Any:
+    """An answer to OffsetFetch, with the group's error."""
+    return lambda _, request: OffsetFetchResponse(0, (), int(code))
+
+
+def test_what_was_committed_is_fetched(world: World) -> None:
+    world.channel.connect()
+    world.channel.commit({T0: 5})
+    assert world.stored() == {T0: 5}
+    assert world.channel.fetch([T0, T1]) == {T0: 5}
+    assert len(world.asked_of(ApiKey.FIND_COORDINATOR)) == 1
+
+
+def test_a_commit_to_who_coordinates_no_more_fails_and_the_next_one_goes_to_the_new_one(world: World) -> None:
+    world.channel.commit({T0: 5})
+    world.brokers.groups.coordinator = 2
+    with pytest.raises(BrokerError) as refused:
+        world.channel.commit({T0: 6})
+    assert refused.value.code is ErrorCode.NOT_COORDINATOR_FOR_GROUP
+    world.channel.commit({T0: 6})
+    assert world.asked_of(ApiKey.OFFSET_COMMIT) == [1, 1, 2]
+    assert world.stored() == {T0: 6}
+
+
+def test_a_fetch_follows_the_coordinator(world: World) -> None:
+    world.channel.commit({T0: 5})
+    world.brokers.groups.coordinator = 2
+    assert world.channel.fetch([T0]) == {T0: 5}
+    assert world.asked_of(ApiKey.OFFSET_FETCH) == [1, 2]
+
+
+def test_a_fetch_waits_while_the_coordinator_loads(world: World) -> None:
+    world.channel.commit({T0: 5})
+    loading = fetch_code(ErrorCode.GROUP_LOAD_IN_PROGRESS)
+    world.brokers.script(ApiKey.OFFSET_FETCH, loading, loading)
+    assert world.channel.fetch([T0]) == {T0: 5}
+    assert world.asked_of(ApiKey.OFFSET_FETCH) == [1, 1, 1]
+
+
+def test_a_coordinator_that_loads_for_too_long_is_told_of(world: World) -> None:
+    world.brokers.script(ApiKey.OFFSET_FETCH, *[fetch_code(ErrorCode.GROUP_LOAD_IN_PROGRESS)] * 1_000)
+    begun_ms = world.brokers.clock.monotonic_ms()
+    with pytest.raises((BrokerError, NetworkError), match="GROUP_LOAD_IN_PROGRESS"):
+        world.channel.fetch([T0])
+    assert world.brokers.clock.monotonic_ms() - begun_ms <= TIMEOUT_MS
+
+
+def test_a_commit_while_the_coordinator_loads_is_one_attempt_and_it_stays_known(world: World) -> None:
+    world.brokers.script(ApiKey.OFFSET_COMMIT, commit_code(ErrorCode.GROUP_LOAD_IN_PROGRESS))
+    with pytest.raises(BrokerError) as refused:
+        world.channel.commit({T0: 5})
+    assert refused.value.code is ErrorCode.GROUP_LOAD_IN_PROGRESS
+    world.channel.commit({T0: 5})
+    assert world.stored() == {T0: 5}
+    assert len(world.asked_of(ApiKey.FIND_COORDINATOR)) == 1
+
+
+def test_a_cluster_that_nobody_of_has_answered_is_made_anew(world: World) -> None:
+    world.brokers.stop(1)
+    world.brokers.stop(2)
+    with pytest.raises(NetworkError):
+        world.channel.connect()
+    world.brokers.start(1)
+    world.channel.commit({T0: 5})
+    assert len(world.made) == 2
+    assert world.stored() == {T0: 5}
+
+
+def test_a_closed_channel_is_refused(world: World) -> None:
+    world.channel.commit({T0: 5})
+    world.channel.close()
+    with pytest.raises(NetworkError, match="'g' is closed"):
+        world.channel.commit({T0: 6})
