@@ -40,7 +40,12 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """The tasks: one for each partition, or as ``minPartitions`` and ``maxRecordsPerPartition`` say."""
         target = locate(self.options.location)
-        return input_partitions(make_planner(self.options, target).batch(self.narrowing), target)
+        ranges = make_planner(self.options, target).batch(self.narrowing)
+        if self.options.estimate:
+            from pyspark_minikafka import estimate
+
+            return [estimate.answer(ranges, target, self.options)]
+        return input_partitions(ranges, target)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Record batches of one task; runs on an executor."""

@@ -40,6 +40,8 @@ SERVERS = "kafka.bootstrap.servers"
 DATA_DIR = "minikafka.data.dir"
 LOG_TASKS = "minikafka.log.tasks"
 PUSHDOWN = "minikafka.pushdown"
+SINGLE_BATCH = "minikafka.single.batch"
+ESTIMATE = "minikafka.estimate"
 DEFAULT_DATA_DIR = "minikafka-data"
 OUR_PREFIX = "minikafka."
 
@@ -63,6 +65,8 @@ _SOURCE_KEYS = (
     *GROUP_KEYS,
     LOG_TASKS,
     PUSHDOWN,
+    SINGLE_BATCH,
+    ESTIMATE,
     resume.RESUME_FROM,
     subscription.CHANGED_TOPICS,
     DATA_DIR,
@@ -117,6 +121,8 @@ class SourceOptions:
     poll_timeout_ms: how long a task waits for records that must be there.
     pushdown: whether a query's conditions narrow what is read; None for where Spark does it right.
     min_partitions, max_records_per_partition: how ranges are split; None for one task a partition.
+    estimate: whether only the size of a batch query is asked for, by the Scala shim.
+    single_batch_allowed: whether nobody is to be told what Trigger.AvailableNow leaves out before Spark 4.2.
     checkpoint: the query's own, where the options name it.
     accept_changed_topics: whether topics are left behind that the checkpoint has read.
     warnings: sentences for the log, once a query.
@@ -139,6 +145,8 @@ class SourceOptions:
     groups: GroupOptions
     log_tasks: bool
     pushdown: bool | None
+    estimate: bool
+    single_batch_allowed: bool
     checkpoint: resume.Place | None
     accept_changed_topics: bool
     warnings: tuple[str, ...]
@@ -250,6 +258,13 @@ def _trigger(options: Mapping[str, str]) -> TriggerOptions:
     return TriggerOptions(least, most, delay_ms)
 
 
+def _single_batch_allowed(options: Mapping[str, str]) -> bool:
+    value = options.get(SINGLE_BATCH, "warn")
+    if value.strip().lower() not in ("warn", "allow"):
+        raise ConfigError(SINGLE_BATCH, value, "must be warn or allow")
+    return value.strip().lower() == "allow"
+
+
 def _group_warnings(options: Mapping[str, str]) -> tuple[str, ...]:
     if GROUP_ID in options:
         ignored = "; groupIdPrefix is ignored beside it" if "groupidprefix" in options else ""
@@ -318,6 +333,8 @@ def source_options(
         groups=groups,
         log_tasks=boolean(LOG_TASKS, options.get(LOG_TASKS, "false")),
         pushdown=boolean(PUSHDOWN, options[PUSHDOWN]) if PUSHDOWN in options else None,
+        estimate=boolean(ESTIMATE, options.get(ESTIMATE, "false")),
+        single_batch_allowed=_single_batch_allowed(options),
         checkpoint=None if mode is Mode.BATCH else _checkpoint(options, working_directory),
         accept_changed_topics=subscription.accepts_changes(options),
         warnings=warnings,

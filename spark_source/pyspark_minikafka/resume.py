@@ -193,6 +193,23 @@ def last_batch(directory: str) -> int | None:
     return max(map(int, filter(str.isdecimal, _names(system, f"{path}/offsets") or ())), default=None)
 
 
+def watermark_ms(place: Place | None) -> int | None:
+    """The watermark that the last committed batch of a checkpoint left, in ms since 1970; 0 where the query
+    has none, None where no batch is committed or it cannot be read.
+
+    ``commits/N`` holds, behind a line with its version, ``{"nextBatchWatermarkMs": …}``.
+    """
+    if place is None:
+        return None
+    with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
+        system, path = _system(place.directory)
+        done = [int(name) for name in _names(system, f"{path}/commits") or () if name.isdecimal()]
+        if done:
+            _, _, rest = _content(system, f"{path}/commits/{max(done)}").decode().partition("\n")
+            return int(json.loads(rest.splitlines()[0]).get("nextBatchWatermarkMs", 0))
+    return None
+
+
 def parse_start(content: bytes) -> Offsets:
     """The offsets in ``sources/N/0``."""
     text = content.removeprefix(b"\0").decode()

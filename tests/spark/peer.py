@@ -1,4 +1,6 @@
-"""Spark's own connector beside ours in one session, from the jars in ``MINIKAFKA_SPARK_KAFKA_LIBS``."""
+"""Spark's own connector beside ours in one session, from the jars in ``MINIKAFKA_SPARK_KAFKA_LIBS``; and with
+``MINIKAFKA_SPARK_SHIM=1`` the Scala shim, which gives Spark 4.0 and 4.1 limited batches.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import os
 from pathlib import Path
 
 VARIABLE = "MINIKAFKA_SPARK_KAFKA_LIBS"
+SHIM = "MINIKAFKA_SPARK_SHIM"
 _JAR = "spark-sql-kafka-0-10"
 
 
@@ -23,8 +26,25 @@ def missing() -> str | None:
 
 
 def settings() -> dict[str, str]:
-    """What a session needs for the connector; nothing where it is missing."""
-    return {} if missing() else {"spark.jars": ",".join(map(str, _jars()))}
+    """What a session needs for the connector and the shim; nothing of what is missing."""
+    jars = [] if missing() else [str(jar) for jar in _jars()]
+    if with_shim():
+        from pyspark_minikafka import shim_path
+
+        jars.append(shim_path())
+    return {"spark.jars": ",".join(jars)} if jars else {}
+
+
+def with_shim() -> bool:
+    """Whether the shared session has the shim's jar."""
+    return os.environ.get(SHIM) == "1"
+
+
+def has_limits() -> bool:
+    """Whether batches of ours can be limited in the shared session."""
+    from pyspark_minikafka.stream import HAS_LIMITS
+
+    return HAS_LIMITS or with_shim()
 
 
 def _jars() -> list[Path]:

@@ -250,6 +250,111 @@ def test_with_the_jar_and_the_package_sql_does_what_it_cannot_do_without(
     assert values(kafka, spark, topic) == found["stream"]
 
 
+def test_with_the_jar_available_now_takes_limited_batches_and_closes_windows_on_every_spark(
+    kafka: Kafka, tmp_path: Path
+) -> None:
+    """Also where its sink fails half-way and records come in between, as with Spark's own connector."""
+    topic = kafka.topic(2)
+    found = in_pyspark(
+        """
+        from pyspark.sql import functions as F
+
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
+        servers, topic = sys.argv[2:]
+        cluster = {"kafka.bootstrap.servers": servers}
+        windows, batches = [], []
+
+        def send(first, last):
+            every_20_s = spark.range(60 * first + (20 if first else 0), 60 * last + 1, 20, 1)  # in order
+            rows = every_20_s.selectExpr("'v' AS value", "timestamp_seconds(1700000040 + id) AS timestamp",
+                                         "int(id / 20 % 2) AS partition")
+            rows.write.format("minikafka").options(topic=topic, **cluster).mode("append").save()
+
+        def run(fail_in=None):
+            def collect(frame, number):
+                if number == fail_in:
+                    raise ValueError("the sink is away")
+                windows.extend(row["count"] for row in frame.collect())
+
+            stream = spark.readStream.format("minikafka").options(subscribe=topic, **cluster)
+            stream = stream.options(startingOffsets="earliest", maxOffsetsPerTrigger="100").load()
+            counts = stream.withWatermark("timestamp", "0 seconds").groupBy(F.window("timestamp", "1 minute"))
+            query = counts.count().writeStream.outputMode("append").foreachBatch(collect)
+            query = query.option("checkpointLocation", "windows").trigger(availableNow=True).start()
+            failed = refused(query.awaitTermination)
+            assert (failed is None) == (fail_in is None), failed
+            progress = [json.loads(each.json) for each in query.recentProgress]
+            batches.extend(each["numInputRows"] for each in progress)
+            return progress
+
+        send(0, 160)
+        run(fail_in=2)
+        half_way = len(windows)
+        progress = run()
+        (source,) = progress[-1]["sources"]
+        first = len(windows)
+        send(160, 170)
+        run()
+        run()
+        print(json.dumps({
+            "half way": half_way, "first": first, "windows": windows, "batches": batches,
+            "source": source,
+        }))
+        """,
+        tmp_path,
+        kafka.servers,
+        topic,
+    )
+    assert 0 < found["half way"] < 160
+    assert found["first"] == 160
+    assert found["windows"] == [3] * 170
+    assert [rows for rows in found["batches"] if rows] == [99, 100, 100, 100, 82, 30]
+    assert found["source"]["latestOffset"] == {topic: {"0": 241, "1": 240}}
+
+
+def test_with_the_jar_a_topics_size_decides_joins_and_explain_names_the_topic(
+    kafka: Kafka, tmp_path: Path
+) -> None:
+    small, large = kafka.topic(), kafka.topic(2)
+    found = in_pyspark(
+        """
+        servers, small, large = sys.argv[2:]
+        cluster = {"kafka.bootstrap.servers": servers}
+
+        def topic(name, **options):
+            return spark.read.format("minikafka").options(subscribe=name, **cluster, **options).load()
+
+        def send(name, rows):
+            rows = spark.range(rows).selectExpr("repeat('v', 1000) AS value", "cast(id AS string) AS key")
+            rows.write.format("minikafka").options(topic=name, **cluster).mode("append").save()
+
+        def size(frame):
+            return int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
+
+        def plan(frame):
+            return frame._jdf.queryExecution().executedPlan().toString()
+
+        send(small, 100)
+        send(large, 20000)
+        joined = topic(small).join(topic(large), "key")
+        few = {"endingOffsets": json.dumps({large: {"0": 10, "1": 0}})}
+        print(json.dumps({
+            "sizes": [size(topic(small)), size(topic(large)), size(topic(large, **few))],
+            "plan": plan(joined),
+        }))
+        """,
+        tmp_path,
+        kafka.servers,
+        small,
+        large,
+    )
+    assert 100 * 1_000 < found["sizes"][0] < 100 * 1_300
+    assert 20_000 * 1_000 < found["sizes"][1] < 20_000 * 1_300
+    assert 10 * 1_000 < found["sizes"][2] < 10 * 1_300
+    assert "BroadcastHashJoin" in found["plan"]
+    assert f"minikafka[subscribe={small}]" in found["plan"]
+
+
 # From SQL.
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from pyspark_minikafka.stream import HAS_LIMITS
-from tests.spark.parity.conftest import Running, Source, texts
+import pytest
+from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+
+from minikafka.clients.batching import BatchingConfig, BatchingProducer
+from tests.spark.parity.conftest import PATIENCE_S, Running, Source, texts
 from tests.spark.parity.records import BESIDE_THE_PEER, each, numbers, only_beside_the_peer
+from tests.spark.peer import has_limits
 
 NOW = {"availableNow": True}
 LONG_MAX = 2**63 - 1
@@ -15,8 +19,8 @@ LONG_MAX = 2**63 - 1
 @pytest.fixture
 def limited(source: Source) -> Source:
     """A source whose batches can be limited."""
-    if not (source.is_peer or HAS_LIMITS):
-        pytest.skip("Spark before 4.2 has no read limits for Python sources")
+    if not (source.is_peer or has_limits()):
+        pytest.skip("Spark before 4.2 has no read limits for Python sources without the shim")
     return source
 
 
@@ -192,10 +196,59 @@ def test_a_batch_that_failed_is_taken_again_though_partitions_came(source: Sourc
         return
     assert "the sink is away" in second.failure()
     third = source.stream(checkpoint=first.checkpoint, trigger=NOW, **options)
-    if HAS_LIMITS:
+    if has_limits():
         assert third.ended() == [*numbers(range(7)), "new"]
         return
     # Spark before 4.2 ends after one batch of a Python source: what failed. The rest is the next run's.
     assert third.ended() == numbers(range(7))
     fourth = source.stream(checkpoint=first.checkpoint, trigger=NOW, **options)
     assert fourth.ended() == ["new"]
+
+
+WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
+
+
+def windows(source: Source, checkpoint: Path, topic: str) -> list[int]:
+    """The sizes of the windows that one run of a query gives."""
+    frame = source.reading(subscribe=topic, startingOffsets="earliest").withWatermark(
+        "timestamp", "0 seconds"
+    )
+    counts = frame.groupBy(F.window("timestamp", "1 minute")).count()
+    running = source.stream(frame=counts, checkpoint=checkpoint, trigger=NOW)
+    assert running.query.awaitTermination(PATIENCE_S)
+    return [row["count"] for row in running.rows]
+
+
+def three_a_minute(source: Source, topic: str, first: int, last: int) -> None:
+    """One record every 20 seconds, from minute ``first`` up to the beginning of ``last``."""
+    with BatchingProducer(source.kafka.client, BatchingConfig(acks=-1)) as producer:
+        for second in range(60 * first + (20 if first else 0), 60 * last + 1, 20):
+            producer.send(topic, b"v", partition=0, timestamp_ms=1_700_000_040_000 + 1_000 * second)
+
+
+def test_available_now_closes_the_windows_that_have_passed(source: Source) -> None:
+    """Before Spark 4.2 with the shim, or with the conf for sources that know nothing of this trigger."""
+    needs_wrapper = not (source.is_peer or has_limits())
+    topic, checkpoint = source.kafka.topic(), source.checkpoint()
+    if needs_wrapper:
+        source.spark.conf.set(WRAPPER, "true")
+    try:
+        three_a_minute(source, topic, 0, 160)
+        assert windows(source, checkpoint, topic) == [3] * 160
+        assert windows(source, checkpoint, topic) == []
+        three_a_minute(source, topic, 160, 170)
+        assert windows(source, checkpoint, topic) == [3] * 10
+    finally:
+        source.spark.conf.unset(WRAPPER)
+
+
+def test_without_a_closing_batch_windows_wait_for_the_next_records(source: Source) -> None:
+    """What Spark before 4.2 does with a Python source, and what the source warns of."""
+    if source.is_peer or has_limits():
+        pytest.skip("there is a closing batch")
+    topic, checkpoint = source.kafka.topic(), source.checkpoint()
+    three_a_minute(source, topic, 0, 160)
+    assert windows(source, checkpoint, topic) == []
+    assert windows(source, checkpoint, topic) == []
+    three_a_minute(source, topic, 160, 170)
+    assert windows(source, checkpoint, topic) == [3] * 160

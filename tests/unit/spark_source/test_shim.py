@@ -40,6 +40,7 @@ def names_in_python() -> set[str]:
     tables = (kafka_options._CONNECTION, kafka_options._FETCH, kafka_options._PRODUCER)
     client = {*kafka_options.ONLY_DEFAULT, *(name for table in tables for name in table)}
     keys = {*options._SOURCE_KEYS, *options._SINK_KEYS, kafka_options.GROUP_ID} - OTHER_NAMES
+    keys.remove(options.ESTIMATE)  # which the shim sets by itself
     return keys | {kafka_options.PREFIX + name for name in client}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
-from pyspark_minikafka import stream
+from pyspark_minikafka import report, stream
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options import Mode
 from pyspark_minikafka.planner import TargetLost
@@ -25,19 +26,44 @@ needs_limits = pytest.mark.skipif(not stream.HAS_LIMITS, reason="Spark before 4.
 SERVERS = Target("localhost:9092")
 
 
+SHIM = "shim"
+EVERYTHING = "everything"
+
+
+class ShimReader(UnlimitedReader):
+    """What the Scala shim makes of the reader of Spark 4.0 and 4.1: that of 4.2."""
+
+    def latestOffset(self, start: Any, limit: object) -> Any:  # type: ignore[override]  # noqa: N802
+        return self._asked({"what": "next", "start": through_json(start), "everything": limit == EVERYTHING})
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        assert self._asked({"what": "prepare"}) is None
+
+    def reportLatestOffset(self) -> Any:  # noqa: N802
+        return self._asked({"what": "newest"})
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        trigger = self.options.trigger
+        return EVERYTHING if trigger.min_offsets is trigger.max_offsets is None else None
+
+    def _asked(self, question: dict[str, Any]) -> Any:
+        self.commit(through_json({"minikafka:ask": question}))
+        return super().latestOffset()
+
+
 class Spark:
     """The calls of one run of a query: a new reader, as the runner process makes one."""
 
-    def __init__(self, cluster: FakeCluster, *, limits: bool, **given: str) -> None:
+    def __init__(self, cluster: FakeCluster, *, limits: bool | str, **given: str) -> None:
         planning = Planning(cluster, Mode.STREAM, **given)
         self.limits = limits
-        kind = stream.LimitedReader if limits else UnlimitedReader
+        kind = ShimReader if limits == SHIM else stream.LimitedReader if limits else UnlimitedReader
         self.clock = ManualClock()
         self.reader: Any = kind(planning.options, (planning.planner, SERVERS), self.clock)
 
     def resume(self, last: dict[str, Any]) -> None:
         """Before 4.2 Spark tells a reader the newest offset in the checkpoint."""
-        if not self.limits:
+        if self.limits in (False, SHIM):
             assert self.reader.partitions(through_json(last), through_json(last)) == []
 
     def latest(self, start: dict[str, Any] | None) -> dict[str, Any]:
@@ -58,11 +84,12 @@ def through_json(offset: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-both = pytest.mark.parametrize("limits", [False, pytest.param(True, marks=needs_limits)])
+both = pytest.mark.parametrize("limits", [False, SHIM, pytest.param(True, marks=needs_limits)])
+limited = pytest.mark.parametrize("limits", [SHIM, pytest.param(True, marks=needs_limits)])
 
 
 @both
-def test_a_new_query_reads_what_comes_after_its_start(limits: bool) -> None:
+def test_a_new_query_reads_what_comes_after_its_start(limits: bool | str) -> None:
     cluster = FakeCluster(t=[(0, 5)])
     spark = Spark(cluster, limits=limits)
     first = spark.latest(None)
@@ -74,7 +101,7 @@ def test_a_new_query_reads_what_comes_after_its_start(limits: bool) -> None:
 
 
 @both
-def test_the_start_of_a_new_query_is_asked_for_twice_and_stays(limits: bool) -> None:
+def test_the_start_of_a_new_query_is_asked_for_twice_and_stays(limits: bool | str) -> None:
     cluster = FakeCluster(t=[(0, 5)])
     spark = Spark(cluster, limits=limits)
     start = spark.reader.initialOffset()
@@ -83,7 +110,7 @@ def test_the_start_of_a_new_query_is_asked_for_twice_and_stays(limits: bool) -> 
 
 
 @both
-def test_while_nothing_is_new_the_very_same_offset_comes_back(limits: bool) -> None:
+def test_while_nothing_is_new_the_very_same_offset_comes_back(limits: bool | str) -> None:
     cluster = FakeCluster(t=[(0, 5)])
     spark = Spark(cluster, limits=limits)
     first = spark.latest(None)
@@ -96,7 +123,7 @@ def test_while_nothing_is_new_the_very_same_offset_comes_back(limits: bool) -> N
 
 
 @both
-def test_a_first_batch_that_failed_is_replayed_exactly_though_latest_has_moved(limits: bool) -> None:
+def test_a_first_batch_that_failed_is_replayed_exactly_though_latest_has_moved(limits: bool | str) -> None:
     cluster = FakeCluster(t=[(0, 5), (0, 0)])
     spark = Spark(cluster, limits=limits)
     spark.reader.initialOffset()
@@ -112,7 +139,7 @@ def test_a_first_batch_that_failed_is_replayed_exactly_though_latest_has_moved(l
 
 
 @both
-def test_only_the_first_batch_carries_more_than_the_peer_would_write(limits: bool) -> None:
+def test_only_the_first_batch_carries_more_than_the_peer_would_write(limits: bool | str) -> None:
     cluster = FakeCluster(t=[(0, 5)])
     spark = Spark(cluster, limits=limits)
     first = spark.latest(None)
@@ -127,7 +154,7 @@ def test_only_the_first_batch_carries_more_than_the_peer_would_write(limits: boo
 
 
 @both
-def test_a_query_resumes_from_a_checkpoint_of_the_peer(limits: bool) -> None:
+def test_a_query_resumes_from_a_checkpoint_of_the_peer(limits: bool | str) -> None:
     cluster = FakeCluster(t=[(0, 50)])
     peer = json.loads('{"t":{"0":20}}')
     spark = Spark(cluster, limits=limits)
@@ -138,7 +165,7 @@ def test_a_query_resumes_from_a_checkpoint_of_the_peer(limits: bool) -> None:
 
 
 @both
-def test_a_batch_after_the_first_is_replayed_from_its_own_start(limits: bool) -> None:
+def test_a_batch_after_the_first_is_replayed_from_its_own_start(limits: bool | str) -> None:
     cluster = FakeCluster(t=[(0, 50)])
     spark = Spark(cluster, limits=limits)
     spark.resume({"t": {"0": 30}})
@@ -147,7 +174,7 @@ def test_a_batch_after_the_first_is_replayed_from_its_own_start(limits: bool) ->
 
 
 @both
-def test_a_new_partition_is_read_from_its_start(limits: bool) -> None:
+def test_a_new_partition_is_read_from_its_start(limits: bool | str) -> None:
     cluster = FakeCluster(t=[(0, 5)])
     spark = Spark(cluster, limits=limits)
     first = spark.latest(None)
@@ -158,7 +185,7 @@ def test_a_new_partition_is_read_from_its_start(limits: bool) -> None:
 
 
 @both
-def test_that_no_partition_is_left_is_not_taken_for_nothing_new(limits: bool) -> None:
+def test_that_no_partition_is_left_is_not_taken_for_nothing_new(limits: bool | str) -> None:
     cluster = FakeCluster(t=[(0, 5)])
     spark = Spark(cluster, limits=limits)
     first = spark.latest(None)
@@ -171,9 +198,9 @@ def test_that_no_partition_is_left_is_not_taken_for_nothing_new(limits: bool) ->
 
 
 @both
-def test_a_reader_travels_to_the_executors(limits: bool) -> None:
+def test_a_reader_travels_to_the_executors(limits: bool | str) -> None:
     options = Planning(FakeCluster(), Mode.STREAM).options
-    kind = stream.LimitedReader if limits else UnlimitedReader
+    kind = ShimReader if limits == SHIM else stream.LimitedReader if limits else UnlimitedReader
     assert pickle.loads(pickle.dumps(kind(options))).options == options
 
 
@@ -184,29 +211,32 @@ def test_a_task_is_small() -> None:
     assert len(pickle.dumps(task)) < 500
 
 
-@needs_limits
-def test_a_limit_shares_a_batch_out_by_backlog() -> None:
+@limited
+def test_a_limit_shares_a_batch_out_by_backlog(limits: bool | str) -> None:
     cluster = FakeCluster(t=[(0, 300), (0, 100)])
-    spark = Spark(cluster, limits=True, maxOffsetsPerTrigger="40", startingOffsets="earliest")
+    spark = Spark(cluster, limits=limits, maxOffsetsPerTrigger="40", startingOffsets="earliest")
     first = spark.latest(None)
     assert spark.ranges(None, first) == [(0, 0, 30), (1, 0, 10)]
     second = spark.latest(first)
     assert spark.ranges(first, second) == [(0, 30, 60), (1, 10, 20)]
 
 
-@needs_limits
-def test_reading_all_that_is_available_overrides_the_limit() -> None:
-    from pyspark.sql.streaming.datasource import ReadAllAvailable
+@limited
+def test_reading_all_that_is_available_overrides_the_limit(limits: bool | str) -> None:
+    everything: Any = EVERYTHING
+    if limits != SHIM:
+        from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+        everything = ReadAllAvailable()
     cluster = FakeCluster(t=[(0, 300)])
-    spark = Spark(cluster, limits=True, maxOffsetsPerTrigger="40")
-    assert spark.reader.latestOffset({"t": {"0": 7}}, ReadAllAvailable()) == {"t": {"0": 300}}
+    spark = Spark(cluster, limits=limits, maxOffsetsPerTrigger="40")
+    assert spark.reader.latestOffset({"t": {"0": 7}}, everything) == {"t": {"0": 300}}
 
 
-@needs_limits
-def test_available_now_ends_where_the_log_ended_at_the_start() -> None:
+@limited
+def test_available_now_ends_where_the_log_ended_at_the_start(limits: bool | str) -> None:
     cluster = FakeCluster(t=[(0, 100)])
-    spark = Spark(cluster, limits=True, maxOffsetsPerTrigger="60", startingOffsets="earliest")
+    spark = Spark(cluster, limits=limits, maxOffsetsPerTrigger="60", startingOffsets="earliest")
     spark.reader.prepareForTriggerAvailableNow()
     cluster.grow("t", 0, 50)
     first = spark.latest(None)
@@ -215,12 +245,12 @@ def test_available_now_ends_where_the_log_ended_at_the_start() -> None:
     assert spark.latest(second) == second
 
 
-@needs_limits
+@limited
 @pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
-def test_available_now_fails_when_what_was_there_is_gone(fail_on_data_loss: str) -> None:
+def test_available_now_fails_when_what_was_there_is_gone(fail_on_data_loss: str, limits: bool | str) -> None:
     cluster = FakeCluster(t=[(0, 100), (0, 100)])
     options = {"maxOffsetsPerTrigger": "60", "startingOffsets": "earliest", "fetchOffset__numRetries": "0"}
-    spark = Spark(cluster, limits=True, failOnDataLoss=fail_on_data_loss, **options)
+    spark = Spark(cluster, limits=limits, failOnDataLoss=fail_on_data_loss, **options)
     spark.reader.prepareForTriggerAvailableNow()
     first = spark.latest(None)
     spark.ranges(None, first)
@@ -233,21 +263,21 @@ def test_available_now_fails_when_what_was_there_is_gone(fail_on_data_loss: str)
         spark.ranges(first, second)
 
 
-@needs_limits
-def test_available_now_takes_a_planned_batch_though_partitions_were_added() -> None:
+@limited
+def test_available_now_takes_a_planned_batch_though_partitions_were_added(limits: bool | str) -> None:
     cluster = FakeCluster(t=[(0, 100)])
-    planned = Spark(cluster, limits=True, startingOffsets="earliest").latest(None)
+    planned = Spark(cluster, limits=limits, startingOffsets="earliest").latest(None)
     cluster.grow("t", 1, 5)
-    spark = Spark(cluster, limits=True)
+    spark = Spark(cluster, limits=limits)
     spark.reader.prepareForTriggerAvailableNow()
     assert spark.ranges(None, planned) == [(0, 0, 100)]
     assert spark.ranges(planned, spark.latest(planned)) == [(1, 0, 5)]
 
 
-@needs_limits
-def test_available_now_on_a_new_query_at_latest_does_not_go_back() -> None:
+@limited
+def test_available_now_on_a_new_query_at_latest_does_not_go_back(limits: bool | str) -> None:
     cluster = FakeCluster(t=[(0, 100)])
-    spark = Spark(cluster, limits=True)
+    spark = Spark(cluster, limits=limits)
     spark.reader.prepareForTriggerAvailableNow()
     cluster.grow("t", 0, 50)
     first = spark.latest(None)
@@ -255,41 +285,41 @@ def test_available_now_on_a_new_query_at_latest_does_not_go_back() -> None:
     assert first["t"] == {"0": 150}
 
 
-@needs_limits
-def test_available_now_waits_for_nothing_that_was_overlooked_at_its_start() -> None:
+@limited
+def test_available_now_waits_for_nothing_that_was_overlooked_at_its_start(limits: bool | str) -> None:
     cluster = FakeCluster(t=[(0, 100)])
     cluster.hidden = [{"t"}]
-    spark = Spark(cluster, limits=True, fetchOffset__numRetries="0")
+    spark = Spark(cluster, limits=limits, fetchOffset__numRetries="0")
     spark.reader.prepareForTriggerAvailableNow()
     assert spark.latest({"t": {"0": 40}}) == {"t": {"0": 40}}
 
 
-@needs_limits
+@limited
 @pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
 def test_available_now_does_not_go_back_where_a_new_leader_was_behind_at_its_start(
-    fail_on_data_loss: str,
+    fail_on_data_loss: str, limits: bool | str
 ) -> None:
     cluster = FakeCluster(t=[(0, 90)])
-    spark = Spark(cluster, limits=True, failOnDataLoss=fail_on_data_loss)
+    spark = Spark(cluster, limits=limits, failOnDataLoss=fail_on_data_loss)
     spark.reader.prepareForTriggerAvailableNow()
     cluster.grow("t", 0, 30)
     assert spark.latest({"t": {"0": 100}}) == {"t": {"0": 100}}
 
 
-@needs_limits
-def test_available_now_sees_that_a_log_has_gone_back() -> None:
+@limited
+def test_available_now_sees_that_a_log_has_gone_back(limits: bool | str) -> None:
     cluster = FakeCluster(t=[(0, 90)])
-    spark = Spark(cluster, limits=True, fetchOffset__numRetries="0")
+    spark = Spark(cluster, limits=limits, fetchOffset__numRetries="0")
     spark.reader.prepareForTriggerAvailableNow()
     ends = spark.latest({"t": {"0": 100}})
     with pytest.raises(DataLoss, match="t-0 went back from offset 100 to 90"):
         spark.ranges({"t": {"0": 100}}, ends)
 
 
-@needs_limits
-def test_the_newest_offset_seen_is_reported() -> None:
+@limited
+def test_the_newest_offset_seen_is_reported(limits: bool | str) -> None:
     cluster = FakeCluster(t=[(0, 300)])
-    spark = Spark(cluster, limits=True, maxOffsetsPerTrigger="1")
+    spark = Spark(cluster, limits=limits, maxOffsetsPerTrigger="1")
     assert spark.reader.reportLatestOffset() is None
     spark.latest({"t": {"0": 7}})
     assert spark.reader.reportLatestOffset() == {"t": {"0": 300}}
@@ -299,7 +329,7 @@ def test_spark_before_4_2_says_once_that_a_limit_has_no_effect(caplog: pytest.Lo
     spark = Spark(FakeCluster(t=[(0, 9)]), limits=False, maxOffsetsPerTrigger="2", startingOffsets="earliest")
     assert spark.latest(None)["t"] == {"0": 9}
     spark.latest(None)
-    assert [record.getMessage().count("maxOffsetsPerTrigger") for record in caplog.records] == [1]
+    assert sum(message.count("maxOffsetsPerTrigger") for message in said(caplog)) == 1
 
 
 def test_the_reader_of_the_running_spark_is_chosen() -> None:
@@ -310,7 +340,7 @@ def test_the_reader_of_the_running_spark_is_chosen() -> None:
 
 
 @both
-def test_a_small_batch_waits_for_more_or_for_its_time_but_not_the_first(limits: bool) -> None:
+def test_a_small_batch_waits_for_more_or_for_its_time_but_not_the_first(limits: bool | str) -> None:
     cluster = FakeCluster(t=[(0, 2)])
     given = {"startingOffsets": "earliest", "minOffsetsPerTrigger": "5", "maxTriggerDelay": "10s"}
     spark = Spark(cluster, limits=limits, **given)
@@ -328,11 +358,11 @@ def test_a_small_batch_waits_for_more_or_for_its_time_but_not_the_first(limits: 
     assert spark.ranges(second, spark.latest(second)) == [(0, 7, 8)]
 
 
-@needs_limits
-def test_a_batch_may_have_a_smallest_and_a_largest_size() -> None:
+@limited
+def test_a_batch_may_have_a_smallest_and_a_largest_size(limits: bool | str) -> None:
     cluster = FakeCluster(t=[(0, 50)])
     given = {"startingOffsets": "earliest", "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "20"}
-    spark = Spark(cluster, limits=True, **given)
+    spark = Spark(cluster, limits=limits, **given)
     first = spark.latest(None)
     second = spark.latest(first)
     third = spark.latest(second)
@@ -341,11 +371,11 @@ def test_a_batch_may_have_a_smallest_and_a_largest_size() -> None:
     assert spark.latest(third) == third
 
 
-@needs_limits
-def test_available_now_does_not_wait_for_what_will_not_come() -> None:
+@limited
+def test_available_now_does_not_wait_for_what_will_not_come(limits: bool | str) -> None:
     cluster = FakeCluster(t=[(0, 50)])
     given = {"startingOffsets": "earliest", "minOffsetsPerTrigger": "15", "maxOffsetsPerTrigger": "20"}
-    spark = Spark(cluster, limits=True, **given)
+    spark = Spark(cluster, limits=limits, **given)
     spark.reader.prepareForTriggerAvailableNow()
     ends = [spark.latest(None)]
     for _ in range(3):
@@ -360,3 +390,88 @@ def test_a_refused_query_raises_why_whatever_it_is_asked_and_can_be_stopped() ->
         with pytest.raises(ConfigError, match="endingOffsets='latest': is for batch queries only"):
             question()
     reader.stop()
+
+
+# What Spark before 4.2 leaves out without the shim.
+
+
+@pytest.fixture(autouse=True)
+def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "_SAID", set())
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_spark_before_4_2_says_once_which_results_available_now_leaves_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    spark = Spark(FakeCluster(t=[(0, 9)]), limits=False)
+    first = spark.latest(None)
+    spark.ranges(None, first)
+    spark.latest(first)
+    (warning,) = said(caplog)
+    for words in (
+        "watermark",
+        "missing",
+        "4.2",
+        "shim",
+        "triggerAvailableNowWrapper",
+        "minikafka.single.batch",
+    ):
+        assert words in warning
+
+
+@limited
+def test_nothing_is_left_out_and_nothing_said_where_batches_have_limits(
+    limits: bool | str, caplog: pytest.LogCaptureFixture
+) -> None:
+    spark = Spark(FakeCluster(t=[(0, 9)]), limits=limits, maxOffsetsPerTrigger="2")
+    spark.latest(None)
+    assert said(caplog) == []
+
+
+def test_the_warning_of_single_batches_can_be_turned_off(caplog: pytest.LogCaptureFixture) -> None:
+    spark = Spark(FakeCluster(t=[(0, 9)]), limits=False, **{"minikafka.single.batch": "allow"})
+    spark.latest(None)
+    assert said(caplog) == []
+
+
+def checkpoint(directory: Path, watermark_ms: int) -> dict[str, str]:
+    (directory / "commits").mkdir(parents=True)
+    for number, left_ms in enumerate((0, watermark_ms)):
+        (directory / "commits" / str(number)).write_text(f'v1\n{{"nextBatchWatermarkMs":{left_ms}}}')
+    return {"checkpointLocation": str(directory)}
+
+
+def test_a_query_whose_checkpoint_shows_a_watermark_is_refused(tmp_path: Path) -> None:
+    spark = Spark(FakeCluster(t=[(0, 9)]), limits=False, **checkpoint(tmp_path, 1_700_000_000_000))
+    spark.resume({"t": {"0": 7}})
+    with pytest.raises(stream.SingleBatchRefused, match=r"minikafka\.single\.batch"):
+        spark.latest({"t": {"0": 7}})
+
+
+def test_a_query_with_a_watermark_goes_on_where_the_option_allows_it(tmp_path: Path) -> None:
+    given = {**checkpoint(tmp_path, 1_700_000_000_000), "minikafka.single.batch": "allow"}
+    spark = Spark(FakeCluster(t=[(0, 9)]), limits=False, **given)
+    spark.resume({"t": {"0": 7}})
+    assert spark.latest({"t": {"0": 7}}) == {"t": {"0": 9}}
+
+
+def test_a_query_without_a_watermark_is_only_warned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    spark = Spark(FakeCluster(t=[(0, 9)]), limits=False, **checkpoint(tmp_path, 0))
+    spark.resume({"t": {"0": 7}})
+    assert spark.latest({"t": {"0": 7}}) == {"t": {"0": 9}}
+    assert len(said(caplog)) == 1
+
+
+def test_sparks_wrapper_for_available_now_is_neither_refused_nor_warned(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It asks where the log ends before it tells where the query is."""
+    spark = Spark(FakeCluster(t=[(0, 9)]), limits=False, **checkpoint(tmp_path, 1_700_000_000_000))
+    assert spark.latest(None)["t"] == {"0": 9}
+    spark.resume({"t": {"0": 7}})
+    assert spark.latest(None)["t"] == {"0": 9}
+    assert said(caplog) == []

@@ -70,6 +70,7 @@ object MinikafkaOptions {
   val FetchOffsetRetryIntervalMs = number("fetchOffset.retryIntervalMs")
   val LogTasks = truth("minikafka.log.tasks")
   val Pushdown = truth("minikafka.pushdown")
+  val SingleBatch = text("minikafka.single.batch")
   val GroupIdPrefix = text("groupIdPrefix")
   val GroupId = text("kafka.group.id")
   val CommitGroup = text("minikafka.commit.group")

@@ -86,7 +86,7 @@ private class MinikafkaTable(columns: StructType, properties: JavaMap[String, St
   }
 
   override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder =
-    fresh().newScanBuilder(withOwn(options))
+    new MinikafkaScanBuilder(MinikafkaSource.fresh(), columns, withOwn(options))
 
   override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = {
     if (MinikafkaSource.catalogued(properties)) refuseOtherColumns()

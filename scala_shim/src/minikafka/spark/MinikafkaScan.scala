@@ -1,0 +1,96 @@
+package minikafka.spark
+
+import java.nio.charset.StandardCharsets.ISO_8859_1
+import java.util.{HashMap => JavaHashMap, OptionalLong}
+
+import scala.util.Try
+
+import org.apache.spark.sql.connector.metric.{CustomMetric, CustomTaskMetric}
+import org.apache.spark.sql.connector.read.{Batch, Scan, Statistics, SupportsReportStatistics}
+import org.apache.spark.sql.connector.read.streaming.{ContinuousStream, MicroBatchStream}
+import org.apache.spark.sql.execution.datasources.v2.python.{
+  PythonDataSourceV2, PythonInputPartition, PythonScanBuilder
+}
+import org.apache.spark.sql.internal.connector.SupportsMetadata
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+
+/** As Spark's own, filters included, with a scan of ours around its scan. */
+private class MinikafkaScanBuilder(
+    source: PythonDataSourceV2, columns: StructType, options: CaseInsensitiveStringMap)
+    extends PythonScanBuilder(source, MinikafkaSource.Name, columns, options) {
+
+  override def build(): Scan = new MinikafkaScan(super.build(), columns, options)
+}
+
+/** Spark's scan of a Python source, which names what it reads, knows its size, and whose streams have limits. */
+private class MinikafkaScan(python: Scan, columns: StructType, options: CaseInsensitiveStringMap)
+    extends Scan with SupportsMetadata with SupportsReportStatistics {
+
+  @volatile private var streams = false
+
+  /** Asked for by queries with joins, mostly. Without an answer Spark takes its default. */
+  override def estimateStatistics(): Statistics =
+    if (streams) MinikafkaScan.Unknown else statistics
+
+  private lazy val statistics: Statistics = MinikafkaScan.estimate(columns, options)
+
+  override def description(): String = MinikafkaScan.describe(options)
+
+  override def getMetaData(): Map[String, String] = {
+    val known = python match {
+      case spark: SupportsMetadata => spark.getMetaData()
+      case _ => Map.empty[String, String]
+    }
+    known + ("Topics" -> MinikafkaScan.topics(options))
+  }
+
+  override def toMicroBatchStream(checkpointLocation: String): MicroBatchStream = {
+    streams = true
+    MinikafkaStream.limited(python.toMicroBatchStream(checkpointLocation), options)
+  }
+
+  override def readSchema(): StructType = python.readSchema()
+  override def toBatch(): Batch = python.toBatch()
+  override def toContinuousStream(checkpointLocation: String): ContinuousStream =
+    python.toContinuousStream(checkpointLocation)
+  override def supportedCustomMetrics(): Array[CustomMetric] = python.supportedCustomMetrics()
+  override def reportDriverMetrics(): Array[CustomTaskMetric] = python.reportDriverMetrics()
+  override def columnarSupportMode(): Scan.ColumnarSupportMode = python.columnarSupportMode()
+}
+
+private object MinikafkaScan {
+  private val Answer = "minikafka-estimate:(\\d+):(\\d+):".r.unanchored
+  private val Unknown: Statistics = size(OptionalLong.empty, OptionalLong.empty)
+
+  /** Python plans the read once more, and answers with its size in place of tasks. */
+  private def estimate(columns: StructType, options: CaseInsensitiveStringMap): Statistics = Try {
+    val asking = new JavaHashMap[String, String](options)
+    asking.put("minikafka.estimate", "true")
+    val source = MinikafkaSource.fresh()
+    val scan = new PythonScanBuilder(
+      source, MinikafkaSource.Name, columns, new CaseInsensitiveStringMap(asking)).build()
+    scan.toBatch.planInputPartitions() match {
+      case Array(PythonInputPartition(_, pickled)) => new String(pickled, ISO_8859_1) match {
+        case Answer(rows, bytes) => size(OptionalLong.of(rows.toLong), OptionalLong.of(bytes.toLong.max(1)))
+        case _ => Unknown
+      }
+      case _ => Unknown
+    }
+  }.getOrElse(Unknown)
+
+  private def size(rows: OptionalLong, bytes: OptionalLong): Statistics = new Statistics {
+    override def numRows(): OptionalLong = rows
+    override def sizeInBytes(): OptionalLong = bytes
+  }
+
+  private val Strategies = Seq("subscribe", "subscribePattern", "assign")
+
+  /** As in `minikafka[subscribe=flights]`. */
+  def describe(options: CaseInsensitiveStringMap): String =
+    s"${MinikafkaSource.Name}[${topics(options)}]"
+
+  /** The option that chooses the topics, with its value. */
+  def topics(options: CaseInsensitiveStringMap): String =
+    Strategies.flatMap(name => Option(options.get(name)).map(value => s"$name=$value")).mkString(", ")
+}

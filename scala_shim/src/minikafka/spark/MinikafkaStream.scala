@@ -1,0 +1,72 @@
+package minikafka.spark
+
+import org.apache.spark.sql.connector.read.{InputPartition, PartitionReaderFactory}
+import org.apache.spark.sql.connector.read.streaming.{
+  AcceptsLatestSeenOffset, MicroBatchStream, Offset, ReadAllAvailable, ReadLimit, SupportsAdmissionControl,
+  SupportsTriggerAvailableNow
+}
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+
+private object MinikafkaStream {
+
+  /** Spark's stream for Python sources, with limits where that Spark has none for them (before 4.2). */
+  def limited(stream: MicroBatchStream, options: CaseInsensitiveStringMap): MicroBatchStream = stream match {
+    case itself: SupportsAdmissionControl => itself
+    case plain => new MinikafkaStream(plain, options)
+  }
+}
+
+/** A stream of Spark 4.0 and 4.1 with limited batches and the trigger AvailableNow.
+  *
+  * The stream of Spark that is wrapped asks Python for the latest offset and hands nothing over: no start, no
+  * limit. What it does hand over are the offsets of `commit`, so a question goes there first, as an "offset"
+  * with the one key `minikafka:ask`, which no topic can have; the next `latestOffset()` is its answer. All
+  * arithmetic is done in Python, by the same code as on later Sparks.
+  */
+private class MinikafkaStream(python: MicroBatchStream, options: CaseInsensitiveStringMap)
+    extends MicroBatchStream with SupportsTriggerAvailableNow with AcceptsLatestSeenOffset {
+
+  override def prepareForTriggerAvailableNow(): Unit = ask(""""what":"prepare"""")
+
+  override def latestOffset(start: Offset, limit: ReadLimit): Offset = {
+    val everything = limit.isInstanceOf[ReadAllAvailable]
+    ask(s""""what":"next","start":${start.json},"everything":$everything""")
+  }
+
+  override def reportLatestOffset(): Offset = {
+    val newest = ask(""""what":"newest"""")
+    if (newest.json == "null") null else newest
+  }
+
+  /** Python, which has the same options, only needs to know whether there is a limit at all. */
+  override def getDefaultReadLimit: ReadLimit =
+    number("maxOffsetsPerTrigger").map(ReadLimit.maxRows)
+      .orElse(number("minOffsetsPerTrigger").map(ReadLimit.minRows(_, 0)))
+      .getOrElse(ReadLimit.allAvailable())
+
+  override def latestOffset(): Offset =
+    throw new UnsupportedOperationException("a limited stream is asked for latestOffset(start, limit)")
+
+  override def setLatestSeenOffset(offset: Offset): Unit = python match {
+    case told: AcceptsLatestSeenOffset => told.setLatestSeenOffset(offset)
+    case _ =>
+  }
+
+  override def initialOffset(): Offset = python.initialOffset()
+  override def deserializeOffset(json: String): Offset = python.deserializeOffset(json)
+  override def planInputPartitions(start: Offset, end: Offset): Array[InputPartition] =
+    python.planInputPartitions(start, end)
+  override def createReaderFactory(): PartitionReaderFactory = python.createReaderFactory()
+  override def commit(end: Offset): Unit = python.commit(end)
+  override def stop(): Unit = python.stop()
+
+  /** What a query's progress calls the source. */
+  override def toString: String = MinikafkaScan.describe(options)
+
+  private def ask(question: String): Offset = {
+    python.commit(python.deserializeOffset(s"""{"minikafka:ask":{$question}}"""))
+    python.latestOffset()
+  }
+
+  private def number(option: String): Option[Long] = Option(options.get(option)).map(_.trim.toLong)
+}

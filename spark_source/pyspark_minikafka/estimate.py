@@ -1,0 +1,51 @@
+"""How many rows and bytes a batch query is about to read, for Spark's choice of joins.
+
+No Python source can tell Spark its size, so Spark takes ``spark.sql.defaultSizeInBytes`` (8 EiB). The Scala
+shim can, and asks here: it plans the same read with the option ``minikafka.estimate``. The one task of that
+plan is never run; the answer is its value, where the shim finds it among the pickled bytes::
+
+    minikafka-estimate:ROWS:BYTES
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pyspark.sql.datasource import InputPartition
+
+from minikafka.base.errors import MinikafkaError
+from pyspark_minikafka.location import Target
+from pyspark_minikafka.options import SourceOptions
+from pyspark_minikafka.ranges import OffsetRange
+from pyspark_minikafka.reading import read
+from pyspark_minikafka.tasks import RangePartition
+
+SAMPLE_RECORDS = 500
+_SAMPLE_TIMEOUT_MS = 5_000
+_ASSUMED_ROW_BYTES = 200
+"""Where no sample can be read: about one of Kafka's small messages with what Spark has beside it."""
+
+
+def answer(ranges: Sequence[OffsetRange], target: Target, options: SourceOptions) -> InputPartition:
+    """The partition that tells the size of ``ranges``: offsets times the mean size of the last rows."""
+    rows = sum(task.size for task in ranges)
+    size = rows * _row_bytes(ranges, target, options) if rows else 0
+    return InputPartition(f"minikafka-estimate:{rows}:{round(size)}:")
+
+
+def _row_bytes(ranges: Sequence[OffsetRange], target: Target, options: SourceOptions) -> float:
+    """The mean size in Arrow of the last rows of the largest range."""
+    largest = max(ranges, key=lambda task: task.size)
+    sample = OffsetRange(
+        largest.topic_partition, max(largest.start, largest.end - SAMPLE_RECORDS), largest.end
+    )
+    wait_ms = min(options.poll_timeout_ms, _SAMPLE_TIMEOUT_MS)
+    rows = size = 0
+    try:
+        for batch in read(RangePartition(sample, target), replace(options, poll_timeout_ms=wait_ms)):
+            rows += batch.num_rows
+            size += batch.nbytes
+    except MinikafkaError:
+        pass  # an estimate stops no query; the read itself will say what is wrong
+    return size / rows if rows else _ASSUMED_ROW_BYTES
