@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -43,6 +44,10 @@ class Client:
     has_headers: bool = True
     null_headers: bool = True
     """Whether a header's value may be null."""
+    has_empty_fields: bool = True
+    """Whether it tells an empty key or value, also of a header, from a null one."""
+    repeats_headers: bool = True
+    """Whether a record may have two headers of one name, and keeps their order."""
     sends_nothing: bool = True
     """Whether it sends a record whose key and value are null."""
     lacks: Mapping[str, str] = field(default_factory=dict)
@@ -114,6 +119,30 @@ def go(package: str, module: str) -> Callable[[Path], Prepared]:
         return Prepared((binary,), found[1], dict(os.environ))
 
     return prepare
+
+
+def kafkajs(directory: Path) -> Prepared:
+    """A program for Node.js, with the packages in the folder that ``MINIKAFKA_KAFKAJS`` names."""
+    folder = os.environ.get("MINIKAFKA_KAFKAJS")
+    node = shutil.which("node")
+    if not folder or node is None:
+        pytest.skip(
+            "MINIKAFKA_KAFKAJS does not name a folder with kafkajs in its node_modules, or there is no node"
+        )
+    package = json.loads((Path(folder) / "node_modules" / "kafkajs" / "package.json").read_text())
+    return Prepared(
+        (node, str(HERE / "programs" / "kafkajs.mjs"), folder), package["version"], dict(os.environ)
+    )
+
+
+def rskafka(directory: Path) -> Prepared:
+    """The program in ``peers/rskafka``, built in the folder that ``MINIKAFKA_RSKAFKA`` names."""
+    folder = os.environ.get("MINIKAFKA_RSKAFKA")
+    if not folder:
+        pytest.skip("MINIKAFKA_RSKAFKA does not name a folder where peers/rskafka was built")
+    found = re.search(r'rskafka = "=(\S+)"', (HERE / "peers" / "rskafka" / "Cargo.toml").read_text())
+    assert found is not None
+    return Prepared((str(Path(folder) / "target" / "release" / "lines"),), found[1], dict(os.environ))
 
 
 def run_to_its_end(command: list[str], environment: Mapping[str, str]) -> str:
@@ -197,6 +226,12 @@ class WithTools(Program):
 
 
 NO_IDS = {"test_an_idempotent_producer_marks_what_it_sends": "producers have no ids before 0.11"}
+NO_GROUPS = {
+    "test_a_group_consumes_exactly": "it has no groups",
+    "test_members_share_the_partitions_and_lose_nothing": "it has no groups",
+    "test_what_was_committed_is_not_seen_again_by_a_new_process": "it has no groups",
+    "test_groups_are_listed_and_described": "it has no groups",
+}
 
 CLIENTS = (
     Client("librdkafka", python("librdkafka.py", "confluent-kafka"), from_pypi=True),
@@ -220,4 +255,25 @@ CLIENTS = (
     Client("Java 4", java("MINIKAFKA_KAFKA4_LIBS", "kafka-clients-4.*.jar", "Client2")),
     Client("franz-go", go("franz", "github.com/twmb/franz-go")),
     Client("sarama", go("sarama", "github.com/IBM/sarama")),
+    Client(
+        "kafka-go",
+        go("kafkago", "github.com/segmentio/kafka-go"),
+        has_empty_fields=False,
+        lacks={"test_an_idempotent_producer_marks_what_it_sends": "it has no idempotent producer"},
+    ),
+    Client("KafkaJS", kafkajs, codecs=CODECS[:3], null_headers=False, repeats_headers=False),
+    Client(
+        "rskafka",
+        rskafka,
+        null_headers=False,
+        repeats_headers=False,
+        lacks=NO_GROUPS
+        | {
+            "test_an_idempotent_producer_marks_what_it_sends": "it has no idempotent producer",
+            "test_a_reader_of_committed_records_gets_those_without_a_transaction": "it has no isolation",
+            "test_offsets_are_found_by_time": "it takes the answer that there is none for a fault",
+            "test_topics_are_made_described_and_deleted": "it cannot describe a topic",
+            "test_settings_of_a_topic_are_described_and_altered": "it does not know settings",
+        },
+    ),
 )

@@ -96,13 +96,15 @@ def messages_of(pairs: list[Pair], client: Connected, partitions: int) -> list[M
     """Keys and values that are hard to carry; of every third record also headers, where there are any."""
     base_ms = int(time.time() * 1000) - 60_000
     null = None if client.client.null_headers else b""
-    hard = (("h", b"\xfe\x00"), ("null", null), ("h", b""), ("größe", b"5"))
+    names = ("h", "null", "h", "größe") if client.client.repeats_headers else ("größe", "h", "null", "z")
+    empty = b"" if client.client.has_empty_fields else None
+    hard = tuple(zip(names, (b"\xfe\x00", null, empty, b"5"), strict=True))
     return [
         Message(
             number % partitions,
             base_ms + number,
-            key,
-            value,
+            key or (empty if key is not None else None),
+            value or (empty if value is not None else None),
             hard[: number % 5] if client.client.has_headers and number % 3 == 0 else (),
         )
         for number, (key, value) in enumerate(pairs)
