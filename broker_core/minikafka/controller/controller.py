@@ -41,6 +41,8 @@ from minikafka.controller.reassignment import Reassignments
 from minikafka.controller.states import PartitionStatus, ReplicaStatus
 from minikafka.partition.leadership import Leadership
 
+_EPOCH_STEP_MAX = 1 << 20
+
 
 @dataclass(slots=True)
 class _Writing:
@@ -76,6 +78,8 @@ class Controller:
         self._writing: dict[TopicPartition, _Writing] = {}
         self._unwritten: dict[TopicPartition, set[int]] = {}
         """Brokers that were away, where that could not be written: the state is gone or cannot be read."""
+        self._epoch_steps: dict[TopicPartition, int] = {}
+        """By how much the leader epochs of partitions rise, where ZooKeeper's went back."""
         self._tells_all_later = False
         """Brokers wait for all that they are to tell clients, which follows the first states written."""
         self._seen: dict[str, Assignment] = {}
@@ -157,7 +161,10 @@ class Controller:
             self._begin(0)
             self.active = False
         else:
-            self._take_in(event)
+            if isinstance(event, events.LeaderEpochsRefused):
+                self._raise_leader_epochs(event.partitions)
+            else:
+                self._take_in(event)
             if self._tells_all_later and not self._writing:
                 self._tells_all_later = False
                 self._out.tell_all(self._context.brokers)
@@ -329,6 +336,7 @@ class Controller:
             if topic_partition in self._reassignments:
                 self._reassignments.give_up(topic_partition, f"topic {topic} is gone", self._out)
             self._elections.conclude(topic_partition, self._out)
+            self._epoch_steps.pop(topic_partition, None)
         self._deletions.forget(topic, self._out)
         self._seen.pop(topic, None)
         context.forget(topic)
@@ -431,6 +439,9 @@ class Controller:
             )
             if leadership is None and topic_partition in self._elections:
                 leadership = preferred_leadership(known, replicas, electorate, context.epoch)
+            step = self._epoch_steps.get(topic_partition, 1)
+            if leadership is not None and step > 1:
+                leadership = replace(leadership, leader_epoch=known.leader_epoch + step)
         if leadership is None:
             if known is not None:
                 self._reassignments.finish(topic_partition, known, out)
@@ -483,6 +494,26 @@ class Controller:
                     reason = f"the state of {topic_partition} is gone, or cannot be read"
                     self._reassignments.give_up(topic_partition, reason, self._out)
                 self._elections.conclude(topic_partition, self._out)
+
+    def _raise_leader_epochs(self, partitions: Collection[TopicPartition]) -> None:
+        """Brokers refuse the leader epochs that they were told, as they know of newer ones: try higher ones,
+        ever farther above.
+        """
+        context = self._context
+        for topic_partition in sorted(partitions):
+            known = context.leaderships.get(topic_partition)
+            if known is None or topic_partition in self._writing:
+                continue
+            if self._deletions.is_under_way(topic_partition.topic):
+                continue
+            step = 2 * self._epoch_steps.get(topic_partition, 0) or 1
+            self._epoch_steps[topic_partition] = min(step, _EPOCH_STEP_MAX)
+            self._out.note(
+                f"brokers know of a newer leader epoch of {topic_partition} than {known.leader_epoch}, which "
+                "ZooKeeper has: it was restored from an older copy; the epoch is raised",
+                warning=True,
+            )
+            self._settle(topic_partition, again=True)
 
     def _isr_changed(self, leaderships: Mapping[TopicPartition, Leadership]) -> None:
         context = self._context

@@ -72,6 +72,15 @@ class LeadershipsWritten:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaderEpochsRefused:
+    """A broker has heard of newer leader epochs of these partitions than the ones that it was told, or its
+    logs have: the epochs that ZooKeeper holds went back.
+    """
+
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
 class DeletionRequested:
     """Topics named under ``/admin/delete_topics``."""
 
@@ -157,6 +166,7 @@ Event = (
     | BrokersChanged
     | TopicsChanged
     | LeadershipsWritten
+    | LeaderEpochsRefused
     | DeletionRequested
     | ReplicaDeleted
     | ReplicaNotDeleted

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from minikafka.base.clock import Clock, ManualClock
@@ -59,6 +59,15 @@ class _Znode:
             self.created_at,
             self.modified_at,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCopy:
+    """What a ``MemoryZooKeeper`` held at one moment."""
+
+    nodes: Mapping[str, _Znode]
+    sessions: Mapping[int, bytes]
+    changes: int
 
 
 class MemoryZooKeeper:
@@ -115,6 +124,32 @@ class MemoryZooKeeper:
     def suspend_at_next_write(self, store: MemoryStore) -> None:
         """The next write of ``store`` takes effect, and its connection is cut before the answer."""
         store._lose_answer = store._cut_then = True
+
+    def copy(self) -> MemoryCopy:
+        """All that it holds, for ``restore``."""
+        nodes = {path: replace(node, children={*node.children}) for path, node in self._znodes.items()}
+        return MemoryCopy(nodes, dict(self._sessions), self._changes)
+
+    def restore(self, copy: MemoryCopy | None) -> None:
+        """Go back to an earlier copy; None: to nothing.
+
+        Every client gets a new session, as it has seen what is not there any more. Sessions of the copy, with
+        their ephemeral znodes, live again until somebody ends them (``end_stray_sessions``).
+        """
+        for store in self._stores:
+            store._suspend()
+        if copy is None:
+            copy = MemoryCopy({"/": _Znode(b"", 0, 0, 0, 0, 0)}, {}, 0)
+        self._znodes = {path: replace(node, children={*node.children}) for path, node in copy.nodes.items()}
+        self._sessions, self._changes = dict(copy.sessions), copy.changes
+        for store in self._stores:
+            self._end(store.session_id)
+            store._resume()
+
+    def end_stray_sessions(self) -> None:
+        """Let the sessions time out that no client has."""
+        for session_id in self._sessions.keys() - {store.session_id for store in self._stores}:
+            self._end(session_id)
 
     def alive(self, session_id: int) -> bool:
         """Whether the session exists."""

@@ -9,7 +9,8 @@ ZooKeeper has answered.
 Time: a call waits up to ``request_timeout_ms`` for a connection and then raises CoordinationLost. A request
 that was sent is answered, or fails when the connection breaks, which a silent server brings about within two
 thirds of the session's time-out. Nothing is sent twice. While there is no connection, kazoo tries again after
-50 ms, then ever longer up to 1 s.
+50 ms, then ever longer up to 1 s. A ZooKeeper that was restored from an older copy would refuse it for ever
+(``zookeeper_rollback``).
 
 Watches: ZooKeeper's own fire once. Each of ours reads the znode again with a new one, and the read and the
 new watch are one step on the server, so no change can fall between them. After a lost connection all of them
@@ -60,6 +61,7 @@ from minikafka.registry.store import (
     check_path,
     parent_of,
 )
+from minikafka.registry.zookeeper_rollback import RollbackWatch
 
 DEFAULT_SESSION_TIMEOUT_MS = 6000
 """Kafka's ``zookeeper.session.timeout.ms``."""
@@ -166,6 +168,15 @@ class ZooKeeperStore:
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._client = self._new_client()
         self._note_what_is_granted(self._client)
+        self._rollback = RollbackWatch(
+            self._client,
+            self._hosts,
+            self._connected,
+            connect=self._started_client,
+            disconnect=_stop,
+            end_session=self.end_session,
+            patience_s=lambda: self._granted_ms / 1000,
+        )
         self._client.add_listener(self._on_kazoo_state)
         _start(self._client, self._hosts, self._connect_timeout_ms, waited_ms)
         self._thread = threading.Thread(target=self._run, name="minikafka-zookeeper", daemon=True)
@@ -362,10 +373,8 @@ class ZooKeeperStore:
 
     def _close_session(self, ticket: SessionTicket) -> bool:
         """Ask ZooKeeper to end a session; False when there was none."""
-        client = self._new_client((ticket.session_id, ticket.password))
-        _start(client, self._hosts, self._connect_timeout_ms)
-        # ZooKeeper answers to a session that is gone, or to a wrong password, with a new session.
-        identity = client.client_id
+        client = self._started_client((ticket.session_id, ticket.password))
+        identity = client.client_id  # of a new session, where that one is gone, or the password wrong
         _stop(client)
         return identity is not None and identity[0] == ticket.session_id
 
@@ -382,6 +391,12 @@ class ZooKeeperStore:
         self._queue.put(None)
         if threading.current_thread() is not self._thread:
             self._thread.join()
+
+    def _started_client(self, identity: tuple[int, bytes] | None = None) -> Any:
+        """Another client, of that session or a new one. Raises CoordinationLost."""
+        client = self._new_client(identity)
+        _start(client, self._hosts, self._connect_timeout_ms)
+        return client
 
     def _new_client(self, identity: tuple[int, bytes] | None = None) -> Any:
         return KazooClient(
@@ -423,8 +438,7 @@ class ZooKeeperStore:
 
     def _begin(self, doing: str, path: str, send: Callable[[], Any], *, patient: bool) -> Callable[[], Any]:
         deadline = time.monotonic() + self._request_timeout_s
-        # What is given to kazoo without a connection would be sent whenever there is one again, perhaps much
-        # later.
+        # What is given to kazoo without a connection would be sent whenever there is one again, much later.
         if not self._connected.wait(self._request_timeout_s if patient else 0):
             raise CoordinationLost(f"cannot {doing} {path}: no connection to ZooKeeper at {self._hosts}")
         self._check_open()
@@ -470,6 +484,8 @@ class ZooKeeperStore:
         else:
             state = SessionState.SUSPENDED if kazoo_state == KazooState.SUSPENDED else SessionState.EXPIRED
             self._connected.clear()
+            if state is SessionState.SUSPENDED:
+                self._rollback.lost()
         # Callbacks that are added later must not hear of it, so they are looked up here.
         for callback in list(self._session_callbacks):
             self._queue.put(partial(callback, state))

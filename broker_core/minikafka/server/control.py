@@ -24,7 +24,7 @@ from minikafka.server.broker import Broker
 from minikafka.server.controller_channel import Channels, Message
 from minikafka.server.replicas import Brokers, Replicas
 from minikafka.server.settings import refresh_broker, refresh_limits, refresh_topic
-from minikafka.wire.apis.leader_and_isr import LEADER_AND_ISR
+from minikafka.wire.apis.leader_and_isr import LEADER_AND_ISR, LeaderAndIsrResponse
 from minikafka.wire.apis.stop_replica import STOP_REPLICA, StopReplicaResponse
 from minikafka.wire.apis.update_metadata import UPDATE_METADATA
 
@@ -244,18 +244,28 @@ class ControlPath:
             case events.SendLeaderAndIsr(_, leaderships):
                 told = messages.leader_and_isr(own, epoch, leaderships, brokers)
                 message = Message(
-                    LEADER_AND_ISR, messages.LEADER_AND_ISR_VERSION, told, partial(self._told, target)
+                    LEADER_AND_ISR, messages.LEADER_AND_ISR_VERSION, told, partial(self._told, target, epoch)
                 )
             case events.SendUpdateMetadata(_, known, leaderships):
                 news = messages.update_metadata(own, epoch, known, leaderships)
                 message = Message(
-                    UPDATE_METADATA, messages.UPDATE_METADATA_VERSION, news, partial(self._told, target)
+                    UPDATE_METADATA,
+                    messages.UPDATE_METADATA_VERSION,
+                    news,
+                    partial(self._told, target, epoch),
                 )
             case events.SendStopReplica(_, partitions, delete):
                 stopped = messages.stop_replica(own, epoch, partitions, delete=delete)
-                answered = partial(self._stopped, target, epoch) if delete else partial(self._told, target)
+                answered = (
+                    partial(self._stopped, target, epoch) if delete else partial(self._told, target, epoch)
+                )
                 message = Message(STOP_REPLICA, messages.STOP_REPLICA_VERSION, stopped, answered)
         self._channels.send(target, message)
+
+    @property
+    def controller_epoch(self) -> int:
+        """The highest that this broker has heard of."""
+        return self._replicas.controller_epoch
 
     def _is_current(self, epoch: int) -> bool:
         current = [False]
@@ -271,7 +281,10 @@ class ControlPath:
         own = self._broker.broker_id
         match effect:
             case events.SendLeaderAndIsr(_, leaderships):
-                self._replicas.become(leaderships, brokers)
+                codes = self._replicas.become(leaderships, brokers)
+                stale = [key for key, code in codes.items() if code is ErrorCode.STALE_CONTROLLER_EPOCH]
+                if stale:
+                    self.post(events.LeaderEpochsRefused(frozenset(stale)))
             case events.SendUpdateMetadata(_, known, leaderships):
                 self._replicas.update_metadata(known, leaderships)
             case events.SendStopReplica(_, partitions, False):
@@ -286,13 +299,21 @@ class ControlPath:
 
     # --- what other brokers answer, on their channels' threads ----------------------------------------------
 
-    def _told(self, broker_id: int, response: Any) -> None:
+    def _told(self, broker_id: int, epoch: int, response: Any) -> None:
         if response.error_code != ErrorCode.NONE:
             code = ErrorCode.of(response.error_code).name
             _log.warning("broker %d does not take what this controller says: %s", broker_id, code)
+        if response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
+            self._broker.worker.submit(partial(self._broker.registrar.epoch_refused, epoch))
+        elif isinstance(response, LeaderAndIsrResponse):
+            self._broker.worker.submit(partial(self._epochs_refused, epoch, _behind(response)))
+
+    def _epochs_refused(self, epoch: int, partitions: frozenset[TopicPartition]) -> None:
+        if partitions and epoch == self._broker.controller.epoch:
+            self.post(events.LeaderEpochsRefused(partitions))
 
     def _stopped(self, broker_id: int, epoch: int, response: StopReplicaResponse) -> None:
-        self._told(broker_id, response)
+        self._told(broker_id, epoch, response)
         self._broker.worker.submit(lambda: self._deleted(broker_id, epoch, response))
 
     def _deleted(self, broker_id: int, epoch: int, response: StopReplicaResponse) -> None:
@@ -305,6 +326,14 @@ class ControlPath:
             else:
                 self._not_stopped[broker_id, topic_partition] = None
                 self.post(events.ReplicaNotDeleted(broker_id, topic_partition))
+
+
+def _behind(response: LeaderAndIsrResponse) -> frozenset[TopicPartition]:
+    """Of which partitions a broker knows a newer leader epoch than the one that it was told."""
+    stale = ErrorCode.STALE_CONTROLLER_EPOCH
+    return frozenset(
+        TopicPartition(one.topic, one.index) for one in response.partitions if one.error_code == stale
+    )
 
 
 def _own_last(effects: Iterable[events.Effect], own: int) -> Iterator[events.Effect]:

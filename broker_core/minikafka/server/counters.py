@@ -23,23 +23,35 @@ _UNSEEN_EPOCHS = 1000
 _log = logging.getLogger(__name__)
 
 
-def next_controller_epoch(store: Store, highest_seen: Callable[[], int] = lambda: 0) -> int:
+def next_controller_epoch(store: Store, highest_seen: Callable[[], int] = lambda: 0, above: int = 0) -> int:
     """A controller epoch that nobody had. Where the znode holds nonsense it is far above ``highest_seen()``:
-    controllers that wrote nothing may have told brokers of higher ones.
+    controllers that wrote nothing may have told brokers of higher ones. So it is where the znode is not above
+    ``above``, which brokers have heard of: ZooKeeper was restored from an older copy then.
     """
     while True:
         try:
             data, stat = store.read(paths.CONTROLLER_EPOCH)
         except NoNode:
+            first = 1 if above <= 0 else above + _UNSEEN_EPOCHS
             with contextlib.suppress(NodeExists):
-                store.create(paths.CONTROLLER_EPOCH, ControllerEpoch(1).to_json(), make_parents=True)
-                return 1
+                store.create(paths.CONTROLLER_EPOCH, ControllerEpoch(first).to_json(), make_parents=True)
+                return first
             continue
         try:
             epoch = ControllerEpoch.from_json(data).epoch + 1
         except CoordinationError as error:
             epoch = highest_seen() + _UNSEEN_EPOCHS
             _log.error("the controller's epoch is %d from now on: %s", epoch, error)
+        if epoch <= above:
+            counted, epoch = epoch, above + _UNSEEN_EPOCHS
+            _log.warning(
+                "%s counts %d, and brokers have heard of controller epoch %d: ZooKeeper was restored from an "
+                "older copy; the epoch is %d from now on, and nothing is to be done",
+                paths.CONTROLLER_EPOCH,
+                counted,
+                above,
+                epoch,
+            )
         with contextlib.suppress(BadVersion):
             store.write(paths.CONTROLLER_EPOCH, ControllerEpoch(epoch).to_json(), stat.version)
             return epoch

@@ -11,8 +11,8 @@ ARCHITECTURE.md.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -24,9 +24,8 @@ from minikafka.base.errors import (
     CoordinationError,
     NodeExists,
     NoNode,
-    StorageError,
 )
-from minikafka.base.files import Files, read_file, replace_file
+from minikafka.base.files import Files
 from minikafka.base.ids import BrokerAddress, TopicPartition, check_topic_name
 from minikafka.controller import events
 from minikafka.controller.assignment import Assignment
@@ -39,12 +38,14 @@ from minikafka.registry.paths import (
     EntityConfig,
     TopicAssignment,
 )
-from minikafka.registry.store import SessionState, SessionTicket, Stat, Store
+from minikafka.registry.store import SessionState, Stat, Store
 from minikafka.server import counters
 from minikafka.server.admin_requests import AdminRequests
+from minikafka.server.cluster_identity import ClusterIdentity
 from minikafka.server.config_changes import ConfigChanges, read_topic_configs, tell_changes
 from minikafka.server.partition_states import PartitionStates
 from minikafka.server.registrations import Registrations
+from minikafka.server.session_tickets import SessionTickets
 from minikafka.server.topic_watches import TopicWatches
 from minikafka.server.worker import Job, Worker
 from minikafka.server.znodes import Znodes
@@ -53,11 +54,6 @@ from minikafka.server.zookeeper_offsets import ZooKeeperOffsets
 _log = logging.getLogger(__name__)
 
 _ADVICE = "; delete the topic, or mend this and restart the broker"
-
-SESSION_FILE = "zookeeper-session"
-"""In the first data directory:
-the ticket of the session, which lets a restarted broker end its killed predecessor's.
-"""
 
 
 class Listener(Protocol):
@@ -92,6 +88,10 @@ class Listener(Protocol):
 
     def counters_missed(self) -> None:
         """ZooKeeper may have gone back to an older copy since the session before."""
+
+    @property
+    def controller_epoch(self) -> int:
+        """The highest that this broker has heard of."""
 
     @property
     def fatal(self) -> Callable[[str], None]:
@@ -135,14 +135,23 @@ class Registrar:
         """Whether ZooKeeper answers."""
         self._expired = False
         self._elected_in: int | None = None
-        self._registrations = Registrations(store, clock, znodes.read_with_stat)
-        self.ticket_kept = True
-        """Whether the directory has this session's ticket."""
+        self._office_epoch = 0
+        """The controller epoch of the last term of office."""
+        self._refused_epoch = 0
+        """A broker has heard of a higher controller epoch than this one, which was this broker's."""
+        self._tickets = SessionTickets(store)
+        self._registrations = Registrations(store, clock, znodes.read_with_stat, self._tickets.end)
         for path in paths.PERSISTENT_PATHS:
             self._znodes.make(path, b"")
         self.tree = counters.agree_on_cluster_id(store, random_bytes)
         """The cluster's id, and the change of ZooKeeper that made its znode."""
         self.cluster_id = self.tree[0]
+        self._identity = ClusterIdentity(store, self.cluster_id)
+
+    @property
+    def ticket_kept(self) -> bool:
+        """Whether the directory has this session's ticket."""
+        return self._tickets.kept
 
     def has_topics(self) -> bool:
         """Whether there are topics that can be read."""
@@ -154,33 +163,10 @@ class Registrar:
         return self._store.write(paths.BROKER_SEQUENCE, b"").version + reserved_max
 
     def end_predecessor(self, files: Files, directory: str) -> None:
-        """End the session of the broker that held ``directory`` before, and keep the own ticket there.
-
-        Only the holder of the directory's lock may call this: the lock proves that the predecessor is dead.
-        A ticket that cannot be written is no reason not to serve: ``retry_ticket`` tries again.
+        """End the session of the broker that held ``directory`` before, and keep the own ticket there: see
+        ``SessionTickets.take_over``.
         """
-        path = os.path.join(directory, SESSION_FILE)
-        try:
-            ticket = SessionTicket.from_json(read_file(files, path), path)
-        except FileNotFoundError:
-            ticket = None
-        except (CoordinationError, StorageError) as error:
-            _log.warning("%s; it is ignored", error)
-            ticket = None
-        if ticket is not None and ticket != self._store.ticket and self._store.end_session(ticket):
-            _log.info("ended the ZooKeeper session that the previous broker on %s left", directory)
-        try:
-            replace_file(files, path, self._store.ticket.to_json(), private=True)
-        except (StorageError, FileNotFoundError) as error:
-            if self.ticket_kept:
-                _log.warning(
-                    "%s; until it can be, the next broker after a crash of this one has to wait for the "
-                    "time-out of its ZooKeeper session: make room, or mend the disk",
-                    error,
-                )
-            self.ticket_kept = False
-        else:
-            self.ticket_kept = True
+        self._tickets.take_over(files, directory)
 
     def others(self, own_id: int) -> list[BrokerAddress]:
         """The other brokers that are registered."""
@@ -203,6 +189,7 @@ class Registrar:
             (paths.broker_path(address.broker_id), self._registrations.mend),
             (paths.PREFERRED_ELECTION, self._see_elections),
             (paths.REASSIGN_PARTITIONS, self._see_reassignments),
+            (paths.CLUSTER_ID, self._see_cluster),
         ):
             self._store.watch_data(path, partial(self._submit, see))
         for path, see in (
@@ -334,8 +321,20 @@ class Registrar:
 
     # --- registration and election --------------------------------------------------------------------------
 
-    def _submit(self, job: Job, *_: object) -> None:
-        self._worker.submit(job)
+    def _submit(self, see: Job, *_: object) -> None:
+        self._worker.submit(partial(self._if_it_holds, see))
+
+    def _if_it_holds(self, see: Job) -> None:
+        if self._identity.holds():
+            see()
+        else:
+            self._registrations.forget()
+            self._elected_in = None
+
+    def _see_cluster(self) -> None:
+        """ZooKeeper has this cluster, perhaps again."""
+        if not self._registrations.is_current:
+            self._renew()
 
     def _session_changed(self, state: SessionState) -> None:
         _log.info("ZooKeeper session: %s", state.value)
@@ -346,12 +345,14 @@ class Registrar:
             self._worker.resume()
             if self._expired:
                 self._expired = False
-                self._worker.submit(self._renew)
+                self._submit(self._renew)
 
     def _renew(self) -> None:
         """After an expired session all that is ephemeral is gone: register anew and stand for election."""
         if self._elected_in != self._store.session_id:
             self._listener.post(events.Resigned())
+        for path in paths.PERSISTENT_PATHS:
+            self._znodes.make(path, b"")
         try:
             self._registrations.register(self._address)
         except ConfigError as error:
@@ -414,13 +415,29 @@ class Registrar:
         }
 
     def _take_office(self, session_id: int) -> None:
-        epoch = counters.next_controller_epoch(self._store, self._highest_epoch_seen)
+        floor = max(self._refused_epoch, self._listener.controller_epoch)
+        epoch = counters.next_controller_epoch(self._store, self._highest_epoch_seen, floor)
+        elected = self._snapshot(epoch)
+        newest = max((one.controller_epoch for one in elected.leaderships.values()), default=0)
+        if newest > epoch:
+            # Brokers and states would be left as they are by this controller.
+            epoch = counters.next_controller_epoch(self._store, self._highest_epoch_seen, newest)
+            elected = replace(elected, epoch=epoch)
+        self._office_epoch = epoch
         _log.info("broker %d is the controller, epoch %d", self._address.broker_id, epoch)
-        self._listener.post(self._snapshot(epoch))
+        self._listener.post(elected)
         self._elected_in = session_id
         self._grown.keep(self._assignments)
         self._delete_unreadable()
         self._see_log_failures()
+
+    def epoch_refused(self, epoch: int) -> None:
+        """A broker has heard of a controller of a higher epoch than this one's, ``epoch``: if that is in
+        office by ZooKeeper's word no more, it resigns; else the counter went back, and it takes office anew.
+        """
+        if self.in_office and epoch == self._office_epoch:
+            self._refused_epoch, self._elected_in = epoch, None
+            self._see_controller()
 
     def _snapshot(self, epoch: int) -> events.Elected:
         self._assignments.clear()

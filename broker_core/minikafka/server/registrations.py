@@ -24,7 +24,15 @@ Read = Callable[[str, Callable[[bytes, str], BrokerRegistration]], tuple[BrokerR
 class Registrations:
     """See the module."""
 
-    def __init__(self, store: Store, clock: Clock, read: Read) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        read: Read,
+        end_own: Callable[[int], bool] = lambda session_id: False,
+    ) -> None:
+        """``end_own`` ends a session if it is an earlier one of this broker; whether it did."""
+        self._end_own = end_own
         self._store = store
         self._clock = clock
         self._read = read
@@ -47,6 +55,9 @@ class Registrations:
         except NodeExists:
             data, stat = self._store.read(path)
             if stat.ephemeral_owner != self._store.session_id:
+                if self._end_own(stat.ephemeral_owner):
+                    self.register(own)
+                    return
                 raise ConfigError(
                     "broker.id",
                     own.broker_id,
@@ -54,6 +65,10 @@ class Registrations:
                     "that one (one that was killed goes when its ZooKeeper session times out)",
                 ) from None
         self._registered_in = self._store.session_id
+
+    def forget(self) -> None:
+        """The place is lost."""
+        self._registered_in = None
 
     def mend(self) -> None:
         """Write this broker's registration again, where somebody wrote nonsense there."""

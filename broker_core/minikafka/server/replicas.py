@@ -66,6 +66,11 @@ class Replicas:
         """This broker is about to stop: what it copied it would be in sync by, and missing a moment later."""
         self._leaving = True
 
+    @property
+    def controller_epoch(self) -> int:
+        """The highest that this broker has heard of."""
+        return self._controller_epoch
+
     def take_epoch(self, controller_epoch: int) -> bool:
         """In a step: whether a message of the controller of this epoch counts; an older one's does not."""
         if controller_epoch < self._controller_epoch:
@@ -126,7 +131,8 @@ class Replicas:
     def become(self, leaderships: Leaderships, leaders: Brokers) -> dict[TopicPartition, ErrorCode]:
         """Lead or follow each partition; ``leaders`` says where the others' leaders are.
 
-        What became of each. An older leader epoch than the known one changes nothing.
+        What became of each. An older leader epoch than the known one changes nothing:
+        STALE_CONTROLLER_EPOCH, as 0.10.1.
         """
         broker = self._broker
         codes = dict.fromkeys(leaderships, ErrorCode.NONE)
@@ -135,6 +141,9 @@ class Replicas:
         configs = {topic: broker.registrar.topic_config(topic) for topic in _topics(leaderships)}
         created = broker.registrar.creations(configs)
         leaderships = self._of_these_topics(leaderships, created, leaders)
+        behind = {key for key, leadership in leaderships.items() if self._is_behind(key, leadership)}
+        codes |= dict.fromkeys(behind, ErrorCode.STALE_CONTROLLER_EPOCH)
+        leaderships = {key: value for key, value in leaderships.items() if key not in behind}
         for topic_partition, leadership in leaderships.items():
             if not self._is_known(topic_partition, leadership):
                 self._fetchers.leave(topic_partition)  # all at once: they would ask leaders that are none now
@@ -178,6 +187,19 @@ class Replicas:
         partition = self._broker.partitions.get(topic_partition)
         known = None if partition is None else partition.leadership
         return known is not None and known.leader_epoch >= leadership.leader_epoch
+
+    def _is_behind(self, topic_partition: TopicPartition, told: Leadership) -> bool:
+        """Whether this broker knows of a newer leader than the controller: ZooKeeper's epochs went back. By
+        an epoch that the log has already, followers could not tell where their logs part from the leader's.
+        """
+        partition = self._broker.partitions.get(topic_partition)
+        known = None if partition is None else partition.leadership
+        if known is not None:
+            if told.leader_epoch == known.leader_epoch:
+                return told.leader != known.leader
+            return told.leader_epoch < known.leader_epoch
+        log = self._broker.logs.get(topic_partition)
+        return log is not None and told.leader_epoch < max(log.epochs.latest, log.epochs.begun)
 
     def _take_over(self, opened: Mapping[TopicPartition, Log], leaderships: Leaderships) -> None:
         """In a step: the partitions have their leaders."""

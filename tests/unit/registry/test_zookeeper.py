@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shutil
 import subprocess
 import sys
 import threading
 import uuid
+from pathlib import Path
 
 import pytest
 from kazoo import exceptions as kazoo_errors
@@ -24,10 +26,12 @@ from minikafka.base.errors import (
     SessionExpired,
 )
 from minikafka.embedded.process import wait_until
-from minikafka.embedded.zookeeper import SESSION_TIMEOUT_MAX_MS
+from minikafka.embedded.zookeeper import SESSION_TIMEOUT_MAX_MS, EmbeddedZooKeeper
 from minikafka.net.probe import free_port
-from minikafka.registry.store import SessionTicket
+from minikafka.registry.store import SessionState, SessionTicket
 from minikafka.registry.zookeeper import ZooKeeperStore, _translated, parse_connect
+
+PATIENCE_S = 30.0
 
 
 @pytest.fixture
@@ -214,3 +218,36 @@ def test_a_killed_process_leaves_a_session_that_its_ticket_ends(connect: str) ->
     assert store.end_session(ticket)
     assert store.exists("/brokers/ids/0") is None
     store.close()
+
+
+@pytest.mark.process
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("emptied", [False, True])
+def test_client_goes_on_with_a_zookeeper_that_was_restored_from_an_older_copy(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, emptied: bool
+) -> None:
+    states: list[SessionState] = []
+    data, copy = tmp_path / "zookeeper", tmp_path / "copy"
+    with EmbeddedZooKeeper(str(tmp_path), port=free_port()) as zookeeper:
+        store = ZooKeeperStore(zookeeper.connect, 3_000, connect_timeout_ms=20_000)
+        with contextlib.closing(store):
+            store.on_session(states.append)
+            store.create("/kept", ephemeral=True)
+            zookeeper.stop()
+            shutil.copytree(data, copy)
+            zookeeper.start()
+            assert wait_until(lambda: SessionState.CONNECTED in states, PATIENCE_S)
+            for number in range(100):
+                store.create(f"/lost-{number}")
+            zookeeper.stop()
+            shutil.rmtree(data)
+            if not emptied:
+                shutil.copytree(copy, data)
+            del states[:]
+            zookeeper.start()
+            assert wait_until(lambda: states[-1:] == [SessionState.CONNECTED], PATIENCE_S)
+            assert SessionState.EXPIRED in states
+            assert store.exists("/lost-99") is None
+            assert wait_until(lambda: store.exists("/kept") is None, PATIENCE_S)
+            store.create("/new", ephemeral=True)
+    assert "went back" in caplog.text

@@ -45,6 +45,7 @@ class World:
         self.changed: list[str] = []
         self.changed_clients: list[str] = []
         self.counters_missed_times = 0
+        self.controller_epoch = 0
 
     def start(self) -> World:
         def keep_ticket() -> None:

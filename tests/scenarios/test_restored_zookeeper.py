@@ -1,0 +1,167 @@
+"""ZooKeeper restored from an older copy, or emptied, under brokers that run or are started again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from minikafka.base.errors import ErrorCode
+from minikafka.registry import paths
+from minikafka.registry.paths import ControllerEpoch
+from tests.scenarios.simulation import Machine, Simulation
+
+BROKERS = 3
+PROPERTIES = {"replica.lag.time.max.ms": "3000"}
+
+
+def cluster(world: Simulation, brokers: int = BROKERS) -> list[Machine]:
+    """Machines with a broker each, and a topic on all of them."""
+    machines = [world.machine_of(number) for number in range(brokers)]
+    for machine in machines:
+        machine.start(PROPERTIES)
+    create_topic(world, "t", brokers)
+    return machines
+
+
+def create_topic(world: Simulation, name: str, replicas: int) -> None:
+    """On the controller, whoever that is."""
+    for number, machine in world.machines.items():
+        if machine.running is not None and machine.running.broker.controller.active:
+            world.move_to(f"machine-{number}")
+    assert world.create_topic(name, replicas=replicas) == 0
+
+
+def pass_time(world: Simulation, ms: int) -> None:
+    for _ in range(ms // 500):
+        world.clock.advance(500)
+        world.settle()
+
+
+def leader_of(world: Simulation) -> tuple[int, int]:
+    """Leader and leader epoch of the one partition, by ZooKeeper."""
+    store = world.zookeeper.connect()
+    state = json.loads(store.read(paths.partition_state_path("t", 0))[0])
+    store.close()
+    return state["leader"], state["leader_epoch"]
+
+
+def produce(world: Simulation, *values: bytes) -> None:
+    """Until it is acknowledged, wherever the leader is."""
+    for _ in range(60):
+        leader, _ = leader_of(world)
+        if leader >= 0 and world.machine_of(leader).running is not None:
+            world.move_to(f"machine-{leader}")
+            if world.produce("t", *values).error_code == ErrorCode.NONE:
+                return
+        pass_time(world, 500)
+    raise AssertionError(f"{values} are not taken within 30 s")
+
+
+def values(world: Simulation) -> list[bytes | None]:
+    world.move_to(f"machine-{leader_of(world)[0]}")
+    return [record.value for record in world.records("t")]
+
+
+def bounce(world: Simulation, machine: Machine) -> None:
+    """Stop a broker, let others lead, and start it again."""
+    machine.stop()
+    pass_time(world, 4_000)
+    machine.start(PROPERTIES)
+    pass_time(world, 6_000)
+
+
+@pytest.mark.parametrize("bounces", [0, 1, 5])
+def test_running_brokers_serve_on_when_zookeeper_is_restored_from_an_older_copy(bounces: int) -> None:
+    world = Simulation()
+    machines = cluster(world)
+    produce(world, b"a")
+    copy = world.zookeeper.copy()
+    for number in range(bounces):
+        bounce(world, machines[number % BROKERS])
+        produce(world, b"b%d" % number)
+    before = values(world)
+    world.zookeeper.restore(copy)
+    pass_time(world, 10_000)
+    world.zookeeper.end_stray_sessions()
+    pass_time(world, 10_000)
+    produce(world, b"c")
+    assert values(world) == [*before, b"c"]
+    bounce(world, machines[leader_of(world)[0]])
+    produce(world, b"d")
+    assert values(world) == [*before, b"c", b"d"]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+@pytest.mark.parametrize("bounces", [0, 1, 5])
+def test_brokers_started_on_a_zookeeper_restored_from_an_older_copy_lose_nothing(
+    bounces: int, order: tuple[int, ...]
+) -> None:
+    world = Simulation()
+    machines = cluster(world)
+    produce(world, b"a")
+    copy = world.zookeeper.copy()
+    for number in range(bounces):
+        bounce(world, machines[number % BROKERS])
+        produce(world, b"b%d" % number)
+    before = values(world)
+    for machine in machines:
+        machine.kill()
+    world.zookeeper.restore(copy)
+    for number in order:
+        machines[number].start(PROPERTIES)
+        pass_time(world, 4_000)
+    world.zookeeper.end_stray_sessions()
+    pass_time(world, 10_000)
+    produce(world, b"c")
+    assert values(world) == [*before, b"c"]
+
+
+def test_controller_epoch_that_somebody_lowered_rises_above_what_brokers_have_heard() -> None:
+    world = Simulation()
+    machines = cluster(world)
+    for machine in machines[:2]:
+        bounce(world, machine)
+    store = world.zookeeper.connect()
+    store.write(paths.CONTROLLER_EPOCH, ControllerEpoch(0).to_json())
+    controller = json.loads(store.read(paths.CONTROLLER)[0])["brokerid"]
+    bounce(world, machines[controller])
+    assert int(store.read(paths.CONTROLLER_EPOCH)[0]) > 1
+    create_topic(world, "u", BROKERS)
+    produce(world, b"a")
+    assert values(world) == [b"a"]
+
+
+def test_emptied_zookeeper_is_named_once_and_nothing_is_deleted(caplog: pytest.LogCaptureFixture) -> None:
+    world = Simulation()
+    cluster(world, 1)
+    assert world.produce("t", b"a").error_code == ErrorCode.NONE
+    copy = world.zookeeper.copy()
+    caplog.clear()
+    world.zookeeper.restore(None)
+    pass_time(world, 120_000)
+    errors = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    assert len(errors) == 1
+    assert "/cluster/id is gone" in errors[0]
+    assert world.produce("t", b"b").error_code == ErrorCode.NONE
+    store = world.zookeeper.connect()
+    assert store.exists(paths.BROKER_TOPICS) is None
+    store.close()
+    world.zookeeper.restore(copy)
+    world.zookeeper.end_stray_sessions()
+    pass_time(world, 10_000)
+    create_topic(world, "u", 1)
+    assert values(world) == [b"a", b"b"]
+
+
+def test_znodes_that_are_all_removed_by_hand_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    world = Simulation()
+    cluster(world, 1)
+    assert world.produce("t", b"a").error_code == ErrorCode.NONE
+    store = world.zookeeper.connect()
+    for name in store.children("/"):
+        store.delete(f"/{name}", recursive=True)
+    pass_time(world, 10_000)
+    assert "/cluster/id is gone" in caplog.text
+    assert world.produce("t", b"b").error_code == ErrorCode.NONE
+    assert [record.value for record in world.records("t")] == [b"a", b"b"]
