@@ -43,7 +43,8 @@ def _module(name: str) -> Any:
     except ImportError as problem:
         raise MissingDependency(
             f"the data source {NAME} cannot be used: {problem}. Install it with its dependencies "
-            f"(pip install 'minikafka[spark]') for the Python that Spark runs, {sys.executable}, on the "
+            f"(pip install 'minikafka[spark]', in a clone pip install '.[spark]') for the Python that Spark "
+            f"runs, {sys.executable}, on the "
             "driver and every executor, or set PYSPARK_PYTHON to one that has them"
         ) from problem
 

@@ -2,8 +2,8 @@
 
 A writer is made on the driver, which starts the embedded broker if one is used, and is pickled to the
 executors. Each task sends its own rows and is done once the brokers have acknowledged them (``kafka.acks``,
-all by default). So rows are written at least once: a task that Spark runs again writes its rows again. commit
-and abort have nothing to do.
+all by default). So rows are written at least once: a task or a batch that Spark runs again writes its rows
+again, as new records. commit and abort have nothing to do.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from minikafka.cli.options import Coordinated, DataDir, Format, OutputFormat
 from minikafka.cli.output import note, print_rows
 
 if TYPE_CHECKING:
+    from minikafka.base.ids import TopicPartition
     from minikafka.clients.elections import Candidate
 
 COLUMNS = ["topic", "partition", "leader", "preferred", "in_sync", "done"]
@@ -61,7 +62,7 @@ def elect(
         for number, share in enumerate(rounds, 1):
             if len(rounds) > 1:
                 note(f"minikafka: round {number} of {len(rounds)}: {counted(len(share), 'partition')}")
-            elections.request(store, share)
+            told(elections.request(store, share), share)
             ended = elections.await_end(store, timeout_s)
             if not ended:
                 break
@@ -76,6 +77,13 @@ def elect(
             "replica, which is dead or not in sync"
         )
     return 1 if left or not ended else 0
+
+
+def told(written: str, share: Iterable[TopicPartition]) -> None:
+    """The two lines that 0.10.1's ``kafka-preferred-replica-election.sh`` prints, on stderr."""
+    note(f"Created preferred replica election path with {written}")
+    partitions = ", ".join(f"[{topic},{partition}]" for topic, partition in share)
+    note(f"Successfully started preferred replica election for partitions Set({partitions})")
 
 
 def rows(found: Iterable[Candidate]) -> list[dict[str, object]]:

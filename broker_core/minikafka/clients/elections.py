@@ -106,8 +106,10 @@ def rounds(partitions: Iterable[TopicPartition]) -> list[list[TopicPartition]]:
     return shares
 
 
-def request(store: Store, partitions: Collection[TopicPartition]) -> None:
+def request(store: Store, partitions: Collection[TopicPartition]) -> str:
     """Ask the controller for the election; it begins at once, and ``await_end`` waits for its end.
+
+    Returns the JSON that was written for the controller.
 
     Raises ConfigError (unknown partitions, too many for a znode, none) or CoordinationError (one is under way
     already, there is no controller) before anything is changed.
@@ -127,6 +129,7 @@ def request(store: Store, partitions: Collection[TopicPartition]) -> None:
     except NodeExists:  # meanwhile
         placement.check_not_under_way(store, paths.PREFERRED_ELECTION, WHAT)
         raise
+    return data.decode()
 
 
 def await_end(store: Store, timeout_s: float) -> bool:

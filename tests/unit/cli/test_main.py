@@ -36,6 +36,12 @@ def test_ctrl_c_while_commands_are_imported_ends_quietly(module: str) -> None:
     assert ended(f"MODULE = {module!r}", WHILE_IMPORTING) == (128 + signal.SIGINT, "")
 
 
+def test_the_package_is_the_command_where_no_script_is_on_the_path() -> None:
+    done = subprocess.run([sys.executable, "-m", "minikafka", "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("minikafka ")
+
+
 def test_ctrl_c_at_the_very_end_changes_nothing() -> None:
     assert ended(AT_THE_END) == (0, "")
 

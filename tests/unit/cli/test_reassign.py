@@ -100,7 +100,13 @@ def test_an_election_tells_by_its_status_whether_all_are_led_as_they_should_be(
     set_state(store, "t", 1, 0, (1, 0))
     controller(monkeypatch, store, elects=elects)
     assert run(["elect", "t", "--format", "json"]) == status
-    assert [(row["partition"], row["done"]) for row in rows(capfd)] == [(1, elects)]
+    out, err = capfd.readouterr()
+    found = [json.loads(line) for line in out.splitlines()]
+    assert [(row["partition"], row["done"]) for row in found] == [(1, elects)]
+    created, started, *_ = err.splitlines()
+    written = '{"version":1,"partitions":[{"topic":"t","partition":1}]}'
+    assert created == f"Created preferred replica election path with {written}"
+    assert started == "Successfully started preferred replica election for partitions Set([t,1])"
 
 
 def test_an_election_of_all_leaves_out_what_is_marked_for_deletion(
@@ -136,7 +142,9 @@ def test_an_election_larger_than_a_znode_goes_in_rounds(
     assert run(["elect", "--all", "--format", "json"]) == 0
     out, err = capfd.readouterr()
     assert [json.loads(line)["done"] for line in out.splitlines()] == [True, True]
-    assert err == "minikafka: round 1 of 2: 1 partition\nminikafka: round 2 of 2: 1 partition\n"
+    told = [line for line in err.splitlines() if line.startswith("minikafka: ")]
+    assert told == ["minikafka: round 1 of 2: 1 partition", "minikafka: round 2 of 2: 1 partition"]
+    assert [line[-5:] for line in err.splitlines() if "Successfully" in line] == ["t,0])", "t,1])"]
 
 
 def test_an_election_that_does_not_end_goes_on(store: MemoryStore, capfd: pytest.CaptureFixture[str]) -> None:
