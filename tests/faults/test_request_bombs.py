@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import socket
 import struct
 import subprocess
@@ -255,7 +256,40 @@ def test_large_content_of_other_codecs_stops_nobody(broker: AttackedBroker, code
 @pytest.mark.timeout(120)
 def test_a_request_of_many_large_wrappers_stops_nobody(broker: AttackedBroker) -> None:
     broker.create_topic("bombs", 1)
-    request = simulation.produce("bombs", 20 * large_wrapper(Codec.GZIP, 1), version=2)
+    request = simulation.produce("bombs", 8 * large_wrapper(Codec.GZIP, 1), version=2)
     with Others(broker):
         answers = attack(broker, 2, request)
     assert codes(answers) == {0}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("sent_bytes", [100, (100 << 20) - 1])
+def test_large_frames_that_never_come_whole_stop_nobody(broker: AttackedBroker, sent_bytes: int) -> None:
+    before = broker.resident_bytes()
+    medium = simulation.produce(
+        "steady", build_message_set([Record(None, bytes(300_000), 1)], magic=2), version=3
+    )
+    with Others(broker), contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(socket.create_connection((HOST, broker.port))) for _ in range(30)]
+        for sock in socks:
+            sock.setblocking(False)
+        send_all_that_is_taken(socks, struct.pack(">i", 100 << 20), sent_bytes)
+        assert codes([broker.call(medium)]) == {0}
+    wait_until(lambda: broker.resident_bytes() - before < 64 << 20)
+
+
+def send_all_that_is_taken(socks: list[socket.socket], head: bytes, most_bytes: int) -> None:
+    """Send on all of them, until nobody takes anything for a while, or all was taken."""
+    left = {sock: most_bytes for sock in socks if sock.send(head)}
+    piece = memoryview(bytes(1 << 20))
+    while left:
+        _, ready, _ = select.select([], list(left), [], 0.5)
+        if not ready:
+            return
+        for sock in ready:
+            try:
+                left[sock] -= sock.send(piece[: left[sock]])
+            except OSError:  # the broker has cut it off
+                left[sock] = 0
+            if not left[sock]:
+                del left[sock]

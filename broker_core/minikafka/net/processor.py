@@ -45,6 +45,9 @@ logger = logging.getLogger("minikafka.net")
 
 WINDOW_BYTES = 4096
 """How far a connection is read ahead: what small requests came together are received together."""
+STALL_MS = 1_000
+STALL_BYTES = 10_000
+"""Where others wait for room, a connection that holds some must send so much of its request in so long."""
 ROUNDS = 8
 """Requests of one connection, received together, that are served before others are looked at."""
 
@@ -90,6 +93,7 @@ class _Peer:
         "paused_until_ms",
         "reader",
         "reserved",
+        "seen_bytes",
         "sock",
     )
 
@@ -111,9 +115,11 @@ class _Peer:
         self.events = 0
         self.last_active_ms = now_ms
         self.alarm_ms = NEVER_MS
-        # What the backlog counts of it: its request, and the request's bytes.
+        # What the backlog counts of it: its request, and the request's bytes; how many of them had come when
+        # somebody was seen to wait for room.
         self.counted = False
         self.reserved = 0
+        self.seen_bytes: int | None = None
         self.held = False
 
 
@@ -256,6 +262,8 @@ class Processor:
         self._uncount(peer)
         if peer.outgoing is not None:
             peer.outgoing.close()
+        # An alarm that is out of date may keep the peer for minutes: not its memory.
+        peer.reader, peer.memory = FrameReader(0), {}
         logger.log(level, "connection from %s closed: %s", peer.name, reason)
         peer.sock.close()
         self._left(peer.host)
@@ -356,18 +364,22 @@ class Processor:
 
     def _may_read(self, peer: _Peer) -> bool:
         """Whether the backlog has room for a request, and for this one's bytes once they are known."""
-        if peer.reserved:
-            return True  # others may wait for its bytes: if it waited for them, nobody would go on
-        if not self._backlog.has_room(self._again):
+        # Who has begun does not wait for other requests: they may wait for its bytes.
+        if not peer.reserved and not self._backlog.has_room(self._again):
             return False
         size = peer.reader.frame_bytes or 0
-        if size > FREE_BYTES:
-            if not self._backlog.reserve(size, self._again):
+        if size > FREE_BYTES and peer.reader.received_bytes >= peer.reserved:
+            allowed = self._backlog.reserve(peer, size, self._again)
+            if not allowed:
                 return False
-            peer.reserved = size
+            peer.reserved = allowed
             # Who holds bytes and sends nothing is looked at sooner.
-            self._alarms.set(peer, self._clock.monotonic_ms() + self._options.write_timeout_ms)
+            self._alarms.set(peer, self._clock.monotonic_ms() + self._stall_ms)
         return True
+
+    @property
+    def _stall_ms(self) -> int:
+        return min(STALL_MS, self._options.write_timeout_ms)
 
     def _hold(self, peer: _Peer) -> None:
         self._watch(peer, peer.events & ~READ)
@@ -395,11 +407,12 @@ class Processor:
 
     def _uncount(self, peer: _Peer, *, keep_bytes: bool = False) -> None:
         """The backlog no longer counts what it counts of this connection, or only the request's bytes."""
-        counted, reserved = peer.counted, 0 if keep_bytes else peer.reserved
-        if counted or reserved:
+        counted, holder = peer.counted, peer if peer.reserved and not keep_bytes else None
+        if counted or holder is not None:
             peer.counted = False
-            peer.reserved -= reserved
-            self._backlog.end(requests=int(counted), size=reserved)
+            if holder is not None:
+                peer.reserved, peer.seen_bytes = 0, None
+            self._backlog.end(requests=int(counted), holder=holder)
 
     def _read(self, peer: _Peer) -> None:
         reader = peer.reader
@@ -412,7 +425,9 @@ class Processor:
             if received >= TURN_BYTES:
                 return
             with reader.space() as space:
-                count = peer.sock.recv_into(space)
+                large = (reader.frame_bytes or 0) > FREE_BYTES
+                room = peer.reserved - reader.received_bytes if large else 0  # 0: all of the space
+                count = peer.sock.recv_into(space, min(room, len(space)))
             if count == 0:
                 if reader.inside_frame:
                     self.close_peer(peer, "the peer closed in the middle of a request", logging.INFO)
@@ -427,6 +442,8 @@ class Processor:
 
     def _hand_over(self, peer: _Peer, frame: memoryview) -> None:
         exchange = peer.exchange = SocketExchange(self, peer)
+        if peer.reserved:
+            self._backlog.complete(peer)
         try:
             self._handler.on_request(exchange, frame)
         except RemoteWireError as error:
@@ -507,6 +524,10 @@ class Processor:
             if complaint and quiet_ms >= limit_ms:
                 self.close_peer(peer, complaint.format(quiet_ms), level)
                 continue
+            if self._stalls(peer):
+                complaint = f"it sent less than {STALL_BYTES} bytes of its request in {self._stall_ms} ms"
+                self.close_peer(peer, f"{complaint}, and others wait for room")
+                continue
             look_ms = (peer.last_active_ms if complaint else now_ms) + limit_ms
             if peer.paused_until_ms > now_ms:
                 look_ms = min(look_ms, peer.paused_until_ms)
@@ -516,8 +537,17 @@ class Processor:
                 if peer.reader.ahead:
                     self._ready[peer] = None
             if peer.reserved:
-                look_ms = min(look_ms, now_ms + self._options.write_timeout_ms)
+                look_ms = min(look_ms, now_ms + self._stall_ms)
             self._alarms.set(peer, look_ms)
+
+    def _stalls(self, peer: _Peer) -> bool:
+        """Whether it keeps others from being read, and has sent next to nothing since the last look."""
+        receiving = peer.reserved and peer.exchange is None and peer.outgoing is None and not peer.held
+        if not receiving or not self._backlog.scarce:
+            peer.seen_bytes = None
+            return False
+        seen, peer.seen_bytes = peer.seen_bytes, peer.reader.received_bytes
+        return seen is not None and peer.seen_bytes - seen < STALL_BYTES
 
     def _limit(self, peer: _Peer) -> tuple[int, str, int]:
         """How long a connection may be quiet in its present state, and what is logged then ('': it may)."""
@@ -528,6 +558,4 @@ class Processor:
             return options.linger_ms, "the server stops", logging.DEBUG
         if peer.exchange is not None or peer.held:
             return options.idle_ms, "", logging.DEBUG
-        if peer.reserved and self._backlog.scarce:  # it keeps others from being read
-            return options.write_timeout_ms, "it sent nothing of its request for {} ms", logging.WARNING
         return options.idle_ms, "idle for {} ms", logging.INFO

@@ -20,7 +20,7 @@ from minikafka.wire.parts import Part, part_size
 
 HAS_SENDFILE = hasattr(os, "sendfile")
 
-TURN_BYTES = 8 << 20
+TURN_BYTES = 1 << 20
 """About how much one ``Outgoing.write`` sends at most, so that a fast reader does not hold up the others."""
 
 _PIECES = 64

@@ -134,7 +134,7 @@ _KEYS: dict[str, tuple[Callable[[str, str], Any], str | None]] = {
     "max.connections.per.ip": (_integer(0), str(UNLIMITED)),
     "max.connections.per.ip.overrides": (_counts, ""),
     "queued.max.requests": (_integer(1), "500"),
-    "queued.max.request.bytes": (_integer(-1), "-1"),
+    "queued.max.request.bytes": (_integer(-1), str(192 << 20)),
     "quota.producer.default": (_integer(1, _LONG_MAX), str(_LONG_MAX)),
     "quota.consumer.default": (_integer(1, _LONG_MAX), str(_LONG_MAX)),
     "quota.window.num": (_integer(1), "11"),

@@ -7,17 +7,20 @@ connection's requests in the order in which they came.
 
 ``FrameReader`` cuts the incoming bytes into frames. It offers the memory that the next bytes are to be
 received into, so that a frame is received where it stays. That memory grows with what has arrived, whatever
-length was announced: never more than ``FIRST_ALLOCATION`` or four times the bytes that came.
+length was announced: never more than ``FIRST_ALLOCATION`` or four times the bytes that came. (Above
+a megabyte all of it is mapped, and a page takes memory when something is received there.)
 """
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Sequence
 
 from minikafka.base import binary
 from minikafka.base.errors import LocalWireError, RemoteWireError
 from minikafka.base.files import Buffer
+from minikafka.base.memory import MAPPED_BYTES, memory_of
 from minikafka.base.values import fast_value
 from minikafka.wire import schema
 from minikafka.wire.keys import ApiKey
@@ -118,7 +121,7 @@ class FrameReader:
         self._window: bytearray | None = None
         self._begin = self._end = 0
         # The frame that is being received. Invariant: _filled < len(_target).
-        self._target: bytearray | None = None
+        self._target: bytearray | mmap.mmap | None = None
         self._filled = 0
         self._frame_bytes: int | None = None
 
@@ -136,6 +139,11 @@ class FrameReader:
     def frame_bytes(self) -> int | None:
         """The length of the frame that is being received; None while that is not known."""
         return self._frame_bytes
+
+    @property
+    def received_bytes(self) -> int:
+        """How much of the frame that is being received is there."""
+        return self._filled
 
     def space(self) -> memoryview:
         """Where the next bytes belong. Release it (or let it go) before ``filled``."""
@@ -163,8 +171,9 @@ class FrameReader:
         if self._filled < len(target):
             return None
         if len(target) < (self._frame_bytes or 0):
-            grown = bytearray(min(self._frame_bytes or 0, len(target) * _GROWTH))
-            grown[: self._filled] = target
+            size, more = self._frame_bytes or 0, len(target) * _GROWTH
+            grown = memory_of(size if more > MAPPED_BYTES else min(size, more))
+            grown[: self._filled] = target[:]
             self._target = grown
             return None
         self._target, self._filled, self._frame_bytes = None, 0, None

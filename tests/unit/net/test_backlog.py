@@ -8,12 +8,13 @@ import random
 import socket
 import struct
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from minikafka.net.backlog import FREE_BYTES, Backlog
+from minikafka.net.backlog import FREE_BYTES, LARGE_BYTES, Backlog
 from minikafka.net.connection import SocketConnector
 from minikafka.net.port import Exchange
 from minikafka.net.server import SocketServer
@@ -311,7 +312,67 @@ def test_a_waiter_is_called_once_for_each_time_that_it_was_refused() -> None:
     assert not backlog.has_room(waiter)
     backlog.end(requests=1)
     assert (calls, backlog.scarce) == ([1], False)
-    assert backlog.reserve(100, waiter)  # the last one may exceed the limit
-    assert not backlog.reserve(1, waiter)
-    backlog.end(size=100)
+    assert backlog.reserve("one", 100, waiter) == 100  # the last one may exceed the limit
+    assert not backlog.reserve("two", 1, waiter)
+    backlog.end(holder="one")
     assert calls == [1, 1]
+
+
+def nobody() -> None:
+    """Waits for nothing."""
+
+
+def test_bytes_are_counted_as_they_arrive() -> None:
+    backlog = Backlog(1, 3 * FREE_BYTES)
+    assert backlog.reserve("one", 100 * FREE_BYTES, nobody) == 4 * FREE_BYTES
+    assert backlog.reserve("one", 100 * FREE_BYTES, nobody) == 16 * FREE_BYTES
+    assert backlog.reserve("one", 100 * FREE_BYTES, nobody) == 64 * FREE_BYTES
+    assert backlog.reserve("one", 100 * FREE_BYTES, nobody) == 100 * FREE_BYTES
+
+
+def test_of_those_who_receive_only_the_one_that_began_first_exceeds_the_limit() -> None:
+    size = 100 * FREE_BYTES
+    backlog = Backlog(1, 12 * FREE_BYTES)
+    for holder in ("one", "two"):
+        assert backlog.reserve(holder, size, nobody)
+    assert not backlog.reserve("three", size, nobody)
+    assert not backlog.reserve("two", size, nobody)
+    assert backlog.reserve("one", size, nobody)
+    backlog.complete("one")  # it is in work now, and takes its bytes
+    assert backlog.reserve("two", size, nobody)
+    assert not backlog.reserve("three", size, nobody)
+    backlog.end(holder="one")
+    backlog.end(holder="two")
+    assert backlog.reserve("three", size, nobody)
+
+
+def test_large_and_small_requests_do_not_wait_for_each_other() -> None:
+    backlog = Backlog(1, 12 * FREE_BYTES)
+    for number in range(2):
+        assert backlog.reserve(f"large {number}", LARGE_BYTES + 1, nobody)
+    assert not backlog.reserve("large", LARGE_BYTES + 1, nobody)
+    assert backlog.reserve("small", LARGE_BYTES, nobody)
+
+
+def test_what_a_closed_connection_had_received_is_let_go_at_once(serve: Serve) -> None:
+    server = serve(Keeping(), max_request_bytes=64 << 20)
+    with plain(server) as sock:
+        sock.sendall(framed(bytes(8 << 20))[:-1])
+        (processor,) = server._processors
+        eventually(lambda: processor._peers, "it is accepted")
+        (peer,) = processor._peers
+        eventually(lambda: peer.reader.received_bytes == (8 << 20) - 1, "nearly all is there")
+        reader = weakref.ref(peer.reader)
+    eventually(lambda: reader() is None, "its memory is free, though its alarm is still to come")
+
+
+def test_who_sends_a_little_while_others_wait_for_room_is_cut_off(serve: Serve) -> None:
+    handler = Keeping()
+    size = 2 * FREE_BYTES
+    server = serve(handler, queued_bytes=size, max_request_bytes=size, write_timeout_ms=50)
+    with plain(server) as slow, plain(server) as honest:
+        slow.sendall(struct.pack(">i", size))
+        go_round(server)
+        honest.sendall(framed(bytes(size)))
+        eventually(lambda: handler.exchanges or slow.send(b"x") < 0, "the other is read")
+        assert gone(slow)

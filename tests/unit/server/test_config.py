@@ -36,7 +36,8 @@ def test_zookeeper_must_be_named() -> None:
 
 def test_limits_on_connections_and_requests_are_none_unless_they_are_set() -> None:
     assert config().connection_limits == ConnectionLimits()
-    assert (config().queued_max_requests, config().queued_max_bytes) == (500, None)
+    assert (config().queued_max_requests, config().queued_max_bytes) == (500, 192 << 20)
+    assert config(**{"queued.max.request.bytes": "-1"}).queued_max_bytes is None
     made = BrokerConfig.from_properties(
         {
             "zookeeper.connect": "localhost:2181",

@@ -77,6 +77,14 @@ def test_the_limit_itself_is_allowed() -> None:
     assert FrameReader(10).feed(b"\0\0\0\x0a" + bytes(10)) == [bytes(10)]
 
 
+def test_pages_of_a_large_frame_take_memory_only_when_something_arrives() -> None:
+    size = 1 << 30
+    reader = FrameReader(size)
+    reader.feed(size.to_bytes(4, "big") + bytes(2 << 20))
+    assert reader.space().nbytes == size - (2 << 20)
+    assert reader.received_bytes == 2 << 20
+
+
 def test_memory_grows_with_what_arrives_not_with_what_is_announced() -> None:
     tracemalloc.start()
     try:
