@@ -66,8 +66,8 @@ class _Losing:
     def closed(self) -> bool:
         return self._connection.closed
 
-    def request(self, parts: Sequence[Part]) -> PendingResponse:
-        pending = self._connection.request(parts)
+    def request(self, parts: Sequence[Part], max_response_bytes: int | None = None) -> PendingResponse:
+        pending = self._connection.request(parts, max_response_bytes)
         produces = bytes(parts[0][:2]) == int(ApiKey.PRODUCE).to_bytes(2, "big")  # type: ignore[index]
         return _Lost(self._connection, pending) if produces and self._losses.next() else pending
 

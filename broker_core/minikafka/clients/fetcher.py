@@ -49,6 +49,7 @@ from minikafka.records.message_set import ATTRIBUTES_AT, CODEC_MASK, MAGIC_AT
 from minikafka.records.scan import ScanResult
 from minikafka.wire.apis.fetch import (
     FETCH,
+    LARGEST_MESSAGE_BYTES,
     FetchPartitionResponse,
     FetchResponse,
     consumer_request,
@@ -235,10 +236,13 @@ class RangeFetcher:
 
     def _make_room(self, found: ScanResult) -> None:
         """The first message is cut off: ask for as much as it needs. CORRUPT_MESSAGE when it is not that."""
-        if not found.incomplete or found.wanted_bytes > _LARGEST_FETCH:
+        allowed, problem = max(LARGEST_MESSAGE_BYTES, self._max_bytes), found.problem
+        if found.wanted_bytes > allowed:
+            problem = f"a message of {found.wanted_bytes} bytes is announced, believed are {allowed}"
+        if not found.incomplete or found.wanted_bytes > allowed:
             raise BrokerError(
                 ErrorCode.CORRUPT_MESSAGE,
-                f"{self.topic_partition}, fetched from offset {self.next_offset}: {found.problem}",
+                f"{self.topic_partition}, fetched from offset {self.next_offset}: {problem}",
             )
         self._fetch_bytes = max(found.wanted_bytes, min(2 * self._fetch_bytes, _LARGEST_FETCH))
 

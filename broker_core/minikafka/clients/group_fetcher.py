@@ -66,15 +66,12 @@ class Fetched:
 
     def columns(self, *, headers: bool = False) -> Iterator[Columns]:
         """The records as columns; in pieces where they are too many for one. Raises as ``records``."""
-        from minikafka.records.columns import decode
+        from minikafka.records.columns import DamagedEntry, decode_pieces
 
-        data, position = self.data, self.start_offset
-        while True:
-            piece = decode(data, position, self.next_offset, headers=headers)
-            yield piece
-            if piece.complete:
-                return
-            data, position = data[piece.valid_bytes :], piece.next_offset
+        try:
+            yield from decode_pieces(self.data, self.start_offset, self.next_offset, headers=headers)
+        except DamagedEntry as damage:
+            raise BrokerError(damage.code, damage.detail) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,9 +148,11 @@ class BrokerLink:
         """
         connection = self._open(deadline)
         version = self._version_for(api, newest)
-        correlation_id, parts = self._encode(api, version, request(version))
+        body = request(version)
+        correlation_id, parts = self._encode(api, version, body)
         try:
-            return Reply(self, connection.request(parts), api, version, correlation_id)
+            pending = connection.request(parts, max_response_bytes=api.response_bytes_max(version, body))
+            return Reply(self, pending, api, version, correlation_id)
         except NetworkError as error:
             raise NetworkError(f"{self.name} did not take {api.name}: {error}") from error
 

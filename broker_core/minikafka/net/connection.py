@@ -95,10 +95,11 @@ def connect(
 class _Pending:
     """See ``port.PendingResponse``."""
 
-    __slots__ = ("connection", "error", "frame", "made_ms")
+    __slots__ = ("connection", "error", "frame", "made_ms", "max_bytes")
 
-    def __init__(self, connection: SocketConnection) -> None:
+    def __init__(self, connection: SocketConnection, max_bytes: int) -> None:
         self.connection = connection
+        self.max_bytes = max_bytes
         self.made_ms = _now_ms()
         self.frame: memoryview | None = None
         self.error: NetworkError | None = None
@@ -135,6 +136,7 @@ class SocketConnection:
         self.peer = peer
         self._sock = sock
         self._request_timeout_ms = request_timeout_ms
+        self._max_response_bytes = max_response_bytes
         self._reader = FrameReader(max_response_bytes, first_allocation=TAKEN_AT_ONCE_BYTES)
         # Held while one frame is written and queued, so that the order is the same in both.
         self._writing = threading.Lock()
@@ -151,8 +153,9 @@ class SocketConnection:
             self.receive_arrived()
         return self._error is not None
 
-    def request(self, parts: Sequence[Part]) -> PendingResponse:
-        pending = _Pending(self)
+    def request(self, parts: Sequence[Part], max_response_bytes: int | None = None) -> PendingResponse:
+        limit = self._max_response_bytes
+        pending = _Pending(self, limit if max_response_bytes is None else min(limit, max_response_bytes))
         self._write(encode_frame(parts), pending)
         return pending
 
@@ -260,6 +263,8 @@ class SocketConnection:
                     unanswered = "before it answered" if self._pending else "while idle"
                     self._fail(NetworkError(f"{self.peer}: the peer closed the connection {unanswered}"))
                     return False
+                if not self._reader.inside_frame and self._pending:
+                    self._reader.max_bytes = self._pending[0].max_bytes
                 frame = self._reader.filled(count)
                 if frame is not None:
                     self._settle(frame)

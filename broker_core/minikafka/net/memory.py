@@ -320,7 +320,7 @@ class MemoryConnection:
         """Whether the server still owes something that it has begun with."""
         return self._in_flight or bool(self._responses)
 
-    def request(self, parts: Sequence[Part]) -> _MemoryPending:
+    def request(self, parts: Sequence[Part], max_response_bytes: int | None = None) -> _MemoryPending:
         self._check()
         self._requests.append(join(encode_frame(parts)))
         pending = _MemoryPending(self)

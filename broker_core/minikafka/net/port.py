@@ -125,9 +125,10 @@ class Connection(Protocol):
     def closed(self) -> bool:
         """Whether nothing can be sent any more. That the peer has closed an idle connection is noticed."""
 
-    def request(self, parts: Sequence[Part]) -> PendingResponse:
+    def request(self, parts: Sequence[Part], max_response_bytes: int | None = None) -> PendingResponse:
         """Send ``parts`` as one frame (the length is added). Does not wait for earlier responses.
 
+        A response of more than ``max_response_bytes`` breaks the connection as soon as it is announced.
         Raises NetworkError when the connection is broken, or the peer takes nothing for the request time-out.
         """
 

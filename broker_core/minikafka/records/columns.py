@@ -13,7 +13,7 @@ The batch has the columns of Spark's Kafka connector: ``key`` and ``value`` bina
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,10 +69,18 @@ SCHEMA = pa.schema(
 SCHEMA_WITH_HEADERS = SCHEMA.append(pa.field("headers", HEADERS_TYPE))
 """With Spark's option ``includeHeaders``."""
 
+PIECE_BYTES = 32 << 20
+PIECE_ROWS = 1 << 18
+"""What ``decode_pieces`` puts into one piece: so many bytes of keys, values or headers, or one larger record;
+so many rows. A small answer may hold gigabytes once it is opened: only the next piece of it is in memory.
+"""
+
 _HEAD_BYTES = 27
 """Of an entry, up to the last offset of a batch; a message of magic 0 or 1 may be one byte shorter."""
 
 _TIMESTAMP_LIMIT_MS = INT64_MAX // 1000
+
+_FULL = frozenset({stops.ROWS_FULL, stops.KEYS_FULL, stops.VALUES_FULL, stops.HEADERS_FULL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +94,9 @@ class Columns:
     keys              uint8, the keys one after another
     key_validity      Arrow bitmap, or None when no key is null
     next_offset       the first offset that was not looked at: where the next decoding starts
-    valid_bytes       of the data that was given last: what lies behind was not (wholly) used
+    valid_bytes       of the data that was given last: what lies behind was not, or not wholly, used
     headers           of each row; None when they were not asked for
-    complete          False when rows ran out of room: decode again from ``next_offset``
+    complete          False when rows ran out of room: there may be more from ``next_offset`` on
     """
 
     count: int
@@ -189,9 +197,10 @@ def _repeated(text: str, count: int) -> pa.StringArray:
 class Decoder:
     """Collects the messages of several pieces of one partition, in order, into one set of columns.
 
-    Rows are those with ``start_offset <= offset < end_offset``; at most ``max_rows`` when given. A decoder
-    that is ``full`` or ``finished`` takes no more data. A wrapper or batch that holds more than
-    ``max_content_bytes`` is CORRUPT_MESSAGE.
+    Rows are those with ``start_offset <= offset < end_offset``; at most ``max_rows`` when given, and no more
+    once keys, values or headers have ``max_bytes``, but for a first row that has more. A decoder that is
+    ``full`` or ``finished`` takes no more data. A wrapper or batch that holds more than ``max_content_bytes``
+    is CORRUPT_MESSAGE.
     """
 
     def __init__(
@@ -201,6 +210,7 @@ class Decoder:
         *,
         check_crc: bool = True,
         max_rows: int | None = None,
+        max_bytes: int = MAX_COLUMN_BYTES,
         headers: bool = False,
         max_content_bytes: int = MAX_CONTENT_BYTES,
     ) -> None:
@@ -208,6 +218,7 @@ class Decoder:
         self.full = max_rows is not None and max_rows <= 0
         self.finished = start_offset >= end_offset
         self._max_rows = max_rows
+        self._max_bytes = min(max_bytes, MAX_COLUMN_BYTES)
         self._max_content_bytes = max_content_bytes
         self._with_headers = headers
         self._in_batches = False
@@ -220,17 +231,10 @@ class Decoder:
         self._state[read.INNER] = -1
         self._state[read.RECORD_AT] = -1
         self._state[read.WITH_HEADERS] = headers
-        self._offsets = np.empty(0, dtype=np.int64)
-        self._timestamps = np.empty(0, dtype=np.int64)
-        self._types = np.empty(0, dtype=np.int8)
-        self._key_ends = np.zeros(1, dtype=np.int32)
-        self._value_ends = np.zeros(1, dtype=np.int32)
-        self._has_key = np.empty(0, dtype=np.uint8)
-        self._has_value = np.empty(0, dtype=np.uint8)
-        self._keys = np.empty(0, dtype=np.uint8)
         self._values = np.empty(0, dtype=np.uint8)
-        self._header_ends = np.zeros(1, dtype=np.int32)
-        self._headers = np.empty(0, dtype=np.uint8)
+        self._make_columns()
+        self._intact = self._state
+        """While the content of a wrapper is decoded: the state to go back to where that is damaged."""
 
     @property
     def count(self) -> int:
@@ -243,23 +247,42 @@ class Decoder:
         A cut-off last message is not used, nor is what lies behind the last row when the decoder is full or
         finished. CORRUPT_MESSAGE with the position in ``data`` on damage; the rows before it are kept.
         """
-        read = kernels.read
-        view = memoryview(data)
         self._valid_bytes = 0
-        if self.full or self.finished:
-            return 0
+        if not self.full and not self.finished:
+            for _ in self._decode(memoryview(data)):
+                self.full = True
+                break
+        return self._valid_bytes
+
+    def pieces(self, data: Buffer) -> Iterator[Columns]:
+        """All messages of ``data``, in as many columns as they need; the last one is ``complete``.
+
+        A compressed message is opened once, however many pieces it takes. CORRUPT_MESSAGE as ``add``, behind
+        all pieces that were full; ``columns`` then has the rows between these and the damage.
+        """
+        for _ in self._decode(memoryview(data)):
+            self.full = True
+            yield self.columns()
+            self.full = False
+            self._clear()
+        yield self.columns()
+
+    def _decode(self, view: memoryview) -> Iterator[None]:
+        """Decode ``view``; stop where the columns are full, and go on there once they are cleared."""
+        read = kernels.read
+        self._valid_bytes = 0
         self._reserve(len(view))
-        while True:
-            stop = self._run(read_only(view), self._valid_bytes, None)
+        while not self.finished:
+            stop = yield from self._run(read_only(view), self._valid_bytes, None)
             self._valid_bytes = int(self._state[read.POSITION])
             if stop == stops.WRAPPER and self._in_batches:
-                stop = self._add_batch(view)
+                stop = yield from self._add_batch(view)
                 self._valid_bytes = int(self._state[read.POSITION])
                 if stop == stops.END:
                     continue
             elif stop == stops.WRAPPER:
                 content = open_wrapper(view, self._valid_bytes, self._max_content_bytes)
-                stop = self._add_content(content)
+                stop = yield from self._add_content(content)
                 if stop == stops.END:
                     self._valid_bytes += content.size_bytes
                     self._pass(content.offset)
@@ -268,10 +291,38 @@ class Decoder:
             if stop >= stops.FIRST_PROBLEM:
                 raise stops.error(stop, self._valid_bytes)
             self.finished = stop == stops.REACHED_END_OFFSET
-            self.full = stop in {stops.ROWS_FULL, stops.KEYS_FULL, stops.VALUES_FULL, stops.HEADERS_FULL}
             if self.finished:
                 self._state[read.NEXT_OFFSET] = self._state[read.END_OFFSET]
-            return self._valid_bytes
+            return
+
+    def _clear(self) -> None:
+        """Begin new columns, with as much room as the ones before had, and go on where these ended."""
+        state, read = self._state, kernels.read
+        rows, value_bytes = self._offsets.size, min(self._values.size, self._max_bytes)
+        counters = slice(read.ROWS, read.ROWS + read.COUNTERS)
+        next_offset = state[read.NEXT_OFFSET]
+        state[counters] = 0
+        state[read.NEXT_OFFSET] = next_offset
+        # The rows before are given out: damage goes back to here.
+        state[read.COUNTERS_BEFORE : read.COUNTERS_BEFORE + read.COUNTERS] = state[counters]
+        self._make_columns()
+        self._more_rows(rows)
+        self._values = _more_bytes(self._values, 0, value_bytes)
+        if self._intact is not state:
+            self._intact = state.copy()
+
+    def _make_columns(self) -> None:
+        self._offsets = np.empty(0, dtype=np.int64)
+        self._timestamps = np.empty(0, dtype=np.int64)
+        self._types = np.empty(0, dtype=np.int8)
+        self._key_ends = np.zeros(1, dtype=np.int32)
+        self._value_ends = np.zeros(1, dtype=np.int32)
+        self._has_key = np.empty(0, dtype=np.uint8)
+        self._has_value = np.empty(0, dtype=np.uint8)
+        self._keys = np.empty(0, dtype=np.uint8)
+        self._values = np.empty(0, dtype=np.uint8)
+        self._header_ends = np.zeros(1, dtype=np.int32)
+        self._headers = np.empty(0, dtype=np.uint8)
 
     def columns(self) -> Columns:
         """What was decoded so far, without a copy: use the decoder no more."""
@@ -314,7 +365,7 @@ class Decoder:
         after = min(offset + 1, int(self._state[read.END_OFFSET]))
         self._state[read.NEXT_OFFSET] = max(int(self._state[read.NEXT_OFFSET]), after)
 
-    def _add_content(self, content: Content) -> int:
+    def _add_content(self, content: Content) -> Generator[None, None, int]:
         """Decode a wrapper's content; END when all of its rows that are wanted are there."""
         read = kernels.read
         state = self._state
@@ -325,24 +376,28 @@ class Decoder:
             raise stops.error(stop, int(measured[2]), content.position)
         if measured[0] == 0:
             raise stops.corrupt("the compressed message holds no message", content.position)
-        before = state.copy()
+        self._intact = state.copy()
         state[read.INNER] = content.timestamp_type is TimestampType.LOG_APPEND_TIME
         state[read.WRAPPER_MAGIC] = content.magic
         state[read.WRAPPER_TIMESTAMP] = content.timestamp_ms
         state[read.OFFSET_SHIFT] = as_int64(content.offset - int(measured[1])) if content.magic else 0
         try:
             self._reserve(len(content.data))
-            stop = self._run(array, 0, content.position)
+            stop = yield from self._run(array, 0, content.position)
         except BrokerError:
-            # All of a wrapper or nothing: where it is damaged, nobody knows what is right.
-            state[:] = before
+            # All of a wrapper or nothing, as far as it is not given out: nobody knows what is right of it.
+            state[:] = self._intact
             raise
-        state[read.INNER] = -1
-        state[read.OFFSET_SHIFT] = 0
+        finally:
+            state[read.INNER] = -1
+            state[read.OFFSET_SHIFT] = 0
+            self._intact = state
         return stop
 
-    def _run(self, array: NDArray[np.uint8], position: int, inside: int | None) -> int:
-        """One run of the kernel, with more room given where there is room to give."""
+    def _run(self, array: NDArray[np.uint8], position: int, inside: int | None) -> Generator[None, None, int]:
+        """One run of the kernel, with more room given where there is room to give, and where there is none,
+        once the columns are cleared.
+        """
         read = kernels.read
         state = self._state
         state[read.POSITION] = position
@@ -350,27 +405,43 @@ class Decoder:
             stop = self._run_batches(array) if self._in_batches else self._run_messages(array)
             if stop in {stops.BATCH, stops.CLASSIC}:
                 self._in_batches = stop == stops.BATCH
-            elif not self._has_more_room(stop, array.size):
+            elif stop not in _FULL:
                 break
+            elif not self._has_more_room(stop, array.size):
+                self._valid_bytes = int(state[read.POSITION]) if inside is None else inside
+                yield
         if inside is not None and (stop >= stops.FIRST_PROBLEM or stop == stops.PARTIAL):
             raise stops.error(stop, int(state[read.POSITION]), inside)
         return stop
 
     def _has_more_room(self, stop: int, size: int) -> bool:
-        """Give room where the kernel found none; False when that is not why it stopped, or there is none."""
+        """Give room where the kernel found none; False when there is none."""
         state, read = self._state, kernels.read
         if stop == stops.ROWS_FULL:
             return self._more_rows()
-        if stop == stops.KEYS_FULL and self._keys.size < MAX_COLUMN_BYTES:
-            self._keys = _more_bytes(self._keys, int(state[read.KEY_BYTES]), size)
-            return True
-        if stop == stops.VALUES_FULL and self._values.size < MAX_COLUMN_BYTES:
-            self._values = _more_bytes(self._values, int(state[read.VALUE_BYTES]), size)
-            return True
-        if stop == stops.HEADERS_FULL and self._headers.size < MAX_COLUMN_BYTES:
-            self._headers = _more_bytes(self._headers, int(state[read.HEADER_BYTES]), size)
-            return True
-        return False
+        if stop == stops.KEYS_FULL:
+            room = self._room(self._keys, size)
+            self._keys = self._keys if room is None else grown(self._keys, int(state[read.KEY_BYTES]), room)
+        elif stop == stops.VALUES_FULL:
+            room = self._room(self._values, size)
+            self._values = (
+                self._values if room is None else grown(self._values, int(state[read.VALUE_BYTES]), room)
+            )
+        else:
+            room = self._room(self._headers, size)
+            self._headers = (
+                self._headers if room is None else grown(self._headers, int(state[read.HEADER_BYTES]), room)
+            )
+        return room is not None
+
+    def _room(self, array: NDArray[np.uint8], size: int) -> int | None:
+        """How large ``array`` is to be, for more of ``size`` bytes of messages; None: as it is."""
+        if array.size < self._max_bytes:
+            return min(self._max_bytes, max(2 * array.size, array.size + size))
+        if self.count or array.size >= MAX_COLUMN_BYTES:
+            return None
+        # One record is larger: there will be room for it, and little more.
+        return min(MAX_COLUMN_BYTES, 2 * array.size)
 
     def _run_messages(self, array: NDArray[np.uint8]) -> int:
         """One run over messages of magic 0 and 1."""
@@ -421,7 +492,7 @@ class Decoder:
             raise stops.batch_error(stop, record_at, position)
         return stop
 
-    def _add_batch(self, view: memoryview) -> int:
+    def _add_batch(self, view: memoryview) -> Generator[None, None, int]:
         """Decode the compressed batch at POSITION, which the kernel has entered; END when that is done."""
         state, read = self._state, kernels.read
         position = int(state[read.POSITION])
@@ -433,13 +504,14 @@ class Decoder:
         state[read.BATCH_OPENED] = 1
         try:
             self._reserve(len(content))
-            return self._run(read_only(content), position, None)
+            return (yield from self._run(read_only(content), position, None))
         finally:
             state[read.BATCH_OPENED] = 0
 
     def _reserve(self, size: int) -> None:
         """Make room for what ``size`` bytes of messages most likely hold."""
         state, read = self._state, kernels.read
+        size = min(size, self._max_bytes - int(state[read.VALUE_BYTES]))
         if self._values.size - int(state[read.VALUE_BYTES]) < size:
             self._values = _more_bytes(self._values, int(state[read.VALUE_BYTES]), size)
         if self._offsets.size - self.count < size // 128:
@@ -515,27 +587,28 @@ class DamagedEntry(BrokerError):
 def decode_pieces(
     data: Buffer, start_offset: int, end_offset: int, *, check_crc: bool = True, headers: bool = False
 ) -> Iterator[Columns]:
-    """All messages of ``data``; more than one piece only where it holds more than a column of Arrow does.
+    """All messages of ``data``, in pieces of PIECE_BYTES and PIECE_ROWS; the last one is ``complete``.
 
     On damage, what lies before it comes first, and then DamagedEntry.
     """
     view = memoryview(data)
-    while True:
-        decoder = Decoder(start_offset, end_offset, check_crc=check_crc, headers=headers)
-        try:
-            decoder.add(view)
-        except BrokerError as problem:
-            if problem.code is not ErrorCode.CORRUPT_MESSAGE:
-                raise
-            columns = decoder.columns()
-            yield columns
-            after = _offset_after(view, columns.valid_bytes, columns.next_offset)
-            raise DamagedEntry(columns.next_offset, after, problem.detail) from None
+    decoder = Decoder(
+        start_offset,
+        end_offset,
+        check_crc=check_crc,
+        headers=headers,
+        max_rows=PIECE_ROWS,
+        max_bytes=PIECE_BYTES,
+    )
+    try:
+        yield from decoder.pieces(view)
+    except BrokerError as problem:
+        if problem.code is not ErrorCode.CORRUPT_MESSAGE:
+            raise
         columns = decoder.columns()
         yield columns
-        if columns.complete:
-            return
-        view, start_offset = view[columns.valid_bytes :], columns.next_offset
+        after = _offset_after(view, columns.valid_bytes, columns.next_offset)
+        raise DamagedEntry(columns.next_offset, after, problem.detail) from None
 
 
 def _offset_after(view: memoryview, position: int, offset: int) -> int:

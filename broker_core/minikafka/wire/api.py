@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -11,6 +12,9 @@ from minikafka.wire import schema
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.parts import Part
 from minikafka.wire.schema import Struct
+
+RESPONSE_BYTES_MAX = 256 << 20
+"""The largest response to anything but a fetch: the metadata of a million partitions."""
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -28,10 +32,18 @@ class Api(Generic[Request, Response]):
     response: Struct[Response]
     most_elements: int = schema.MOST_ELEMENTS
     """What all arrays of a request may have together."""
+    response_bytes: Callable[[int, Request], int] | None = None
+    """The most bytes that a response to a request of a version may have, where the request says so."""
 
     def supports(self, version: int) -> bool:
         """Whether ``version`` is spoken here."""
         return self.min_version <= version <= self.max_version
+
+    def response_bytes_max(self, version: int, request: Request) -> int:
+        """The most bytes that the response may have: a peer that announces more is not believed."""
+        if self.response_bytes is None:
+            return RESPONSE_BYTES_MAX
+        return self.response_bytes(version, request)
 
     def decode_request(self, version: int, body: Buffer) -> Request:
         """The request in ``body``, which follows the header. RemoteWireError unless it fits exactly, and for

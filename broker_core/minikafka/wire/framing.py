@@ -114,7 +114,8 @@ class FrameReader:
         first_allocation: int = FIRST_ALLOCATION,
         window: int = LENGTH_BYTES,
     ) -> None:
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
+        """May be set before the next frame begins."""
         self._first_allocation = first_allocation
         self._window_bytes = window
         # Bytes that belong to no frame yet; there is no window while nothing has come.
@@ -185,10 +186,8 @@ class FrameReader:
         if window is None or start > self._end:
             return None
         size = _LENGTH.unpack_from(window, self._begin)[0]
-        if not 0 <= size <= self._max_bytes:
-            raise RemoteWireError(
-                f"a frame of {size} bytes was announced, allowed are 0 to {self._max_bytes}"
-            )
+        if not 0 <= size <= self.max_bytes:
+            raise RemoteWireError(f"a frame of {size} bytes was announced, allowed are 0 to {self.max_bytes}")
         here = self._end - start
         if here > size:
             self._begin = start + size

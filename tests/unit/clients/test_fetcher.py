@@ -130,6 +130,16 @@ def test_a_large_message_is_asked_for_with_its_own_size_and_no_more(brokers: Bro
     assert sizes == [200, 200, 50_000 + 35, 200]
 
 
+def test_a_size_that_no_message_can_have_is_damage_and_is_not_asked_for(brokers: BrokersInMemory) -> None:
+    forged = bytes(8) + ((1 << 31) - 100).to_bytes(4, "big") + b"\0\0\0\0\1" + bytes(100)
+    brokers.script(ApiKey.FETCH, lambda *_: one_answer(forged))
+    sets = fetcher(brokers.client(newest_versions={ApiKey.FETCH: 2}), 0, 5)
+    with pytest.raises(BrokerError, match="a message of 2147483560 bytes is announced") as damage:
+        next(sets)
+    assert damage.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert len(brokers.asked(ApiKey.FETCH)) == 1
+
+
 def test_the_next_request_is_sent_before_a_set_is_given_out(brokers: BrokersInMemory) -> None:
     sets = fetcher(brokers, 0, 100, max_bytes=1_000)
     next(sets)

@@ -203,6 +203,20 @@ def test_a_senseless_length_of_a_response_is_an_error(size: int, limit: int) -> 
         connection.request([b"?"]).result()
 
 
+def test_a_response_is_bounded_by_what_its_own_request_allows() -> None:
+    def serve_two(peer: socket.socket) -> None:
+        read_exactly(peer, 5)
+        peer.sendall(struct.pack(">i", 20) + bytes(20))
+        read_exactly(peer, 5)
+        peer.sendall(struct.pack(">i", 20))
+        until_closed(peer)
+
+    with against(serve_two) as connection:
+        assert len(connection.request([b"?"], max_response_bytes=20).result()) == 20
+        with pytest.raises(NetworkError, match="a frame of 20 bytes was announced, allowed are 0 to 19"):
+            connection.request([b"?"], max_response_bytes=19).result()
+
+
 def test_a_response_that_nobody_asked_for_ends_the_connection() -> None:
     def serve_one(peer: socket.socket) -> None:
         peer.sendall(struct.pack(">i", 0))

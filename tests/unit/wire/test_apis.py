@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.errors import LocalWireError, RemoteWireError
+from minikafka.base.ids import TopicPartition
 from minikafka.wire.__main__ import main
 from minikafka.wire.apis.api_versions import ApiVersion, table_of
 from minikafka.wire.apis.delete_topics import DELETE_TOPICS, DeleteTopicsRequest
-from minikafka.wire.apis.fetch import FETCH, FetchRequest
+from minikafka.wire.apis.fetch import FETCH, LARGEST_MESSAGE_BYTES, FetchRequest, consumer_request
 from minikafka.wire.apis.list_offsets import LIST_OFFSETS
 from minikafka.wire.apis.produce import PRODUCE, ProduceResponse
 from minikafka.wire.describe import describe
@@ -109,3 +110,22 @@ def test_the_module_prints_the_table_of_all_apis(capsys: pytest.CaptureFixture[s
     for api in APIS.values():
         assert f"{api.name} (key {int(api.key)})" in printed
     assert "request: nothing" in printed
+
+
+@pytest.mark.parametrize(
+    ("version", "allowed"),
+    [
+        (2, 3_000_000),  # what is cut off at the limits has them all
+        (4, LARGEST_MESSAGE_BYTES),  # one message that is larger
+    ],
+)
+def test_the_answer_to_a_fetch_is_bounded_by_what_it_asks_for(version: int, allowed: int) -> None:
+    positions = {TopicPartition("t", number): 0 for number in range(3)}
+    request = consumer_request(positions, partition_max_bytes=1_000_000, max_bytes=500_000)
+    most = FETCH.response_bytes_max(version, request)
+    assert allowed <= most <= allowed + (16 << 20)
+
+
+def test_who_asks_for_more_than_a_message_gets_as_much() -> None:
+    request = consumer_request({TopicPartition("t", 0): 0}, partition_max_bytes=1 << 30, max_bytes=1 << 30)
+    assert 1 << 30 <= FETCH.response_bytes_max(10, request) < (1 << 30) + (1 << 25)

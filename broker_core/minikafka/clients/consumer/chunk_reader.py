@@ -57,6 +57,9 @@ class ChunkReader(Generic[K, V]):
         self._decoders = key_decoder, value_decoder
         self._data = chunk.messages
         self._offset = chunk.fetch_offset
+        self._window = self._data[:0]
+        self._pieces: Iterator[Columns] | None = None
+        """What is left to decode of the window."""
         self._columns: Columns | None = None
         self._row = 0
 
@@ -79,12 +82,17 @@ class ChunkReader(Generic[K, V]):
         """The next rows, without those of control batches: there may be none."""
         from minikafka.records.columns import DamagedEntry, decode_pieces
 
-        data, end = self._data[: max(_DECODED_BYTES, _entry_bytes(self._data))], self.chunk.next_offset
-        pieces = decode_pieces(data, self._offset, end, headers=True)
-        columns = next(pieces)
-        # It goes on with the first entry that was not wholly used, as the last one may be cut off here.
-        self._data, left = self._data[columns.valid_bytes :], len(data) - columns.valid_bytes
+        end = self.chunk.next_offset
+        if self._pieces is None:
+            self._window = self._data[: max(_DECODED_BYTES, _entry_bytes(self._data))]
+            self._pieces = decode_pieces(self._window, self._offset, end, headers=True)
+        columns = next(self._pieces)
         self._offset = columns.next_offset
+        if not columns.complete:
+            return columns
+        pieces, self._pieces = self._pieces, None
+        # It goes on with the first entry that was not wholly used, as the last one may be cut off here.
+        self._data, left = self._data[columns.valid_bytes :], len(self._window) - columns.valid_bytes
         if columns.next_offset >= end:
             self._data = self._data[:0]
         elif left and not columns.count:

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
+from minikafka.wire.framing import MAX_FRAME_BYTES
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.parts import Part
 from minikafka.wire.schema import (
@@ -42,6 +43,15 @@ NEW_SESSION_EPOCH = 0
 """``session_epoch`` of a request that asks for a session."""
 FINAL_EPOCH = -1
 """``session_epoch`` of a request outside of any session, as all are before version 7."""
+
+LARGEST_MESSAGE_BYTES = 128 << 20
+"""More than any broker takes by default: a request has at most 100 MiB. What is larger is not believed,
+unless the fetch itself asks for as much.
+"""
+_BESIDE_RECORDS_BYTES = 16 << 20
+"""Of a response: all that is no records."""
+_WHOLE_MESSAGE_SINCE = 3
+"""The version that sends a first message whole, whatever was asked for, and has ``max_bytes``."""
 
 
 @fast_value
@@ -126,6 +136,14 @@ class FetchResponse:
     error_code: int
     session_id: int
     topics: tuple[FetchTopicResponse, ...]
+
+
+def response_bytes(version: int, request: FetchRequest) -> int:
+    """The most bytes that the answer to ``request`` can have: what it asks for, or one larger message."""
+    asked = sum(part.partition_max_bytes for topic in request.topics for part in topic.partitions)
+    if version >= _WHOLE_MESSAGE_SINCE:
+        asked = max(min(asked, request.max_bytes), LARGEST_MESSAGE_BYTES)
+    return min(asked + _BESIDE_RECORDS_BYTES, MAX_FRAME_BYTES)
 
 
 FETCH = Api(
@@ -216,6 +234,7 @@ FETCH = Api(
             ),
         ),
     ),
+    response_bytes=response_bytes,
 )
 
 

@@ -179,9 +179,9 @@ def test_encoded_sets_are_not_copied_on_their_way(brokers: BrokersInMemory) -> N
         connection = connect(host, port)
         request = connection.request
 
-        def watched(parts: Any) -> Any:
+        def watched(parts: Any, **limits: Any) -> Any:
             seen.extend(parts)
-            return request(parts)
+            return request(parts, **limits)
 
         connection.request = watched  # type: ignore[method-assign]
         return connection

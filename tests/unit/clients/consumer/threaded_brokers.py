@@ -44,7 +44,7 @@ class _Connection:
         self._broker_id = broker_id
         self._pending: list[_Pending] = []
 
-    def request(self, parts: Sequence[Part]) -> _Pending:
+    def request(self, parts: Sequence[Part], max_response_bytes: int | None = None) -> _Pending:
         pending = _Pending()
         with self._connector.lock:
             if self.closed:
