@@ -252,6 +252,10 @@ class World:
             else:
                 self._perform(broker, *job)
 
+    def _topics_changed(self, broker: Broker) -> events.TopicsChanged:
+        gone = broker.controller._context.assignments.keys() - self.assignments.keys()
+        return events.TopicsChanged(dict(self.assignments), frozenset(gone))
+
     def _look(self, broker: Broker, what: str) -> None:
         event: events.Event
         name, _, number = what.partition(" ")
@@ -276,9 +280,9 @@ class World:
             case "brokers":
                 event = events.BrokersChanged(self.addresses(), self.session_ids())
             case "topics":
-                event = events.TopicsChanged(dict(self.assignments))
+                event = self._topics_changed(broker)
             case "deletions":
-                self.tell(broker, events.TopicsChanged(dict(self.assignments)))
+                self.tell(broker, self._topics_changed(broker))
                 event = events.DeletionRequested(frozenset(self.marked))
             case "reassignments":
                 event = events.ReassignmentRequested(dict(self.reassignments))

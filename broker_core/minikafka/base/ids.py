@@ -62,9 +62,14 @@ def check_topic_name(name: str) -> None:
         raise BrokerError(ErrorCode.INVALID_TOPIC, problem)
 
 
+def alike_key(name: str) -> str:
+    """The same for all names that collide with this one (``names_collide``)."""
+    return name.replace(".", "_")
+
+
 def names_collide(one: str, other: str) -> bool:
     """Whether two names differ at most in ``.`` against ``_``, which metric names cannot tell apart."""
-    return one.replace(".", "_") == other.replace(".", "_")
+    return alike_key(one) == alike_key(other)
 
 
 def cluster_id_of(sixteen_bytes: bytes) -> str:

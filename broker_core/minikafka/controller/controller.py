@@ -82,8 +82,6 @@ class Controller:
         """By how much the leader epochs of partitions rise, where ZooKeeper's went back."""
         self._tells_all_later = False
         """Brokers wait for all that they are to tell clients, which follows the first states written."""
-        self._seen: dict[str, Assignment] = {}
-        """Assignments as they were last told: one that is the same object has not changed."""
 
     # --- what others may ask --------------------------------------------------------------------------------
 
@@ -176,8 +174,8 @@ class Controller:
         match event:
             case events.BrokersChanged(brokers, sessions):
                 self._brokers_changed(brokers, sessions)
-            case events.TopicsChanged(assignments):
-                self._topics_changed(assignments)
+            case events.TopicsChanged(assignments, gone):
+                self._topics_changed(assignments, gone)
             case events.LeadershipsWritten(leaderships, gone):
                 self._leaderships_written(leaderships, gone)
             case events.IsrChanged(leaderships):
@@ -213,7 +211,6 @@ class Controller:
         context.brokers = dict(event.brokers)
         context.sessions = dict(event.sessions)
         context.unclean = event.unclean
-        self._seen = dict(event.assignments)
         for topic, assignment in event.assignments.items():
             for topic_partition in context.add(topic, assignment):
                 context.found(topic_partition, event.leaderships.get(topic_partition))
@@ -299,14 +296,11 @@ class Controller:
 
     # --- topics ---------------------------------------------------------------------------------------------
 
-    def _topics_changed(self, assignments: Mapping[str, Assignment]) -> None:
+    def _topics_changed(self, assignments: Mapping[str, Assignment], gone: Collection[str]) -> None:
         context = self._context
-        vanished = [
-            topic
-            for topic in context.assignments
-            if topic not in assignments and not self._deletions.is_under_way(topic)
-        ]
-        for topic in vanished:
+        for topic in sorted(gone):
+            if topic not in context.assignments or self._deletions.is_under_way(topic):
+                continue
             # Somebody removed the znodes by hand: forget the topic, leave the logs (text 003, manual
             # deletion).
             self._out.note(
@@ -316,9 +310,8 @@ class Controller:
             )
             self._forget_topic(topic)
         for topic, assignment in assignments.items():
-            if self._seen.get(topic) is assignment or topic in self._deletions:
+            if topic in self._deletions:
                 continue
-            self._seen[topic] = assignment
             for topic_partition in context.add(topic, assignment):
                 context.move(topic_partition, PartitionStatus.NEW)
                 for replica in context.replicas_of(topic_partition):
@@ -338,7 +331,6 @@ class Controller:
             self._elections.conclude(topic_partition, self._out)
             self._epoch_steps.pop(topic_partition, None)
         self._deletions.forget(topic, self._out)
-        self._seen.pop(topic, None)
         context.forget(topic)
 
     def _unclean_changed(self, topics: frozenset[str]) -> None:

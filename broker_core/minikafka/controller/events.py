@@ -52,12 +52,13 @@ class BrokersChanged:
 
 @dataclass(frozen=True, slots=True)
 class TopicsChanged:
-    """The topics, all of them, with their assignments.
+    """Topics that are new, or have been written anew, with their assignments, and those that are ``gone``.
 
     Of a topic that is known only partitions that are new count: other replicas come by reassignment.
     """
 
     assignments: Mapping[str, Assignment]
+    gone: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

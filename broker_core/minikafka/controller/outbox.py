@@ -14,8 +14,8 @@ from minikafka.partition.leadership import Leadership
 class Outbox:
     """What one step wants done.
 
-    The order: log lines; assignments that grow; state znodes (new partitions, other leaders, then what only
-    shrinks), which are what somebody waits for; what brokers are told; and last what ends a piece of work, so
+    The order: log lines; assignments that grow; state znodes (other leaders, which clients wait for, then new
+    partitions, then what only shrinks); what brokers are told; and last what ends a piece of work, so
     that a controller that dies before finds it undone.
     """
 
@@ -89,10 +89,10 @@ class Outbox:
         """All of it, in order."""
         brokers = dict(self._context.brokers)
         effects = [*self._notes, *self._assignments(self._grown.keys() - self._settled.keys())]
-        if self._created:
-            effects.append(events.WriteLeaderships(self._created, create=True))
         effects += [
-            events.WriteLeaderships(later, create=False) for later in (self._elected, self._changed) if later
+            events.WriteLeaderships(states, create=states is self._created)
+            for states in (self._elected, self._created, self._changed)
+            if states
         ]
         effects += [events.SendUpdateMetadata(broker_id, brokers, {}) for broker_id in self._greeted]
         effects += [events.SendLeaderAndIsr(broker_id, told) for broker_id, told in self._leaderships.items()]

@@ -33,6 +33,7 @@ from minikafka.partition.partition import Partition
 from minikafka.partition.waiting import Waiting
 from minikafka.server.acl_rules import AclRules
 from minikafka.server.config import BrokerConfig
+from minikafka.server.creations import Creations
 from minikafka.server.image import ClusterImage
 from minikafka.server.permissions import Permissions
 from minikafka.server.producer_ids import ProducerIds, highest_producer_id
@@ -105,8 +106,8 @@ class Broker:
         """Told, from within steps too, of each log that does not take what its leader here writes."""
         self.unwritable: set[TopicPartition] = set()
         """Whose logs take nothing at the moment: they are not copied. For the module ``failing_logs``."""
-        self.being_created: set[str] = set()
-        """Topics that somebody's request for metadata has asked ZooKeeper for already."""
+        self.creations = Creations(worker, clock, registrar.create_topics)
+        """Topics that wait to be made."""
         self._lock = threading.Lock()
         self._after: list[Callable[[], None]] = []
         self._stopping = False

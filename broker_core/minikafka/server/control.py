@@ -70,6 +70,14 @@ class ControlPath:
         if isinstance(event, events.TopicRemoved):
             broker.run(lambda: broker.touch(("topic", event.topic)))
 
+    def when_done(self, done: Callable[[], None]) -> None:
+        """Call ``done``, as a job, once all that was decided so far is written and all brokers that live know
+        it. For jobs.
+        """
+        submit = self._broker.worker.submit
+        # What was decided is written by jobs that wait, and those submit what is to be told.
+        submit(lambda: submit(lambda: self.when_told(done)))
+
     def when_told(self, done: Callable[[], None]) -> None:
         """Submit ``done`` once all brokers that live know what was decided so far. For jobs."""
 
@@ -177,6 +185,7 @@ class ControlPath:
         """Submit again what could not be done. For one thread, the housekeeper's."""
         if not self._broker.registrar.ticket_kept:
             self._broker.worker.submit(self._broker.registrar.retry_ticket)
+        self._broker.registrar.see_unseen()
         self._replicas.retry()
         if self._unreadable_going:
             self._broker.worker.submit(self._delete_unreadable_going)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.ids import BrokerAddress, TopicPartition, alike_key
 from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.partition.leadership import Leadership
 
@@ -21,12 +21,18 @@ class ClusterImage:
     controller_id: int = -1
     brokers: Mapping[int, BrokerAddress] = field(default_factory=dict)
     topics: Mapping[str, Mapping[int, Leadership]] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Of each topic the name as ``alike_key`` has it -> the name: what a new one would collide with."""
     unreadable: frozenset[str] = frozenset()
     """Topics of which ZooKeeper holds nonsense: they can be deleted, and nothing else."""
 
     def leadership(self, topic_partition: TopicPartition) -> Leadership | None:
         """Who leads a partition; None when the cluster has no such partition."""
         return self.topics.get(topic_partition.topic, {}).get(topic_partition.partition)
+
+    def alike(self, name: str) -> str | None:
+        """A topic with which this name, which is none of the topics', collides; None for none."""
+        return self.names.get(alike_key(name))
 
     def with_controller(self, controller_id: int) -> ClusterImage:
         """The image with another controller; -1 for none."""
@@ -43,10 +49,13 @@ class ClusterImage:
         by_topic: dict[str, dict[int, Leadership]] = {}
         for (topic, partition), leadership in leaderships.items():
             by_topic.setdefault(topic, {})[partition] = leadership
-        topics = dict(self.topics)
+        topics, names = dict(self.topics), dict(self.names)
         for topic, changed in by_topic.items():
             merged = {**topics.pop(topic, {}), **changed}
             kept = {p: merged[p] for p in sorted(merged) if merged[p].leader != LEADER_DURING_DELETE}
             if kept:
                 topics[topic] = kept
-        return replace(self, brokers=dict(brokers), topics=topics)
+                names.setdefault(alike_key(topic), topic)
+            elif names.get(alike_key(topic)) == topic:
+                del names[alike_key(topic)]
+        return replace(self, brokers=dict(brokers), topics=topics, names=names)

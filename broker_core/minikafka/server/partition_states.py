@@ -66,7 +66,8 @@ class PartitionStates:
         Where somebody else made one first, it stays, and is returned.
         """
         topics = dict.fromkeys(topic_partition.topic for topic_partition in leaderships)
-        here = {topic for topic in topics if self._store.exists(paths.topic_path(topic)) is not None}
+        found = self._store.read_all(paths.topic_path(topic) for topic in topics)
+        here = {topic for topic in topics if paths.topic_path(topic) in found}
         wanted = {key: value for key, value in leaderships.items() if key.topic in here}
         states = {_path(key): _state_of(value).to_json() for key, value in wanted.items()}
         above = {paths.partitions_path(topic): b"" for topic in sorted(here)}

@@ -11,7 +11,7 @@ ARCHITECTURE.md.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -22,7 +22,6 @@ from minikafka.base.errors import (
     BrokerError,
     ConfigError,
     CoordinationError,
-    NodeExists,
     NoNode,
 )
 from minikafka.base.files import Files
@@ -55,6 +54,10 @@ _log = logging.getLogger(__name__)
 
 _ADVICE = "; delete the topic, or mend this and restart the broker"
 
+TOPICS_AT_ONCE = 100
+"""New topics that the controller takes in before it looks for other news: a second's work, at most."""
+_UNSEEN_PATIENCE_MS = 10_000
+
 
 class Listener(Protocol):
     """Who hears what the registrar learns; see ``control``."""
@@ -70,6 +73,9 @@ class Listener(Protocol):
 
     def topics_vanished(self, topics: frozenset[str]) -> None:
         """ZooKeeper has these no more."""
+
+    def when_done(self, done: Callable[[], None]) -> None:
+        """Call ``done`` once all brokers that live have what was decided so far. For jobs."""
 
     def delete_unreadable(self, topic: str) -> None:
         """Somebody wants a topic deleted that cannot be read."""
@@ -120,6 +126,8 @@ class Registrar:
         """The changes of ZooKeeper that made these topics."""
         self._configs: dict[str, Mapping[str, str]] = {}
         """The settings of topics as they were last read."""
+        self._configs_changed: set[str] = set()
+        """Topics whose settings changed, and that may be led by a replica out of sync since, or no more."""
         self._config_changes = ConfigChanges(store, clock)
         self._unreadable: frozenset[str] = frozenset()
         self._znodes = znodes = Znodes(store)
@@ -131,6 +139,10 @@ class Registrar:
         """What groups have committed to ZooKeeper."""
         self._grown = TopicWatches(store, lambda topic: self._worker.submit(partial(self._see_topic, topic)))
         self._unclean: frozenset[str] = frozenset()
+        self._submitted: set[Job] = set()
+        """Jobs on news that wait for the worker."""
+        self._unseen_since_ms: int | None = None
+        """Since when topics wait for those that were seen before them."""
         self.connected = True
         """Whether ZooKeeper answers."""
         self._expired = False
@@ -209,17 +221,26 @@ class Registrar:
 
     # --- topics ---------------------------------------------------------------------------------------------
 
-    def create_topic(self, topic: str, assignment: Assignment, config: Mapping[str, str]) -> None:
-        """Write the settings, then the assignment, which is what the controller watches.
+    def create_topics(self, topics: Mapping[str, tuple[Assignment, Mapping[str, str]]]) -> frozenset[str]:
+        """Write the settings, then the assignments, which is what the controller watches; all at once.
 
-        Raises NodeExists.
+        Gives the topics that were there before, which keep what they have.
         """
-        if self._store.exists(paths.topic_path(topic)) is not None:
-            raise NodeExists(f"{paths.topic_path(topic)} exists")
-        config_path = paths.topic_config_path(topic)
-        if not self._znodes.make(config_path, EntityConfig(config).to_json()):
-            self._store.write(config_path, EntityConfig(config).to_json())
-        self._store.create(paths.topic_path(topic), TopicAssignment(assignment).to_json())
+        here = self._store.read_all(paths.topic_path(topic) for topic in topics)
+        new = {topic: made for topic, made in topics.items() if paths.topic_path(topic) not in here}
+        settings = {
+            paths.topic_config_path(topic): EntityConfig(config).to_json()
+            for topic, (_, config) in new.items()
+        }
+        for path in sorted(self._store.create_all(settings)):  # left over
+            self._store.write(path, settings[path])
+        refused = self._store.create_all(
+            {
+                paths.topic_path(topic): TopicAssignment(assignment).to_json()
+                for topic, (assignment, _) in new.items()
+            }
+        )
+        return frozenset(topic for topic in topics if topic not in new or paths.topic_path(topic) in refused)
 
     def add_partitions(self, topic: str, added: Assignment) -> None:
         """Write a topic's new partitions beside those that it has, and tell the controller.
@@ -240,7 +261,7 @@ class Registrar:
         if grown != known:
             self._store.write(path, TopicAssignment(grown).to_json(), stat.version)
         self._assignments[topic] = grown
-        self._listener.post(events.TopicsChanged(dict(self._assignments)))
+        self._listener.post(events.TopicsChanged({topic: grown}))
 
     def creations(self, topics: Iterable[str]) -> dict[str, int]:
         """The changes of ZooKeeper that made topics, of those that are there."""
@@ -257,11 +278,22 @@ class Registrar:
         Where it holds nonsense the last ones stay, as the defaults may let retention delete what should be
         kept. What is other than the last time is logged: who reads settings gives them to the logs.
         """
-        path, last = paths.topic_config_path(topic), self._configs.get(topic)
-        config = self._znodes.read(path, EntityConfig.from_json, "; the topic keeps the settings that it has")
+        return self.configs_of((topic,))[topic]
+
+    def configs_of(self, topics: Iterable[str]) -> dict[str, Mapping[str, str]]:
+        """``topic_config`` of many, read at once."""
+        by_path = {paths.topic_config_path(topic): topic for topic in topics}
+        found = self._store.read_all(by_path)
+        return {topic: self._config_in(topic, path, found.get(path)) for path, topic in by_path.items()}
+
+    def _config_in(self, topic: str, path: str, found: tuple[bytes, Stat] | None) -> Mapping[str, str]:
+        last = self._configs.get(topic)
+        config = self._znodes.parse(
+            path, found, EntityConfig.from_json, "; the topic keeps the settings that it has"
+        )
         if self._znodes.is_nonsense(path):
             return last or {}
-        settings = {} if config is None else config.config
+        settings = {} if config is None else config[0].config
         if last is not None:
             tell_changes(topic, last, settings)
         self._configs[topic] = settings
@@ -269,7 +301,7 @@ class Registrar:
 
     def topic_configs(self) -> dict[str, Mapping[str, str]]:
         """The own settings of every topic."""
-        return {topic: self.topic_config(topic) for topic in self._store.children(paths.TOPIC_CONFIGS)}
+        return self.configs_of(self._store.children(paths.TOPIC_CONFIGS))
 
     def config_of(self, kind: str, name: str) -> Mapping[str, str]:
         """The settings of a client or broker, by its znode's name; empty when there are none, or nonsense."""
@@ -322,9 +354,13 @@ class Registrar:
     # --- registration and election --------------------------------------------------------------------------
 
     def _submit(self, see: Job, *_: object) -> None:
-        self._worker.submit(partial(self._if_it_holds, see))
+        """News: the job reads what there is when it runs, so one that waits stands for all that come."""
+        if see not in self._submitted:
+            self._submitted.add(see)
+            self._worker.submit(partial(self._if_it_holds, see))
 
     def _if_it_holds(self, see: Job) -> None:
+        self._submitted.discard(see)
         if self._identity.holds():
             see()
         else:
@@ -403,7 +439,7 @@ class Registrar:
 
     def _highest_epoch_seen(self) -> int:
         """The highest controller epoch in the states of partitions."""
-        self._read_assignments(self._store.children(paths.BROKER_TOPICS))
+        self._read_all_assignments()
         states = self.states.read(self._replicas())
         return max((one.controller_epoch for one in states.values()), default=0)
 
@@ -427,6 +463,8 @@ class Registrar:
         _log.info("broker %d is the controller, epoch %d", self._address.broker_id, epoch)
         self._listener.post(elected)
         self._elected_in = session_id
+        if self._unseen_since_ms is not None:
+            self._see_more()
         self._grown.keep(self._assignments)
         self._delete_unreadable()
         self._see_log_failures()
@@ -441,11 +479,18 @@ class Registrar:
 
     def _snapshot(self, epoch: int) -> events.Elected:
         self._assignments.clear()
-        self._read_assignments(self._store.children(paths.BROKER_TOPICS))
+        self._read_all_assignments()
         replicas = self._replicas()
         brokers, sessions = self._registrations.read()
         self._unclean = self._unclean_among(self._assignments)
         leaderships, doubted = self.states.read_with_doubts(replicas, self._registrations.registered_at)
+        marked, reassignments, elections = (
+            self._marked(),
+            self.requests.reassignments(),
+            self.requests.elections(),
+        )
+        named = {key.topic for keys in (leaderships, reassignments, elections) for key in keys} | marked
+        self._leave_for_later([topic for topic in self._assignments if topic not in named])
         return events.Elected(
             epoch=epoch,
             brokers=brokers,
@@ -453,11 +498,24 @@ class Registrar:
             assignments=dict(self._assignments),
             leaderships=leaderships,
             doubted=doubted,
-            deletions=self._marked() - self._unreadable,
+            deletions=marked - self._unreadable,
             unclean=self._unclean,
-            reassignments=self.requests.reassignments(),
-            elections=self.requests.elections(),
+            reassignments=reassignments,
+            elections=elections,
         )
+
+    def _leave_for_later(self, new: Sequence[str]) -> None:
+        """Of topics that nobody ever led, take in a few with the office, and see the others after that."""
+        for topic in new[TOPICS_AT_ONCE:]:
+            del self._assignments[topic]
+            self._created_at.pop(topic, None)
+        more = len(new) > TOPICS_AT_ONCE
+        self._unseen_since_ms = self._clock.monotonic_ms() if more else None
+
+    def _read_all_assignments(self) -> None:
+        names = self._store.children(paths.BROKER_TOPICS)
+        self._unreadable &= frozenset(names)
+        self._read_assignments([name for name in names if name not in self._assignments])
 
     def _unclean_among(self, topics: Iterable[str]) -> frozenset[str]:
         """Those where a replica out of sync may lead."""
@@ -480,8 +538,9 @@ class Registrar:
 
     def _see_deletions(self) -> None:
         marked = self._marked()
-        if not marked <= self._assignments.keys() | self._unreadable:
-            self._see_topics()  # One that was made just now: its deletion must not come first.
+        unknown = marked - self._assignments.keys() - self._unreadable
+        if unknown:
+            self._look_at_topics(unknown)  # One that was made just now: its deletion must not come first.
         self._listener.post(events.DeletionRequested(marked - self._unreadable))
         if self.in_office:
             self._delete_unreadable()
@@ -494,17 +553,50 @@ class Registrar:
             self._listener.delete_unreadable(topic)
 
     def _see_topics(self) -> None:
-        names = self._store.children(paths.BROKER_TOPICS)
-        vanished = frozenset(self._assignments.keys() - set(names))
+        self._look_at_topics(())
+
+    def _look_at_topics(self, urgent: Collection[str]) -> None:
+        """Tell of topics that are new or gone: all that are gone, the ``urgent``, and so many of the others
+        that an election which comes meanwhile does not have to wait. The rest follows.
+        """
+        names = frozenset(self._store.children(paths.BROKER_TOPICS))
+        vanished = frozenset(self._assignments.keys() - names)
         for topic in vanished:
             del self._assignments[topic]
-        new = set(names) - self._assignments.keys()
-        self._read_assignments(names)
+            self._created_at.pop(topic, None)
+        unseen = sorted(names - self._assignments.keys() - self._unreadable)
+        first = {*unseen[:TOPICS_AT_ONCE], *(self._unreadable & names), *(names & set(urgent))}
+        new = sorted(first - self._assignments.keys())
+        self._unreadable &= names
+        self._read_assignments(new)
         if self.in_office:
-            self._unclean_are((self._unclean - new) | self._unclean_among(sorted(new)))
-        self._grown.keep(self._assignments if self.in_office else ())
+            self._unclean_are((self._unclean - vanished - first) | self._unclean_among(new))
+            self._grown.drop(vanished)
+            self._grown.add([topic for topic in new if topic in self._assignments])
+        else:
+            self._grown.keep(())
         self._listener.topics_vanished(vanished)
-        self._listener.post(events.TopicsChanged(dict(self._assignments)))
+        added = {topic: self._assignments[topic] for topic in new if topic in self._assignments}
+        self._listener.post(events.TopicsChanged(added, vanished))
+        more = len(unseen) > TOPICS_AT_ONCE
+        self._unseen_since_ms = self._clock.monotonic_ms() if more else None
+        if more:
+            self._see_more()
+
+    def _see_more(self) -> None:
+        """Look again; where this broker is the controller, once all brokers have those before."""
+        if self.in_office:
+            self._listener.when_done(partial(self._submit, self._see_topics))
+        else:
+            self._submit(self._see_topics)
+
+    def see_unseen(self) -> None:
+        """Look at topics that wait although nothing is heard of those before them: a broker may not answer.
+        For one thread, the housekeeper's.
+        """
+        since_ms = self._unseen_since_ms
+        if since_ms is not None and self._clock.monotonic_ms() - since_ms >= _UNSEEN_PATIENCE_MS:
+            self._submit(self._see_topics)
 
     def _see_topic(self, topic: str) -> None:
         """Somebody wrote a topic's assignment, perhaps with more partitions."""
@@ -514,11 +606,11 @@ class Registrar:
         if topic in self._assignments and held[1].created_at != self._created_at.get(topic):
             # Removed and made again by hand, and no look came in between.
             del self._assignments[topic]
-            self._listener.post(events.TopicsChanged(dict(self._assignments)))
-            self._see_topics()
+            self._listener.post(events.TopicsChanged({}, frozenset((topic,))))
+            self._look_at_topics((topic,))
         elif held[0].partitions != self._assignments.get(topic):
             self._assignments.pop(topic, None)
-            self._see_topics()
+            self._look_at_topics((topic,))
 
     def _see_elections(self) -> None:
         if self.in_office:
@@ -563,31 +655,39 @@ class Registrar:
 
     def _see_config_changes(self) -> None:
         listener = self._listener
+
+        def topic_config_changed(topic: str) -> None:
+            self._configs_changed.add(topic)
+            listener.topic_config_changed(topic)
+
         self._config_changes.follow(
             {
-                paths.TOPICS: listener.topic_config_changed,
+                paths.TOPICS: topic_config_changed,
                 paths.CLIENTS: listener.client_config_changed,
                 paths.BROKERS: listener.broker_config_changed,
             }
         )
-        if self.in_office:
-            self._unclean_are(self._unclean_among(self._assignments))
+        changed = self._configs_changed & self._assignments.keys()
+        if self.in_office and changed:
+            self._unclean_are((self._unclean - changed) | self._unclean_among(changed))
+        self._configs_changed.clear()
 
     def _unclean_are(self, topics: frozenset[str]) -> None:
         known, self._unclean = self._unclean, topics
         if topics != known:
             self._listener.post(events.UncleanChanged(topics))
 
-    def _read_assignments(self, topics: list[str]) -> None:
-        for topic in topics:
-            if topic not in self._assignments:
-                found = self._znodes.read_with_stat(paths.topic_path(topic), _assignment_in, _ADVICE)
-                if found is not None:
-                    self._assignments[topic] = found[0].partitions
-                    self._created_at[topic] = found[1].created_at
-        self._unreadable = frozenset(
-            topic for topic in topics if self._znodes.is_nonsense(paths.topic_path(topic))
-        )
+    def _read_assignments(self, topics: Collection[str]) -> None:
+        """Of topics that are not known."""
+        by_path = {paths.topic_path(topic): topic for topic in topics}
+        read = self._store.read_all(by_path)
+        for path, topic in by_path.items():
+            found = self._znodes.parse(path, read.get(path), _assignment_in, _ADVICE)
+            if found is not None:
+                self._assignments[topic] = found[0].partitions
+                self._created_at[topic] = found[1].created_at
+        bad = {topic for path, topic in by_path.items() if self._znodes.is_nonsense(path)}
+        self._unreadable = self._unreadable - set(topics) | bad
         self._listener.unreadable_changed(self._unreadable)
 
 

@@ -138,7 +138,7 @@ class Replicas:
         codes = dict.fromkeys(leaderships, ErrorCode.NONE)
         opened: dict[TopicPartition, Log] = {}
         # All before anything is changed: without ZooKeeper the controller asks again.
-        configs = {topic: broker.registrar.topic_config(topic) for topic in _topics(leaderships)}
+        configs = broker.registrar.configs_of(_topics(leaderships))
         created = broker.registrar.creations(configs)
         leaderships = self._of_these_topics(leaderships, created, leaders)
         behind = {key for key, leadership in leaderships.items() if self._is_behind(key, leadership)}

@@ -20,12 +20,22 @@ class TopicWatches:
 
     def keep(self, topics: Collection[str]) -> None:
         """Watch these topics, and no others."""
-        for topic in [topic for topic in self._watches if topic not in topics]:
-            self._watches.pop(topic).cancel()
+        self.drop([topic for topic in self._watches if topic not in topics])
+        self.add(topics)
+
+    def add(self, topics: Collection[str]) -> None:
+        """Watch these too."""
         for topic in topics:
             if topic not in self._watches:
                 seen = partial(self._seen, topic)
                 self._watches[topic] = self._store.watch_data(paths.topic_path(topic), seen)
+
+    def drop(self, topics: Collection[str]) -> None:
+        """Watch these no longer."""
+        for topic in topics:
+            watch = self._watches.pop(topic, None)
+            if watch is not None:
+                watch.cancel()
 
     def _seen(self, topic: str, data: bytes | None, stat: Stat | None) -> None:
         # The first state, which the controller reads anyway, is news as well: it may have changed since.

@@ -7,16 +7,8 @@ import random
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from minikafka.base.errors import (
-    BadVersion,
-    BrokerError,
-    ConfigError,
-    CoordinationError,
-    ErrorCode,
-    NodeExists,
-    NoNode,
-)
-from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition, check_topic_name, names_collide
+from minikafka.base.errors import BadVersion, BrokerError, ConfigError, ErrorCode, NoNode
+from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition, check_topic_name
 from minikafka.controller.assignment import (
     assign_replicas,
     check_assignment,
@@ -28,6 +20,7 @@ from minikafka.registry.paths import TopicAssignment
 from minikafka.registry.store import DATA_MAX_BYTES
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
+from minikafka.server.creations import CreationRequest
 
 _log = logging.getLogger(__name__)
 
@@ -35,15 +28,6 @@ BROKER_DEFAULT = -1
 """For the number of partitions or replicas: ``num.partitions``, ``default.replication.factor``."""
 
 _PARTITION_BYTES_MIN = len('"0":[0],')
-
-
-@dataclass(frozen=True, slots=True)
-class CreationRequest:
-    """A topic that may be created."""
-
-    name: str
-    assignment: Mapping[int, tuple[int, ...]]
-    config: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +101,10 @@ class TopicTicket:
         submit()
 
     def satisfied(self, key: Hashable | None = None) -> bool:
-        self._done.update(name for name in self._names if name not in self._done and self._is_done(name))
-        return all(name in self._failed or name in self._done for name in self._names)
+        # Something happened to one topic: a request of thousands must not look at all of them each time.
+        named = self._names if key is None else [key[1]] if isinstance(key, tuple) else []
+        self._done.update(name for name in named if name not in self._done and self._is_done(name))
+        return len(self._done | self._failed.keys()) >= len(self._names)
 
     def abandon(self, reason: str) -> None:
         self._context.exchange.close(reason)
@@ -166,13 +152,13 @@ def check_creation(
         raise BrokerError(
             ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists, but cannot be read; delete it"
         )
-    for other in broker.image.topics:
-        if other == name:
-            raise _exists(broker, name)
-        if names_collide(other, name):
-            raise BrokerError(
-                ErrorCode.INVALID_TOPIC, f"topic {name} collides with {other}: '.' and '_' look alike"
-            )
+    if name in broker.image.topics:
+        raise already_there(broker, name)
+    other = broker.image.alike(name)
+    if other is not None:
+        raise BrokerError(
+            ErrorCode.INVALID_TOPIC, f"topic {name} collides with {other}: '.' and '_' look alike"
+        )
     live = sorted(broker.image.brokers)
     partitions = broker.config.default_partitions if partitions == BROKER_DEFAULT else partitions
     if replication_factor == BROKER_DEFAULT:
@@ -199,7 +185,8 @@ def check_creation(
     return CreationRequest(name, assignment, overrides)
 
 
-def _exists(broker: Broker, name: str) -> BrokerError:
+def already_there(broker: Broker, name: str) -> BrokerError:
+    """Why a topic that exists is not made."""
     going = broker.controller.assignment_of(name) is None and not broker.controller.is_gone(name)
     words = " and is marked for deletion: it goes once all brokers that have it are there" if going else ""
     return BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists{words}")
@@ -214,25 +201,17 @@ def _check_size(name: str, partitions: int, znode_bytes: int = 0) -> None:
         )
 
 
-def submit_creation(broker: Broker, wish: CreationRequest, ticket: TopicTicket | None) -> None:
-    """Write the topic's znodes on the worker; the controller's watch does the rest."""
+def submit_creations(
+    broker: Broker, wishes: Sequence[CreationRequest], ticket: TopicTicket, timeout_ms: int
+) -> None:
+    """Have the topics' znodes written; the controller's watch does the rest."""
 
-    tried = False
+    def failed(name: str, error: BrokerError) -> None:
+        why = already_there(broker, name) if error.code is ErrorCode.TOPIC_ALREADY_EXISTS else error
+        broker.run(lambda: ticket.failed_later(broker, name, why))
 
-    def job() -> None:
-        nonlocal tried
-        try:
-            broker.registrar.create_topic(wish.name, wish.assignment, wish.config)
-        except NodeExists:
-            # After a lost connection the topic may be there because of us.
-            if ticket is not None and not tried:
-                broker.run(lambda: ticket.failed_later(broker, wish.name, _exists(broker, wish.name)))
-        except CoordinationError:
-            tried = True
-            raise
-        broker.being_created.discard(wish.name)
-
-    broker.worker.submit(job)
+    deadline_ms = broker.clock.monotonic_ms() + timeout_ms if timeout_ms > 0 else None
+    broker.creations.add(wishes, failed, deadline_ms)
 
 
 def start_creation(
@@ -244,15 +223,15 @@ def start_creation(
 ) -> None:
     """Create a topic because somebody needs it, unless that is under way.
 
-    Raises BrokerError when it cannot be.
+    Raises BrokerError when it cannot be: LEADER_NOT_AVAILABLE where that holds for now only.
     """
-    if name in broker.being_created:
+    if broker.creations.is_wanted(name):
         return
+    broker.creations.check_room(name)
     wish = check_creation(
         broker, name, partitions, replication_factor, None, config or {}, racks_are_optional=True
     )
-    broker.being_created.add(name)
-    submit_creation(broker, wish, None)
+    broker.creations.add_automatic(wish)
 
 
 def check_more_partitions(

@@ -38,11 +38,23 @@ class Znodes:
         self, path: str, parse: Callable[[bytes, str], Value], advice: str = ""
     ) -> tuple[Value, Stat] | None:
         """``read``, with the znode's versions."""
-        try:
-            data, stat = self._store.read(path)
-        except NoNode:
+        found: tuple[bytes, Stat] | None = None
+        with contextlib.suppress(NoNode):
+            found = self._store.read(path)
+        return self.parse(path, found, parse, advice)
+
+    def parse(
+        self,
+        path: str,
+        found: tuple[bytes, Stat] | None,
+        parse: Callable[[bytes, str], Value],
+        advice: str = "",
+    ) -> tuple[Value, Stat] | None:
+        """``read_with_stat`` of what was ``found`` there; None: nothing."""
+        if found is None:
             self.forget(path)
             return None
+        data, stat = found
         try:
             value = parse(data, path)
         except CoordinationError as error:

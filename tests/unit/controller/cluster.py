@@ -88,7 +88,7 @@ class Cluster:
         return self.tell(events.BrokersChanged(self.addresses(), dict(self.sessions)))
 
     def create(self, topic: str, assignment: Assignment) -> list[events.Effect]:
-        return self.tell(events.TopicsChanged({**self.controller._context.assignments, topic: assignment}))
+        return self.tell(events.TopicsChanged({topic: assignment}))
 
     def of(self, kind: type[Kind]) -> list[Kind]:
         """The last event's effects of a kind."""

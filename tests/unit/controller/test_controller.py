@@ -184,7 +184,7 @@ def test_a_deletion_that_a_crash_interrupted_goes_on_with_the_next_controller() 
 
 
 def test_a_topic_whose_znodes_somebody_removed_is_forgotten_and_its_logs_are_left() -> None:
-    effects = online_topic().step(events.TopicsChanged({}))
+    effects = online_topic().step(events.TopicsChanged({}, frozenset("t")))
     assert [type(effect) for effect in effects] == [events.Note, events.SendUpdateMetadata]
 
 

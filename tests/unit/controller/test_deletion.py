@@ -126,7 +126,7 @@ def test_a_topic_that_vanishes_while_its_deletion_waits_takes_its_request_with_i
     cluster = Cluster((1, 2), {T0: state(1, (1,))})
     cluster.tell(events.ReassignmentRequested({T0: (2,)}))
     cluster.tell(WANTED)
-    cluster.tell(events.TopicsChanged({}))
+    cluster.tell(events.TopicsChanged({}, frozenset("t")))
     assert cluster.of(events.DropDeletionRequest) == [events.DropDeletionRequest("t", "its znodes are gone")]
     assert cluster.controller.is_gone("t")
 

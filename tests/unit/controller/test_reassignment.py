@@ -199,5 +199,5 @@ def test_it_waits_for_a_new_replica_that_is_dead() -> None:
 
 def test_a_topic_that_vanishes_takes_its_reassignments_with_it() -> None:
     cluster = under_way()
-    cluster.tell(events.TopicsChanged({}))
+    cluster.tell(events.TopicsChanged({}, frozenset("t")))
     assert cluster.of(events.DropReassignments) == [events.DropReassignments((T0,), "topic t is gone")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -13,12 +14,13 @@ from minikafka.base.files import read_file
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.controller import events
+from minikafka.controller.assignment import Assignment
 from minikafka.partition.leadership import Leadership
 from minikafka.registry import paths
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 from minikafka.registry.paths import ProducerIdBlock
 from minikafka.registry.store import SessionTicket, Stat
-from minikafka.server.registrar import Registrar
+from minikafka.server.registrar import TOPICS_AT_ONCE, Registrar
 from minikafka.server.worker import InlineWorker
 
 T0 = TopicPartition("t", 0)
@@ -67,6 +69,14 @@ class World:
     def topics_vanished(self, topics: frozenset[str]) -> None:
         self.vanished += sorted(topics)
 
+    def when_done(self, done: Callable[[], None]) -> None:
+        done()
+
+    def create_topic(self, topic: str, assignment: Assignment, config: Mapping[str, str]) -> None:
+        found = self.registrar.create_topics({topic: (assignment, config)})
+        if found:
+            raise NodeExists(f"{topic} exists")
+
     def delete_unreadable(self, topic: str) -> None:
         self.deleted.append(topic)
 
@@ -107,7 +117,7 @@ def test_the_first_broker_becomes_controller_with_epoch_1_and_sees_itself() -> N
 
 def test_registration_and_office_are_ephemeral_and_partition_states_are_not() -> None:
     world = World().start()
-    world.registrar.create_topic("t", {0: (1,)}, {})
+    world.create_topic("t", {0: (1,)}, {})
     world.registrar.write_leaderships({T0: LED}, create=True)
     assert world.store.read("/brokers/ids/1")[1].ephemeral_owner == world.store.session_id
     assert world.store.read("/controller")[1].ephemeral_owner == world.store.session_id
@@ -140,6 +150,76 @@ def test_a_topic_whose_znode_is_nonsense_is_left_out_and_named(caplog: pytest.Lo
     assert "topics/bad is left out" in caplog.text
 
 
+def told_of(world: World) -> list[int]:
+    """How many topics each look told of."""
+    return [len(event.assignments) for event in world.heard if isinstance(event, events.TopicsChanged)]
+
+
+def test_many_new_topics_are_told_a_few_at_a_time() -> None:
+    world = World().start()
+    world.heard.clear()
+    for number in range(2 * TOPICS_AT_ONCE + 1):
+        world.store.create(f"/brokers/topics/t{number}", b'{"version":1,"partitions":{"0":[1]}}')
+    world.settle()
+    assert [count for count in told_of(world) if count] == [TOPICS_AT_ONCE, TOPICS_AT_ONCE, 1]
+
+
+def test_news_that_come_together_are_looked_at_once() -> None:
+    world = World().start()
+    world.heard.clear()
+    for number in range(5):
+        world.store.create(f"/brokers/topics/t{number}", b'{"version":1,"partitions":{"0":[1]}}')
+        world.zookeeper.deliver()
+    world.settle()
+    assert told_of(world) == [5]
+
+
+def test_a_new_topic_that_is_to_be_deleted_is_told_before_its_turn() -> None:
+    world = World().start()
+    for number in range(2 * TOPICS_AT_ONCE):
+        world.store.create(f"/brokers/topics/a{number}", b'{"version":1,"partitions":{"0":[1]}}')
+    world.store.create("/brokers/topics/z", b'{"version":1,"partitions":{"0":[1]}}')
+    world.store.create("/admin/delete_topics/z")
+    world.heard.clear()
+    world.registrar._see_deletions()
+    changed, asked = world.heard[:2]
+    assert isinstance(changed, events.TopicsChanged)
+    assert "z" in changed.assignments
+    assert asked == events.DeletionRequested(frozenset("z"))
+
+
+def test_a_new_controller_takes_in_few_of_the_topics_that_nobody_led_and_the_rest_after_that() -> None:
+    zookeeper = MemoryZooKeeper()
+    other = zookeeper.connect()
+    for number in range(2 * TOPICS_AT_ONCE):
+        path, data = f"/brokers/topics/t{number}", b'{"version":1,"partitions":{"0":[1]}}'
+        other.create(path, data, make_parents=True)
+    other.create("/brokers/topics/z", b'{"version":1,"partitions":{"0":[1]}}')
+    state = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}'
+    other.create("/brokers/topics/z/partitions/0/state", state, make_parents=True)
+    world = World(zookeeper).start()
+    elected = world.last(events.Elected)
+    assert isinstance(elected, events.Elected)
+    assert len(elected.assignments) == TOPICS_AT_ONCE + 1
+    assert "z" in elected.assignments
+    assert sum(told_of(world)) == TOPICS_AT_ONCE
+
+
+def test_changed_settings_are_read_of_their_topic_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World().start()
+    for topic in ("a", "b", "c"):
+        world.create_topic(topic, {0: (1,)}, {})
+    world.settle()
+    read: list[str] = []
+    read_all = world.store.read_all
+    monkeypatch.setattr(
+        world.store, "read_all", lambda wanted: read_all(read.extend(wanted := [*wanted]) or wanted)
+    )
+    world.registrar.change_config("topics", "b", {"flush.ms": "1"})
+    world.settle()
+    assert [path for path in read if path.startswith("/config/topics/")] == ["/config/topics/b"]
+
+
 def test_who_changes_settings_is_heard() -> None:
     world = World().start()
     world.store.create(
@@ -167,7 +247,7 @@ def test_settings_of_clients_and_brokers_are_read_anew_with_a_new_session() -> N
 
 def test_changed_settings_are_written_with_news_that_every_broker_hears() -> None:
     world = World().start()
-    world.registrar.create_topic("t", {0: (1,)}, {"segment.bytes": "100"})
+    world.create_topic("t", {0: (1,)}, {"segment.bytes": "100"})
     world.registrar.change_config("topics", "t", {"retention.ms": "5"})
     world.settle()
     assert world.changed == ["t"]
@@ -180,7 +260,7 @@ def test_changed_settings_are_written_with_news_that_every_broker_hears() -> Non
 
 def test_more_partitions_are_written_beside_those_that_are_there_and_told() -> None:
     world = World().start()
-    world.registrar.create_topic("t", {0: (1,)}, {})
+    world.create_topic("t", {0: (1,)}, {})
     world.settle()
     for _ in range(2):  # run again after an answer that was lost
         world.registrar.add_partitions("t", {1: (1,), 2: (1,)})
@@ -199,7 +279,7 @@ def test_partitions_that_somebody_else_changed_meanwhile_are_left_alone(
     added: dict[int, tuple[int, ...]],
 ) -> None:
     world = World().start()
-    world.registrar.create_topic("t", {0: (1,)}, {})
+    world.create_topic("t", {0: (1,)}, {})
     with pytest.raises(BadVersion, match="has other partitions meanwhile"):
         world.registrar.add_partitions("t", added)
     assert json.loads(world.store.read("/brokers/topics/t")[0])["partitions"] == {"0": [1]}
@@ -207,7 +287,7 @@ def test_partitions_that_somebody_else_changed_meanwhile_are_left_alone(
 
 def test_a_topic_that_is_being_deleted_gets_no_more_partitions() -> None:
     world = World().start()
-    world.registrar.create_topic("t", {0: (1,)}, {})
+    world.create_topic("t", {0: (1,)}, {})
     world.registrar.request_deletion("t")
     with pytest.raises(NoNode, match="is being deleted"):
         world.registrar.add_partitions("t", {1: (1,)})
@@ -218,20 +298,20 @@ def test_settings_that_are_other_than_the_last_time_are_told_by_whoever_reads_th
 ) -> None:
     caplog.set_level("INFO", "minikafka.server.config_changes")
     world = World().start()
-    world.registrar.create_topic("t", {0: (1,)}, {"flush.ms": "1"})
+    world.create_topic("t", {0: (1,)}, {"flush.ms": "1"})
     assert world.registrar.topic_configs() == {"t": {"flush.ms": "1"}}
     world.store.write("/config/topics/t", b'{"version":1,"config":{"flush.ms":"2"}}')
     for _ in range(2):
         assert world.registrar.topic_config("t") == {"flush.ms": "2"}
     world.registrar.remove_topic("t")
-    world.registrar.create_topic("t", {0: (1,)}, {"flush.ms": "3"})
+    world.create_topic("t", {0: (1,)}, {"flush.ms": "3"})
     assert world.registrar.topic_config("t") == {"flush.ms": "3"}
     assert caplog.messages == ["topic t has other settings: flush.ms 1 -> 2"]
 
 
 def test_settings_that_have_become_nonsense_are_the_last_ones_still(caplog: pytest.LogCaptureFixture) -> None:
     world = World().start()
-    world.registrar.create_topic("t", {0: (1,)}, {"retention.ms": "-1"})
+    world.create_topic("t", {0: (1,)}, {"retention.ms": "-1"})
     world.registrar.topic_config("t")
     world.store.write("/config/topics/t", b"{")
     for _ in range(2):
@@ -243,15 +323,15 @@ def test_settings_that_have_become_nonsense_are_the_last_ones_still(caplog: pyte
 
 def test_a_topic_that_exists_is_not_created_again_and_keeps_its_settings() -> None:
     world = World().start()
-    world.registrar.create_topic("t", {0: (1,)}, {"retention.ms": "1"})
+    world.create_topic("t", {0: (1,)}, {"retention.ms": "1"})
     with pytest.raises(NodeExists):
-        world.registrar.create_topic("t", {0: (1,)}, {"retention.ms": "2"})
+        world.create_topic("t", {0: (1,)}, {"retention.ms": "2"})
     assert world.registrar.topic_config("t") == {"retention.ms": "1"}
 
 
 def test_partitions_that_a_tool_writes_beside_those_that_are_there_are_told() -> None:
     world = World().start()
-    world.registrar.create_topic("t", {0: (1,)}, {})
+    world.create_topic("t", {0: (1,)}, {})
     world.settle()
     world.store.write("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1],"1":[1]}}')
     world.settle()
@@ -279,14 +359,14 @@ def test_a_new_controller_doubts_who_registered_after_a_state_was_written_where_
 def test_nobody_is_doubted_who_was_there_when_the_state_was_written() -> None:
     world = World().start()
     registered = {1: world.store.read("/brokers/ids/1")[1].created_at}
-    world.registrar.create_topic("t", {0: (1,)}, {})
+    world.create_topic("t", {0: (1,)}, {})
     world.registrar.write_leaderships({T0: LED}, create=True)
     assert world.registrar.states.read_with_doubts({T0: (1,)}, registered) == ({T0: LED}, {})
 
 
 def test_a_state_that_somebody_else_wrote_first_stays_and_is_returned() -> None:
     world = World().start()
-    world.registrar.create_topic("t", {0: (1,)}, {})
+    world.create_topic("t", {0: (1,)}, {})
     theirs = {"controller_epoch": 9, "leader": 1, "version": 1, "leader_epoch": 4, "isr": [1]}
     world.store.create("/brokers/topics/t/partitions/0/state", json.dumps(theirs).encode(), make_parents=True)
     held = world.registrar.write_leaderships({T0: LED}, create=True)
@@ -295,7 +375,7 @@ def test_a_state_that_somebody_else_wrote_first_stays_and_is_returned() -> None:
 
 def test_a_state_is_replaced_only_at_the_version_that_the_controller_knew() -> None:
     world = World().start()
-    world.registrar.create_topic("t", {0: (1,)}, {})
+    world.create_topic("t", {0: (1,)}, {})
     world.registrar.write_leaderships({T0: LED}, create=True)
     second = Leadership(1, 1, (1,), (1,), 1, version=1)
     assert world.registrar.write_leaderships({T0: second}, create=False) == {T0: second}
@@ -395,7 +475,7 @@ def test_a_broker_that_cannot_register_again_says_why_and_gives_up() -> None:
 
 def test_removing_a_topic_takes_its_mark_away_last() -> None:
     world = World().start()
-    world.registrar.create_topic("t", {0: (1,)}, {})
+    world.create_topic("t", {0: (1,)}, {})
     world.registrar.request_deletion("t")
     world.settle()
     requested = world.last(events.DeletionRequested)

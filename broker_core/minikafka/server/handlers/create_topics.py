@@ -12,19 +12,19 @@ from __future__ import annotations
 from collections import Counter
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.base.ids import names_collide
+from minikafka.base.ids import alike_key
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
+from minikafka.server.creations import CreationRequest
 from minikafka.server.topics import (
     BROKER_DEFAULT,
-    CreationRequest,
     TopicTicket,
     check_controller,
     check_creation,
     error_code_of,
     error_message_of,
     is_usable,
-    submit_creation,
+    submit_creations,
 )
 from minikafka.wire.apis.create_topics import (
     CreatableTopic,
@@ -53,13 +53,18 @@ def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest
         ),
     )
     creations: list[CreationRequest] = []
+    named_alike: dict[str, str] = {}
     for topic in request.topics:
         try:
             if named[topic.name] > 1:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} is named twice")
             check_controller(broker)
             wish = check_creation(broker, *_wanted(topic))
-            _check_company(wish.name, creations)
+            other = named_alike.setdefault(alike_key(wish.name), wish.name)
+            if other != wish.name:
+                raise BrokerError(
+                    ErrorCode.INVALID_TOPIC, f"topic {wish.name} collides with {other} of the same request"
+                )
             partitions[topic.name] = len(wish.assignment)
             creations.append(wish)
             if request.validate_only:
@@ -68,18 +73,10 @@ def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest
             ticket.fail(topic.name, error)
 
     def submit() -> None:
-        for wish in () if request.validate_only else creations:
-            submit_creation(broker, wish, ticket)
+        if not request.validate_only:
+            submit_creations(broker, creations, ticket, request.timeout_ms)
 
     ticket.start(broker, request.timeout_ms, submit)
-
-
-def _check_company(name: str, creations: list[CreationRequest]) -> None:
-    for other in creations:
-        if names_collide(other.name, name):
-            raise BrokerError(
-                ErrorCode.INVALID_TOPIC, f"topic {name} collides with {other.name} of the same request"
-            )
 
 
 def _wanted(

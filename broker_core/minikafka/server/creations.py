@@ -1,0 +1,173 @@
+"""The topics that wait to be made: a bounded queue, worked off a few at a time between other jobs.
+
+A request for metadata may name any number of new topics. Each costs writes to ZooKeeper, then a place in the
+controller's work, so they must neither stand before the election of a leader nor wait without bound. One job
+of the worker makes ``AT_ONCE`` of them, their writes under way together, and puts the rest behind all jobs
+that came meanwhile.
+
+What is needed to serve at all (the offsets topic) goes first and is never refused. Automatic creation is
+refused while ``AUTOMATIC_MAX`` wait: the client hears LEADER_NOT_AVAILABLE, as of every topic that is to
+come, and asks again. CreateTopics is refused while ``PENDING_MAX`` wait. A topic of such a request whose
+time-out comes before its turn is not made.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from minikafka.base.clock import Clock
+from minikafka.base.errors import BrokerError, CoordinationError, CoordinationLost, ErrorCode, SessionExpired
+from minikafka.base.ids import INTERNAL_TOPICS
+from minikafka.controller.assignment import Assignment
+from minikafka.server.worker import Worker
+
+_log = logging.getLogger(__name__)
+
+AT_ONCE = 50
+"""Topics of one job: some 0.1 s with ZooKeeper on the same host."""
+AUTOMATIC_MAX = 1_000
+PENDING_MAX = 10_000
+
+Failed = Callable[[str, BrokerError], None]
+Make = Callable[[Mapping[str, tuple[Assignment, Mapping[str, str]]]], frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class CreationRequest:
+    """A topic that may be created."""
+
+    name: str
+    assignment: Assignment
+    config: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiting:
+    wish: CreationRequest
+    failed: Failed | None
+    """Told why the topic is not made; None: nobody waits for it."""
+    deadline_ms: int | None
+    """Monotonic. What is not begun by then is not made."""
+
+
+class Creations:
+    """See the module. Any thread may add; topics are made on the worker."""
+
+    def __init__(self, worker: Worker, clock: Clock, make: Make) -> None:
+        """``make`` writes the znodes of topics and gives those that were there before (``Registrar``)."""
+        self._worker = worker
+        self._clock = clock
+        self._make = make
+        self._lock = threading.Lock()
+        self._waiting: deque[_Waiting] = deque()
+        self._automatic: set[str] = set()
+        """Names that are waiting, or being made, because somebody needs them."""
+        self._scheduled = False
+        self._batch: list[_Waiting] = []
+        """What the present job makes: a job that met a lost connection is run again."""
+        self._tried = False
+        """Whether a job of this batch met one: then a topic that is there may be its own."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def is_wanted(self, name: str) -> bool:
+        """Whether a topic is to be made already because somebody needs it."""
+        return name in self._automatic
+
+    def check_room(self, name: str) -> None:
+        """Raise LEADER_NOT_AVAILABLE where one more topic cannot be made because somebody needs it."""
+        if len(self._waiting) >= AUTOMATIC_MAX and name not in INTERNAL_TOPICS:
+            raise BrokerError(
+                ErrorCode.LEADER_NOT_AVAILABLE,
+                f"topic {name} is not made now: {len(self._waiting)} topics wait to be made, ask again later",
+            )
+
+    def add_automatic(self, wish: CreationRequest) -> None:
+        """Have a topic made because somebody needs it."""
+        with self._lock:
+            if wish.name in self._automatic:
+                return
+            self._automatic.add(wish.name)
+            waiting = _Waiting(wish, None, None)
+            if wish.name in INTERNAL_TOPICS:
+                self._waiting.appendleft(waiting)
+            else:
+                self._waiting.append(waiting)
+        self._schedule()
+
+    def add(self, wishes: Sequence[CreationRequest], failed: Failed, deadline_ms: int | None) -> None:
+        """Have topics made for one request. ``failed`` is told of each that is not; not within this call."""
+        refused = []
+        with self._lock:
+            for wish in wishes:
+                if len(self._waiting) < PENDING_MAX:
+                    self._waiting.append(_Waiting(wish, failed, deadline_ms))
+                else:
+                    refused.append(wish.name)
+        if refused:
+            self._worker.submit(lambda: self._refuse(refused, failed))
+        self._schedule()
+
+    def _refuse(self, names: list[str], failed: Failed) -> None:
+        _log.warning("%d new topics are refused: %d wait to be made", len(names), PENDING_MAX)
+        for name in names:
+            failed(name, _not_begun(f"{PENDING_MAX} topics wait to be made, and no more can"))
+
+    def _schedule(self) -> None:
+        with self._lock:
+            if self._scheduled or not self._waiting:
+                return
+            self._scheduled = True
+        self._worker.submit(self._make_some)
+
+    def _make_some(self) -> None:
+        """The job."""
+        if not self._batch:
+            self._batch = self._take()
+            self._tried = False
+        try:
+            found = self._make({one.wish.name: (one.wish.assignment, one.wish.config) for one in self._batch})
+        except (CoordinationLost, SessionExpired):
+            self._tried = True
+            raise
+        except CoordinationError as error:
+            _log.error("%d topics cannot be made: %s", len(self._batch), error)
+            for one in self._batch:
+                if one.failed is not None:
+                    one.failed(one.wish.name, BrokerError(ErrorCode.UNKNOWN, str(error)))
+        else:
+            for one in self._batch:
+                if one.wish.name in found and one.failed is not None and not self._tried:
+                    exists = BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {one.wish.name} exists")
+                    one.failed(one.wish.name, exists)
+        done, self._batch = self._batch, []
+        with self._lock:
+            self._automatic -= {one.wish.name for one in done if one.failed is None}
+            self._scheduled = False
+        self._schedule()  # behind what was submitted meanwhile
+
+    def _take(self) -> list[_Waiting]:
+        """The next few, no name twice, and without those whose request has ended."""
+        now_ms = self._clock.monotonic_ms()
+        taken: dict[str, _Waiting] = {}
+        late: list[_Waiting] = []
+        with self._lock:
+            while self._waiting and len(taken) < AT_ONCE and self._waiting[0].wish.name not in taken:
+                one = self._waiting.popleft()
+                if one.deadline_ms is not None and one.deadline_ms <= now_ms:
+                    late.append(one)
+                else:
+                    taken[one.wish.name] = one
+        for one in late:
+            if one.failed is not None:
+                one.failed(one.wish.name, _not_begun("others were made before it"))
+        return list(taken.values())
+
+
+def _not_begun(why: str) -> BrokerError:
+    return BrokerError(ErrorCode.REQUEST_TIMED_OUT, f"the topic is not made, not later either: {why}")

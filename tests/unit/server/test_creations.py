@@ -1,0 +1,132 @@
+"""The queue of topics that wait to be made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from minikafka.base.clock import ManualClock
+from minikafka.base.errors import BrokerError, CoordinationError, CoordinationLost, ErrorCode
+from minikafka.base.ids import OFFSETS_TOPIC
+from minikafka.controller.assignment import Assignment
+from minikafka.server.creations import AT_ONCE, AUTOMATIC_MAX, PENDING_MAX, CreationRequest, Creations
+from minikafka.server.worker import InlineWorker
+
+Topics = Mapping[str, tuple[Assignment, Mapping[str, str]]]
+
+
+class Harness:
+    """The queue, and what it had made, in its order, with the worker's other jobs."""
+
+    def __init__(self) -> None:
+        self.worker = InlineWorker()
+        self.clock = ManualClock()
+        self.creations = Creations(self.worker, self.clock, self.make)
+        self.done: list[str] = []
+        self.found: frozenset[str] = frozenset()
+        self.failures: dict[str, ErrorCode] = {}
+        self.error: CoordinationError | None = None
+
+    def make(self, topics: Topics) -> frozenset[str]:
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        self.done += topics
+        return self.found & topics.keys()
+
+    def failed(self, name: str, error: BrokerError) -> None:
+        self.failures[name] = error.code
+
+    def need(self, *names: str) -> None:
+        for name in names:
+            self.creations.add_automatic(wish(name))
+
+    def ask(self, *names: str, deadline_ms: int | None = None) -> None:
+        self.creations.add([wish(name) for name in names], self.failed, deadline_ms)
+
+
+def wish(name: str) -> CreationRequest:
+    return CreationRequest(name, {0: (1,)}, {})
+
+
+def names(count: int) -> list[str]:
+    return [f"t{number:05d}" for number in range(count)]
+
+
+def test_other_jobs_come_between_a_few_topics_and_the_next() -> None:
+    harness = Harness()
+    harness.need(*names(2 * AT_ONCE))
+    harness.worker.submit(lambda: harness.done.append("election"))
+    harness.worker.run_until_idle()
+    assert harness.done == [*names(AT_ONCE), "election", *names(2 * AT_ONCE)[AT_ONCE:]]
+    assert not harness.creations.is_wanted("t00000")
+
+
+def test_what_somebody_needs_is_made_once() -> None:
+    harness = Harness()
+    harness.need("a", "a")
+    assert harness.creations.is_wanted("a")
+    harness.worker.run_until_idle()
+    assert harness.done == ["a"]
+
+
+def test_automatic_creation_is_refused_while_many_wait_but_for_the_offsets_topic() -> None:
+    harness = Harness()
+    harness.need(*names(AUTOMATIC_MAX))
+    with pytest.raises(BrokerError, match="LEADER_NOT_AVAILABLE: topic one-more is not made now"):
+        harness.creations.check_room("one-more")
+    harness.creations.check_room(OFFSETS_TOPIC)
+    harness.need(OFFSETS_TOPIC)
+    harness.worker.run_until_idle()
+    assert harness.done[0] == OFFSETS_TOPIC
+    harness.creations.check_room("one-more")
+
+
+def test_a_request_for_more_than_the_queue_takes_is_refused_for_the_rest() -> None:
+    harness = Harness()
+    harness.ask(*names(PENDING_MAX + 2))
+    harness.worker.run_until_idle()
+    assert len(harness.done) == PENDING_MAX
+    assert harness.failures == dict.fromkeys(
+        names(PENDING_MAX + 2)[PENDING_MAX:], ErrorCode.REQUEST_TIMED_OUT
+    )
+
+
+def test_a_topic_whose_request_has_ended_is_not_made() -> None:
+    harness = Harness()
+    harness.ask("late", deadline_ms=harness.clock.monotonic_ms() + 1_000)
+    harness.ask("in-time", deadline_ms=harness.clock.monotonic_ms() + 3_000)
+    harness.clock.advance(2_000)
+    harness.worker.run_until_idle()
+    assert harness.done == ["in-time"]
+    assert harness.failures == {"late": ErrorCode.REQUEST_TIMED_OUT}
+
+
+def test_a_topic_that_is_there_fails_its_request_and_no_other() -> None:
+    harness = Harness()
+    harness.found = frozenset(("a", "c"))
+    harness.ask("a", "b")
+    harness.need("c")
+    harness.worker.run_until_idle()
+    assert harness.failures == {"a": ErrorCode.TOPIC_ALREADY_EXISTS}
+
+
+def test_after_a_lost_connection_a_topic_may_be_there_because_of_the_same_job() -> None:
+    harness = Harness()
+    harness.error = CoordinationLost("lost")
+    harness.ask("a")
+    assert harness.worker.run_until_idle() == 0
+    harness.found = frozenset("a")
+    harness.worker.run_until_idle()
+    assert (harness.done, harness.failures) == (["a"], {})
+
+
+def test_what_zookeeper_refuses_is_told_and_the_next_are_made() -> None:
+    harness = Harness()
+    harness.error = CoordinationError("no rights")
+    harness.ask("a")
+    harness.worker.run_until_idle()
+    harness.ask("b")
+    harness.worker.run_until_idle()
+    assert (harness.done, harness.failures) == (["b"], {"a": ErrorCode.UNKNOWN})
