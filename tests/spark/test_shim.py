@@ -254,7 +254,7 @@ def test_with_the_jar_available_now_takes_limited_batches_and_closes_windows_on_
     kafka: Kafka, tmp_path: Path
 ) -> None:
     """Also where its sink fails half-way and records come in between, as with Spark's own connector."""
-    topic = kafka.topic(2)
+    topic = kafka.topic(2, config={"retention.ms": "-1"})  # the times of its records are long ago
     found = in_pyspark(
         """
         from pyspark.sql import functions as F
@@ -353,6 +353,40 @@ def test_with_the_jar_a_topics_size_decides_joins_and_explain_names_the_topic(
     assert 10 * 1_000 < found["sizes"][2] < 10 * 1_300
     assert "BroadcastHashJoin" in found["plan"]
     assert f"minikafka[subscribe={small}]" in found["plan"]
+
+
+@pytest.mark.slow
+def test_with_the_jar_a_stream_whose_worker_is_late_is_started_again(kafka: Kafka, tmp_path: Path) -> None:
+    """Spark waits ten seconds for the process of a stream, whatever the machine has to do."""
+    topic = kafka.topic()
+    kafka.produce(topic, ["a"])
+    busy = tmp_path / "python"
+    late = tmp_path / "late"
+    busy.write_text(
+        f"""#!/bin/sh
+case "$*" in
+*streaming_source_runner*) mkdir '{late}' 2>/dev/null && exec sleep 12 ;;
+esac
+exec "{sys.executable}" "$@"
+"""
+    )
+    busy.chmod(0o755)
+    rows = in_pyspark(
+        """
+        servers, topic = sys.argv[2:]
+        stream = spark.readStream.format("minikafka").option("kafka.bootstrap.servers", servers)
+        stream = stream.options(subscribe=topic, startingOffsets="earliest").load().writeStream
+        query = stream.format("memory").queryName("rows").trigger(availableNow=True).start()
+        query.awaitTermination()
+        print(json.dumps(spark.table("rows").count()))
+        """,
+        tmp_path,
+        kafka.servers,
+        topic,
+        PYSPARK_PYTHON=str(busy),
+    )
+    assert rows == 1
+    assert late.is_dir()
 
 
 # From SQL.

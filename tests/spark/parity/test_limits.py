@@ -205,6 +205,8 @@ def test_a_batch_that_failed_is_taken_again_though_partitions_came(source: Sourc
     assert fourth.ended() == ["new"]
 
 
+KEPT = {"retention.ms": "-1"}
+"""For records whose times are long ago."""
 WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 
 
@@ -229,7 +231,7 @@ def three_a_minute(source: Source, topic: str, first: int, last: int) -> None:
 def test_available_now_closes_the_windows_that_have_passed(source: Source) -> None:
     """Before Spark 4.2 with the shim, or with the conf for sources that know nothing of this trigger."""
     needs_wrapper = not (source.is_peer or has_limits())
-    topic, checkpoint = source.kafka.topic(), source.checkpoint()
+    topic, checkpoint = source.kafka.topic(config=KEPT), source.checkpoint()
     if needs_wrapper:
         source.spark.conf.set(WRAPPER, "true")
     try:
@@ -246,7 +248,7 @@ def test_without_a_closing_batch_windows_wait_for_the_next_records(source: Sourc
     """What Spark before 4.2 does with a Python source, and what the source warns of."""
     if source.is_peer or has_limits():
         pytest.skip("there is a closing batch")
-    topic, checkpoint = source.kafka.topic(), source.checkpoint()
+    topic, checkpoint = source.kafka.topic(config=KEPT), source.checkpoint()
     three_a_minute(source, topic, 0, 160)
     assert windows(source, checkpoint, topic) == []
     assert windows(source, checkpoint, topic) == []

@@ -1,5 +1,10 @@
 package minikafka.spark
 
+import scala.annotation.tailrec
+import scala.util.{Failure, Success, Try}
+
+import org.apache.spark.SparkException
+import org.apache.spark.internal.Logging
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReaderFactory}
 import org.apache.spark.sql.connector.read.streaming.{
   AcceptsLatestSeenOffset, MicroBatchStream, Offset, ReadAllAvailable, ReadLimit, SupportsAdmissionControl,
@@ -7,7 +12,22 @@ import org.apache.spark.sql.connector.read.streaming.{
 }
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
-private object MinikafkaStream {
+private object MinikafkaStream extends Logging {
+  private val Late = "Python worker failed to connect back"
+  private val Tries = 3
+
+  /** A stream begins with a Python process of its own, for which Spark waits ten seconds: too short on a busy
+    * machine, as when many queries start side by side. So it is started again.
+    */
+  @tailrec
+  def started(stream: => MicroBatchStream, tries: Int = Tries): MicroBatchStream =
+    Try(stream) match {
+      case Success(running) => running
+      case Failure(problem: SparkException) if tries > 1 && problem.getMessage.contains(Late) =>
+        logWarning(s"$Late within the ten seconds that Spark waits: the machine is busy, a new one is started")
+        started(stream, tries - 1)
+      case Failure(problem) => throw problem
+    }
 
   /** Spark's stream for Python sources, with limits where that Spark has none for them (before 4.2). */
   def limited(stream: MicroBatchStream, options: CaseInsensitiveStringMap): MicroBatchStream = stream match {
