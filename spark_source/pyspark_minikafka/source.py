@@ -105,9 +105,9 @@ class MinikafkaSource(DataSource, metaclass=SourceClass):
         reader: DataSourceReader = _module("batch").reader(self.options, schema)
         return reader
 
-    @workers.plainly()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        _module("catalog").refuse_without_options(self.options)
+        # A refusal is raised by the reader, see ``RefusedReader``; what is raised here keeps its traceback,
+        # in which alone the cause stands.
         reader: DataSourceStreamReader = _module("stream").reader(self.options, schema)
         return reader
 

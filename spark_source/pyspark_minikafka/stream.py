@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.ids import TopicPartition
-from pyspark_minikafka import report, resume, workers
+from pyspark_minikafka import catalog, report, resume, workers
 from pyspark_minikafka.location import Target, locate
 from pyspark_minikafka.lookup import make_planner
 from pyspark_minikafka.offsets import OffsetJson, Offsets, StreamOffset, to_json
@@ -354,6 +354,7 @@ if HAS_LIMITS:
 def reader(options: Mapping[str, str], schema: StructType) -> StreamReader | RefusedReader:
     """The reader for the running Spark."""
     try:
+        catalog.refuse_without_options(options)
         parsed = source_options(options, Mode.STREAM)
         check_user_schema(schema, parsed.include_headers)
     except MinikafkaError as problem:

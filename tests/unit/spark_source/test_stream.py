@@ -475,3 +475,9 @@ def test_sparks_wrapper_for_available_now_is_neither_refused_nor_warned(
     spark.resume({"t": {"0": 7}})
     assert spark.latest(None)["t"] == {"0": 9}
     assert said(caplog) == []
+
+
+def test_a_stream_without_options_is_refused_by_its_reader_too() -> None:
+    reader = stream.reader({}, SOURCE_SCHEMA)
+    with pytest.raises(ConfigError, match="options='': are missing"):
+        reader.initialOffset()
