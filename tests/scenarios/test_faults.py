@@ -10,7 +10,7 @@ import pytest
 from minikafka.base.errors import ErrorCode, StorageError
 from minikafka.log.reading import LogRead
 from minikafka.partition.partition import Partition
-from minikafka.server import fetch_shares
+from minikafka.records.down_conversion import DownConverter, Steps
 from minikafka.server.worker import Job
 from tests.scenarios.simulation import Simulation, fetch, metadata
 from tests.seeds import seeds
@@ -50,10 +50,10 @@ def test_an_answer_that_cannot_be_made_takes_no_other_with_it(monkeypatch: pytes
     world.create_topic("t")
     poisoned, healthy = world.another_client(), world.another_client()
 
-    def broken(data: bytes, max_magic: int) -> bytes:
+    def broken(*_: object) -> Steps:
         raise ValueError("a defect")
 
-    monkeypatch.setattr(fetch_shares, "down_convert", broken)
+    monkeypatch.setattr(DownConverter, "steps", broken)
     poisoned.begin(fetch("t", version=1, wait_ms=30_000))
     healthy.begin(fetch("t", version=2, wait_ms=30_000))
     assert world.produce("t", b"x").error_code == ErrorCode.NONE
@@ -70,10 +70,10 @@ def test_what_cannot_be_read_to_be_converted_is_that_partitions_error(
     world.create_topic("t")
     world.produce("t", b"x")
 
-    def unreadable(data: bytes, max_magic: int) -> bytes:
+    def unreadable(*_: object) -> Steps:
         raise StorageError("unreadable")
 
-    monkeypatch.setattr(fetch_shares, "down_convert", unreadable)
+    monkeypatch.setattr(DownConverter, "steps", unreadable)
     assert world.fetch("t", version=1).error_code == ErrorCode.NOT_LEADER_FOR_PARTITION  # as it knows
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import pytest
 
 from minikafka.base.errors import ErrorCode
+from minikafka.records import down_conversion
 from minikafka.records.batch import build_batch, set_producer
-from minikafka.records.conversion import down_convert
 from minikafka.records.message_set import Record, StoredRecord, iterate
-from minikafka.server import fetch_shares
+from minikafka.server.handlers import fetch
 from minikafka.wire.apis.fetch import READ_COMMITTED
 from minikafka.wire.apis.list_offsets import (
     LATEST,
@@ -73,24 +72,28 @@ def test_consumers_of_magic_1_get_every_record_in_it(name: str, version: int) ->
     )
 
 
+@every_case
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_of_what_has_to_be_converted_no_more_is_read_at_once_than_a_request_may_hold(
+def test_consumers_get_every_record_in_small_pieces_too(
+    name: str, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for size in ("PIECE_BYTES", "PORTION_BYTES", "WORK_BYTES"):
+        monkeypatch.setattr(down_conversion, size, 200)
+    monkeypatch.setattr(fetch, "PLAIN_BYTES", 0)
+    records = fetched(world_with(name), version)
+    assert [(r.offset, r.key, r.value) for r in records] == [(o, k, v) for o, _, _, k, v in expected(name)]
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_an_answer_of_which_little_is_converted_yet_has_the_length_of_what_is_stored(
     version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = world_with("magic2-none")
-    assert world.machine.running is not None
-    limit = 2000
-    broker = world.machine.running.broker
-    monkeypatch.setattr(broker, "config", replace(broker.config, request_max_bytes=limit))
-    read: list[int] = []
-
-    def converted(data: bytes, magic: int = 0) -> bytes:
-        read.append(len(data))
-        return down_convert(data, magic)
-
-    monkeypatch.setattr(fetch_shares, "down_convert", converted)
-    world.fetch("t", version=version, max_bytes=0x7FFFFFFF)
-    assert 0 < read[0] <= limit
+    for size in ("PIECE_BYTES", "PORTION_BYTES", "WORK_BYTES"):
+        monkeypatch.setattr(down_conversion, size, 1)
+    answer = world_with("magic2-gzip").fetch("t", version=version, max_bytes=3000)
+    data = bytes(buffer_of(answer.records))
+    assert len(data) == 3000
+    assert list(iterate(data))
 
 
 @every_case

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from operator import attrgetter
 
 from minikafka.base.files import Buffer, FileSlice
@@ -34,11 +34,14 @@ class LogRead:
         if self.slice is not None and self.segment is not None:
             yield from self.segment.windows(self.slice.position, self.slice.position + self.slice.length)
 
-    def is_classic(self) -> bool:
-        """Whether the slice has nothing of magic 2. Reads it where nobody knows yet; StorageError."""
+    def classic_steps(self) -> Generator[int, None, bool]:
+        """Whether the slice has nothing of magic 2. In steps that read it where nobody knows yet.
+        StorageError.
+        """
         if self.slice is None or self.segment is None:
             return True
-        return self.segment.is_classic(self.slice.position, self.slice.position + self.slice.length)
+        end = self.slice.position + self.slice.length
+        return (yield from self.segment.classic_steps(self.slice.position, end))
 
     def has_transactions(self) -> bool:
         """Whether a batch in the slice belongs to a transaction, or ends one. StorageError, BrokerError."""

@@ -19,7 +19,7 @@ deleted segment must not put files beside the one that took its name.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from minikafka.base.errors import StorageError
@@ -328,23 +328,29 @@ class Segment:
         found = scan(self.file.read_at(begin, end - begin), base_offset=None, check_crc=False)
         return begin + found.valid_bytes - position
 
-    def is_classic(self, position: int, end: int) -> bool:
+    def classic_steps(self, position: int, end: int) -> Generator[int, None, bool]:
         """Whether every whole entry between two positions, the first of an entry, is of magic 0 or 1.
 
-        Looked at once where nobody has, in order; what was appended here is known.
+        Looked at once where nobody has, in order and in steps of a window each; what was appended here is
+        known. The steps need no memory to speak of.
         """
-        known = self._classic_bytes
-        if end <= known:
-            return True
-        if self.file.read_at(position, MAGIC_AT + 1)[MAGIC_AT:] == b"\2":
-            return False  # as all that follows in most logs: not to be read for this
-        found = scan(
-            self.file.read_at(position, end - position), base_offset=None, check_crc=False, max_magic=1
-        )
-        classic = found.problem is None or found.incomplete
-        if classic and position <= known:
-            self._classic_bytes = max(known, position + found.valid_bytes)
-        return classic
+        at = max(position, min(self._classic_bytes, end)) if position <= self._classic_bytes else position
+        while at < end:
+            data = self.file.read_at(at, min(_WINDOW_BYTES, end - at))
+            if data[MAGIC_AT : MAGIC_AT + 1] == b"\2":
+                return False  # the first entry, as all that follows in most logs
+            found = scan(data, base_offset=None, check_crc=False, max_magic=1)
+            if found.problem is not None and not found.incomplete:
+                return False
+            # A large entry need not be read: its size and its magic byte are enough.
+            size = found.valid_bytes or (found.wanted_bytes if len(data) > MAGIC_AT else 0)
+            if not size or at + size > end:
+                break
+            if at <= self._classic_bytes:
+                self._classic_bytes = max(self._classic_bytes, at + size)
+            at += size
+            yield 0
+        return True
 
     def has_transactions(self, position: int, end: int) -> bool:
         """Whether a whole entry between two positions, the first of an entry, is of a transaction or its end.

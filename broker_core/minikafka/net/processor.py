@@ -5,7 +5,8 @@ Each connection goes round this circle; a selector tells when there is something
     reading     a frame is being received into its own memory
     held        there is too much to do already (``net.backlog``): it is not read for a while
     in flight   the handler has it; nothing more is read
-    writing     the answer is being sent; then reading again
+    writing     the answer is being sent; then reading again. What is only made while it is sent
+                (``wire.parts.LazyPart``) is waited for without the selector
     paused      after an answer that asked for it, it is not read for a while; it may be idle meanwhile
     lingering   at the stop: our side is closed, what the peer still sends is thrown away until it closes too
 
@@ -220,7 +221,11 @@ class Processor:
 
     def _again(self) -> None:
         """The backlog has room: go on with who was held. Never from within what made the room."""
-        self._posted.append(self._read_held)
+        self._post(self._read_held)
+
+    def _post(self, action: Callable[[], None]) -> None:
+        """Run ``action`` on the processor's thread, later also when called there."""
+        self._posted.append(action)
         if threading.get_ident() != self._thread.ident:
             self._wakeup.wake()
 
@@ -238,6 +243,7 @@ class Processor:
     def begin_response(self, peer: _Peer, outgoing: Outgoing, pause_ms: int) -> None:
         """Send what may be nothing as the answer to what is in flight. On this thread only."""
         if peer.closed:
+            outgoing.close()
             return
         peer.exchange = None
         peer.outgoing = outgoing
@@ -462,6 +468,10 @@ class Processor:
             return
         if outgoing.write(peer.sock):
             peer.last_active_ms = self._clock.monotonic_ms()
+        if outgoing.waits_for is not None:
+            self._watch(peer, peer.events & ~WRITE)
+            outgoing.waits_for.prepare(lambda: self._post(lambda: self._write_more(peer, outgoing)))
+            return
         if not outgoing.done:
             self._watch(peer, WRITE)
             self._alarms.set(peer, self._clock.monotonic_ms() + self._options.write_timeout_ms)
@@ -476,6 +486,13 @@ class Processor:
             self._alarms.set(peer, peer.paused_until_ms)
         elif peer.reader.ahead:
             self._ready[peer] = None
+
+    def _write_more(self, peer: _Peer, outgoing: Outgoing) -> None:
+        """More of an answer is ready to be sent."""
+        if not peer.closed and peer.outgoing is outgoing:
+            # It did not have the chance to take anything meanwhile.
+            peer.last_active_ms = self._clock.monotonic_ms()
+            self._guarded(peer, self._write)
 
     def _discard(self, peer: _Peer) -> None:
         if not peer.sock.recv(64 * 1024):
@@ -552,6 +569,8 @@ class Processor:
     def _limit(self, peer: _Peer) -> tuple[int, str, int]:
         """How long a connection may be quiet in its present state, and what is logged then ('': it may)."""
         options = self._options
+        if peer.outgoing is not None and peer.outgoing.waits_for is not None:
+            return options.idle_ms, "", logging.DEBUG
         if peer.outgoing is not None:
             return options.write_timeout_ms, "it took nothing of its response for {} ms", logging.WARNING
         if peer.lingering:

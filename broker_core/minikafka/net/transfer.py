@@ -2,7 +2,8 @@
 
 Memory goes out with ``sendmsg``, many pieces in a call. A slice of a file goes out with ``os.sendfile``, so
 that the bytes pass from the page cache to the socket without a visit here. Where ``sendfile`` is not there
-or does not take this file or socket, the slice is read and sent in pieces.
+or does not take this file or socket, the slice is read and sent in pieces. A lazy part goes out as it is
+made; what has to be made first ends a turn.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Iterable
 from minikafka.base.errors import NetworkError, StorageError
 from minikafka.base.files import FileSlice
 from minikafka.base.ids import host_port
-from minikafka.wire.parts import Part, part_size
+from minikafka.wire.parts import LazyPart, Part, part_size
 
 HAS_SENDFILE = hasattr(os, "sendfile")
 
@@ -36,12 +37,15 @@ class Outgoing:
     """The parts of one or more frames that a socket has not taken yet."""
 
     def __init__(self, parts: Iterable[Part]) -> None:
-        self._parts: deque[memoryview | FileSlice] = deque()
+        self._parts: deque[memoryview | FileSlice | LazyPart] = deque()
         for part in parts:
             # Empty parts are left out, as a "more follows" must be followed.
             if part_size(part):
-                self._parts.append(part if isinstance(part, FileSlice) else memoryview(part).cast("B"))
+                is_memory = not isinstance(part, (FileSlice, LazyPart))
+                self._parts.append(memoryview(part).cast("B") if is_memory else part)  # type: ignore[arg-type]
         self._sendfile = HAS_SENDFILE
+        self.waits_for: LazyPart | None = None
+        """What has to make its next bytes before anything more can be sent."""
 
     @property
     def done(self) -> bool:
@@ -55,27 +59,33 @@ class Outgoing:
         slice.
         """
         total = 0
+        self.waits_for = None
         try:
-            while self._parts and total < TURN_BYTES:
+            while self._parts and total < TURN_BYTES and self.waits_for is None:
                 first = self._parts[0]
-                total += (
-                    self._write_slice(sock, first)
-                    if isinstance(first, FileSlice)
-                    else self._write_memory(sock)
-                )
+                if isinstance(first, FileSlice):
+                    total += self._write_slice(sock, first)
+                elif isinstance(first, LazyPart):
+                    total += self._write_lazy(sock, first)
+                else:
+                    total += self._write_memory(sock)
         except BlockingIOError:
             pass
         return total
 
     def close(self) -> None:
         """Let go of everything. A second call does nothing."""
+        for part in self._parts:
+            if isinstance(part, LazyPart):
+                part.close()
         self._parts.clear()
+        self.waits_for = None
 
     def _write_memory(self, sock: socket.socket) -> int:
         pieces: list[memoryview] = []
         flags = 0
         for part in self._parts:
-            if isinstance(part, FileSlice):
+            if not isinstance(part, memoryview):
                 flags = _MORE
                 break
             if len(pieces) == _PIECES:
@@ -100,6 +110,18 @@ class Outgoing:
         if sent < piece.length:
             self._parts[0] = piece.part(sent, piece.length - sent)
         else:
+            self._parts.popleft()
+        return sent
+
+    def _write_lazy(self, sock: socket.socket, part: LazyPart) -> int:
+        data = part.ready()
+        if data is None:
+            self.waits_for = part
+            return 0
+        sent = sock.send(data[:TURN_BYTES])
+        part.sent(sent)
+        if not part.length:
+            part.close()
             self._parts.popleft()
         return sent
 

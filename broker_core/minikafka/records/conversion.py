@@ -20,7 +20,7 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import Buffer
 from minikafka.records import kernels, stops
 from minikafka.records.arrays import INT64_MAX, as_int64, read_only, writable
-from minikafka.records.batch import assemble, read_header, records_of
+from minikafka.records.batch import BatchHeader, assemble, read_header, records_of
 from minikafka.records.checksums import CRC32_TABLES
 from minikafka.records.compression import MAX_CONTENT_BYTES, Codec
 from minikafka.records.message_set import (
@@ -54,9 +54,9 @@ def down_convert(data: Buffer, max_magic: int = 0, max_content_bytes: int = MAX_
     position = 0
     while True:
         if max_magic:
-            stop, converted, position = _pass(view, position)
+            stop, converted, position = pass_messages(view, position)
         else:
-            stop, converted, position = _convert(view, position, _run_state(0))
+            stop, converted, position = convert_messages(view, position, run_state(0))
         parts.append(converted)
         if stop in {stops.END, stops.PARTIAL}:
             return b"".join(parts)
@@ -77,9 +77,9 @@ def _convert_wrapper(view: memoryview, position: int, max_content_bytes: int) ->
     kernels.read.measure(read_only(content.data), measured)
     if not measured[0]:
         raise stops.corrupt("the compressed message holds no message", position)
-    state = _run_state(0)
+    state = run_state(0)
     state[kernels.write.CONVERT_SHIFT] = as_int64(content.offset - int(measured[1]))
-    _, inner, _ = _convert(content.data, 0, state, position)
+    _, inner, _ = convert_messages(content.data, 0, state, position)
     entry = wrap(inner, offset=content.offset, magic=0, codec=content.codec, timestamp_ms=NO_TIMESTAMP)
     return entry, content.size_bytes
 
@@ -89,30 +89,16 @@ def _convert_batch(view: memoryview, position: int, magic: int, max_content_byte
     header = read_header(view, position)
     if header.control:
         return b"", header.size_bytes
-    if header.codec is Codec.ZSTD:
-        raise BrokerError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"the batch with base offset {header.base_offset} is compressed with zstd, as no messages of "
-            f"magic {magic} are: fetch it with a client that takes magic 2",
-        )
+    check_codec(header, magic)
     batches = kernels.batches
     content = records_of(view, position, header, max_content_bytes)
     plain = header.codec is Codec.NONE
-    append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
-    state = np.zeros(batches.CONVERT_STATE_SIZE, dtype=np.int64)
-    state[batches.CONVERT_LEFT] = header.count
-    state[batches.CONVERT_DELTA] = -1
-    state[batches.CONVERT_LAST_DELTA] = header.last_offset_delta
-    state[batches.CONVERT_BASE_OFFSET] = header.base_offset if plain or magic == 0 else 0
-    state[batches.CONVERT_MAGIC] = magic
-    state[batches.CONVERT_ATTRIBUTES] = TIMESTAMP_TYPE_BIT if plain and append_time and magic else 0
-    state[batches.CONVERT_TIMESTAMP] = header.max_timestamp_ms if append_time else header.base_timestamp_ms
-    state[batches.CONVERT_APPEND_TIME] = append_time
-    state[batches.CONVERT_MAX_TIMESTAMP] = header.max_timestamp_ms if append_time else NO_TIMESTAMP
+    state = batch_state(header, magic)
     records_most = min(header.count, len(content) // 7)
     out = np.empty(len(content) + _GROWTH_BYTES * records_most, dtype=np.uint8)
     stop = batches.convert_records(read_only(content), CRC32_TABLES, out, state)
     if stop != stops.END:
+        stop = stops.BAD_COUNT if stop == stops.VALUES_FULL else stop
         raise stops.batch_error(stop, int(state[batches.CONVERT_AT]), position)
     converted = out[: int(state[batches.CONVERT_BYTES])].tobytes()
     if plain or not converted:
@@ -128,7 +114,35 @@ def _convert_batch(view: memoryview, position: int, magic: int, max_content_byte
     return entry, header.size_bytes
 
 
-def _pass(view: memoryview, position: int) -> tuple[int, bytes, int]:
+def check_codec(header: BatchHeader, magic: int) -> None:
+    """Raise UNSUPPORTED_COMPRESSION_TYPE for a batch in zstd, which messages of ``magic`` cannot have."""
+    if header.codec is Codec.ZSTD:
+        raise BrokerError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"the batch with base offset {header.base_offset} is compressed with zstd, as no messages of "
+            f"magic {magic} are: fetch it with a client that takes magic 2",
+        )
+
+
+def batch_state(header: BatchHeader, magic: int) -> NDArray[np.int64]:
+    """The state of ``convert_records`` before the first record of a batch."""
+    batches = kernels.batches
+    plain = header.codec is Codec.NONE
+    append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    state = np.zeros(batches.CONVERT_STATE_SIZE, dtype=np.int64)
+    state[batches.CONVERT_LEFT] = header.count
+    state[batches.CONVERT_DELTA] = -1
+    state[batches.CONVERT_LAST_DELTA] = header.last_offset_delta
+    state[batches.CONVERT_BASE_OFFSET] = header.base_offset if plain or magic == 0 else 0
+    state[batches.CONVERT_MAGIC] = magic
+    state[batches.CONVERT_ATTRIBUTES] = TIMESTAMP_TYPE_BIT if plain and append_time and magic else 0
+    state[batches.CONVERT_TIMESTAMP] = header.max_timestamp_ms if append_time else header.base_timestamp_ms
+    state[batches.CONVERT_APPEND_TIME] = append_time
+    state[batches.CONVERT_MAX_TIMESTAMP] = header.max_timestamp_ms if append_time else NO_TIMESTAMP
+    return state
+
+
+def pass_messages(view: memoryview, position: int) -> tuple[int, bytes, int]:
     """A run of messages of magic 0 and 1 as they are: why it ended, its bytes, and where."""
     at = position
     while True:
@@ -147,7 +161,7 @@ def _pass(view: memoryview, position: int) -> tuple[int, bytes, int]:
         at += ENTRY_HEADER_BYTES + size
 
 
-def _run_state(magic: int, max_message_bytes: int = INT64_MAX) -> NDArray[np.int64]:
+def run_state(magic: int, max_message_bytes: int = INT64_MAX) -> NDArray[np.int64]:
     write = kernels.write
     state = np.zeros(write.CONVERT_STATE_SIZE, dtype=np.int64)
     state[write.CONVERT_MAGIC] = magic
@@ -156,7 +170,7 @@ def _run_state(magic: int, max_message_bytes: int = INT64_MAX) -> NDArray[np.int
     return state
 
 
-def _convert(
+def convert_messages(
     view: memoryview, position: int, state: NDArray[np.int64], inside: int | None = None
 ) -> tuple[int, bytes, int]:
     """One run of messages that are not compressed: why it ended, its bytes, and where."""
@@ -206,18 +220,18 @@ def rewrite(
     """
     write = kernels.write
     view = memoryview(data)
-    state = _run_state(magic, max_message_bytes if codec is Codec.NONE else INT64_MAX)
+    state = run_state(magic, max_message_bytes if codec is Codec.NONE else INT64_MAX)
     parts: list[bytes] = []
     position = content_bytes = 0
     while True:
-        stop, part, position = _convert(view, position, state)
+        stop, part, position = convert_messages(view, position, state)
         parts.append(part)
         if stop != stops.WRAPPER:
             break
         content = open_wrapper(view, position, max_content_bytes)
         content_bytes += len(content.data)
         _check_content(content_bytes, max_content_bytes)
-        _, part, _ = _convert(content.data, 0, state, position)
+        _, part, _ = convert_messages(content.data, 0, state, position)
         parts.append(part)
         position += content.size_bytes
     messages = bytearray().join(parts)

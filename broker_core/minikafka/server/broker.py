@@ -33,6 +33,7 @@ from minikafka.partition.partition import Partition
 from minikafka.partition.waiting import Waiting
 from minikafka.server.acl_rules import AclRules
 from minikafka.server.config import BrokerConfig
+from minikafka.server.converted_records import PieceBudget
 from minikafka.server.creations import Creations
 from minikafka.server.image import ClusterImage
 from minikafka.server.permissions import Permissions
@@ -83,6 +84,8 @@ class Broker:
         self.registrar = registrar
         self.pool: WorkPool = pool or InlineWorkPool()
         """Where a handler continues a request that takes more than a few milliseconds."""
+        self.pieces = PieceBudget()
+        """Bounds what is converted for old consumers and not yet sent."""
         self.image = ClusterImage(registrar.cluster_id)
         self.advertised: Mapping[str, BrokerAddress] = {}
         """By the listener's name, where its clients reach this broker. Set once, when the ports are known."""

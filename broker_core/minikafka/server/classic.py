@@ -12,7 +12,7 @@ Such clients ask for no metadata. A produce request to a topic that does not exi
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from typing import Any
 
 from minikafka.base.errors import BrokerError, ErrorCode
@@ -25,7 +25,7 @@ from minikafka.server.handlers import fetch, list_offsets, produce
 from minikafka.server.quotas import Flow
 from minikafka.server.throttle import pause_of
 from minikafka.server.topics import start_creation
-from minikafka.server.work_pool import Steps, begin
+from minikafka.server.work_pool import Steps, begin, begin_here
 from minikafka.wire import classic
 from minikafka.wire.api import Api
 from minikafka.wire.apis.fetch import (
@@ -43,7 +43,7 @@ from minikafka.wire.apis.list_offsets import (
 )
 from minikafka.wire.apis.produce import PRODUCE, ProducePartition, ProduceRequest, ProduceTopic
 from minikafka.wire.framing import RequestHeader
-from minikafka.wire.parts import Part, buffer_of, part_size, total_size
+from minikafka.wire.parts import LazyPart, Part, buffer_of, part_size, total_size
 
 TOPIC_PATIENCE_MS = 5_000
 """How long a produce request waits for a topic that is being created, or for the broker's start."""
@@ -99,11 +99,9 @@ class ClassicProtocol:
             case classic.MultiProduce(produces):
                 self._produce(exchange, produces, len(frame))
             case classic.Fetch() as one:
-                (answer,) = _read(broker, exchange, [one])
-                _send(broker, exchange, classic.encode_message_set_send(answer))
+                self._fetch(exchange, [one], lambda answers: classic.encode_message_set_send(answers[0]))
             case classic.MultiFetch(fetches):
-                answers = _read(broker, exchange, fetches)
-                _send(broker, exchange, classic.encode_multi_message_set_send(answers))
+                self._fetch(exchange, fetches, classic.encode_multi_message_set_send)
             case classic.Offsets() as asked:
                 part = _offsets(broker, exchange, asked)
                 exchange.respond(classic.encode_offsets(classic.code_of(part.error_code), part.offsets))
@@ -156,6 +154,21 @@ class ClassicProtocol:
                 return
         exchange.respond([], pause_of(broker, None, Flow.PRODUCE, size))
 
+    def _fetch(
+        self,
+        exchange: Exchange,
+        fetches: Sequence[classic.Fetch],
+        encode: Callable[[Sequence[classic.MessageSetSend]], list[Part]],
+    ) -> None:
+        broker = self._broker
+
+        def steps() -> Steps:
+            answers = yield from _read(broker, exchange, fetches)
+            parts = encode(answers)
+            exchange.respond(parts, pause_of(broker, None, Flow.FETCH, total_size(parts)))
+
+        begin_here(broker.pool, exchange, broker.clock, steps())
+
     def _any_partition(self, topic: str) -> int:
         """In turn, one that this broker leads."""
         partitions = sorted(self._broker.image.topics.get(topic, {}))
@@ -206,14 +219,10 @@ def _led(broker: Broker, topic: str) -> bool:
     return bool(partitions) and all(TopicPartition(topic, one) in broker.partitions for one in partitions)
 
 
-def _send(broker: Broker, exchange: Exchange, parts: list[Part]) -> None:
-    exchange.respond(parts, pause_of(broker, None, Flow.FETCH, total_size(parts)))
-
-
 def _read(
     broker: Broker, exchange: Exchange, fetches: Sequence[classic.Fetch]
-) -> list[classic.MessageSetSend]:
-    """All answers together hold at most as much as a request may: what is above is cut off."""
+) -> Generator[int, None, list[classic.MessageSetSend]]:
+    """Steps. All answers together hold at most as much as a request may: what is above is cut off."""
     left, found = broker.config.request_max_bytes, []
     for one in fetches:
         if one.max_size < 0:
@@ -222,9 +231,14 @@ def _read(
         limit = min(one.max_size, left)
         position = {TopicPartition(one.topic, one.partition): one.offset}
         request = consumer_request(position, partition_max_bytes=limit, max_bytes=limit)
-        answer: FetchPartitionResponse = _ask(fetch.handle, broker, exchange, FETCH, 2, request)
-        messages = answer.records or b""
-        if part_size(messages) > limit:  # converted down, messages may have become larger
+        context, guarded, permitted = _permitted(broker, exchange, FETCH, 2, request)
+        if permitted is not None:
+            yield from fetch.serve_at_once(broker, guarded, permitted)
+        answer: FetchPartitionResponse = context.answer_of_one()
+        messages: Part = b"" if answer.records is None else answer.records
+        if isinstance(messages, LazyPart):
+            messages.cut(limit)
+        elif part_size(messages) > limit:  # converted down, messages may have become larger
             messages = buffer_of(messages)[:limit]
         found.append(classic.MessageSetSend(classic.code_of(answer.error_code), messages))
         left -= part_size(messages)

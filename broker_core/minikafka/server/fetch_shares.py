@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import logging
-import struct
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
-from minikafka.base.files import FileSlice
 from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
 from minikafka.log.reading import LogRead
 from minikafka.log.transactions import aborted_transactions
 from minikafka.partition.partition import Partition
 from minikafka.records.compression import Codec
-from minikafka.records.conversion import down_convert
 from minikafka.server.broker import Broker
+from minikafka.server.converted_records import converted
 from minikafka.server.quotas import UNLIMITED
 from minikafka.wire.apis.fetch import (
     READ_COMMITTED,
@@ -43,9 +41,6 @@ has them ask who leads, and fetch again, as 2.1 has it."""
 ZSTD_SINCE = 10
 """The version whose consumers are given a topic whose own ``compression.type`` is zstd. Where producers chose
 zstd, batches are given since ``MAGIC_2_SINCE``: many consumers of Fetch 4 can open them."""
-FILLING = struct.pack(">qi", -1, 0x7FFFFFFF)
-"""The beginning of a message, in place of entries of which older formats have nothing (marks of
-transactions): an empty answer would say that the log ends here. Kafka from 2.0 on does the same."""
 
 
 @fast_value
@@ -166,41 +161,53 @@ def patience_ms(broker: Broker, request: FetchRequest, shares: Iterable[Share]) 
     return most_ms
 
 
-def _records(version: int, read: LogRead, records: FileSlice, max_bytes: int) -> Part:
-    """``max_bytes`` is what may be read to be converted down."""
-    if version >= MAGIC_2_SINCE:
-        return records
-    if version >= MAGIC_1_SINCE and read.is_classic():
-        return records
-    part = records.part(0, min(records.length, max_bytes))
-    return down_convert(part.read(), int(version >= MAGIC_1_SINCE)) or FILLING
+def _records(
+    broker: Broker, version: int, read: LogRead, offset: int, plain_bytes: int
+) -> Generator[int, None, Part]:
+    """What was read as the version knows it: the slice, or what has to be converted down. In steps."""
+    if read.slice is None or version >= MAGIC_2_SINCE:
+        return read.slice or b""
+    if version >= MAGIC_1_SINCE:
+        classic = yield from read.classic_steps()
+        if classic:
+            return read.slice
+    magic = int(version >= MAGIC_1_SINCE)
+    return (yield from converted(read.slice, magic, offset, plain_bytes, broker.pool, broker.pieces))
 
 
-def part_of(
-    version: int, topic: str, index: int, share: Share, convert_max_bytes: int, *, committed_only: bool
-) -> FetchPartitionResponse:
+def part_steps(
+    broker: Broker,
+    version: int,
+    topic: str,
+    asked: FetchPartition,
+    share: Share,
+    plain_bytes: int,
+    *,
+    committed_only: bool,
+) -> Generator[int, None, FetchPartitionResponse]:
+    """Steps to a partition's part of the response. See ``converted`` for ``plain_bytes``."""
     code = share.error_code
     sent: Part = b""
     aborted: tuple[AbortedTransaction, ...] | None = () if committed_only else None
     if share.read is not None and share.read.slice is not None:
         try:
-            sent = _records(version, share.read, share.read.slice, convert_max_bytes)
+            sent = yield from _records(broker, version, share.read, asked.fetch_offset, plain_bytes)
             if committed_only and share.partition is not None:
                 found = aborted_transactions(share.partition.log, share.read, share.high_watermark)
                 aborted = tuple(AbortedTransaction(*one) for one in found)
         except BrokerError as error:
             sent = b""
             level = logging.ERROR if error.code is ErrorCode.CORRUPT_MESSAGE else logging.INFO
-            _log.log(level, "%s-%d cannot be given in Fetch %d: %s", topic, index, version, error)
+            _log.log(level, "%s-%d cannot be given in Fetch %d: %s", topic, asked.index, version, error)
             code = error.code
         except StorageError as error:
             sent = b""
-            _log.error("%s-%d cannot be read: %s", topic, index, error)
+            _log.error("%s-%d cannot be read: %s", topic, asked.index, error)
             code = ErrorCode.KAFKA_STORAGE_ERROR
     if code is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE:
         code = ErrorCode.NOT_LEADER_FOR_PARTITION
     return FetchPartitionResponse(
-        index=index,
+        index=asked.index,
         error_code=code,
         high_watermark=share.high_watermark,
         last_stable_offset=share.last_stable_offset,

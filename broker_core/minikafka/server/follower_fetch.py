@@ -17,7 +17,8 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
-from minikafka.server.fetch_shares import Share, Shares, note_given, part_of, patience_ms, read_share
+from minikafka.server.fetch_shares import Share, Shares, note_given, part_steps, patience_ms, read_share
+from minikafka.server.work_pool import finish
 from minikafka.wire.apis.fetch import (
     NEW_SESSION_EPOCH,
     NO_SESSION,
@@ -212,9 +213,14 @@ class _FollowerTicket:
         session.waiting = None
         note_given(self._broker, self._request, self._shares)
         answered: dict[str, list[FetchPartitionResponse]] = {}
-        most = self._broker.config.request_max_bytes
         for (topic, index), share in self._shares.items():
-            given = part_of(self._context.version, topic, index, share, most, committed_only=False)
+            asked = session.parts.get(TopicPartition(topic, index))
+            if asked is None:
+                continue  # forgotten meanwhile
+            # Nothing is converted for followers that have sessions: they know all formats.
+            given = finish(
+                part_steps(self._broker, self._context.version, topic, asked, share, 0, committed_only=False)
+            )
             answered.setdefault(topic, []).append(given)
             if given.error_code == ErrorCode.NONE:
                 session.told[TopicPartition(topic, index)] = share.high_watermark, share.log_start_offset

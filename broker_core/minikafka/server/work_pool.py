@@ -16,10 +16,14 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Generator, Iterator
+from itertools import chain
+from typing import Protocol, TypeVar
 
+from minikafka.base.clock import Clock
 from minikafka.net.port import Exchange
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +37,10 @@ MEMORY_BYTES = 160 << 20
 """What all steps of a broker's pool may need together: one batch of the largest content, and some smaller."""
 SLICE_MS = 20
 """How long a job runs before others have their turn."""
+HERE_MS = 5
+"""How long a processor itself does what may take longer (``begin_here``)."""
+HERE_BYTES = 4 << 20
+"""What a step may need that a processor does itself (``begin_here``)."""
 
 
 class WorkPool(Protocol):
@@ -146,6 +154,28 @@ def begin(pool: WorkPool, exchange: Exchange, steps: Steps) -> None:
     if next(steps, None) is not None:
         exchange.keep_counted()
         pool.submit(_guarded(exchange, steps))
+
+
+def begin_here(pool: WorkPool, exchange: Exchange, clock: Clock, steps: Steps) -> None:
+    """As ``begin``, for what is mostly short: on this thread while the steps take little time and memory. Any
+    thread may call this, where the request's own bytes are of no account.
+    """
+    until_ms = clock.monotonic_ms() + HERE_MS
+    steps = _guarded(exchange, steps)
+    for need_bytes in steps:
+        if need_bytes > HERE_BYTES or clock.monotonic_ms() >= until_ms:
+            pool.submit(chain((need_bytes,), steps))
+            return
+
+
+def finish(steps: Generator[int, None, T]) -> T:
+    """Run ``steps`` to their end, on this thread, and return their value."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            value: T = end.value
+            return value
 
 
 def _guarded(exchange: Exchange, steps: Steps) -> Steps:

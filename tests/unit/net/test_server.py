@@ -24,6 +24,7 @@ from minikafka.net.port import Endpoint, Exchange
 from minikafka.net.processor import ROUNDS
 from minikafka.net.server import SocketServer
 from tests.unit.net.support import HOST, PATIENCE_SECONDS, Answering, Keeping, eventually, go_round
+from tests.unit.net.test_transfer import Made
 
 Serve = Callable[..., SocketServer]
 
@@ -536,3 +537,46 @@ def test_processors_sleep_while_all_connections_idle(serve: Serve) -> None:
         patience = server._processors[0]._patience()
         assert patience is not None
         assert patience > 3000
+
+
+class SlowlyMade(Made):
+    """Whose pieces are made when the test says so."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        super().__init__(pieces)
+        self.waiting: list[Callable[[], None]] = []
+
+    def prepare(self, done: Callable[[], None]) -> None:
+        self.waiting.append(done)
+
+    def make(self) -> None:
+        self.is_ready = True
+        self.waiting.pop()()
+
+
+def test_an_answer_that_is_made_while_it_is_sent_holds_up_nobody(serve: Serve) -> None:
+    lazy = SlowlyMade([b"a" * 10, b"b" * 10])
+    server = serve(Answering(lambda frame: [lazy] if frame == b"old" else [frame]), processors=1)
+    with plain(server) as old, plain(server) as new:
+        old.sendall(framed(b"old"))
+        for _ in range(2):
+            eventually(lambda: lazy.waiting, "the next piece is asked for")
+            new.sendall(framed(b"new"))
+            assert read_frame(new) == b"new"
+            lazy.make()
+        assert read_frame(old) == b"a" * 10 + b"b" * 10
+        old.sendall(framed(b"again"))
+        assert read_frame(old) == b"again"
+
+
+def test_what_is_made_for_a_connection_that_has_ended_is_closed(serve: Serve) -> None:
+    lazy = SlowlyMade([b"a" * 10, b"b" * 10])
+    server = serve(Answering(lambda frame: [lazy]), processors=1)
+    with plain(server) as old:
+        old.sendall(framed(b"old"))
+        eventually(lambda: lazy.waiting, "the first piece is asked for")
+        lazy.make()
+        eventually(lambda: lazy.waiting, "the second piece is asked for")
+        old.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    lazy.make()
+    eventually(lambda: lazy.closed, "it is closed")

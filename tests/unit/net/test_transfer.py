@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from minikafka.base.files import File, FileSlice, RealFiles
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.net import transfer
 from minikafka.net.transfer import Outgoing, peer_name
-from minikafka.wire.parts import Part, join
+from minikafka.wire.parts import LazyPart, Part, join
 
 
 @pytest.fixture
@@ -108,3 +109,66 @@ def test_peers_are_named_as_users_write_them() -> None:
     assert peer_name(("10.0.0.1", 9092)) == ("10.0.0.1", "10.0.0.1:9092")
     assert peer_name(("::1", 9092, 0, 0)) == ("::1", "[::1]:9092")
     assert peer_name("") == ("local", "local")
+
+
+class Made(LazyPart):
+    """Pieces that are made when they are asked for."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self.length = sum(map(len, pieces))
+        self.pieces = pieces
+        self.is_ready = False
+        self.closed = False
+
+    def ready(self) -> memoryview | None:
+        return memoryview(self.pieces[0]) if self.is_ready else None
+
+    def prepare(self, done: Callable[[], None]) -> None:
+        self.is_ready = True
+        done()
+
+    def sent(self, count: int) -> None:
+        self.length -= count
+        self.pieces[0] = self.pieces[0][count:]
+        if not self.pieces[0]:
+            self.pieces.pop(0)
+            self.is_ready = False
+
+    def close(self) -> None:
+        self.closed = True
+
+    def read(self) -> bytes:
+        return b"".join(self.pieces)
+
+    def cut(self, length: int) -> None:
+        raise NotImplementedError
+
+
+def test_what_is_lazy_is_waited_for_piece_by_piece(
+    pair: tuple[socket.socket, socket.socket], file: File
+) -> None:
+    lazy = Made([b"x" * 100, b"y" * 300_000, b"z"])
+    parts: list[Part] = [b"a", lazy, FileSlice(file, 1, 7), b"b"]
+    wanted = join(parts)
+    outgoing = Outgoing(parts)
+    one, other = pair
+    received, waits = b"", 0
+    while not outgoing.done:
+        outgoing.write(one)
+        with contextlib.suppress(BlockingIOError):
+            received += other.recv(1 << 20)
+        if outgoing.waits_for is not None:
+            assert outgoing.waits_for is lazy
+            waits += 1
+            lazy.prepare(lambda: None)
+    while len(received) < len(wanted):
+        received += other.recv(1 << 20)
+    assert received == wanted
+    assert waits == 3
+    assert lazy.closed
+
+
+def test_what_is_lazy_is_closed_with_what_it_belongs_to() -> None:
+    lazy = Made([b"x"])
+    Outgoing([b"a", lazy]).close()
+    assert lazy.closed

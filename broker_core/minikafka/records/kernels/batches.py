@@ -548,7 +548,8 @@ CONVERT_STATE_SIZE = 11
 def convert_records(data: Bytes, tables: Tables, out: Bytes, state: Longs) -> Number:
     """The records of a batch as messages of magic 0 or 1: END, or the first fault.
 
-    ``out`` has room for 27 bytes more a record than ``data`` has.
+    VALUES_FULL where ``out`` has no room for the next message, which it always has with 27 bytes more a
+    record than ``data``. The state then tells how to go on.
     """
     magic = state[CONVERT_MAGIC]
     while state[CONVERT_LEFT] > 0:
@@ -566,7 +567,7 @@ def convert_records(data: Bytes, tables: Tables, out: Bytes, state: Longs) -> Nu
         size = 26 + 8 * magic + max(key_length, 0) + max(value_length, 0)
         at = state[CONVERT_BYTES]
         if size > out.size - at:
-            return BAD_COUNT
+            return VALUES_FULL
         timestamp = state[CONVERT_TIMESTAMP] + (0 if state[CONVERT_APPEND_TIME] else delta)
         store_u64(out, at, np.uint64(state[CONVERT_BASE_OFFSET] + offset_delta))
         end = write_head(out, at, size - 12, magic, state[CONVERT_ATTRIBUTES], timestamp)

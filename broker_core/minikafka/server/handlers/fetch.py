@@ -13,35 +13,36 @@ followers are in ``server.follower_fetch``. Behaviour
     partition that has anything gives at least one whole message. Messages at and above the high watermark are
     not given. A consumer that was given a part of other partitions, and does not name them, waits less
     (``partition.catching_up``). A follower, which names itself as ``replica_id``, is given all that there
-    is; the offsets that it asks for tell what it has, which moves the high watermark. What is converted down,
-    which takes memory, is at most as much as a request may hold, and so any message.
+    is; the offsets that it asks for tell what it has, which moves the high watermark. What has to be
+    converted down is converted while it is sent (``server.converted_records``): the last message of a
+    partition's share may be cut off then, in version 3 too.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Hashable, Mapping
-from functools import partial
 from typing import Any
 
-from minikafka.base.errors import ErrorCode, StorageError
+from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.net.server import Exchange
 from minikafka.partition.catching_up import CatchingUp
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
+from minikafka.server.converted_records import PLAIN_BYTES
 from minikafka.server.fetch_shares import (
-    MAGIC_1_SINCE,
     MAGIC_2_SINCE,
     Share,
     Shares,
     bound_of,
     note_given,
-    part_of,
+    part_steps,
     patience_ms,
     read_share,
 )
 from minikafka.server.follower_fetch import note_follower, parts_of, serve_follower
+from minikafka.server.work_pool import Steps, begin_here
 from minikafka.wire.apis.fetch import (
     FINAL_EPOCH,
     NEW_SESSION_EPOCH,
@@ -98,7 +99,9 @@ class _FetchTicket:
         )
 
     def complete(self) -> None:
-        _answer(self._broker, self._context, self._request, self._shares)
+        broker = self._broker
+        steps = _answer(broker, self._context, self._request, self._shares)
+        begin_here(broker.pool, self._context.exchange, broker.clock, steps)
 
     def abandon(self, reason: str) -> None:
         self._context.exchange.close(reason)
@@ -144,6 +147,11 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> No
     broker.run(step)
 
 
+def serve_at_once(broker: Broker, context: RequestContext, request: FetchRequest) -> Steps:
+    """Serve a consumer's request that does not wait, in steps."""
+    yield from _answer(broker, context, request, _collect(broker, context.version, request))
+
+
 def _catching_up(exchange: Exchange, request: FetchRequest) -> CatchingUp | None:
     """What is known of the connection; None where a replica asks."""
     if request.replica_id >= 0:
@@ -157,7 +165,6 @@ def _catching_up(exchange: Exchange, request: FetchRequest) -> CatchingUp | None
 def _collect(broker: Broker, version: int, request: FetchRequest) -> Shares:
     shares: Shares = {}
     left = request.max_bytes
-    memory_left = broker.config.request_max_bytes
     nothing_yet = True
     for topic in request.topics:
         for part in topic.partitions:
@@ -165,40 +172,33 @@ def _collect(broker: Broker, version: int, request: FetchRequest) -> Shares:
             if topic_partition in shares:
                 shares[topic_partition] = Share(ErrorCode.INVALID_REQUEST)
                 continue
-            read = partial(read_share, broker, version, request, topic_partition, part, first=nothing_yet)
-            share = read(max(0, left))
-            if _takes_memory(version, share):
-                if share.size_bytes > memory_left:
-                    share = read(max(0, min(left, memory_left)))
-                memory_left -= share.size_bytes
+            share = read_share(
+                broker, version, request, topic_partition, part, max(0, left), first=nothing_yet
+            )
             shares[topic_partition] = share
             left -= share.size_bytes
             nothing_yet = nothing_yet and share.size_bytes == 0
     return shares
 
 
-def _takes_memory(version: int, share: Share) -> bool:
-    """Whether it is to be converted down."""
-    if version >= MAGIC_2_SINCE or share.read is None or not share.size_bytes:
-        return False
-    try:
-        return version < MAGIC_1_SINCE or not share.read.is_classic()
-    except StorageError:
-        return False  # who makes the answer meets it again
-
-
-def _answer(broker: Broker, context: RequestContext, request: FetchRequest, shares: Shares) -> None:
-    version, most = context.version, broker.config.request_max_bytes
+def _answer(broker: Broker, context: RequestContext, request: FetchRequest, shares: Shares) -> Steps:
+    """Steps that send the answer. What has to be converted down for it may take many."""
+    version = context.version
     committed_only = request.isolation_level == READ_COMMITTED
     catching_up = _catching_up(context.exchange, request)
     note_given(broker, request, shares)
     topics = []
+    plain_bytes = PLAIN_BYTES
     for topic in request.topics:
         partitions = []
         for part in topic.partitions:
             topic_partition = TopicPartition(topic.name, part.index)
             share = shares[topic_partition]
-            given = part_of(version, topic.name, part.index, share, most, committed_only=committed_only)
+            given = yield from part_steps(
+                broker, version, topic.name, part, share, plain_bytes, committed_only=committed_only
+            )
+            if version < MAGIC_2_SINCE and isinstance(given.records, memoryview):
+                plain_bytes -= len(given.records)
             partitions.append(given)
             if catching_up is not None:
                 more = share.read is not None and share.read.more and given.error_code == ErrorCode.NONE

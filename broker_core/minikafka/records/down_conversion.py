@@ -1,0 +1,343 @@
+"""Down-conversion in bounded pieces: a stored set becomes messages of an older format while they are sent.
+
+A large set, or one whose compressed content is large, is never converted as a whole.
+``DownConverter.steps`` converts one piece from where the piece before ended; whoever sends it asks for the
+next one when it is needed. A ``Cursor`` is all that is kept between two pieces, so a piece can be dropped and
+made again.
+
+    plain batch        messages, as many as fit the piece; the next piece goes on within the batch
+    compressed batch   wrappers of at most ``PORTION_BYTES`` of content each, or one message
+    wrapper            the same, where it has to become magic 0
+    messages           as they are, or without their timestamp
+
+Offsets stay, as with ``conversion.down_convert``. Messages below the offset that was asked for are left out
+where that costs nothing: all of a plain batch, and whole wrappers of a compressed one (as Kafka does with
+plain batches: some consumers count on it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import NamedTuple
+
+import numpy as np
+
+from minikafka.base.errors import BrokerError, StorageError
+from minikafka.base.files import Buffer, FileSlice
+from minikafka.records import kernels, stops
+from minikafka.records.arrays import as_int64, read_only
+from minikafka.records.batch import BATCH_HEADER_BYTES, BatchHeader, read_header, records_of
+from minikafka.records.checksums import CRC32_TABLES
+from minikafka.records.compression import MAX_CONTENT_BYTES, Codec, content_bound
+from minikafka.records.conversion import (
+    batch_state,
+    check_codec,
+    convert_messages,
+    pass_messages,
+    run_state,
+)
+from minikafka.records.message_set import (
+    ENTRY_HEADER_BYTES,
+    MAGIC_AT,
+    MIN_SIZE,
+    NO_TIMESTAMP,
+    Content,
+    open_wrapper,
+    wrap,
+    wrapper_value,
+)
+from minikafka.records.scan import find_position
+
+WINDOW_BYTES = 128 << 10
+"""What is read at once, but for an entry that is larger."""
+PIECE_BYTES = 256 << 10
+"""A piece ends where it has so much."""
+PORTION_BYTES = 1 << 20
+"""Content of one wrapper that is made of a part of a batch."""
+WORK_BYTES = 32 << 20
+"""A piece ends where so much content was looked at: well compressed, it is little to send."""
+_MESSAGE_BYTES = 64
+"""What stands around key and value of a message takes less."""
+_GROWTH = 6
+"""Records of magic 2 are messages of so many times their size, at most."""
+_EXPANSION = {Codec.GZIP: 1040, Codec.SNAPPY: 24, Codec.LZ4: 256}
+"""A byte of compressed content stands for at most so many."""
+
+Steps = Generator[int, None, "Piece"]
+"""Work in steps: each gives the bytes of memory that the next one takes; the last returns the piece."""
+
+
+class Inside(NamedTuple):
+    """Where the next piece begins within a batch or a wrapper: at which byte of its content; how many records
+    of a batch are left, and the offset delta of the one before.
+    """
+
+    at: int
+    left: int = 0
+    delta: int = -1
+
+
+class Cursor(NamedTuple):
+    """Where the next piece begins: at which entry, and where in it (None: at its beginning)."""
+
+    position: int
+    inside: Inside | None = None
+
+
+class Piece(NamedTuple):
+    """``data`` may be empty. ``next`` is None where nothing follows."""
+
+    data: memoryview
+    next: Cursor | None
+
+
+START = Cursor(0)
+
+
+class _Part(NamedTuple):
+    """Converted bytes; where to go on inside of the entry (None: ``size`` stored bytes behind its beginning);
+    how much content was looked at.
+    """
+
+    data: Buffer
+    inside: Inside | None
+    size: int
+    work: int
+
+
+class DownConverter:
+    """Converts the whole entries of a slice to ``magic``, 0 or 1, at most. ``first_offset`` was asked for."""
+
+    def __init__(self, source: FileSlice, magic: int, first_offset: int = 0) -> None:
+        self._source = source
+        self._magic = magic
+        self._first_offset = first_offset
+
+    def steps(self, cursor: Cursor) -> Steps:
+        """The piece that begins at ``cursor``.
+
+        CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE (zstd) and StorageError where that is what it begins
+        with. Where anything lies before an error, the piece ends there, and nothing follows.
+        """
+        parts: list[Buffer] = []
+        made = work = 0
+        following: Cursor | None = cursor
+        while following is not None and made < PIECE_BYTES and work < WORK_BYTES:
+            if work:
+                yield 0  # never with much in hand: others' jobs have their turns here
+            try:
+                part, following = yield from self._next(following)
+            except (BrokerError, StorageError):
+                if not made:
+                    raise
+                following = None
+                break
+            if part.data:
+                parts.append(part.data)
+                made += len(part.data)
+            work += part.work
+        return Piece(memoryview(parts[0] if len(parts) == 1 else b"".join(parts)), following)
+
+    def _next(self, cursor: Cursor) -> Generator[int, None, tuple[_Part, Cursor | None]]:
+        """What lies at the cursor: messages of one window, or a part of a batch or wrapper."""
+        position = cursor.position
+        left = self._source.length - position
+        head = self._read(position, min(WINDOW_BYTES, left))
+        size = _entry_bytes(head)
+        if size is None or size > left:
+            return _Part(b"", None, 0, 0), None
+        if head[MAGIC_AT] == 2:
+            part = yield from self._batch(position, head, size, cursor.inside)
+        else:
+            if size > len(head):
+                yield 3 * size
+                head = self._read(position, size)
+            part = yield from self._messages(head, position, cursor.inside)
+        if part.inside is not None:
+            return part, Cursor(position, part.inside)
+        return part, Cursor(position + part.size) if part.size < left else None
+
+    def _read(self, position: int, size: int) -> memoryview:
+        data = self._source.part(position, size).read()
+        if len(data) < size:
+            raise StorageError(f"{self._source.file.path} ends before the end of a slice that is being sent")
+        return memoryview(data)
+
+    # --- messages of magic 0 and 1 --------------------------------------------------------------------------
+
+    def _messages(
+        self, view: memoryview, position: int, inside: Inside | None
+    ) -> Generator[int, None, _Part]:
+        """A run of messages, or what is next of the wrapper at the beginning."""
+        if inside is None:
+            if self._magic:
+                _, data, end = pass_messages(view, 0)
+            else:
+                _, data, end = convert_messages(view, 0, run_state(0))
+            if end:
+                return _Part(data, None, end, end)
+        size = _entry_bytes(view) or 0
+        if not view[MAGIC_AT]:
+            return _Part(view[:size], None, size, size)
+        codec, value = wrapper_value(view, 0)
+        content_bytes = 0 if value is None else content_bound(codec, value)
+        yield size + content_bytes + min(2 * PORTION_BYTES, content_bytes)
+        content = open_wrapper(view, 0, MAX_CONTENT_BYTES)
+        return self._portion_of_wrapper(content, position, inside or Inside(0))
+
+    def _portion_of_wrapper(self, content: Content, position: int, inside: Inside) -> _Part:
+        measured = np.zeros(3, dtype=np.int64)
+        kernels.read.measure(read_only(content.data), measured)
+        if not measured[0]:
+            raise stops.corrupt("the compressed message holds no message", position)
+        state = run_state(0)
+        state[kernels.write.CONVERT_SHIFT] = as_int64(content.offset - int(measured[1]))
+        total, at, end, room = len(content.data), inside.at, 0, PORTION_BYTES
+        data = b""
+        while not end:
+            whole = at + room >= total
+            # Only what reaches the end of the content can be judged as cut off.
+            _, data, end = convert_messages(
+                content.data[at : at + room], 0, state, position if whole else None
+            )
+            room *= 4
+        rest = Inside(at + end) if at + end < total else None
+        entry = wrap(
+            data,
+            offset=content.offset if rest is None else _last_offset(data),
+            magic=0,
+            codec=content.codec,
+            timestamp_ms=NO_TIMESTAMP,
+        )
+        return _Part(entry, rest, content.size_bytes, total)
+
+    # --- batches of magic 2 ---------------------------------------------------------------------------------
+
+    def _batch(
+        self, position: int, head: memoryview, size: int, inside: Inside | None
+    ) -> Generator[int, None, _Part]:
+        header = read_header(head, 0, check_crc=False)
+        if header.control:
+            return _Part(b"", None, size, BATCH_HEADER_BYTES)
+        check_codec(header, self._magic)
+        plain = header.codec is Codec.NONE
+        view = head[:size]
+        if not plain or (size > len(head) and inside is None):
+            content_bytes = 0
+            if size <= len(head):
+                content_bytes = content_bound(header.codec, head[BATCH_HEADER_BYTES:size])
+            elif not plain:
+                content_bytes = min(MAX_CONTENT_BYTES, _EXPANSION[header.codec] * size)
+            # From here on without a step in between: what waits for its turn is to hold nothing large.
+            # One record may be all of the content.
+            yield size + 2 * content_bytes + min(2 * PORTION_BYTES, _GROWTH * content_bytes)
+            view = self._read(position, size) if size > len(head) else view
+        if inside is None:
+            read_header(view, 0)
+            inside = Inside(0, header.count)
+        if plain:
+            return self._portion_of_plain(view, position, header, inside)
+        content = records_of(view, 0, header, MAX_CONTENT_BYTES)
+        return self._portions_of_compressed(content, position, header, inside)
+
+    def _portion_of_plain(
+        self, view: memoryview, position: int, header: BatchHeader, inside: Inside
+    ) -> _Part:
+        """The next messages of a plain batch, of which ``view`` may be only the beginning."""
+        total = header.size_bytes - BATCH_HEADER_BYTES
+        begin, room = BATCH_HEADER_BYTES + inside.at, WINDOW_BYTES
+        while True:
+            if len(view) == header.size_bytes:
+                content, last = view[begin:], True
+            else:
+                length = min(room, total - inside.at)
+                content, last = self._read(position + begin, length), length < room
+            data, rest, *_ = self._convert(content, last, position, header, inside, PIECE_BYTES)
+            if rest != inside:
+                data = self._from_first(data, header, inside)
+                return _Part(data, rest, header.size_bytes, len(data))
+            room *= 4
+
+    def _portions_of_compressed(
+        self, content: memoryview, position: int, header: BatchHeader, inside: Inside
+    ) -> _Part:
+        """Wrappers, until the piece is large enough."""
+        parts: list[bytes] = []
+        made = looked = 0
+        rest: Inside | None = inside
+        while rest is not None and made < PIECE_BYTES and looked < WORK_BYTES:
+            records = content[rest.at :]
+            data, rest, delta, newest_ms = self._convert(records, True, position, header, rest, PORTION_BYTES)
+            looked += len(data)
+            last = header.base_offset + delta
+            if data and last >= self._first_offset:
+                parts.append(
+                    wrap(
+                        data,
+                        offset=last,
+                        magic=self._magic,
+                        codec=header.codec,
+                        timestamp_ms=newest_ms,
+                        timestamp_type=header.timestamp_type,
+                    )
+                )
+                made += len(parts[-1])
+        return _Part(b"".join(parts), rest, header.size_bytes, len(content))
+
+    def _convert(
+        self, content: memoryview, last: bool, position: int, header: BatchHeader, inside: Inside, room: int
+    ) -> tuple[memoryview, Inside | None, int, int]:
+        """Records as messages, at most ``room`` bytes or one of them; where to go on (``inside`` itself: more
+        of the batch is needed for the next record); the offset delta of the last, and the newest timestamp.
+        ``content`` begins at ``inside``; ``last``: it ends the batch.
+        """
+        batches = kernels.batches
+        state = batch_state(header, self._magic)
+        state[batches.CONVERT_LEFT], state[batches.CONVERT_DELTA] = inside.left, inside.delta
+        data = read_only(content)
+        growth = _MESSAGE_BYTES * min(inside.left, len(content) // 7 + 1)
+        out = np.empty(min(room, len(content) + growth), dtype=np.uint8)
+        stop = batches.convert_records(data, CRC32_TABLES, out, state)
+        if stop == stops.VALUES_FULL and not state[batches.CONVERT_BYTES]:
+            # One message that is larger than all of them should be.
+            out = np.empty(len(content) + _MESSAGE_BYTES, dtype=np.uint8)
+            state[batches.CONVERT_LEFT] = 1
+            stop = batches.convert_records(data, CRC32_TABLES, out, state)
+            state[batches.CONVERT_LEFT] += inside.left - 1
+            if state[batches.CONVERT_BYTES] and stop in {stops.END, stops.BAD_COUNT}:
+                stop = stops.VALUES_FULL if state[batches.CONVERT_LEFT] else stop
+        used = int(state[batches.CONVERT_BYTES])
+        delta, newest_ms = int(state[batches.CONVERT_DELTA]), int(state[batches.CONVERT_MAX_TIMESTAMP])
+        messages = memoryview(out.data)[:used]
+        if 2 * used < len(out):
+            messages = memoryview(bytes(messages))
+        if stop == stops.END:
+            return messages, None, delta, newest_ms
+        if stop != stops.VALUES_FULL and (last or stop == stops.BAD_DELTA) and not used:
+            raise stops.batch_error(stop, inside.at + int(state[batches.CONVERT_AT]), position)
+        at, left = int(state[batches.CONVERT_AT]), int(state[batches.CONVERT_LEFT])
+        return messages, Inside(inside.at + at, left, delta), delta, newest_ms
+
+    def _from_first(self, data: memoryview, header: BatchHeader, inside: Inside) -> memoryview:
+        """``data`` without the messages below the offset that was asked for."""
+        if header.base_offset + inside.delta + 1 >= self._first_offset or not data:
+            return data
+        begin = find_position(data, self._first_offset)
+        return data[len(data) if begin is None else begin :]
+
+
+def _entry_bytes(view: memoryview) -> int | None:
+    """Size of the entry at the beginning; None where not even its magic byte is there. CORRUPT_MESSAGE."""
+    if len(view) <= MAGIC_AT:
+        return None
+    size = int.from_bytes(view[8:12], "big", signed=True)
+    if size < MIN_SIZE:
+        raise stops.error(stops.BAD_SIZE, 0)
+    return ENTRY_HEADER_BYTES + size
+
+
+def _last_offset(data: Buffer) -> int:
+    """Offset of the last of some whole messages."""
+    measured = np.zeros(3, dtype=np.int64)
+    kernels.read.measure(read_only(data), measured)
+    return int(measured[1])
