@@ -45,7 +45,7 @@ def locate(location: Location) -> Target:
     assert location.data_dir is not None
     if local.running(location.data_dir) is None:
         report.warn([f"starting a local Kafka cluster in {location.data_dir} …"])
-    address = local.ensure(location.data_dir)
+    address = local.ensure(location.data_dir, on_progress=lambda state: report.note(state, shown=True))
     return Target(
         address.bootstrap_servers,
         location.data_dir,

@@ -8,10 +8,12 @@ what lies in it is run: ``writable`` takes only one that is this user's, and nob
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import tempfile
 from pathlib import Path
+from typing import BinaryIO
 
 SHARED_MEMORY = Path("/dev/shm")  # of Linux; elsewhere there is none
 
@@ -20,10 +22,10 @@ def candidates(name: str) -> list[Path]:
     """The directories ``name`` to try, best first, whether they are there or not."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     found = [Path(home) / "minikafka" / name] if os.path.isabs(home) else []
-    return [*found, *(private / name for private in _private())]
+    return [*found, *(directory / name for directory in private())]
 
 
-def _private() -> list[Path]:
+def private() -> list[Path]:
     """This user's directory among the temporary ones, where there is a place for them, and in memory."""
     places = [SHARED_MEMORY]
     with contextlib.suppress(FileNotFoundError):
@@ -37,13 +39,51 @@ def writable(place: Path, directory: Path) -> bool:
     place: the one of the candidates that ``directory`` is in.
     """
     try:
-        if place.parent in _private():
+        if place.parent in private():
             place.parent.mkdir(mode=0o700, exist_ok=True)
-            about = place.parent.lstat()
-            if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o022:
-                return False
+        if not trusted(place):
+            return False
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
             return True
     except OSError:
         return False
+
+
+def trusted(place: Path) -> bool:
+    """Whether nobody else can have made what lies in ``place``, one of the candidates."""
+    if place.parent not in private():
+        return True
+    try:
+        about = place.parent.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not about.st_mode & 0o022
+
+
+def open_own(path: str | Path) -> BinaryIO:
+    """Open a file to read what is run or believed: of this user or root, and nobody else's to write.
+
+    OSError for anything else, also for what is no regular file. Never blocks, not even on a FIFO.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    about = os.fstat(descriptor)
+    if not stat.S_ISREG(about.st_mode) or about.st_uid not in (0, os.getuid()) or about.st_mode & 0o022:
+        os.close(descriptor)
+        raise PermissionError(
+            errno.EPERM, "not a file of this user's that only this user can write", str(path)
+        )
+    return open(descriptor, "rb")
+
+
+def open_lock(path: str | Path) -> int:
+    """Open a lock file, which is made for this user alone; the descriptor is not passed on.
+
+    OSError for anything but a regular file, such as somebody's FIFO or a link to another file.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileExistsError(errno.EEXIST, "not a regular file", str(path))
+    return descriptor

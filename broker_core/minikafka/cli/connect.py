@@ -188,7 +188,7 @@ def _local(data_dir: Path, *, writes: bool) -> LocalCluster:
     assert itself is not None
     if local.running(str(data_dir)) is None:
         note(f"minikafka: starting a local Kafka cluster in {data_dir.absolute()} …")
-    return local.ensure(str(data_dir), [itself])
+    return local.ensure(str(data_dir), [itself], lambda state: note(f"minikafka: {state}"))
 
 
 def existing_topic(admin: Admin, name: str) -> TopicMetadata:

@@ -7,7 +7,6 @@ the process's output goes to ``logs/broker-N.log`` there. The broker is ready wh
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import sys
@@ -20,18 +19,11 @@ from minikafka.embedded import members
 from minikafka.embedded.process import ChildProcess, ProcessFailed, tail
 
 READY_TIMEOUT_S = 60.0
-"""From start to ready. It begins anew with each sign of life of a broker that has gigabytes to check."""
-
-OPENING = "opening logs: "
-"""What the broker's log says then, every few seconds (``log.opening_progress``)."""
-
-COMPILING = "compiling its kernels"
-"""What it says before the first start on a machine goes on (``records.kernels.cache``)."""
-COMPILING_TIMEOUT_S = 300.0
-
-_REFUSED = re.compile(r"User:ANONYMOUS at (?P<host>\S+) may not do ClusterAction to Cluster:")
-"""What the log of a broker says that waits for its controller, which may not tell it anything."""
-_LOG_BYTES = 1 << 16
+"""From one report to the next, or to ready: a broker may have gigabytes to check."""
+COMPILING_TIMEOUT_S = 330.0
+"""The same while kernels are compiled: more than ``kernels.cache`` allows a single one on a busy machine."""
+SAY_EVERY_S = 2.0
+"""Between two words on how far it is with one thing."""
 
 _LOOK_S = 1.0
 
@@ -88,21 +80,15 @@ def write_properties(path: str, properties: Mapping[str, str]) -> None:
         file.write(properties_text(properties))
 
 
-def opening_state(log: str) -> str | None:
-    """What a broker that starts is busy with, by the last lines of its log; None when they do not say."""
-    for line in reversed(tail(log, 5).splitlines()):
-        for busy in (OPENING, COMPILING):
-            if busy in line:
-                return busy + line.partition(busy)[2].partition(" (")[0]
-    return None
-
-
-def refused_host(log: str, start: int = 0) -> str | None:
-    """From where a controller was refused ClusterAction, by what a broker's log says behind ``start``."""
-    with contextlib.suppress(OSError), open(log, "rb") as file:
-        file.seek(max(start, os.path.getsize(log) - _LOG_BYTES))
-        found = _REFUSED.findall(file.read().decode("utf-8", "replace"))
-        return found[-1] if found else None
+def text_of(report: Mapping[str, object] | None) -> str | None:
+    """How far a broker that starts is with what may take long, for people; None for anything else."""
+    match report:
+        case {"type": "compiling", "done": done, "of": of}:
+            return f"compiling its kernels, once for this machine: {done} of {of}"
+        case {"type": "opening", "opened": opened, "of": of, "checked_bytes": int(checked)}:
+            return f"opening logs: {opened:,} of {of:,}" + (
+                f", {checked >> 20:,} MiB checked" if checked else ""
+            )
     return None
 
 
@@ -136,12 +122,12 @@ class BrokerProcess:
         write_properties(path, {"broker.id": str(broker_id), **properties})
         self._zookeeper = properties.get("zookeeper.connect", "HOST:PORT")
         log = os.path.join(directory, "logs", f"broker-{broker_id}.log")
-        self._log_start = os.path.getsize(log) if os.path.exists(log) else 0
         self._child = ChildProcess(
             [sys.executable, "-m", "minikafka.server", path],
             name=f"broker {broker_id}",
             log=log,
             announce="ready ",
+            reports=True,
             grace_s=STOP_GRACE_S,
             keep_open=keep_open,
             on_exit=on_exit,
@@ -162,43 +148,54 @@ class BrokerProcess:
     ) -> Ready:
         """Where it serves. Raises BrokerFailed with its last words when it does not come up.
 
-        ``on_progress`` is told how far a long recovery is, whenever that has changed, and of access rules
-        that keep it from starting; ``timeout_s`` begins anew then.
+        ``on_progress`` is told how far something is that takes long, every few seconds, and of access rules
+        that keep it from starting. ``timeout_s`` begins anew with each report.
         """
-        state, deadline = None, time.monotonic() + timeout_s
+        last, deadline = self._child.report, time.monotonic() + timeout_s
+        said, say_at = "", 0.0
         line: str | None = None
         while line is None:
             left_s = deadline - time.monotonic()
             try:
                 line = self._child.wait_for_line(min(_LOOK_S, max(0.0, left_s)))
             except ProcessFailed as failure:
-                now = opening_state(self._child.log) or self._refusal()
                 if self._child.exit_code is not None:
                     raise self._failed(failure) from None
-                if left_s <= 0 and now == state:
-                    raise self._late(timeout_s) from None
-                if now != state:
-                    compiling = now is not None and now.startswith(COMPILING)
-                    patience_s = COMPILING_TIMEOUT_S if compiling else timeout_s
-                    state, deadline = now, time.monotonic() + patience_s
-                    on_progress(state or "")
+                now = self._child.report
+                if left_s <= 0 and now == last:
+                    raise self._late(timeout_s, last) from None
+                if now != last:
+                    last = now
+                    compiling = now is not None and now["type"] == "compiling"
+                    deadline = time.monotonic() + (
+                        max(timeout_s, COMPILING_TIMEOUT_S) if compiling else timeout_s
+                    )
+                text = self._refusal() or text_of(now)
+                if text is not None and text != said and time.monotonic() >= say_at:
+                    said, say_at = text, time.monotonic() + SAY_EVERY_S
+                    on_progress(f"broker {self.broker_id}: {text}")
         ready = parse_ready(line)
         if ready is None:
             raise BrokerFailed(f"broker {self.broker_id} said {line!r}, which is no ready line", None)
         return ready
 
     def _refusal(self) -> str | None:
-        host = refused_host(self._child.log, self._log_start)
+        host = self._refused_host()
         if host is None:
             return None
-        return (
-            f"broker {self.broker_id} waits, as access rules refuse its controller ClusterAction; permit it: "
-            + permission(host, self._zookeeper)
+        return "waits, as access rules refuse its controller ClusterAction; permit it: " + permission(
+            host, self._zookeeper
         )
 
-    def _late(self, timeout_s: float) -> BrokerFailed:
-        what = f"was not ready within {timeout_s:g} s"
-        host = refused_host(self._child.log, self._log_start)
+    def _refused_host(self) -> str | None:
+        """From where a controller was refused ClusterAction."""
+        report = self._child.last_report("refused")
+        return None if report is None else str(report.get("host"))
+
+    def _late(self, timeout_s: float, last: Mapping[str, object] | None) -> BrokerFailed:
+        doing = text_of(last) or (last and last.get("phase"))
+        what = f"was not ready within {timeout_s:g} s" + (f" of its last report: {doing}" if doing else "")
+        host = self._refused_host()
         if host is None:
             return self._failed(self._child.failure(what))
         return BrokerFailed(
@@ -210,7 +207,8 @@ class BrokerProcess:
 
     def _failed(self, failure: ProcessFailed) -> BrokerFailed:
         code = self._child.exit_code
-        words = tail(self._child.log, 1).removeprefix("minikafka: ")  # whoever prints it says so again
+        report = self._child.last_report("failed")
+        words = str(report["message"]) if report else tail(self._child.log, 1).removeprefix("minikafka: ")
         if code is None or not words:
             return BrokerFailed(str(failure), code)
         return BrokerFailed(f"broker {self.broker_id}: {words} (more in {self._child.log})", code)

@@ -9,6 +9,7 @@ session may outlive the first. So it is a daemon in its own session, and it watc
     D/.embedded/serving.lock    held by the daemon for its life: the truth about whether there is one; it says
                                 "daemon", unless a cluster that others only share is announced
     D/.embedded/address.json    where it serves, while it does; replaced atomically
+    D/.embedded/progress.json   what the start that is under way does now, in the field ``state``
     D/.embedded/failure.txt     why the last start failed
     D/.embedded/owners/         one file for each owner, named by process id and start
     D/logs/embedded.log         what the daemon says; broker and ZooKeeper have logs beside it
@@ -50,7 +51,6 @@ from typing import TYPE_CHECKING
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.files import RealFiles, replace_file
 from minikafka.base.printable import log_lines_to_stderr
-from minikafka.embedded.broker import opening_state
 from minikafka.embedded.live_brokers import LiveBrokers
 from minikafka.embedded.owners import Owner, find_owner, host_boot_id, is_alive, owner_of
 from minikafka.embedded.process import tail, wait_until
@@ -62,7 +62,10 @@ __all__ = ["LocalCluster", "announce", "ensure", "host_boot_id", "list_running",
 
 POLL_S = 0.25
 """How often the daemon looks for its owners."""
-START_TIMEOUT_S = 90.0
+START_TIMEOUT_S = 360.0
+"""From one sign of progress to the next, or to a broker that serves: more than the daemon gives any of its
+steps, so that it is the daemon that gives up and says why."""
+LOOK_S = 0.5
 STOP_TIMEOUT_S = 60.0
 
 _DAEMON = b"daemon\n"
@@ -113,6 +116,7 @@ class _Directory:
         self.own = os.path.join(self.data_dir, ".embedded")
         self.owners = os.path.join(self.own, "owners")
         self.address = os.path.join(self.own, "address.json")
+        self.progress = os.path.join(self.own, "progress.json")
         self.failure = os.path.join(self.own, "failure.txt")
         self.log = os.path.join(self.data_dir, "logs", "embedded.log")
 
@@ -131,10 +135,11 @@ class _Directory:
         with _held(os.path.join(self.own, "starting.lock"), timeout_s) as descriptor:
             yield descriptor is not None
 
-    def opening(self) -> str:
-        """How far the brokers are with their logs, as they last said; "" when they do not."""
-        logs = sorted(Path(self.data_dir, "logs").glob("broker-*.log"))
-        return " ".join(filter(None, (opening_state(str(log)) for log in logs)))
+    def state(self) -> str:
+        """What the daemon that starts says that it does; "" where it says nothing."""
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+            return str(json.loads(Path(self.progress).read_bytes())["state"])
+        return ""
 
     def serving(self) -> bool:
         """Whether a daemon lives."""
@@ -198,30 +203,50 @@ def _lives(entry: os.DirEntry[str]) -> Owner | None:
         return None  # nothing that we wrote
 
 
-def ensure(data_dir: str, owners: Sequence[Owner] | None = None) -> LocalCluster:
+def ensure(
+    data_dir: str,
+    owners: Sequence[Owner] | None = None,
+    on_progress: Callable[[str], None] = lambda state: None,
+) -> LocalCluster:
     """The embedded broker of ``data_dir``, started when none serves, for as long as one of ``owners`` lives.
 
-    owners: default is the session that calls, see ``find_owner``. Raises MinikafkaError, with the cause, when
+    owners: default is the session that calls, see ``find_owner``. on_progress: told how far a start is that
+    takes long. Raises MinikafkaError, with the cause, when
     it cannot be started.
     """
     directory = _Directory(data_dir)
     directory.make()
-    with directory.starting(START_TIMEOUT_S) as held:
+    with _starting_patiently(directory, on_progress) as held:
         if not held:
+            doing = f" ({state})" if (state := directory.state()) else ""
             raise MinikafkaError(
-                f"another process has been starting the broker of {directory.data_dir} for too long"
+                f"another process has been starting the broker of {directory.data_dir} for too long{doing}"
             )
         for owner in [find_owner()] if owners is None else owners:
             directory.add_owner(owner)
         # One that is stopping has withdrawn its address, and keeps the serving lock until it has stopped.
         wait_until(lambda: directory.cluster() is not None or not directory.serving(), STOP_TIMEOUT_S)
-        cluster = directory.cluster() or _start(directory)
+        cluster = directory.cluster() or _start(directory, on_progress)
     if cluster.boot_id != host_boot_id():
         raise MinikafkaError(
             f"the cluster of {directory.data_dir} runs on another host and serves only that one; "
             "use another data directory, or brokers that all hosts can reach, in kafka.bootstrap.servers"
         )
     return cluster
+
+
+@contextlib.contextmanager
+def _starting_patiently(directory: _Directory, on_progress: Callable[[str], None]) -> Iterator[bool]:
+    """Hold the starting lock; False when who has it makes no progress."""
+    state, deadline_s = directory.state(), time.monotonic() + START_TIMEOUT_S
+    while True:
+        with directory.starting(LOOK_S) as held:
+            if held or time.monotonic() >= deadline_s:
+                yield held
+                return
+        if (now := directory.state()) != state:
+            state, deadline_s = now, time.monotonic() + START_TIMEOUT_S
+            on_progress(state)
 
 
 def running(data_dir: str) -> LocalCluster | None:
@@ -355,9 +380,9 @@ def _held(path: str, timeout_s: float) -> Iterator[int | None]:
         os.close(descriptor)
 
 
-def _start(directory: _Directory) -> LocalCluster:
+def _start(directory: _Directory, on_progress: Callable[[str], None]) -> LocalCluster:
     """Start the daemon and wait until it serves. Under the starting lock."""
-    for left_behind in (directory.failure, directory.address):
+    for left_behind in (directory.failure, directory.address, directory.progress):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(left_behind)
     if os.path.exists(directory.log) and os.path.getsize(directory.log) > _LOG_MAX_BYTES:
@@ -374,22 +399,36 @@ def _start(directory: _Directory) -> LocalCluster:
             check=False,
         )
     # From here on the daemon holds the serving lock or is dead.
-    settled, state = False, "not asked"
-    while launcher.returncode == 0 and not settled and state != (now := directory.opening()):
-        # Again and again, while the broker has gigabytes to check and gets on with it.
-        state = now
+    settled, state = False, ""
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while launcher.returncode == 0 and not settled and time.monotonic() < deadline_s:
         settled = wait_until(
-            lambda: directory.cluster() is not None or not directory.serving(), START_TIMEOUT_S, every_s=0.02
+            lambda: directory.cluster() is not None or not directory.serving(), LOOK_S, every_s=0.02
         )
+        if not settled and (now := directory.state()) != state:
+            # Again and again, while a broker compiles, or has gigabytes to check, and gets on with it.
+            state, deadline_s = now, time.monotonic() + START_TIMEOUT_S
+            on_progress(state)
     cluster = directory.cluster()
     if cluster is not None:
         return cluster
     with contextlib.suppress(OSError):
         raise MinikafkaError(Path(directory.failure).read_text(encoding="utf-8"))
     ended = settled or launcher.returncode != 0
-    how = "ended at once" if ended else f"does not serve after {START_TIMEOUT_S:g} s"
-    words = f"the end of {directory.log}:\n{tail(directory.log)}"
-    raise MinikafkaError(f"the embedded broker of {directory.data_dir} {how}; {words}")
+    how = "ended at once" if ended else f"does not serve {START_TIMEOUT_S:g} s after its last sign of life"
+    doing = f" ({state})" if state else ""
+    raise MinikafkaError(
+        f"the embedded broker of {directory.data_dir} {how}{doing}; {_last_words(directory)}"
+    )
+
+
+def _last_words(directory: _Directory) -> str:
+    """The end of the log that was written last: the daemon's says little, the broker's is beside it."""
+    logs = Path(directory.log).parent
+    found = [(path.stat().st_mtime, str(path)) for path in logs.glob("*.log") if path.stat().st_size]
+    newest = max(found)[1] if found else directory.log
+    words = tail(newest)
+    return f"the end of {newest}:\n{words}" if words else f"its logs in {logs} are empty"
 
 
 def _environment() -> dict[str, str]:
@@ -422,7 +461,7 @@ class _Daemon:
         cluster = Cluster(data_dir=self._directory.data_dir, on_exit=self._on_exit)
         with contextlib.closing(cluster):
             try:
-                cluster.start()
+                cluster.start(self._tell)
             except MinikafkaError as error:
                 _log.error("cannot start: %s", error)
                 replace_file(RealFiles(), self._directory.failure, str(error).encode("utf-8"))
@@ -430,6 +469,12 @@ class _Daemon:
             self._serve(cluster)
             _log.info("stops, as %s", self._reason)
         return 0
+
+    def _tell(self, state: str) -> None:
+        """Let the starter know how far it is."""
+        _log.info("%s", state)
+        data = json.dumps({"type": "starting", "state": state}).encode("utf-8")
+        replace_file(RealFiles(), self._directory.progress, data, sync=False)
 
     def _serve(self, cluster: Cluster) -> None:
         with contextlib.ExitStack() as address:

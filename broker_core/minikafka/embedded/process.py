@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from minikafka.base.errors import MinikafkaError
+from minikafka.base.reports import parse_report
 
 _SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
 _SUPERVISOR_PATIENCE_S = 5.0
@@ -34,9 +35,10 @@ class ChildProcess:
 
     command: program and arguments. name: for messages and threads. log: file for its output, appended to,
     rotated at ``log_max_bytes`` with ``log_keep`` old ones. announce: the start of the line of output that
-    says it is ready, if there is one. grace_s: from SIGTERM to SIGKILL in ``stop``; orphan_grace_s: the same
-    when we die. keep_open: our descriptors that the supervisor and the child shall hold too, such as a lock.
-    on_exit: called with the exit code on the waiting thread when the child has ended, also after ``stop``.
+    says it is ready, if there is one. reports: it is one of ours, which reports what it does
+    (``base.reports``). grace_s: from SIGTERM to SIGKILL in ``stop``; orphan_grace_s: the same when we die.
+    keep_open: our descriptors that the supervisor and the child shall hold too, such as a lock. on_exit:
+    called with the exit code on the waiting thread when the child has ended, also after ``stop``.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class ChildProcess:
         environment: Mapping[str, str] | None = None,
         directory: str | None = None,
         announce: str = "",
+        reports: bool = False,
         grace_s: float = 10.0,
         orphan_grace_s: float = 3.0,
         keep_open: Sequence[int] = (),
@@ -63,10 +66,16 @@ class ChildProcess:
         self._state = threading.Condition()
         self._pid: int | None = None
         self._line: str | None = None
+        self._report: dict[str, object] | None = None
+        self._last: dict[str, dict[str, object]] = {}
         self._exit_code: int | None = None
         os.makedirs(os.path.dirname(log) or ".", exist_ok=True)
         read_lifeline, self._lifeline = os.pipe()
         self._status, write_status = os.pipe()
+        passed = [read_lifeline, write_status, *keep_open]
+        read_reports, write_reports = os.pipe() if reports else (-1, -1)
+        if reports:
+            passed.append(write_reports)
         options = {
             "lifeline": read_lifeline,
             "status": write_status,
@@ -75,6 +84,7 @@ class ChildProcess:
             "log_max_bytes": log_max_bytes,
             "log_keep": log_keep,
             "announce": announce,
+            "reports": write_reports if reports else None,
             "grace_s": grace_s,
             "orphan_grace_s": orphan_grace_s,
         }
@@ -89,16 +99,24 @@ class ChildProcess:
                     stderr=output,
                     env=None if environment is None else dict(environment),
                     cwd=directory,
-                    pass_fds=(read_lifeline, write_status, *keep_open),
+                    pass_fds=passed,
                     start_new_session=True,
                 )
         except OSError as error:
             os.close(self._lifeline)
             os.close(self._status)
+            if reports:
+                os.close(read_reports)
             raise ProcessFailed(f"cannot start {name}: {error}") from error
         finally:
             os.close(read_lifeline)
             os.close(write_status)
+            if reports:
+                os.close(write_reports)
+        if reports:
+            threading.Thread(
+                target=self._listen, args=(read_reports,), name=f"minikafka-{name}-reports", daemon=True
+            ).start()
         self._thread = threading.Thread(target=self._wait, name=f"minikafka-{name}", daemon=True)
         self._thread.start()
 
@@ -116,6 +134,17 @@ class ChildProcess:
         """None while it runs; -N when signal N killed it."""
         with self._state:
             return self._exit_code
+
+    @property
+    def report(self) -> dict[str, object] | None:
+        """What the child reported last; None when it has not."""
+        with self._state:
+            return self._report
+
+    def last_report(self, kind: str) -> dict[str, object] | None:
+        """The last report of this type."""
+        with self._state:
+            return self._last.get(kind)
 
     def wait(self, timeout_s: float | None = None) -> int | None:
         """Wait until it has ended and return the exit code; None when the time is over."""
@@ -164,6 +193,15 @@ class ChildProcess:
             self._state.wait_for(lambda: self._pid is not None or self._exit_code is not None)
             if self._exit_code is None:
                 self._supervisor.send_signal(number)
+
+    def _listen(self, reports: int) -> None:
+        """Take in what the child reports, until it and all that it started have ended."""
+        with open(reports, "rb") as lines:
+            for line in lines:
+                found = parse_report(line)
+                if found is not None:
+                    with self._state:
+                        self._report = self._last[str(found["type"])] = found
 
     def _wait(self) -> None:
         """Take in what the supervisor reports, then its end."""

@@ -33,7 +33,8 @@ SESSION_TIMEOUT_MAX_MS = 60_000
 
 _log = logging.getLogger("minikafka.embedded")
 
-_START_TIMEOUT_S = 30.0
+_START_TIMEOUT_S = 90.0
+"""A Java that starts on a busy machine tells nobody how far it is."""
 _PORT_ATTEMPTS = 3
 
 _JARS = (

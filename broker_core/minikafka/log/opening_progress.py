@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 
 from minikafka.base.clock import Clock
+from minikafka.base.reports import report
 
 INTERVAL_MS = 2_000
 
@@ -43,6 +44,7 @@ class OpeningProgress:
         if now_ms - self._said_ms >= INTERVAL_MS:
             self._said_ms = now_ms
             self._logger.info("opening logs: %s", self._state())
+            report("opening", opened=self._opened, of=self._logs, checked_bytes=self._checked_bytes)
 
     def end(self) -> None:
         """All are there."""

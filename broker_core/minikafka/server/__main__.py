@@ -29,6 +29,7 @@ from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.files import RealFiles
 from minikafka.base.ids import host_port
 from minikafka.base.printable import log_lines_to_stderr, printable
+from minikafka.base.reports import report
 from minikafka.log.manager import Jobs
 from minikafka.net.connection import SocketConnector
 from minikafka.net.limits import ConnectionLimits
@@ -70,6 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
         _log.info("stopped before it served")
         return 0
     except MinikafkaError as error:
+        report("failed", message=str(error))
         print(f"minikafka: {printable(str(error))}", file=sys.stderr)
         return 2
     threading.Thread(target=announce, args=(running, config), name="announce", daemon=True).start()
@@ -200,7 +202,9 @@ def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
         )
 
     _raise_file_limit()
+    report("phase", phase="loading kernels")
     kernels.warm_up()
+    report("phase", phase="starting")
     # What was imported stays: to look through it again in every full collection stops all threads for 20 ms.
     gc.freeze()
     running = RunningBroker(

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from minikafka.base.acls import ANONYMOUS, Operation, Resource, ResourceType
+from minikafka.base.reports import report
 from minikafka.base.values import fast_value
 from minikafka.server.authorizer import Authorizer, host_of
 from minikafka.server.context import RequestContext
@@ -45,6 +46,8 @@ class Decisions:
             host, resource = host_of(address), Resource(kind, name)
             allowed = self.authorizer.allows(ANONYMOUS, host, operation, resource)
             if not allowed:
+                if operation is Operation.CLUSTER_ACTION:
+                    report("refused", host=host)
                 _log.info("%s at %s may not do %s to %s", ANONYMOUS, host, operation.label, resource)
             if len(self._known) >= _DECISIONS_MAX:
                 self._known = {}

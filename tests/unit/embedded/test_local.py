@@ -14,10 +14,12 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from minikafka.base.errors import MinikafkaError
 from minikafka.embedded import local
+from minikafka.embedded.live_brokers import LiveBrokers
 from minikafka.embedded.local import LocalCluster, ensure, list_running, running
 from minikafka.embedded.owners import Owner, is_alive, owner_of, process_info
 from minikafka.embedded.process import wait_until
@@ -239,10 +241,24 @@ def test_the_address_of_a_dead_daemon_is_void_though_another_is_starting(data_di
 
 def test_it_goes_on_until_the_last_of_its_brokers_has_ended(data_dir: str) -> None:
     daemon = local._Daemon(data_dir)
-    daemon._living = {0, 1}
+    brokers = LiveBrokers({0, 1}, dict)
     daemon._on_exit(1, -9)
+    daemon._look_for_brokers(brokers)
     assert daemon._reason == ""
     daemon._on_exit(0, -9)
+    daemon._look_for_brokers(brokers)
+    assert daemon._reason == "its broker ended with exit code -9"
+
+
+def test_it_goes_on_while_a_broker_was_started_again_by_hand(data_dir: str) -> None:
+    daemon = local._Daemon(data_dir)
+    living = True
+    brokers = LiveBrokers({0}, lambda: {0: (("h", 1),)}, lambda addresses: living)
+    daemon._on_exit(0, -9)
+    daemon._look_for_brokers(brokers)
+    assert daemon._reason == ""
+    living = False
+    daemon._look_for_brokers(brokers)
     assert daemon._reason == "its broker ended with exit code -9"
 
 
@@ -349,8 +365,51 @@ def test_a_daemon_that_does_not_even_start_is_told_with_its_log(
     data_dir: str, session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
-    with pytest.raises(MinikafkaError, match=r"ended at once; the end of .*embedded\.log"):
+    with pytest.raises(MinikafkaError, match=r"ended at once; its logs in .*logs are empty"):
         join(data_dir, session())
+
+
+SLOW = """
+import json, os, sys, time
+from pathlib import Path
+from minikafka.embedded import local
+
+directory = local._Directory(sys.argv[-1])
+lock = local._held(os.path.join(directory.own, "serving.lock"), 1.0)
+lock.__enter__()
+if os.fork():
+    os._exit(0)
+Path(directory.log).with_name("broker-0.log").write_text("the broker is slow\\n")
+for done in range(3):
+    state = {"type": "starting", "state": f"broker 0: compiling its kernels: {done} of 17"}
+    Path(directory.progress).write_text(json.dumps(state))
+    time.sleep(0.5)
+time.sleep(600)
+"""
+
+
+def test_a_slow_start_is_followed_while_it_gets_on_and_the_right_log_is_named(
+    data_dir: str, session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    slow = tmp_path / "python"
+    (tmp_path / "slow.py").write_text(SLOW)
+    slow.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{tmp_path}/slow.py" "$@"\n')
+    slow.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(slow))
+    monkeypatch.setattr(local, "START_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(local, "LOOK_S", 0.05)
+    told: list[str] = []
+    try:
+        with pytest.raises(MinikafkaError) as failure:
+            ensure(data_dir, [owner(session())], told.append)
+    finally:
+        for process in psutil.process_iter(["cmdline"]):
+            if str(tmp_path / "slow.py") in (process.info["cmdline"] or []):
+                process.kill()
+    assert told == [f"broker 0: compiling its kernels: {done} of 17" for done in range(3)]
+    text = str(failure.value)
+    assert "does not serve 2 s after its last sign of life (broker 0: compiling its kernels: 2 of 17)" in text
+    assert "broker-0.log:\nthe broker is slow" in text
 
 
 def test_a_data_directory_that_cannot_be_is_refused(tmp_path: Path) -> None:

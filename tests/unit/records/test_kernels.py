@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ def test_of_processes_that_start_at_once_one_has_the_kernels_compiled_and_says_s
         said += err
     (line,) = said.splitlines()
     assert line.startswith("minikafka: compiling its kernels, once for this machine")
-    assert len(compiled(installation / "records" / "kernels" / "__pycache__")) == 1
+    assert len(compiled(tmp_path / ".cache" / "minikafka" / "kernels")) == 1
     out, err = start(installation, **home).communicate()
     assert (out.strip(), err) == (ONE_GIVES, "")
 
@@ -117,7 +118,7 @@ def test_where_nothing_at_all_can_be_written_kernels_work_and_it_is_told_how_to_
     assert out.strip() == ONE_GIVES, err
     (line,) = err.splitlines()
     assert "none of these directories can be written" in line
-    assert "kernels.warm_up()" in line
+    assert "python -m minikafka.records.kernels" in line
 
 
 @pytest.mark.process
@@ -128,9 +129,30 @@ def test_sources_in_an_archive_are_compiled_too(installation: Path, tmp_path: Pa
     assert len(compiled(tmp_path / "cache" / "minikafka" / "kernels")) == 1
 
 
-def test_the_package_comes_before_the_users_own_places() -> None:
+def test_the_users_cache_which_all_environments_share_comes_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     beside = Path(cache.__file__).parent / "__pycache__"
-    assert cache.candidates() == [beside, *places.candidates("kernels")]
+    users, *private = places.candidates("kernels")
+    assert users == tmp_path / "minikafka" / "kernels"
+    assert cache.candidates() == [users, beside, *private]
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative, so there is none")
+    assert cache.candidates() == [beside, *private]
+
+
+@pytest.mark.process
+def test_kernels_that_were_compiled_with_the_installation_are_found_by_who_can_write_nothing(
+    installation: Path,
+) -> None:
+    made = start(
+        installation, "import runpy; runpy.run_module('minikafka.records.kernels', run_name='__main__')"
+    )
+    out, err = made.communicate()
+    (file,) = compiled(installation / "records" / "kernels" / "__pycache__")
+    assert (made.returncode, out) == (0, f"{file}\n"), err
+    out, err = start(installation, HOME=os.devnull, PYTHONDONTWRITEBYTECODE="1").communicate()
+    assert (out.strip(), err) == (ONE_GIVES, "")
 
 
 CODES = {"find": Code("find_1", bytes(range(256))), "scan_run": Code("scan_run_1", b"")}
@@ -141,7 +163,7 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Where kernels were compiled; that takes no time here, and gives CODES."""
     directories: list[Path] = []
 
-    def compile_at_once(directory: Path) -> None:
+    def compile_at_once(directory: Path, lock: int) -> None:
         directories.append(directory)
         cache.keep(directory, CODES)
 
@@ -160,7 +182,6 @@ def test_the_first_place_that_can_be_written_is_used(
     use_places(monkeypatch, tmp_path / "file" / "a", tmp_path / "b", tmp_path / "c")
     assert cache.machine_code() == CODES
     assert [directory.parent for directory in compilations] == [tmp_path / "b"]
-    assert not (tmp_path / "c").exists()
 
 
 def test_with_no_place_to_write_the_process_compiles_for_itself(
@@ -189,14 +210,22 @@ def test_who_waited_for_a_compilation_that_failed_does_not_try_the_same(
     use_places(monkeypatch, tmp_path)
     lock_as_ever = fcntl.flock
 
+    attempts: list[int] = []
+    reports: list[dict[str, object]] = []
+
     def lock_after_a_wait(handle: int, operation: int) -> None:
-        if operation & fcntl.LOCK_NB:
+        attempts.append(handle)
+        if len(attempts) < 4:
+            os.pwrite(handle, b'{"done": 5, "of": 17}', 0)
             raise BlockingIOError
         lock_as_ever(handle, operation)
 
     monkeypatch.setattr(fcntl, "flock", lock_after_a_wait)
+    monkeypatch.setattr(cache, "_LOOK_SECONDS", 0)
+    monkeypatch.setattr(cache, "report", lambda kind, **told: reports.append({"type": kind, **told}))
     assert cache.machine_code() is None
     assert compilations == []
+    assert reports == [{"type": "compiling", "done": 5, "of": 17}], "whoever started this one waits too"
 
 
 def test_where_files_cannot_be_locked_the_process_compiles_for_itself(
@@ -209,6 +238,17 @@ def test_where_files_cannot_be_locked_the_process_compiles_for_itself(
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
     assert cache.machine_code() is None
+
+
+def test_the_users_cache_and_the_installation_both_get_what_one_of_them_has(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compilations: list[Path]
+) -> None:
+    """Another environment of the user compiles nothing, nor does another user of the environment."""
+    (tmp_path / "file").write_bytes(b"")
+    for chosen in (["a", "b"], ["b"], ["b", "c"], ["c"], ["file/x", "c"]):
+        use_places(monkeypatch, *(tmp_path / name for name in chosen))
+        assert cache.machine_code() == CODES
+    assert [directory.parent for directory in compilations] == [tmp_path / "a"]
 
 
 def test_what_was_kept_is_found_again(
@@ -290,7 +330,41 @@ def test_a_child_imports_nothing_from_the_working_directory(
     (tmp_path / "parts").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cache, "_SHARES", (("hashing",),))
-    assert set(cache._compiled_in_children(tmp_path / "parts")) == {"key_partitions", "checksum"}
+    reports: list[dict[str, object]] = []
+    monkeypatch.setattr(cache, "report", lambda kind, **told: reports.append({"type": kind, **told}))
+    lock = places.open_lock(tmp_path / "lock")
+    try:
+        codes = cache._compiled_in_children(tmp_path / "parts", cache._Progress(lock))
+    finally:
+        os.close(lock)
+    assert set(codes) == {"key_partitions", "checksum"}
+    kernels.warm_up()
+    known = len(
+        {name for module in modules() for name, value in vars(module).items() if isinstance(value, Kernel)}
+    )
+    assert reports == [{"type": "compiling", "done": done, "of": known} for done in range(3)]
+    assert (tmp_path / "lock").read_bytes() == b'{"done": 2, "of": %d}' % known
+
+
+def test_a_compilation_that_gets_no_further_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(cache, "_STEP_SECONDS_MAX", 0.01)
+    reading, writing = os.pipe()
+    lock = places.open_lock(tmp_path / "lock")
+    try:
+        with pytest.raises(subprocess.TimeoutExpired):
+            cache._follow(reading, cache._Progress(lock))
+    finally:
+        for descriptor in (reading, writing, lock):
+            os.close(descriptor)
+
+
+def test_somebodys_fifo_in_place_of_machine_code_or_lock_blocks_nobody(tmp_path: Path) -> None:
+    for name in ("code.json", "lock"):
+        os.mkfifo(tmp_path / name, 0o600)
+    assert cache.kept(tmp_path) is None
+    assert cache._compiled_once(tmp_path) is None
 
 
 def test_directories_of_older_states_do_not_pile_up(tmp_path: Path) -> None:
@@ -310,21 +384,13 @@ def test_states_of_the_last_day_are_kept_however_many_they_are(tmp_path: Path) -
     assert len(list(tmp_path.iterdir())) == 9
 
 
+def modules() -> list[ModuleType]:
+    return [kernels.read, kernels.write, kernels.batches, kernels.keys, kernels.compact, kernels.hashing]
+
+
 def test_there_are_few_kernels() -> None:
     kernels.warm_up()
-    found = [
-        value
-        for module in (
-            kernels.read,
-            kernels.write,
-            kernels.batches,
-            kernels.keys,
-            kernels.compact,
-            kernels.hashing,
-        )
-        for value in vars(module).values()
-        if isinstance(value, Kernel)
-    ]
+    found = [value for module in modules() for value in vars(module).values() if isinstance(value, Kernel)]
     assert 8 <= len(found) <= 21
 
 

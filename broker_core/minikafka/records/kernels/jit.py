@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from minikafka.base.reports import report
 from minikafka.records.kernels import cache
 from minikafka.records.kernels.native import Code, Kernel, Loader
 from minikafka.records.kernels.signatures import Argument
@@ -66,6 +67,7 @@ def kernel(*arguments: Argument) -> Callable[[F], F]:
         _named.add(name)
         if _kept is None:
             codes[name] = compiler.compiled(function, arguments)
+            report("compiled", kernel=name)
             _addresses.update(_loader.load({name: codes[name]}))
         made: Any = Kernel(function, arguments, _addresses[name])
         return made  # type: ignore[no-any-return]
