@@ -52,7 +52,7 @@ def shim_path() -> str:
     tried = places.candidates("shim")
     for place in tried:
         jar = place / name / JAR
-        if _is_whole(jar):
+        if places.trusted(place) and _is_whole(jar):
             return str(jar)
         if places.writable(place, jar.parent):
             return str(_compiled_once(jar, jars))
@@ -161,10 +161,7 @@ def _is_whole(jar: Path) -> bool:
     to write.
     """
     try:
-        about = jar.stat()
-        if about.st_uid not in (0, os.getuid()) or about.st_mode & 0o022:
-            return False
-        with zipfile.ZipFile(jar) as archive:
+        with places.open_own(jar) as file, zipfile.ZipFile(file) as archive:
             return archive.testzip() is None
     except (OSError, zipfile.BadZipFile):
         return False
@@ -172,7 +169,7 @@ def _is_whole(jar: Path) -> bool:
 
 def _compiled_once(jar: Path, jars: Path) -> Path:
     """Compile the jar, or wait for who does."""
-    lock = os.open(jar.parent / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    lock = places.open_lock(jar.parent / "lock")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not _is_whole(jar):

@@ -29,6 +29,8 @@ TEMPORARY_SUFFIX = ".tmp"
 """Of what ``replace_file`` writes first; a crash may leave it."""
 _PRIVATE_MODE = 0o600
 """Of secrets, and of locks: who can open a lock file can hold it."""
+_PRIVATE_DIRECTORY_MODE = 0o700
+"""Records are nobody else's to read. One that is there keeps its rights, and so do those above it."""
 
 
 class File(Protocol):
@@ -94,7 +96,7 @@ class Files(Protocol):
         """Names (not paths) in a directory, sorted."""
 
     def make_dirs(self, path: str) -> None:
-        """Make the directory and its parents where absent."""
+        """Make the directory, for this user alone, and its parents, where absent."""
 
     def rename(self, old: str, new: str) -> None:
         """Rename atomically, replacing ``new``."""
@@ -295,7 +297,7 @@ class RealFiles:
 
     def make_dirs(self, path: str) -> None:
         try:
-            os.makedirs(path, exist_ok=True)
+            os.makedirs(path, _PRIVATE_DIRECTORY_MODE, exist_ok=True)
         except OSError as error:  # also "no such file", which says here that nothing can be made there
             raise StorageError(f"cannot make directory {path}: {error.strerror or error}") from error
 
@@ -321,7 +323,9 @@ class RealFiles:
 
     def lock(self, path: str) -> Lock:
         with _storage_errors("cannot open the lock file", path):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE_MODE)
+            # Never waits on a FIFO that somebody put there.
+            flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
+            descriptor = os.open(path, flags, _PRIVATE_MODE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -87,3 +87,28 @@ def open_lock(path: str | Path) -> int:
         os.close(descriptor)
         raise FileExistsError(errno.EEXIST, "not a regular file", str(path))
     return descriptor
+
+
+def read_regular(path: str | Path) -> bytes:
+    """All bytes of a regular file. OSError for anything else, such as a FIFO, on which it would wait."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise FileExistsError(errno.EEXIST, "not a regular file", str(path))
+        return file.read()
+
+
+def make_private(directory: str | Path) -> None:
+    """Make a directory, and those above it, for this user alone; one that is there keeps its rights."""
+    os.makedirs(directory, 0o700, exist_ok=True)
+
+
+def open_to_others(directory: str | Path) -> bool:
+    """Whether other users of this host than its owner and group can get at what lies in a directory."""
+    place = Path(directory).resolve()
+    try:
+        if not place.stat().st_mode & 0o007:
+            return False
+        return all(above.stat().st_mode & 0o001 for above in place.parents)
+    except OSError:
+        return False

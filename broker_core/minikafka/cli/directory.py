@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from minikafka.base.errors import ConfigError
+from minikafka.base.places import make_private
 
 OPTION = "--data-dir"
 
@@ -30,9 +31,9 @@ def check_usable(data_dir: Path) -> None:
 
 
 def make(data_dir: Path) -> None:
-    """Make a directory that is usable, with those above it. ConfigError where that cannot be."""
+    """Make a directory for this user alone, with those above it. ConfigError where that cannot be."""
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
+        make_private(data_dir)
     except OSError as error:
         reason = f"cannot be made ({error.strerror}); name another place"
         raise ConfigError(OPTION, str(data_dir), reason) from None

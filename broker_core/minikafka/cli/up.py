@@ -131,10 +131,26 @@ def prepare(
     lock.await_free(str(data_dir / ".lock"))  # one that was killed may still be ending, on these ports
     if "listeners" not in config:  # they take the place of --host and --port
         check_free(host, ports)
+    for directory in open_directories(data_dir, count):
+        command = f"`chmod 700 {directory}` keeps them out"
+        note(f"minikafka: other users of this host can read {directory}; {command}")
     for told in changes_in(data_dir, brokers, count):
         note(f"minikafka: {told}")
     make(data_dir)
     return count, ports
+
+
+def open_directories(data_dir: Path, count: int) -> list[Path]:
+    """What lies open to other users of this host: the data directory itself, or some of those in it.
+
+    Those that are made are private. One that is there has the rights that somebody gave it.
+    """
+    from minikafka.base.places import open_to_others
+    from minikafka.embedded import members
+
+    brokers = [members.directory_of(data_dir, number) for number in range(count)]
+    found = [one for one in (*brokers, data_dir / "zookeeper", data_dir / "logs") if open_to_others(one)]
+    return [data_dir] if len(found) > 1 else found
 
 
 def changes_in(data_dir: Path, brokers: int | None, count: int) -> Iterator[str]:

@@ -127,7 +127,6 @@ class BrokerProcess:
             name=f"broker {broker_id}",
             log=log,
             announce="ready ",
-            reports=True,
             grace_s=STOP_GRACE_S,
             keep_open=keep_open,
             on_exit=on_exit,

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.ids import host_port
+from minikafka.base.places import make_private
 from minikafka.embedded import lock, members
 from minikafka.embedded.broker import BrokerProcess, Ready
 from minikafka.embedded.live_brokers import RegisteredBrokers
@@ -159,7 +160,7 @@ class Cluster:
         up, and then asks for ZooKeeper until it answers. Raises DirectoryLocked when another cluster uses
         the directory, BrokerFailed or ProcessFailed with the last words of what did not come up.
         """
-        self.data_dir.mkdir(parents=True, exist_ok=True)
+        make_private(self.data_dir)
         self._lock = lock.hold(str(self.data_dir / ".lock"))
         if self._given_zookeeper is not None:
             self._spawn_all()

@@ -50,6 +50,7 @@ from typing import TYPE_CHECKING
 
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.files import RealFiles, replace_file
+from minikafka.base.places import make_private, open_lock, open_own, read_regular
 from minikafka.base.printable import log_lines_to_stderr
 from minikafka.embedded.live_brokers import LiveBrokers
 from minikafka.embedded.owners import Owner, find_owner, host_boot_id, is_alive, owner_of
@@ -122,8 +123,8 @@ class _Directory:
 
     def make(self) -> None:
         try:
-            os.makedirs(self.owners, exist_ok=True)
-            os.makedirs(os.path.dirname(self.log), exist_ok=True)
+            for directory in (self.data_dir, self.own, self.owners, os.path.dirname(self.log)):
+                make_private(directory)
         except OSError as error:
             raise MinikafkaError(
                 f"cannot use the data directory {self.data_dir}: {error.strerror}"
@@ -138,7 +139,7 @@ class _Directory:
     def state(self) -> str:
         """What the daemon that starts says that it does; "" where it says nothing."""
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-            return str(json.loads(Path(self.progress).read_bytes())["state"])
+            return str(json.loads(read_regular(self.progress))["state"])
         return ""
 
     def serving(self) -> bool:
@@ -152,7 +153,7 @@ class _Directory:
     def ending(self) -> bool:
         """Whether a daemon lives and none of its owners: it stops, or is about to. Nothing is changed."""
         try:
-            daemon = Path(self.own, "serving.lock").read_bytes() == _DAEMON
+            daemon = read_regular(Path(self.own, "serving.lock")) == _DAEMON
             return daemon and self.serving() and not any(map(_lives, list(os.scandir(self.owners))))
         except OSError:
             return False  # no daemon was ever there, or a file went meanwhile
@@ -160,7 +161,7 @@ class _Directory:
     def cluster(self) -> LocalCluster | None:
         """Where it serves; None when it does not, whatever a dead one has left."""
         try:
-            found = LocalCluster.from_json(Path(self.address).read_bytes())
+            found = LocalCluster.from_json(read_regular(self.address))
         except OSError:
             return None
         if found is None or not self.serving():
@@ -196,7 +197,7 @@ class _Directory:
 def _lives(entry: os.DirEntry[str]) -> Owner | None:
     """The owner whose file this is, if it lives. FileNotFoundError for one that has gone."""
     try:
-        fields = json.loads(Path(entry.path).read_bytes())
+        fields = json.loads(read_regular(entry.path))
         owner = Owner(fields["pid"], fields["started"])
         return owner if fields["boot_id"] == host_boot_id() and is_alive(owner) else None
     except (ValueError, KeyError, TypeError):
@@ -244,7 +245,7 @@ def _starting_patiently(directory: _Directory, on_progress: Callable[[str], None
             if held or time.monotonic() >= deadline_s:
                 yield held
                 return
-        if (now := directory.state()) != state:
+        if (now := directory.state()) not in {"", state}:
             state, deadline_s = now, time.monotonic() + START_TIMEOUT_S
             on_progress(state)
 
@@ -272,7 +273,8 @@ def list_running() -> list[LocalCluster]:
     for directory in _listings():
         for path in directory.glob("*.json"):
             with contextlib.suppress(OSError):
-                cluster = LocalCluster.from_json(path.read_bytes())
+                with open_own(path) as file:
+                    cluster = LocalCluster.from_json(file.read())
                 if cluster is not None and cluster.boot_id != boot_id:
                     continue  # of another host that shares this directory
                 if cluster is not None and is_alive(Owner(cluster.pid, cluster.started)):
@@ -365,7 +367,7 @@ def _listings() -> list[Path]:
 @contextlib.contextmanager
 def _held(path: str, timeout_s: float) -> Iterator[int | None]:
     """Hold a lock file; None when it was not free in time."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = open_lock(path)
 
     def take() -> bool:
         try:
@@ -405,7 +407,7 @@ def _start(directory: _Directory, on_progress: Callable[[str], None]) -> LocalCl
         settled = wait_until(
             lambda: directory.cluster() is not None or not directory.serving(), LOOK_S, every_s=0.02
         )
-        if not settled and (now := directory.state()) != state:
+        if not settled and (now := directory.state()) not in {"", state}:
             # Again and again, while a broker compiles, or has gigabytes to check, and gets on with it.
             state, deadline_s = now, time.monotonic() + START_TIMEOUT_S
             on_progress(state)
@@ -413,7 +415,7 @@ def _start(directory: _Directory, on_progress: Callable[[str], None]) -> LocalCl
     if cluster is not None:
         return cluster
     with contextlib.suppress(OSError):
-        raise MinikafkaError(Path(directory.failure).read_text(encoding="utf-8"))
+        raise MinikafkaError(read_regular(directory.failure).decode("utf-8"))
     ended = settled or launcher.returncode != 0
     how = "ended at once" if ended else f"does not serve {START_TIMEOUT_S:g} s after its last sign of life"
     doing = f" ({state})" if state else ""

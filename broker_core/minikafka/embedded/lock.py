@@ -12,6 +12,7 @@ import os
 import time
 
 from minikafka.base.errors import DirectoryLocked
+from minikafka.base.places import open_lock
 from minikafka.embedded.owners import process_info
 
 PATIENCE_S = 5.0
@@ -23,7 +24,7 @@ def hold(path: str) -> int:
 
     Raises DirectoryLocked when a living process holds it, or a dead one's children do not end.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = open_lock(path)
     deadline_s = time.monotonic() + PATIENCE_S
     while True:
         try:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from minikafka.base.errors import MinikafkaError
+from minikafka.base.places import make_private
 from minikafka.base.reports import parse_report
 
 _SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
@@ -35,8 +36,8 @@ class ChildProcess:
 
     command: program and arguments. name: for messages and threads. log: file for its output, appended to,
     rotated at ``log_max_bytes`` with ``log_keep`` old ones. announce: the start of the line of output that
-    says it is ready, if there is one. reports: it is one of ours, which reports what it does
-    (``base.reports``). grace_s: from SIGTERM to SIGKILL in ``stop``; orphan_grace_s: the same when we die.
+    says it is ready, if there is one. grace_s: from SIGTERM to SIGKILL in ``stop``; orphan_grace_s: the same
+    when we die. A child of ours also reports what it does (``base.reports``).
     keep_open: our descriptors that the supervisor and the child shall hold too, such as a lock. on_exit:
     called with the exit code on the waiting thread when the child has ended, also after ``stop``.
     """
@@ -50,7 +51,6 @@ class ChildProcess:
         environment: Mapping[str, str] | None = None,
         directory: str | None = None,
         announce: str = "",
-        reports: bool = False,
         grace_s: float = 10.0,
         orphan_grace_s: float = 3.0,
         keep_open: Sequence[int] = (),
@@ -69,13 +69,10 @@ class ChildProcess:
         self._report: dict[str, object] | None = None
         self._last: dict[str, dict[str, object]] = {}
         self._exit_code: int | None = None
-        os.makedirs(os.path.dirname(log) or ".", exist_ok=True)
+        make_private(os.path.dirname(log) or ".")
         read_lifeline, self._lifeline = os.pipe()
         self._status, write_status = os.pipe()
-        passed = [read_lifeline, write_status, *keep_open]
-        read_reports, write_reports = os.pipe() if reports else (-1, -1)
-        if reports:
-            passed.append(write_reports)
+        read_reports, write_reports = os.pipe()
         options = {
             "lifeline": read_lifeline,
             "status": write_status,
@@ -84,7 +81,7 @@ class ChildProcess:
             "log_max_bytes": log_max_bytes,
             "log_keep": log_keep,
             "announce": announce,
-            "reports": write_reports if reports else None,
+            "reports": write_reports,
             "grace_s": grace_s,
             "orphan_grace_s": orphan_grace_s,
         }
@@ -99,24 +96,18 @@ class ChildProcess:
                     stderr=output,
                     env=None if environment is None else dict(environment),
                     cwd=directory,
-                    pass_fds=passed,
+                    pass_fds=(read_lifeline, write_status, write_reports, *keep_open),
                     start_new_session=True,
                 )
         except OSError as error:
-            os.close(self._lifeline)
-            os.close(self._status)
-            if reports:
-                os.close(read_reports)
+            for descriptor in (self._lifeline, self._status, read_reports):
+                os.close(descriptor)
             raise ProcessFailed(f"cannot start {name}: {error}") from error
         finally:
-            os.close(read_lifeline)
-            os.close(write_status)
-            if reports:
-                os.close(write_reports)
-        if reports:
-            threading.Thread(
-                target=self._listen, args=(read_reports,), name=f"minikafka-{name}-reports", daemon=True
-            ).start()
+            for descriptor in (read_lifeline, write_status, write_reports):
+                os.close(descriptor)
+        listener = f"minikafka-{name}-reports"
+        threading.Thread(target=self._listen, args=(read_reports,), name=listener, daemon=True).start()
         self._thread = threading.Thread(target=self._wait, name=f"minikafka-{name}", daemon=True)
         self._thread.start()
 

@@ -19,7 +19,7 @@ SIGTERM, or our death: SIGTERM to the child, SIGKILL to its process group after 
 pipe stand ``pid N``, then ``line TEXT`` for the first line of output that starts with ``announce``, then
 ``exit CODE``, -N for signal N.
 
-Where the child reports what it does (``base.reports``), it gets a third pipe, and its number, handed through.
+A third pipe is handed through to the child, which may report what it does there (``base.reports``).
 
 Only the standard library, so that it starts fast.
 """
@@ -62,7 +62,7 @@ class RotatingLog:
             return
 
     def _open(self) -> int:
-        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def _rotate(self) -> None:
         for number in range(self._keep - 1, 0, -1):
@@ -171,12 +171,10 @@ def main() -> None:
     log = RotatingLog(options["log"], options["log_max_bytes"], options["log_keep"])
     signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
     source, output = os.pipe()
-    if options["reports"] is not None:
-        os.environ["MINIKAFKA_REPORTS_FD"] = str(options["reports"])
+    os.environ["MINIKAFKA_REPORTS_FD"] = str(options["reports"])
     child = spawn(sys.argv[2:], output)
     os.close(output)
-    if options["reports"] is not None:
-        os.close(options["reports"])  # so that its end is the child's
+    os.close(options["reports"])  # so that its end is the child's
     handle_signals(child, parent, options["grace_s"], options["orphan_grace_s"])
     write_status(status, b"pid %d" % child)
 

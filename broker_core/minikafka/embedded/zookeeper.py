@@ -20,6 +20,7 @@ from pathlib import Path
 
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.files import RealFiles, replace_file
+from minikafka.base.places import make_private
 from minikafka.embedded import lock
 from minikafka.embedded.jars import jar_directories
 from minikafka.embedded.java import find_java
@@ -154,7 +155,8 @@ class EmbeddedZooKeeper:
         if self._process is not None:
             return self.connect
         java, jars = find_java(), find_jars()
-        os.makedirs(os.path.join(self._directory, "data"), exist_ok=True)
+        make_private(self._directory)
+        make_private(os.path.join(self._directory, "data"))
         held = lock.hold(os.path.join(self._directory, "lock"))
         try:
             for attempt in range(_PORT_ATTEMPTS):

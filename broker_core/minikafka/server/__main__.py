@@ -28,6 +28,7 @@ from minikafka.base.clock import SystemClock
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.files import RealFiles
 from minikafka.base.ids import host_port
+from minikafka.base.places import open_to_others
 from minikafka.base.printable import log_lines_to_stderr, printable
 from minikafka.base.reports import report
 from minikafka.log.manager import Jobs
@@ -201,6 +202,9 @@ def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
             waited_ms=waited_ms,
         )
 
+    for directory in filter(open_to_others, config.log_dirs):
+        told = "other users of this host can read %s; `chmod 700 %s` keeps them out"
+        _log.warning(told, directory, directory)
     _raise_file_limit()
     report("phase", phase="loading kernels")
     kernels.warm_up()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,53 @@ def test_a_symlink_in_place_of_the_private_directory_is_not_used(tmp_path: Path,
 def test_a_file_in_place_of_a_directory_is_not_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     assert not places.writable(tmp_path / "file" / "things", tmp_path / "file" / "things" / "new")
+
+
+def test_a_file_that_is_run_is_this_users_and_nobody_elses_to_write(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"code")
+    file.chmod(0o644)
+    with places.open_own(file) as ours:
+        assert ours.read() == b"code"
+    file.chmod(0o666)
+    with pytest.raises(PermissionError):
+        places.open_own(file)
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("opening", [places.open_own, places.open_lock, places.read_regular])
+def test_a_fifo_in_place_of_a_file_blocks_nobody(tmp_path: Path, opening: Callable[[Path], object]) -> None:
+    os.mkfifo(tmp_path / "fifo", 0o600)
+    with pytest.raises(OSError, match="not a"):
+        opening(tmp_path / "fifo")
+
+
+def test_a_link_in_place_of_a_lock_touches_nothing(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "precious")
+    with pytest.raises(OSError, match="link"):
+        places.open_lock(tmp_path / "link")
+    assert not (tmp_path / "precious").exists()
+
+
+def test_a_directory_that_is_made_is_private_and_one_that_is_there_keeps_its_rights(tmp_path: Path) -> None:
+    places.make_private(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "a" / "b").chmod(0o755)
+    places.make_private(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o755
+
+
+def test_a_directory_is_open_to_others_when_they_can_reach_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = tmp_path / "outer" / "inner"
+    inner.mkdir(parents=True)
+    for above in tmp_path.parents:  # pytest's own are private
+        if above.stat().st_uid == os.getuid() and not above.stat().st_mode & 0o001:
+            above.chmod(above.stat().st_mode | 0o001)
+    tmp_path.chmod(0o711)
+    for outer, mode, is_open in ((0o755, 0o755, True), (0o700, 0o755, False), (0o755, 0o750, False)):
+        inner.parent.chmod(outer)
+        inner.chmod(mode)
+        assert places.open_to_others(inner) is is_open
+    assert not places.open_to_others(tmp_path / "absent")
