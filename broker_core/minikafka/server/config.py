@@ -3,8 +3,9 @@
 A ``.properties`` file is Java's: ``key=value`` or ``key: value``, ``#`` and ``!`` start comments, a backslash
 at the end of a line continues it. Differences from 0.10.1's defaults: ``delete.topic.enable`` is true (text
 003), ``num.recovery.threads.per.data.dir`` is as many as there are processors, for all directories together
-(0.10.1: one for each), ``offsets.retention.minutes`` is a week and ``group.initial.rebalance.delay.ms`` is
-3,000 as in 2.1, and ``log.layout`` is ours.
+(0.10.1: one for each), ``log.flush.scheduler.interval.ms`` is 1,000 (0.10.1: never, so that
+``log.flush.interval.ms`` alone does nothing), ``offsets.retention.minutes`` is a week and
+``group.initial.rebalance.delay.ms`` is 3,000 as in 2.1, and ``log.layout`` is ours.
 """
 
 from __future__ import annotations

@@ -110,3 +110,10 @@ def test_a_line_that_is_no_property_is_named_by_its_number_alone() -> None:
         parse_properties("sasl.jaas.config=a\ntiger\n", "server.properties")
     assert "tiger" not in str(refused.value)
     assert "server.properties='line 2'" in str(refused.value)
+
+
+def test_defaults_are_those_of_the_texts_where_they_differ_from_the_release() -> None:
+    config = BrokerConfig.from_properties({"zookeeper.connect": "h:1", "log.dirs": "d"})
+    assert config.delete_topics
+    assert not config.log.unclean_election
+    assert config.flush_scheduler_interval_ms == 1_000
