@@ -5,9 +5,11 @@ work is cut into steps and given to a pool. Each pool thread runs a job for ``SL
 behind the others that wait, so that a short job never waits for the whole of a long one.
 
 The pool bounds memory: a step says how much it needs, and begins only while all running steps together need
-at most ``memory_bytes``; a step that needs more runs alone. Jobs wait in the order of arrival, so a step that
-needs much is not passed by. The queue itself is bounded from outside: each connection has one request in
-work, and the network counts the bytes of requests that are not answered (``Exchange.keep_counted``).
+at most ``memory_bytes``; a step that needs more runs alone. Jobs wait in the order of arrival, but those
+whose next step is small (``SMALL_BYTES``) pass the large ones: they have memory of their own
+(``SMALL_TOTAL_BYTES``), and a thread where there is more than one, so that large content holds up only large
+content. The queue itself is bounded from outside: each connection has one request in work, and the network
+counts the bytes of requests that are not answered (``Exchange.keep_counted``).
 """
 
 from __future__ import annotations
@@ -35,6 +37,10 @@ answer its request.
 
 MEMORY_BYTES = 160 << 20
 """What all steps of a broker's pool may need together: one batch of the largest content, and some smaller."""
+SMALL_BYTES = 8 << 20
+"""A step that needs no more is small."""
+SMALL_TOTAL_BYTES = 32 << 20
+"""What all small steps may need together, beside the large ones."""
 SLICE_MS = 20
 """How long a job runs before others have their turn."""
 HERE_MS = 5
@@ -60,6 +66,11 @@ class _Job:
         self.steps = steps
         self.need_bytes = 0
 
+    @property
+    def is_large(self) -> bool:
+        """Whether its next step needs much memory."""
+        return self.need_bytes > SMALL_BYTES
+
     def run(self, stopping: Callable[[], bool]) -> bool:
         """Do steps until the slice is over or more memory is needed; whether there are more."""
         began, granted = time.monotonic_ns(), self.need_bytes
@@ -81,8 +92,13 @@ class ThreadWorkPool:
         self._memory_bytes = memory_bytes
         self._changed = threading.Condition()
         self._jobs: deque[_Job] = deque()
-        self._running = 0
-        self._used_bytes = 0
+        self._used_bytes = {False: 0, True: 0}
+        """What running steps need: small ones, large ones."""
+        self._running = {False: 0, True: 0}
+        self._most_bytes = {False: min(memory_bytes, SMALL_TOTAL_BYTES), True: memory_bytes}
+        self._most_large = max(1, threads - 1)
+        self._large_before = False
+        """Whether the job that was taken last was large."""
         self._stopping = False
         self._threads = [
             threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True)
@@ -113,8 +129,8 @@ class ThreadWorkPool:
             granted = job.need_bytes
             more = job.run(lambda: self._stopping)
             with self._changed:
-                self._running -= 1
-                self._used_bytes -= granted
+                self._running[granted > SMALL_BYTES] -= 1
+                self._used_bytes[granted > SMALL_BYTES] -= granted
                 if more:
                     self._jobs.append(job)
                 self._changed.notify_all()
@@ -124,16 +140,40 @@ class ThreadWorkPool:
         """The next job, once there is one and memory for its step; None at the stop."""
         with self._changed:
             while not self._stopping:
-                if self._jobs and self._has_memory(self._jobs[0].need_bytes):
-                    job = self._jobs.popleft()
-                    self._running += 1
-                    self._used_bytes += job.need_bytes
+                job = self._first()
+                if job is not None:
+                    self._jobs.remove(job)
+                    large = self._large_before = job.is_large
+                    self._running[large] += 1
+                    self._used_bytes[large] += job.need_bytes
                     return job
                 self._changed.wait()
             return None
 
-    def _has_memory(self, need_bytes: int) -> bool:
-        return self._running == 0 or self._used_bytes + need_bytes <= self._memory_bytes
+    def _first(self) -> _Job | None:
+        """The first job whose next step may begin now; after a large one a small one, if there is any."""
+        may_begin = [job for job in self._firsts() if self._may_begin(job)]
+        if self._large_before:
+            may_begin.sort(key=lambda job: job.is_large)
+        return may_begin[0] if may_begin else None
+
+    def _firsts(self) -> Iterator[_Job]:
+        """The first small and the first large job, in the order of the queue."""
+        found: set[bool] = set()
+        for job in self._jobs:
+            if job.is_large not in found:
+                found.add(job.is_large)
+                yield job
+                if len(found) == len(self._running):
+                    return
+
+    def _may_begin(self, job: _Job) -> bool:
+        large = job.is_large
+        if large and self._running[True] >= self._most_large:
+            return False
+        return (
+            self._running[large] == 0 or self._used_bytes[large] + job.need_bytes <= self._most_bytes[large]
+        )
 
 
 class InlineWorkPool:

@@ -90,6 +90,37 @@ def test_a_step_that_needs_more_than_all_memory_runs_alone(pool: ThreadWorkPool)
     assert done.wait(PATIENCE_S)
 
 
+def test_a_job_that_needs_little_passes_those_that_need_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work_pool, "SMALL_BYTES", 10)
+    for threads in (1, 2):
+        pool = ThreadWorkPool("test-pool", threads=threads, memory_bytes=100)
+        goes_on = threading.Event()
+        larges: list[int] = []
+        small = threading.Semaphore(0)
+
+        def large(
+            number: int, goes_on: threading.Event = goes_on, larges: list[int] = larges
+        ) -> Iterator[int]:
+            yield 60
+            assert goes_on.wait(PATIENCE_S)
+            larges.append(number)
+
+        def little(larges: list[int] = larges, small: threading.Semaphore = small) -> Iterator[int]:
+            yield 1
+            larges.append(-1)
+            small.release()
+
+        for number in range(9):
+            pool.submit(large(number))
+        pool.submit(little())
+        if threads == 1:
+            goes_on.set()
+        assert small.acquire(timeout=PATIENCE_S)
+        assert larges.index(-1) <= 1
+        goes_on.set()
+        pool.stop()
+
+
 def test_a_job_that_raises_does_not_end_its_thread(
     pool: ThreadWorkPool, caplog: pytest.LogCaptureFixture
 ) -> None:
