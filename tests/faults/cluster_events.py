@@ -400,7 +400,7 @@ class _Exchange:
     def park(self) -> None:
         """Nothing is held back here."""
 
-    def keep_counted(self) -> None:
+    def keep_counted(self, kept: bool = True) -> None:
         """Nothing is counted here."""
 
     def respond(self, parts: Sequence[Part], pause_ms: int = 0) -> None:

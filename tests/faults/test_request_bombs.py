@@ -27,6 +27,12 @@ import pytest
 from minikafka.net.connection import SocketConnection, connect
 from minikafka.records.compression import Codec
 from minikafka.records.message_set import Record, build_message_set
+from minikafka.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from minikafka.wire.apis.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from minikafka.wire.framing import RequestHeader, encode_frame, split_response
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.parts import Part, join
@@ -144,10 +150,10 @@ class Others:
                         began = time.monotonic()
                         write = simulation.produce("steady", message_set, version=3)
                         (part,) = answer_of(connection, write).topics[0].partitions
-                        assert part.error_code == 0
+                        assert part.error_code == 0, part
                         read = simulation.fetch("steady", part.base_offset, version=4)
                         (found,) = answer_of(connection, read).topics[0].partitions
-                        assert found.error_code == 0
+                        assert found.error_code == 0, found
                         self.longest_s = max(self.longest_s, time.monotonic() - began)
                         self.rounds += 1
                     time.sleep(0.002)
@@ -260,6 +266,60 @@ def test_a_request_of_many_large_wrappers_stops_nobody(broker: AttackedBroker) -
     with Others(broker):
         answers = attack(broker, 2, request)
     assert codes(answers) == {0}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("settings", "codec"),
+    [
+        ({"compression_type": "gzip"}, Codec.ZSTD),
+        ({"message_format_version": "0.9.0"}, Codec.LZ4),
+        ({"message_format_version": "0.10.0"}, Codec.LZ4),
+    ],
+)
+def test_large_content_that_is_written_anew_stops_nobody(
+    broker: AttackedBroker, settings: dict[str, str], codec: Codec
+) -> None:
+    broker.create_topic("bombs", 1, **settings)
+    request = simulation.produce("bombs", large_batch(codec), version=7 if codec is Codec.ZSTD else 3)
+    with Others(broker):
+        assert codes(attack(broker, 3, request)) == {0}
+
+
+MANY = 50_000
+
+
+def many_fetched() -> simulation.Request:
+    """A fetch of many partitions that are not there."""
+    parts = tuple(FetchPartition(index, -1, 0, -1, 1 << 20) for index in range(1, MANY))
+    body = FetchRequest(-1, 0, 1, 1 << 24, 0, 0, -1, (FetchTopic("steady", parts),))
+    return simulation.Request(ApiKey.FETCH, 4, body)
+
+
+def many_offsets() -> simulation.Request:
+    """A question for the offsets of many partitions that are not there."""
+    parts = tuple(ListOffsetsPartition(index, -1, -1, 1) for index in range(1, MANY))
+    body = ListOffsetsRequest(-1, 0, (ListOffsetsTopic("steady", parts),))
+    return simulation.Request(ApiKey.LIST_OFFSETS, 1, body)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        many_fetched,
+        many_offsets,
+        lambda: simulation.metadata(*(f"name-{number}" for number in range(MANY))),
+        lambda: simulation.produce("steady", b"", partitions=tuple(range(1, MANY)), version=7),
+    ],
+    ids=["fetch", "offsets", "metadata", "produce"],
+)
+def test_requests_that_name_very_many_partitions_stop_nobody(
+    broker: AttackedBroker, request_of: Callable[[], simulation.Request]
+) -> None:
+    request = request_of()
+    with Others(broker):
+        assert len(attack(broker, 3, request)) == 3
 
 
 @pytest.mark.timeout(120)

@@ -245,7 +245,7 @@ class _MemoryExchange:
     def park(self) -> None:
         """Nothing to do: nothing is held back here."""
 
-    def keep_counted(self) -> None:
+    def keep_counted(self, kept: bool = True) -> None:
         """Nothing to do: nothing is counted here."""
 
     def respond(self, parts: Sequence[Part], pause_ms: int = 0) -> None:

@@ -52,10 +52,10 @@ class Exchange(Protocol):
         requests for it. Any number of times, also when it was answered already.
         """
 
-    def keep_counted(self) -> None:
+    def keep_counted(self, kept: bool = True) -> None:
         """The request's memory stays in use until the answer: count its bytes until then, parked or not.
 
-        To be called by the handler, before it returns.
+        To be called by the handler, before it returns. Not ``kept``: no more, when it is parked next.
         """
 
     def respond(self, parts: Sequence[Part], pause_ms: int = 0) -> None:

@@ -154,8 +154,8 @@ class SocketExchange:
         if not self._answered:
             self._processor.do(lambda: self._processor.no_longer_work(self._peer, self))
 
-    def keep_counted(self) -> None:
-        self.kept = True
+    def keep_counted(self, kept: bool = True) -> None:
+        self.kept = kept
 
     def respond(self, parts: Sequence[Part], pause_ms: int = 0) -> None:
         if self._answered:

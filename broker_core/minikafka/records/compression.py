@@ -34,6 +34,7 @@ import xxhash
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.files import Buffer
+from minikafka.base.memory import memory_of
 
 MAX_CONTENT_BYTES = 128 << 20
 ENTRY_COST_BYTES = 8 << 10
@@ -124,15 +125,15 @@ def compress(codec: Codec, data: Buffer, magic: int, head_bytes: int = 0) -> byt
         return bytearray().join((bytes(head_bytes), content if codec is Codec.NONE else _gzip(content)))
     if codec is Codec.ZSTD and magic < 2:
         raise ValueError(f"messages of magic {magic} cannot be compressed with zstd: that is for magic 2")
-    room = bytearray(head_bytes + _most_bytes(codec, len(content)))
-    out = memoryview(room)[head_bytes:]
+    room = memoryview(memory_of(head_bytes + _most_bytes(codec, len(content))))
+    out = room[head_bytes:]
     if codec is Codec.SNAPPY:
         used = _compress_snappy(content, out)
     elif codec is Codec.LZ4:
         used = _compress_lz4(content, out, magic)
     else:
         used = cramjam.zstd.compress_into(content, out, level=_ZSTD_LEVEL)
-    return room[: head_bytes + used]
+    return bytearray(room[: head_bytes + used])
 
 
 def _most_bytes(codec: Codec, size: int) -> int:

@@ -20,7 +20,7 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import Buffer
 from minikafka.records import kernels, stops
 from minikafka.records.arrays import INT64_MAX, as_int64, read_only, writable
-from minikafka.records.batch import BatchHeader, assemble, read_header, records_of
+from minikafka.records.batch import BATCH_HEADER_BYTES, BatchHeader, assemble, read_header, records_of
 from minikafka.records.checksums import CRC32_TABLES
 from minikafka.records.compression import MAX_CONTENT_BYTES, Codec
 from minikafka.records.message_set import (
@@ -50,8 +50,9 @@ def down_convert(data: Buffer, max_magic: int = 0, max_content_bytes: int = MAX_
     UNSUPPORTED_COMPRESSION_TYPE for zstd.
     """
     view = memoryview(data)
-    parts: list[bytes] = []
+    parts: list[Buffer] = []
     position = 0
+    converted: Buffer
     while True:
         if max_magic:
             stop, converted, position = pass_messages(view, position)
@@ -100,9 +101,10 @@ def _convert_batch(view: memoryview, position: int, magic: int, max_content_byte
     if stop != stops.END:
         stop = stops.BAD_COUNT if stop == stops.VALUES_FULL else stop
         raise stops.batch_error(stop, int(state[batches.CONVERT_AT]), position)
-    converted = out[: int(state[batches.CONVERT_BYTES])].tobytes()
+    del content  # compression takes memory, too
+    converted = out[: int(state[batches.CONVERT_BYTES])].data
     if plain or not converted:
-        return converted, header.size_bytes
+        return bytes(converted), header.size_bytes
     entry = wrap(
         converted,
         offset=header.base_offset + int(state[batches.CONVERT_DELTA]),
@@ -172,7 +174,7 @@ def run_state(magic: int, max_message_bytes: int = INT64_MAX) -> NDArray[np.int6
 
 def convert_messages(
     view: memoryview, position: int, state: NDArray[np.int64], inside: int | None = None
-) -> tuple[int, bytes, int]:
+) -> tuple[int, memoryview, int]:
     """One run of messages that are not compressed: why it ended, its bytes, and where."""
     write = kernels.write
     state[write.CONVERT_POSITION] = position
@@ -191,7 +193,7 @@ def convert_messages(
         error = stops.error(stop, at, inside)
         limit = f", which is {state[write.CONVERT_MAX_MESSAGE_BYTES]}" if stop == stops.TOO_LARGE else ""
         raise BrokerError(error.code, error.detail + limit)
-    return stop, out[: int(state[write.CONVERT_BYTES])].tobytes(), at
+    return stop, out[: int(state[write.CONVERT_BYTES])].data, at
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +223,7 @@ def rewrite(
     write = kernels.write
     view = memoryview(data)
     state = run_state(magic, max_message_bytes if codec is Codec.NONE else INT64_MAX)
-    parts: list[bytes] = []
+    parts: list[Buffer] = []
     position = content_bytes = 0
     while True:
         stop, part, position = convert_messages(view, position, state)
@@ -234,6 +236,7 @@ def rewrite(
         _, part, _ = convert_messages(content.data, 0, state, position)
         parts.append(part)
         position += content.size_bytes
+        del content  # before another is opened, or all is put together
     messages = bytearray().join(parts)
     write.assign_offsets(writable(messages), 0, _NO_WRAPPERS, -1, 0, _NO_MARKS)
     max_timestamp_ms, max_timestamp_at = (
@@ -260,8 +263,13 @@ def rewrite_batches(data: Buffer, codec: Codec, max_message_bytes: int, max_cont
         content = records_of(view, position, header, max_content_bytes)
         content_bytes += len(content)
         _check_content(content_bytes, max_content_bytes)
+        if codec is Codec.NONE:
+            _check_size(BATCH_HEADER_BYTES + len(content), codec, max_message_bytes)
         entry = assemble(content, replace(header, codec=codec))
         _check_size(len(entry), codec, max_message_bytes)
+        del content
+        if header.size_bytes == len(view):
+            return entry
         out += entry
         position += header.size_bytes
     return out

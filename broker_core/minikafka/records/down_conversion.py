@@ -170,6 +170,7 @@ class DownConverter:
     ) -> Generator[int, None, _Part]:
         """A run of messages, or what is next of the wrapper at the beginning."""
         if inside is None:
+            data: Buffer
             if self._magic:
                 _, data, end = pass_messages(view, 0)
             else:
@@ -193,7 +194,7 @@ class DownConverter:
         state = run_state(0)
         state[kernels.write.CONVERT_SHIFT] = as_int64(content.offset - int(measured[1]))
         total, at, end, room = len(content.data), inside.at, 0, PORTION_BYTES
-        data = b""
+        data: Buffer = b""
         while not end:
             whole = at + room >= total
             # Only what reaches the end of the content can be judged as cut off.

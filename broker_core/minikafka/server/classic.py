@@ -49,6 +49,8 @@ TOPIC_PATIENCE_MS = 5_000
 """How long a produce request waits for a topic that is being created, or for the broker's start."""
 
 _UNKNOWN_EPOCH = -1
+_PRODUCES_AT_ONCE = 50
+"""Of one request, before others have their turn."""
 
 
 @fast_value
@@ -134,7 +136,9 @@ class ClassicProtocol:
 
     def _append(self, exchange: Exchange, produces: Sequence[classic.Produce], size: int) -> Steps:
         broker = self._broker
-        for one in produces:
+        for number, one in enumerate(produces, 1):
+            if number % _PRODUCES_AT_ONCE == 0:
+                yield 0
             partition = one.partition
             if partition == classic.ANY_PARTITION:
                 partition = self._any_partition(one.topic)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 from minikafka.net.server import Exchange
 from minikafka.server.broker import Broker
 from minikafka.server.classic import ClassicProtocol
@@ -12,7 +14,25 @@ from minikafka.server.handlers import WORK, handlers
 from minikafka.server.listeners import Protocol
 from minikafka.server.replicas import Replicas
 from minikafka.server.throttle import metered
+from minikafka.server.work_pool import Steps, begin
+from minikafka.wire.apis.produce import has_many_partitions
+from minikafka.wire.classic import RequestId
+from minikafka.wire.keys import ApiKey
 from minikafka.wire.table import NEWEST_IN_0_10_1
+
+_KEY_AND_VERSION = struct.Struct(">hh")
+LARGE_BYTES = 16 << 10
+"""Requests of less are decoded and served where they were received. To name a partition takes 8 bytes or
+more, and to look it up and answer it up to 30 µs."""
+MANY_PARTS = 500
+
+
+def _has_many_parts(frame: memoryview) -> bool:
+    """Whether serving a large request may take longer than to hand it to another thread. What it is about
+    stands in it, but for a produce request, which is large for its records.
+    """
+    api_key, version = _KEY_AND_VERSION.unpack_from(frame)
+    return api_key != ApiKey.PRODUCE or has_many_partitions(frame, version, MANY_PARTS)
 
 
 class Dispatcher:
@@ -32,9 +52,30 @@ class Dispatcher:
     def on_request(self, exchange: Exchange, frame: memoryview) -> None:
         """Answer one request, now or later. RemoteWireError, for what is no request, ends the connection."""
         if exchange.listener in self._classic_listeners:
-            self._classic.on_request(exchange, frame)
+            if len(frame) > LARGE_BYTES and frame[1] == RequestId.MULTI_FETCH:
+                begin(self._broker.pool, exchange, self._classic_in_pool(exchange, frame))
+            else:
+                self._classic.on_request(exchange, frame)
             exchange.park()
             return
+        if len(frame) > LARGE_BYTES and _has_many_parts(frame):
+            begin(self._broker.pool, exchange, self._serve_in_pool(exchange, frame))
+            if _KEY_AND_VERSION.unpack_from(frame)[0] not in WORK:
+                exchange.park()
+        else:
+            self._serve(exchange, frame)
+
+    def _classic_in_pool(self, exchange: Exchange, frame: memoryview) -> Steps:
+        yield 0
+        self._classic.on_request(exchange, frame)
+
+    def _serve_in_pool(self, exchange: Exchange, frame: memoryview) -> Steps:
+        yield 0
+        # What waits afterwards has let the request's memory go.
+        exchange.keep_counted(kept=False)
+        self._serve(exchange, frame)
+
+    def _serve(self, exchange: Exchange, frame: memoryview) -> None:
         context, request = decode_request(exchange, frame, self._handlers, self._newest)
         if request is not None:  # else answered already: a version of ApiVersions that is not spoken here
             context = metered(self._broker, context, request, len(frame))

@@ -23,6 +23,7 @@ from itertools import chain
 from typing import Protocol, TypeVar
 
 from minikafka.base.clock import Clock
+from minikafka.base.errors import RemoteWireError
 from minikafka.net.port import Exchange
 
 T = TypeVar("T")
@@ -221,6 +222,8 @@ def finish(steps: Generator[int, None, T]) -> T:
 def _guarded(exchange: Exchange, steps: Steps) -> Steps:
     try:
         yield from steps
+    except RemoteWireError as error:
+        exchange.close(str(error))
     except Exception:  # noqa: BLE001 - whatever goes wrong with one request ends its connection only
         _log.exception("a request of %s failed", exchange.client_host)
         exchange.close("its request failed")

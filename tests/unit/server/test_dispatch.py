@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
+from minikafka.records.message_set import Record, build_message_set
 from minikafka.wire.framing import RequestHeader
 from minikafka.wire.parts import Part, join
 from minikafka.wire.table import APIS
 from tests.scenarios import simulation
 from tests.scenarios.simulation import Request, Simulation
+from tests.unit.server.test_produce import HoldingPool
 
 
 class Recording:
@@ -22,9 +26,13 @@ class Recording:
         self.memory: dict[str, Any] = {}
         self.parked = False
         self.answered = False
+        self.kept = False
 
     def park(self) -> None:
         self.parked = True
+
+    def keep_counted(self, kept: bool = True) -> None:
+        self.kept = kept
 
     def respond(self, parts: Sequence[Part], pause_ms: int = 0) -> None:
         self.answered = True
@@ -60,3 +68,37 @@ def test_what_zookeeper_has_yet_to_be_told_counts_until_it_is_answered() -> None
     assert (asked.parked, asked.answered) == (False, False)
     world.settle()
     assert asked.answered
+
+
+def test_a_request_that_names_many_partitions_is_served_in_the_pool() -> None:
+    world = Simulation()
+    world.machine.start()
+    world.create_topic("t")
+    assert world.machine.running is not None
+    pool = world.machine.running.broker.pool = HoldingPool()  # type: ignore[assignment]
+    names = tuple(f"topic-{number}" for number in range(2_000))
+    asked = dispatched(world, simulation.metadata(*names))
+    assert (asked.parked, asked.answered, asked.kept) == (True, False, True)
+    pool.run()
+    assert (asked.answered, asked.kept) == (True, False)
+
+
+def test_a_large_request_of_few_partitions_is_served_where_it_was_received() -> None:
+    world = Simulation()
+    world.machine.start()
+    world.create_topic("t")
+    assert world.machine.running is not None
+    pool = world.machine.running.broker.pool = HoldingPool()  # type: ignore[assignment]
+    records = build_message_set([Record(None, bytes(100_000), 1)], magic=2)
+    assert dispatched(world, simulation.produce("t", records, version=3)).answered
+    assert not pool.jobs
+
+
+def test_bytes_that_are_no_request_end_the_connection_from_the_pool_too() -> None:
+    world = Simulation()
+    world.machine.start()
+    server = world.machine._server
+    assert server is not None
+    exchange = Recording()
+    with pytest.raises(AssertionError, match=r"string|end|byte"):
+        server.handler.on_request(exchange, memoryview(bytearray(b"\0\3\0\2" + b"\x7f" * 20_000)))

@@ -11,9 +11,17 @@ from minikafka.wire.apis.api_versions import ApiVersion, table_of
 from minikafka.wire.apis.delete_topics import DELETE_TOPICS, DeleteTopicsRequest
 from minikafka.wire.apis.fetch import FETCH, LARGEST_MESSAGE_BYTES, FetchRequest, consumer_request
 from minikafka.wire.apis.list_offsets import LIST_OFFSETS
-from minikafka.wire.apis.produce import PRODUCE, ProduceResponse
+from minikafka.wire.apis.produce import (
+    PRODUCE,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopic,
+    has_many_partitions,
+)
 from minikafka.wire.describe import describe
-from minikafka.wire.parts import total_size
+from minikafka.wire.framing import RequestHeader
+from minikafka.wire.parts import join, total_size
 from minikafka.wire.table import APIS
 
 
@@ -129,3 +137,20 @@ def test_the_answer_to_a_fetch_is_bounded_by_what_it_asks_for(version: int, allo
 def test_who_asks_for_more_than_a_message_gets_as_much() -> None:
     request = consumer_request({TopicPartition("t", 0): 0}, partition_max_bytes=1 << 30, max_bytes=1 << 30)
     assert 1 << 30 <= FETCH.response_bytes_max(10, request) < (1 << 30) + (1 << 25)
+
+
+@pytest.mark.parametrize("version", [0, 2, 3, 7])
+def test_many_partitions_of_a_produce_request_are_seen_before_it_is_decoded(version: int) -> None:
+    def frame(topics: int, partitions: int) -> memoryview:
+        parts = tuple(ProducePartition(number, b"records") for number in range(partitions))
+        request = ProduceRequest(None, 1, 1000, tuple(ProduceTopic(f"t{n}", parts) for n in range(topics)))
+        header = RequestHeader(0, version, 1, "client").encode()
+        return memoryview(join([header, *PRODUCE.encode_request(version, request)]))
+
+    assert not has_many_partitions(frame(1, 5), version, 10)
+    assert not has_many_partitions(frame(2, 4), version, 10)
+    assert has_many_partitions(frame(1, 11), version, 10)
+    assert has_many_partitions(frame(3, 4), version, 10)
+    assert has_many_partitions(frame(11, 0), version, 10)
+    for end in range(0, 60, 3):
+        assert not has_many_partitions(frame(1, 3)[:end], version, 10)

@@ -9,6 +9,8 @@ be compressed with zstd. Versions 4 and 6 differ from those before in nothing th
 
 from __future__ import annotations
 
+import struct
+
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
 from minikafka.wire.keys import ApiKey
@@ -130,3 +132,34 @@ PRODUCE = Api(
         field("throttle_time_ms", INT32, since=1, default=0),
     ),
 )
+
+_COUNT = struct.Struct(">i")
+_LENGTH = struct.Struct(">h")
+_HEADER_BYTES = 8
+_ACKS_AND_TIMEOUT_BYTES = 6
+
+
+def has_many_partitions(frame: memoryview, version: int, most: int) -> bool:
+    """Whether a request, given with its header, names more than ``most`` partitions or topics. It looks at no
+    more than that; bytes that are no such request have few.
+    """
+    try:
+        at = _HEADER_BYTES
+        for _ in range(2 if version >= 3 else 1):  # client id, transactional id
+            at += 2 + max(0, _LENGTH.unpack_from(frame, at)[0])
+        at += _ACKS_AND_TIMEOUT_BYTES
+        topics: int = _COUNT.unpack_from(frame, at)[0]
+        at += 4
+        left = most - topics
+        for _ in range(topics):
+            at += 2 + max(0, _LENGTH.unpack_from(frame, at)[0])
+            partitions: int = _COUNT.unpack_from(frame, at)[0]
+            at += 4
+            left -= partitions
+            if left < 0:
+                return True
+            for _ in range(partitions):
+                at += 8 + max(0, _COUNT.unpack_from(frame, at + 4)[0])
+    except struct.error:
+        return False
+    return left < 0
