@@ -9,6 +9,7 @@ import pytest
 from minikafka.base.errors import ErrorCode
 from minikafka.registry import paths
 from minikafka.registry.paths import ControllerEpoch
+from minikafka.server import topics
 from tests.scenarios.simulation import Machine, Simulation
 
 BROKERS = 3
@@ -165,3 +166,44 @@ def test_znodes_that_are_all_removed_by_hand_are_named(caplog: pytest.LogCapture
     assert "/cluster/id is gone" in caplog.text
     assert world.produce("t", b"b").error_code == ErrorCode.NONE
     assert [record.value for record in world.records("t")] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (1, 0, 2), (2, 1, 0)])
+@pytest.mark.parametrize("bounced", [False, True])
+@pytest.mark.parametrize("ghosts", [False, True])
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_replica_that_was_away_since_the_copy_does_not_cut_what_others_have(
+    order: tuple[int, ...], bounced: bool, ghosts: bool, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics.random, "randrange", lambda end: first)  # the replica that leads first
+    properties = {**PROPERTIES, "min.insync.replicas": "2"}
+    world = Simulation()
+    machines = [world.machine_of(number) for number in range(BROKERS)]
+    for machine in machines:
+        machine.start(properties)
+    create_topic(world, "t", BROKERS)
+    produce(world, b"a")
+    copy = world.zookeeper.copy()
+    machines[0].kill()
+    world.zookeeper.expire(machines[0].store)
+    pass_time(world, 6_000)
+    produce(world, b"b")
+    if bounced:
+        machines[1].stop()
+        pass_time(world, 4_000)
+        machines[1].start(properties)
+        pass_time(world, 10_000)
+        produce(world, b"b2")
+    before = values(world)
+    for machine in machines[1:]:
+        machine.stop()
+    world.zookeeper.restore(copy)
+    if not ghosts:
+        world.zookeeper.end_stray_sessions()
+    for number in order:
+        machines[number].start(properties)
+        pass_time(world, 4_000)
+    world.zookeeper.end_stray_sessions()
+    pass_time(world, 10_000)
+    produce(world, b"c")
+    assert values(world) == [*before, b"c"]

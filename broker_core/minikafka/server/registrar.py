@@ -33,6 +33,7 @@ from minikafka.registry import paths
 from minikafka.registry.admin_paths import LogFailures
 from minikafka.registry.entity_configs import write_config
 from minikafka.registry.paths import (
+    ControllerEpoch,
     ControllerRegistration,
     EntityConfig,
     TopicAssignment,
@@ -150,7 +151,7 @@ class Registrar:
         self._office_epoch = 0
         """The controller epoch of the last term of office."""
         self._refused_epoch = 0
-        """A broker has heard of a higher controller epoch than this one, which was this broker's."""
+        """Controller epochs up to this one are too low: a broker refused the one before it."""
         self._tickets = SessionTickets(store)
         self._registrations = Registrations(store, clock, znodes.read_with_stat, self._tickets.end)
         for path in paths.PERSISTENT_PATHS:
@@ -382,6 +383,17 @@ class Registrar:
             if self._expired:
                 self._expired = False
                 self._submit(self._renew)
+            else:
+                self._submit(self._see_again)
+
+    def _see_again(self) -> None:
+        """The session goes on, perhaps in a copy from before what this broker knows: the watches tell only of
+        what they see changed.
+        """
+        self._listener.counters_missed()
+        held = self._znodes.read(paths.CONTROLLER_EPOCH, ControllerEpoch.from_json)
+        if self.in_office and (held is None or held.epoch < self._office_epoch):
+            self.epoch_refused(self._office_epoch)
 
     def _renew(self) -> None:
         """After an expired session all that is ephemeral is gone: register anew and stand for election."""
@@ -414,6 +426,7 @@ class Registrar:
             data, stat = self._store.read(paths.CONTROLLER)
         self._listener.controller_changed(self._controller_in(data, stat, own))
         if stat.ephemeral_owner != self._store.session_id:
+            self._elected_in = None
             self._grown.keep(())
             self._listener.post(events.Resigned())
         elif self._elected_in != stat.ephemeral_owner:
@@ -474,7 +487,7 @@ class Registrar:
         office by ZooKeeper's word no more, it resigns; else the counter went back, and it takes office anew.
         """
         if self.in_office and epoch == self._office_epoch:
-            self._refused_epoch, self._elected_in = epoch, None
+            self._refused_epoch, self._elected_in = epoch + 1, None  # nobody knows by how much
             self._see_controller()
 
     def _snapshot(self, epoch: int) -> events.Elected:

@@ -10,6 +10,9 @@ through these stages:
               leader has no such API (0.10.1), the high watermark stands for the answer
     CUT       the log is cut where it differs from the leader's, by the control path's worker
     FETCH     fetches from the log's end; what comes is appended as it is
+    COMPARE   a cut would take messages that were committed: the leader was elected though it was not in sync,
+              as ZooKeeper was restored from an older copy, say. ListOffsets tells where its log ends. Where
+              it has nothing of its own behind the cut this broker takes the lead over (``_take_over``)
     LOST      the leader does not have the log's end: ListOffsets tells where it begins and ends, and the log
               is cut, or begun anew at the leader's start
 
@@ -24,7 +27,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -55,6 +58,7 @@ class Stage(Enum):
     ASK = "ask"
     CUT = "cut"
     FETCH = "fetch"
+    COMPARE = "compare"
     LOST = "lost"
 
 
@@ -72,6 +76,10 @@ class Followed:
     told: list[tuple[int, int]] = field(default_factory=list)
     """Where epochs begin on the leader, falling."""
     not_before_ms: int = 0
+    is_ahead: bool = False
+    """Whether this log has newer epochs than ZooKeeper had: all of it counts as committed."""
+    cut_at: int = 0
+    """In the stage COMPARE: where the log would be cut."""
     leader_end: int | None = None
     """Where the leader's log ends, in the stage LOST, once that was told."""
     behind: bool = True
@@ -131,10 +139,11 @@ class ReplicaFetcher(Conversation):
     def __len__(self) -> int:
         return len(self._followed)
 
-    def add(self, partition: Partition, leader_epoch: int) -> None:
-        """Follow a partition from now on."""
+    def add(self, partition: Partition, leader_epoch: int, *, is_ahead: bool = False) -> None:
+        """Follow a partition from now on. ``is_ahead``: see ``Followed``."""
         with self._applying:
-            one = self._followed[partition.topic_partition] = Followed(partition, leader_epoch)
+            one = Followed(partition, leader_epoch, is_ahead=is_ahead)
+            self._followed[partition.topic_partition] = one
             one.begin()
             self._session.follow_anew(one.name)
         self.wake()
@@ -176,6 +185,12 @@ class ReplicaFetcher(Conversation):
         asking = [one for one in ready if one.stage is Stage.ASK]
         if asking:
             return self._ask_epochs(asking)
+        compared = [one for one in ready if one.stage is Stage.COMPARE]
+        if compared:
+            one = compared[0]
+            asked_at = requests.offset_at(self._broker.broker_id, one.name, LATEST)
+            self._send(LIST_OFFSETS, 1, asked_at, lambda response: self._end_told(one, response))
+            return True
         lost = [one for one in ready if one.stage is Stage.LOST]
         if lost:
             one = lost[0]
@@ -267,11 +282,18 @@ class ReplicaFetcher(Conversation):
         then = Stage.ASK if then_ask else Stage.FETCH
         self._broker.worker.submit(lambda: self._cut_now(one, offset, anew, then))
 
-    def _cut_now(self, one: Followed, offset: int, anew: bool, then: Stage) -> None:
+    def _cut_now(
+        self, one: Followed, offset: int, anew: bool, then: Stage, *, compared: bool = False
+    ) -> None:
         """On the worker, as all that cuts logs."""
         if self._followed.get(one.name) is not one:
             return
         log = one.partition.log
+        if not compared and self._would_lose(one, offset):
+            with self._applying:
+                one.stage, one.cut_at = Stage.COMPARE, offset
+            self.wake()
+            return
         try:
             if anew or offset < log.end_offset:
                 _log.info(
@@ -291,6 +313,75 @@ class ReplicaFetcher(Conversation):
         with self._applying:
             one.stage = then
         self.wake()
+
+    # --- leaders that were not in sync ----------------------------------------------------------------------
+
+    def _would_lose(self, one: Followed, offset: int) -> bool:
+        """Whether a cut takes what was committed, and nobody allowed that."""
+        log = one.partition.log
+        committed = log.end_offset if one.is_ahead else one.partition.high_watermark
+        allowed = log.config.unclean_election or self._broker.config.beside_0_10
+        return offset < min(committed, log.end_offset) and not allowed
+
+    def _end_told(self, one: Followed, response: Any) -> None:
+        with self._applying:
+            if self._followed.get(one.name) is not one or one.stage is not Stage.COMPARE:
+                return
+            try:
+                leader_end = requests.told_offset(response)
+            except BrokerError as error:
+                self._put_off(one, str(error))
+                return
+            one.stage = Stage.CUT
+        if leader_end <= one.cut_at:
+            self._broker.worker.submit(lambda: self._take_over(one))
+            return
+        _log.error(
+            "%s: messages %d to %d were committed, and are not on broker %d, which leads and has %d others "
+            "from there on: they are cut from the log here. That broker was elected though it was not in "
+            "sync; was ZooKeeper restored from an older copy?",
+            one.name,
+            one.cut_at,
+            one.partition.log.end_offset - 1,
+            self.peer.address.broker_id,
+            leader_end - one.cut_at,
+        )
+        self._broker.worker.submit(
+            lambda: self._cut_now(one, one.cut_at, anew=False, then=Stage.FETCH, compared=True)
+        )
+
+    def _take_over(self, one: Followed) -> None:
+        """Have this broker lead, on the worker: the log of the leader is a part of the one here. The
+        controller hears of it as of an ISR that was changed, and tells all.
+        """
+        known = one.partition.leadership
+        if self._followed.get(one.name) is not one or known is None:
+            return
+        states, own = self._broker.registrar.states, self._broker.broker_id
+        current = states.read({one.name: known.replicas}).get(one.name)
+        if current is not None and (current.leader, current.leader_epoch) == (known.leader, one.leader_epoch):
+            wanted = replace(
+                current,
+                leader=own,
+                leader_epoch=current.leader_epoch + 1,
+                isr=(own,),
+                version=current.version + 1,
+            )
+            if states.write({one.name: wanted}).get(one.name) == wanted:
+                _log.warning(
+                    "%s: broker %d takes the lead over from broker %d, whose log ends at %d, and messages up "
+                    "to %d were committed here: it was elected though it was not in sync; was ZooKeeper "
+                    "restored from an older copy?",
+                    one.name,
+                    own,
+                    known.leader,
+                    one.cut_at,
+                    one.partition.log.end_offset - 1,
+                )
+            states.tell_changes([one.name])
+        with self._applying:
+            one.begin()
+            self._put_off(one, "the leader has less than was committed")
 
     def _offset_told(self, one: Followed, response: Any) -> None:
         """First the leader's end, then, where this log does not reach beyond that, its start."""
@@ -459,8 +550,12 @@ class Fetchers:
         self._fetchers: dict[tuple[BrokerAddress, int], ReplicaFetcher] = {}
         self._by_partition: dict[TopicPartition, ReplicaFetcher] = {}
 
-    def follow(self, partition: Partition, leader: BrokerAddress, leader_epoch: int) -> None:
-        """Copy a partition from ``leader`` from now on, and from nobody else."""
+    def follow(
+        self, partition: Partition, leader: BrokerAddress, leader_epoch: int, *, is_ahead: bool = False
+    ) -> None:
+        """Copy a partition from ``leader`` from now on, and from nobody else. ``is_ahead``: see
+        ``Followed``.
+        """
         self.leave(partition.topic_partition)
         share = partition.topic_partition.partition % self._broker.config.replication.fetchers
         key = leader, share
@@ -470,7 +565,7 @@ class Fetchers:
             self._fetchers[key] = fetcher
             if self._spawn is not None:
                 self._spawn(fetcher, f"fetcher-{leader.broker_id}-{share}")
-        fetcher.add(partition, leader_epoch)
+        fetcher.add(partition, leader_epoch, is_ahead=is_ahead)
         self._by_partition[partition.topic_partition] = fetcher
 
     def leave(self, topic_partition: TopicPartition) -> None:

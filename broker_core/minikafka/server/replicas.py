@@ -58,6 +58,8 @@ class Replicas:
         """Epochs that it does not lead again, and since when."""
         self.new: set[TopicPartition] = set()
         """Partitions that were made just now: they cannot lie in a directory that is left out."""
+        self._ahead: set[TopicPartition] = set()
+        """Whose logs had newer epochs, when this broker was started, than ZooKeeper."""
         self._leaving = False
         self._not_deleted: dict[TopicPartition, Callable[[], None]] = {}
         """What could not be deleted, and what is to be done once it is."""
@@ -169,7 +171,10 @@ class Replicas:
             leader = leaders.get(leaderships[topic_partition].leader)
             if leader is not None and leader.broker_id != broker.broker_id and not self._leaving:
                 epoch = leaderships[topic_partition].leader_epoch
-                self._fetchers.follow(broker.partitions[topic_partition], leader, epoch)
+                partition, is_ahead = broker.partitions[topic_partition], topic_partition in self._ahead
+                self._fetchers.follow(partition, leader, epoch, is_ahead=is_ahead)
+            elif leader is not None:
+                self._ahead.discard(topic_partition)
         self._fetchers.sweep()
         return codes
 
@@ -199,7 +204,10 @@ class Replicas:
                 return told.leader != known.leader
             return told.leader_epoch < known.leader_epoch
         log = self._broker.logs.get(topic_partition)
-        return log is not None and told.leader_epoch < max(log.epochs.latest, log.epochs.begun)
+        if log is None or told.leader_epoch >= max(log.epochs.latest, log.epochs.begun):
+            return False
+        self._ahead.add(topic_partition)
+        return True
 
     def _take_over(self, opened: Mapping[TopicPartition, Log], leaderships: Leaderships) -> None:
         """In a step: the partitions have their leaders."""

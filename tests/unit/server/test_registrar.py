@@ -567,3 +567,40 @@ def test_producer_ids_that_cannot_be_taken_are_an_error(data: bytes) -> None:
     with pytest.raises(CoordinationError, match=paths.PRODUCER_IDS):
         world.registrar.take_producer_ids()
     assert world.store.read(paths.PRODUCER_IDS)[0] == data
+
+
+def test_office_that_another_broker_had_meanwhile_is_taken_again_in_the_same_session() -> None:
+    world = World().start()
+    other = world.zookeeper.connect()
+    world.store.delete(paths.CONTROLLER)
+    other.create(paths.CONTROLLER, b'{"version":1,"brokerid":2,"timestamp":"0"}', ephemeral=True)
+    world.settle()
+    assert isinstance(world.heard[-1], events.Resigned)
+    other.close()
+    world.settle()
+    elected = world.last(events.Elected)
+    assert isinstance(elected, events.Elected)
+    assert elected.epoch == 2
+
+
+def test_office_is_taken_anew_where_the_controller_epoch_went_back_while_there_was_no_connection() -> None:
+    world = World().start()
+    world.store.write(paths.CONTROLLER_EPOCH, b"0")
+    world.zookeeper.suspend(world.store)
+    world.zookeeper.resume(world.store)
+    world.settle()
+    elected = world.last(events.Elected)
+    assert isinstance(elected, events.Elected)
+    assert elected.epoch == 1002
+    assert world.counters_missed_times == 1
+
+
+def test_refused_controller_takes_office_again_only_while_it_is_the_controller() -> None:
+    world = World().start()
+    world.registrar.epoch_refused(1)
+    elected = world.last(events.Elected)
+    assert isinstance(elected, events.Elected)
+    assert elected.epoch == 1002
+    count = len(world.heard)
+    world.registrar.epoch_refused(1)
+    assert len(world.heard) == count

@@ -29,7 +29,9 @@ class Fetchers:
     def __init__(self) -> None:
         self.followed: dict[TopicPartition, int] = {}
 
-    def follow(self, partition: Partition, leader: BrokerAddress, epoch: int) -> None:
+    def follow(
+        self, partition: Partition, leader: BrokerAddress, epoch: int, *, is_ahead: bool = False
+    ) -> None:
         self.followed[partition.topic_partition] = leader.broker_id
 
     def leave(self, topic_partition: TopicPartition) -> None:
@@ -55,7 +57,9 @@ def broker_of(files: MemoryFiles) -> Any:
         clock=ManualClock(0),
         logs=logs,
         partitions={},
-        registrar=SimpleNamespace(topic_config=lambda _: {}, creations=lambda _: {}),
+        registrar=SimpleNamespace(
+            configs_of=lambda topics: {topic: {} for topic in topics}, creations=lambda _: {}
+        ),
         throttles=SimpleNamespace(set_topic=nothing),
         worker=SimpleNamespace(submit=run),
         run=run,
