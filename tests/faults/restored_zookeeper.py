@@ -1,0 +1,239 @@
+"""A cluster of real processes whose ZooKeeper is restored from an older copy of its directory, and producers
+that number their batches. What happens when is decided by a seed.
+
+One life: records are produced, ZooKeeper's data is copied, more is produced while brokers are bounced, the
+copy is put back (under the running brokers, or while all are away), and new producers go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from minikafka.base.errors import MinikafkaError
+from minikafka.clients.batching import BatchingConfig, BatchingProducer, Delivery
+from minikafka.clients.cluster import Cluster as Client
+from minikafka.embedded.cluster import Cluster
+from minikafka.embedded.zookeeper import EmbeddedZooKeeper
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import confluent_kafka
+
+TOPIC = "t"
+PARTITIONS = 2
+RECORDS = 12
+"""Of one producer."""
+PATIENCE_S = 90.0
+CONFIG = {
+    "zookeeper.session.timeout.ms": "2000",
+    "zookeeper.connection.timeout.ms": "60000",
+    "replica.lag.time.max.ms": "3000",
+    "offsets.topic.num.partitions": "1",
+}
+
+
+@dataclass
+class Life:
+    """What happened in one life, and what became of the records."""
+
+    seed: int
+    brokers: int
+    steps: list[str] = field(default_factory=list)
+    acknowledged: list[bytes] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    read: list[bytes] = field(default_factory=list)
+
+    @property
+    def lost(self) -> list[bytes]:
+        """Acknowledged, and not there."""
+        return sorted(set(self.acknowledged) - set(self.read))
+
+    @property
+    def twice(self) -> list[bytes]:
+        """There more than once."""
+        return sorted({one for one in self.read if self.read.count(one) > 1})
+
+    def __str__(self) -> str:
+        return (
+            f"seed {self.seed}, {self.brokers} brokers: {len(self.acknowledged)} acknowledged, "
+            f"{len(self.lost)} lost, {len(self.twice)} twice, {len(self.refused)} refused; "
+            f"{', '.join(self.steps)}"
+        )
+
+
+class _Cluster:
+    """ZooKeeper and brokers of one directory; both are ended and started by themselves."""
+
+    def __init__(self, directory: Path, brokers: int) -> None:
+        self._directory = directory
+        self._brokers = brokers
+        self._copy = directory / "copy"
+        self._data = directory / "zk" / "zookeeper" / "data"
+        self.zookeeper = EmbeddedZooKeeper(str(directory / "zk"))
+        self.running: Cluster | None = None
+
+    def start(self) -> None:
+        self.running = Cluster(
+            self._brokers, self._directory / "data", CONFIG, zookeeper=self.zookeeper.start()
+        ).start()
+
+    def stop(self, chance: random.Random) -> None:
+        assert self.running is not None
+        if chance.random() < 0.4:
+            for number in chance.sample(range(self._brokers), self._brokers):
+                self.running.kill(number)
+        self.running.close()
+        self.running = None
+
+    def copy(self) -> None:
+        shutil.copytree(self._data, self._copy)
+
+    def put_back(self) -> None:
+        self.zookeeper.stop()
+        shutil.rmtree(self._data)
+        shutil.copytree(self._copy, self._data)
+
+    def close(self) -> None:
+        if self.running is not None:
+            self.running.close()
+        self.zookeeper.stop()
+
+
+def live(directory: Path, seed: int, brokers: int) -> Life:
+    """Live one life."""
+    chance, life = random.Random(seed), Life(seed, brokers)
+    cluster = _Cluster(directory, brokers)
+    with contextlib.closing(cluster):
+        cluster.start()
+        assert cluster.running is not None
+        settings = {"min.insync.replicas": str(min(2, brokers))}
+        cluster.running.create_topic(TOPIC, PARTITIONS, replicas=brokers, config=settings)
+        _produce(life, cluster.running, chance, "before", chance.randrange(3))
+        if chance.random() < 0.3:
+            life.steps.append("restarted")
+            cluster.stop(chance)
+            cluster.start()
+        life.steps.append("copied")
+        cluster.copy()
+        for number in range(chance.randrange(1, 4)):
+            assert cluster.running is not None
+            _produce(life, cluster.running, chance, f"after-{number}", chance.randrange(1, 4))
+            if chance.random() < 0.5:
+                _bounce(life, cluster.running, chance)
+        running = chance.random() < 0.5
+        life.steps.append("put back under running brokers" if running else "put back while all were away")
+        if running:
+            cluster.put_back()
+            cluster.zookeeper.start()
+        else:
+            cluster.stop(chance)
+            cluster.put_back()
+            cluster.start()
+        for number in range(2):
+            assert cluster.running is not None
+            _produce(life, cluster.running, chance, f"anew-{number}", chance.randrange(3, 6))
+            if number == 0 and chance.random() < 0.3:
+                _bounce(life, cluster.running, chance)
+        assert cluster.running is not None
+        life.read += _all_values(cluster.running)
+    return life
+
+
+def _bounce(life: Life, cluster: Cluster, chance: random.Random) -> None:
+    number = chance.randrange(life.brokers)
+    life.steps.append(f"bounced {number}")
+    cluster.kill(number)
+    if life.brokers > 1 and chance.random() < 0.5:
+        _produce(life, cluster, chance, f"without-{number}-{len(life.steps)}", 1)
+    cluster.restart(number)
+
+
+def _produce(life: Life, cluster: Cluster, chance: random.Random, name: str, producers: int) -> None:
+    """Each producer is a new one, with an id of its own. What is not acknowledged is noted."""
+    for number in range(producers):
+        values = [f"{name}-{number}-{index}".encode() for index in range(RECORDS)]
+        send = _send_by_librdkafka if chance.random() < 0.6 else _send_by_ours
+        for value, error in send(cluster.bootstrap_servers, values, chance.choice([1, 4])):
+            if error is None:
+                life.acknowledged.append(value)
+            else:
+                life.refused.append(f"{value.decode()}: {error}")
+
+
+def _send_by_librdkafka(
+    bootstrap: str, values: list[bytes], at_once: int
+) -> Iterator[tuple[bytes, str | None]]:
+    came: list[tuple[bytes, str | None]] = []
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "message.timeout.ms": int(PATIENCE_S * 1000),
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 500,
+            "log_level": 0,
+        }
+    )
+    for number, value in enumerate(values):
+        producer.produce(
+            TOPIC,
+            value,
+            partition=number % PARTITIONS,
+            callback=lambda error, message: came.append(
+                (message.value() or b"", None if error is None else str(error))
+            ),
+        )
+        if number % at_once == 0:
+            producer.flush(PATIENCE_S)
+    producer.flush(PATIENCE_S)
+    assert len(came) == len(values), "librdkafka gave up nothing and delivered nothing"
+    yield from came
+
+
+def _send_by_ours(bootstrap: str, values: list[bytes], at_once: int) -> Iterator[tuple[bytes, str | None]]:
+    config = BatchingConfig(idempotence=True, delivery_timeout_ms=int(PATIENCE_S * 1000), retries=10_000)
+    sent: list[tuple[bytes, Delivery]] = []
+    with Client(bootstrap) as client:
+        producer = BatchingProducer(client, config)
+        for number, value in enumerate(values):
+            sent.append((value, producer.send(TOPIC, value, partition=number % PARTITIONS)))
+            if number % at_once == 0:
+                with contextlib.suppress(MinikafkaError):
+                    sent[-1][1].result(int(PATIENCE_S * 1000))
+        with contextlib.suppress(MinikafkaError):
+            producer.close(int(PATIENCE_S * 1000))
+    for value, delivery in sent:
+        error = delivery.error if delivery.done else "no answer"
+        yield value, None if error is None else str(error)
+
+
+def _all_values(cluster: Cluster) -> list[bytes]:
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": "none",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    found: list[bytes] = []
+    ended: set[int] = set()
+    with contextlib.closing(consumer):
+        consumer.assign([confluent_kafka.TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
+        while len(ended) < PARTITIONS:
+            message = consumer.poll(PATIENCE_S)
+            assert message is not None, "nothing is read"
+            error: Any = message.error()
+            if error is None:
+                found.append(message.value() or b"")
+            elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                ended.add(message.partition() or 0)
+    return found
