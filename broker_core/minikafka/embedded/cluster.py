@@ -54,6 +54,10 @@ CONTROLLER_PATIENCE_MS = 1_000
 
 CLIENT_ID = "minikafka-embedded"
 
+ASK_EVERY_S = 2.0
+"""How often ZooKeeper is asked whether it serves."""
+SILENT_S = 10.0
+"""How long it may not answer before that is told: on a busy machine it may be slow."""
 REVIVE_PAUSE_S = 5.0
 """Between two attempts to start a ZooKeeper that did not come up."""
 
@@ -110,7 +114,9 @@ class Cluster:
         self._brokers: dict[int, BrokerProcess] = {}
         self._ready: dict[int, Ready] = {}
         self._client: Client | None = None
-        self._revive_at_s = 0.0
+        self._revive_at_s = self._ask_at_s = 0.0
+        self._silent_since_s: float | None = None
+        self._silent_told = False
         self._not_revived = ""
         """Why ZooKeeper could not be started again, as it was reported."""
 
@@ -256,10 +262,14 @@ class Cluster:
         """Start our ZooKeeper again, on its port and its data, if it has ended; return whether that was done.
 
         ``report`` is told so, or why it cannot be at the moment: brokers know it by its port, so another
-        process that has this is waited for. To be called again and again.
+        process that has this is waited for. It is also told of a ZooKeeper that runs and does not answer. To
+        be called again and again.
         """
         zookeeper = self._zookeeper
-        if zookeeper is None or not zookeeper.ended or time.monotonic() < self._revive_at_s:
+        if zookeeper is None or time.monotonic() < self._revive_at_s:
+            return False
+        if not zookeeper.ended:
+            self._look_whether_it_answers(zookeeper, report)
             return False
         try:
             zookeeper.restart()
@@ -275,6 +285,22 @@ class Cluster:
         self._not_revived = ""
         report(f"ZooKeeper had ended and was started again at {zookeeper.connect}")
         return True
+
+    def _look_whether_it_answers(self, zookeeper: EmbeddedZooKeeper, report: Callable[[str], None]) -> None:
+        now_s = time.monotonic()
+        if now_s < self._ask_at_s:
+            return
+        self._ask_at_s = now_s + ASK_EVERY_S
+        if zookeeper.answers:
+            if self._silent_told:
+                report(f"ZooKeeper at {zookeeper.connect} answers again")
+            self._silent_since_s, self._silent_told = None, False
+        elif self._silent_since_s is None:
+            self._silent_since_s = now_s
+        elif not self._silent_told and now_s - self._silent_since_s >= SILENT_S and zookeeper.process:
+            self._silent_told = True
+            who = f"ZooKeeper at {zookeeper.connect}, process {zookeeper.process.pid},"
+            report(f"{who} runs and does not answer: brokers wait for it (see {self.data_dir / 'logs'})")
 
     def create_topic(
         self, name: str, partitions: int = 1, replicas: int = 1, config: Mapping[str, str] | None = None

@@ -52,6 +52,7 @@ from minikafka.base.errors import MinikafkaError
 from minikafka.base.files import RealFiles, replace_file
 from minikafka.base.places import make_private, open_lock, open_own, read_regular
 from minikafka.base.printable import log_lines_to_stderr
+from minikafka.embedded import lock
 from minikafka.embedded.live_brokers import LiveBrokers
 from minikafka.embedded.owners import Owner, find_owner, host_boot_id, is_alive, owner_of
 from minikafka.embedded.process import tail, wait_until
@@ -289,6 +290,12 @@ def stop(data_dir: str) -> None:
     directory = _Directory(data_dir)
     cluster = directory.cluster()
     if cluster is None:
+        busy = lock.holder(os.path.join(directory.data_dir, ".lock"))
+        if busy is not None:
+            raise MinikafkaError(
+                f"process {busy} starts or ends the cluster of {directory.data_dir}, or runs it for itself: "
+                "try again in a moment, or stop that process"
+            )
         raise MinikafkaError(f"no cluster runs in {directory.data_dir}; `minikafka ps` lists those that run")
     daemon = Owner(cluster.pid, cluster.started)
     with directory.starting(START_TIMEOUT_S):

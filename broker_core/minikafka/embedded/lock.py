@@ -44,6 +44,22 @@ def hold(path: str) -> int:
     return descriptor
 
 
+def holder(path: str) -> int | None:
+    """The living process that holds the file ``path``, if there is one. Nothing is changed."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        owner = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+        return int(owner) if owner.isdigit() and process_info(int(owner)) is not None else None
+    finally:
+        os.close(descriptor)
+    return None
+
+
 def await_free(path: str) -> None:
     """Return when nobody holds the file ``path``, if there is one. Raises as ``hold``."""
     if os.path.exists(path):

@@ -37,6 +37,7 @@ _log = logging.getLogger("minikafka.embedded")
 _START_TIMEOUT_S = 90.0
 """A Java that starts on a busy machine tells nobody how far it is."""
 _PORT_ATTEMPTS = 3
+_ANSWER_MS = 500
 
 _JARS = (
     # What QuorumPeerMain touches for a standalone server, by the start of the file's name.
@@ -132,6 +133,11 @@ class EmbeddedZooKeeper:
     def ended(self) -> bool:
         """Whether it was started, not stopped, and does not run any more."""
         return self._process is not None and self._process.exit_code is not None
+
+    @property
+    def answers(self) -> bool:
+        """Whether it serves now."""
+        return zookeeper_mode(self._host, self._port, _ANSWER_MS) is not None
 
     def restart(self) -> None:
         """Start one that has ended again, on the port that brokers know it by.

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from minikafka.clients.batching.producer import BatchingProducer
 from minikafka.clients.cluster import Cluster as Client
 from minikafka.embedded import Cluster
 from minikafka.embedded.broker import BrokerFailed
+from minikafka.embedded.process import wait_until
 from minikafka.net.probe import can_bind, can_connect, ephemeral_ports, free_port
 
 
@@ -179,6 +181,27 @@ def test_zookeeper_that_dies_waits_for_its_port_which_another_process_has(cluste
         f"ZooKeeper had ended and was started again at {connect}",
     ]
     assert cluster.zookeeper_connect == connect
+    cluster.create_topic("t")
+
+
+def test_a_zookeeper_that_runs_and_does_not_answer_is_told_once_and_when_it_answers_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minikafka.embedded.cluster.ASK_EVERY_S", 0.0)
+    monkeypatch.setattr("minikafka.embedded.cluster.SILENT_S", 0.0)
+    told: list[str] = []
+    assert cluster._zookeeper is not None
+    pid = cluster._zookeeper.process.pid  # type: ignore[union-attr]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        for _ in range(3):
+            cluster.revive_zookeeper(told.append)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    at = f"ZooKeeper at {cluster.zookeeper_connect}"
+    assert [text.startswith(f"{at}, process {pid}, runs and does not") for text in told] == [True]
+    assert wait_until(lambda: not cluster.revive_zookeeper(told.append) and len(told) == 2, 30)
+    assert told[1] == f"{at} answers again"
     cluster.create_topic("t")
 
 

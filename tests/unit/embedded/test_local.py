@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from minikafka.base.errors import MinikafkaError
-from minikafka.embedded import local
+from minikafka.embedded import local, lock
 from minikafka.embedded.live_brokers import LiveBrokers
 from minikafka.embedded.local import LocalCluster, ensure, list_running, running
 from minikafka.embedded.owners import Owner, is_alive, owner_of, process_info
@@ -454,6 +454,18 @@ def test_stop_returns_when_all_is_gone(data_dir: str, session: Callable[[], Sess
 
 def test_stopping_nothing_is_an_error(data_dir: str) -> None:
     with pytest.raises(MinikafkaError, match=r"^no cluster runs in .*; `minikafka ps` lists"):
+        local.stop(data_dir)
+
+
+def test_a_stop_names_the_process_that_starts_the_cluster_or_runs_it_for_itself(data_dir: str) -> None:
+    Path(data_dir).mkdir(parents=True, exist_ok=True)
+    held = lock.hold(os.path.join(data_dir, ".lock"))
+    try:
+        with pytest.raises(MinikafkaError, match=f"^process {os.getpid()} starts or ends the cluster"):
+            local.stop(data_dir)
+    finally:
+        os.close(held)
+    with pytest.raises(MinikafkaError, match=r"^no cluster runs in"):
         local.stop(data_dir)
 
 
