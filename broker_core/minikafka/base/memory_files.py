@@ -35,6 +35,7 @@ from minikafka.base.files import Buffer, File, Lock
 
 PAGE_BYTES = 4096
 SECTOR_BYTES = 512
+_NAME_MAX_BYTES = 255
 
 Losses = Counter[str]
 """How often each kind of loss befell something."""
@@ -388,6 +389,7 @@ class MemoryFiles:
     def make_dirs(self, path: str) -> None:
         directory = self._root
         for name in _names(path):
+            _check_name(name, path)
             node = directory.seen.get(name)
             if node is None:
                 node = _Directory()
@@ -508,6 +510,7 @@ class MemoryFiles:
 
     def _parent_of(self, path: str) -> tuple[_Directory, str]:
         head, name = os.path.split(path.rstrip("/"))
+        _check_name(name, path)
         node = self._find(head)
         if node is None:
             raise _missing(path)
@@ -518,6 +521,11 @@ class MemoryFiles:
 
 def _names(path: str) -> list[str]:
     return [name for name in path.split("/") if name not in {"", "."}]
+
+
+def _check_name(name: str, path: str) -> None:
+    if len(name.encode()) > _NAME_MAX_BYTES:
+        raise StorageError(f"cannot use {path}: {os.strerror(errno_module.ENAMETOOLONG)}")
 
 
 def _missing(path: str) -> FileNotFoundError:

@@ -178,14 +178,16 @@ class DataDirectory:
         self._files.sync_dir(self.path)
 
     def rubbish_of(self, partition: TopicPartition) -> list[str]:
-        """Directories of the deleted partition that are still there."""
-        name = re.escape(self.layout.directory_name(partition))
+        """Directories of the deleted partition that are still there; perhaps also of another that is deleted,
+        and whose name begins as this one's.
+        """
+        name = re.escape(self.layout.leftover_stem(partition))
         pattern = re.compile(rf"{name}\.\d+{re.escape(DELETED_SUFFIX)}")
         return [self.file(found) for found in self._files.list_dir(self.path) if pattern.fullmatch(found)]
 
-    def free_name(self, path: str, suffix: str = DELETED_SUFFIX) -> str:
+    def free_name(self, partition: TopicPartition, suffix: str = DELETED_SUFFIX) -> str:
         """What the directory of a partition is renamed to before it is removed, or when it is set aside."""
-        number = 0
+        path, number = self.file(self.layout.leftover_stem(partition)), 0
         while self._files.exists(f"{path}.{number}{suffix}"):
             number += 1
         return f"{path}.{number}{suffix}"

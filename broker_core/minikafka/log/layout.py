@@ -11,9 +11,9 @@ others), ``.corrupt`` (damaged bytes that recovery took away).
 A segment is named with the offset of the first message that it may hold, in at least 11 or 20 digits; the
 number counts, not how the names sort. A topic may hold ``_``, ``-`` and digits: what follows the last
 separator is the partition. The two never claim the same directory, as the character before the trailing
-digits decides. Directories whose name ends with ``-delete`` are deleted partitions on their way out, those
-with ``-stray`` were set aside: they are of an earlier topic of that name, and stay until somebody removes
-them.
+digits decides. Directories whose name ends with ``.N-delete`` are deleted partitions on their way out, those
+with ``.N-stray`` were set aside: they are of an earlier topic of that name, and stay until somebody removes
+them. In front of that a long topic's name is cut, as a directory's name has 255 bytes at most.
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ SWAP_SUFFIX = ".swap"
 SNAPSHOT_SUFFIX = ".snapshot"
 FOREIGN_SUFFIXES = (".txnindex",)
 """What later releases of Kafka keep beside a segment: nothing here reads it, and it goes with its segment."""
+
+NAME_MAX_BYTES = 255
+"""Of one file or directory, with every file system that matters."""
+_LEFTOVER_STEM_MAX = NAME_MAX_BYTES - len(f".{1 << 32}{DELETED_SUFFIX}")
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
@@ -78,6 +82,13 @@ class Layout(Enum):
     def directory_name(self, partition: TopicPartition) -> str:
         """The directory of a partition, inside a data directory."""
         return f"{partition.topic}{self.separator}{partition.partition}"
+
+    def leftover_stem(self, partition: TopicPartition) -> str:
+        """The beginning of the directory's name once the partition is deleted or set aside: the name that it
+        had, its topic cut where a number and a suffix would not fit behind it.
+        """
+        tail = f"{self.separator}{partition.partition}"
+        return partition.topic[: _LEFTOVER_STEM_MAX - len(tail)] + tail
 
     def partition_of(self, directory_name: str) -> TopicPartition | None:
         """The partition that a directory holds by its name; None when the name is not one of this layout."""

@@ -276,7 +276,7 @@ class LogManager:
             path = home.home_of(partition)
             # Removed by hand counts as removed.
             with contextlib.suppress(FileNotFoundError):
-                self._files.rename(path, home.free_name(path))
+                self._files.rename(path, home.free_name(partition))
             self._logs.pop(partition, None)
             self._unopened.pop(partition, None)
             self._flushed_ms.pop(partition, None)
@@ -298,7 +298,7 @@ class LogManager:
         if home is None:
             return None
         path = home.home_of(partition)
-        aside = home.free_name(path, STRAY_SUFFIX)
+        aside = home.free_name(partition, STRAY_SUFFIX)
         with self._guarded(partition, gone=True):
             if log is not None:
                 log.abandon()

@@ -356,7 +356,7 @@ def verify_checkpoints(
         must_be_here = os.path.basename(path) in _MUST_BE_HERE and not in_use
         for partition, offset in sorted(points.items()):
             if partition not in ends:
-                leaving = any(layout.directory_name(partition) in found.deleted for layout in layouts)
+                leaving = any(layout.leftover_stem(partition) in found.deleted for layout in layouts)
                 text = f"{path}: {partition} at offset {offset} is not in this directory"
                 findings.append(Finding(text, note=leaving or not must_be_here))
             elif offset > ends[partition]:

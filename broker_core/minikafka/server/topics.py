@@ -16,6 +16,7 @@ from minikafka.controller.assignment import (
     racks_if_all_have_one,
 )
 from minikafka.controller.election import NO_LEADER
+from minikafka.log.layout import NAME_MAX_BYTES
 from minikafka.registry.paths import TopicAssignment
 from minikafka.registry.store import DATA_MAX_BYTES
 from minikafka.server.broker import Broker
@@ -193,7 +194,15 @@ def already_there(broker: Broker, name: str) -> BrokerError:
 
 
 def _check_size(name: str, partitions: int, znode_bytes: int = 0) -> None:
-    """Raise INVALID_PARTITIONS for more than one znode tells; by the number alone before it is made."""
+    """Raise INVALID_PARTITIONS for more than one znode tells, by the number alone before it is made, or than
+    directories can be named for.
+    """
+    if len(name) + 1 + len(str(partitions - 1)) > NAME_MAX_BYTES:
+        raise BrokerError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"the name of topic {name} is too long for {partitions} partitions: the name of a directory has "
+            f"at most {NAME_MAX_BYTES} bytes",
+        )
     if max(znode_bytes, partitions * _PARTITION_BYTES_MIN) > DATA_MAX_BYTES:
         raise BrokerError(
             ErrorCode.INVALID_PARTITIONS,

@@ -459,3 +459,31 @@ def test_the_machines_files_hold_a_broker_too(tmp_path: Path) -> None:
     manager.delete(ONE)
     manager.close()
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [MARKER, ".lock", CHECKPOINT]
+
+
+@pytest.mark.parametrize("layout", Layout)
+@pytest.mark.parametrize("length", [230, 240, 244, 245, 249])
+def test_a_partition_of_any_legal_name_is_deleted_set_aside_and_made_again(
+    tmp_path: Path, layout: Layout, length: int
+) -> None:
+    partition, neighbour = (
+        TopicPartition("l" * length, 99_999),
+        TopicPartition("l" * (length - 1) + "x", 99_999),
+    )
+    files = RealFiles()
+    manager = manager_of(files, str(tmp_path), layout=layout)
+    for one in (partition, neighbour):
+        fill(manager.create(one), 15)
+    assert manager.delete(partition)
+    fill(manager.create(partition), 10)
+    aside = manager.set_aside(partition)
+    assert aside is not None
+    assert Path(aside).is_dir()
+    fill(manager.create(partition), 5)
+    manager.close()
+    again = manager_of(files, str(tmp_path), layout=layout)
+    assert {one: log.end_offset for one, log in again.logs().items()} == {partition: 5, neighbour: 15}
+    assert again.delete(partition)
+    again.close()
+    left = sorted(path.name for path in tmp_path.iterdir() if path.is_dir())
+    assert left == sorted([layout.directory_name(neighbour), Path(aside).name])
