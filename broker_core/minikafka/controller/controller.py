@@ -344,9 +344,11 @@ class Controller:
                         self._settle(topic_partition)
 
     def _start_deletions(self) -> None:
-        if self._deletions.waiting:
+        if self._deletions.has_room() and self._deletions.waiting:
             busy = self._reassignments.topics() | self._elections.topics()
             for topic in self._deletions.waiting:
+                if not self._deletions.has_room():
+                    break
                 if topic not in busy:
                     self._deletions.start(topic, self._out)
 

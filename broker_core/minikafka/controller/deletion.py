@@ -1,6 +1,7 @@
 """Topics that are being deleted (``TopicDeletionManager`` of 0.10.1).
 
-A deletion waits until no reassignment and no preferred election of the topic is under way. Then the brokers
+A deletion waits until no reassignment and no preferred election of the topic is under way, and until few
+enough replicas of others are being deleted. Then the brokers
 forget the topic, and each live replica is deleted. What a broker could not delete, or what lies on a dead
 one, waits for the broker. The topic's znodes go after the last replica, so that none can come back with it.
 """
@@ -15,6 +16,9 @@ from minikafka.controller.context import Context
 from minikafka.controller.outbox import Outbox
 from minikafka.controller.states import PartitionStatus, ReplicaStatus
 
+REPLICAS_AT_ONCE = 100
+"""Replicas that are being deleted while another topic's deletion is started."""
+
 
 class Deletions:
     """The deletions that wait or are under way. Part of the Controller."""
@@ -25,6 +29,8 @@ class Deletions:
         self._waiting: dict[str, None] = {}
         self._left: dict[str, set[tuple[int, TopicPartition]]] = {}
         """Topic -> replicas that are still there."""
+        self._started: set[tuple[int, TopicPartition]] = set()
+        """Replicas that a broker which lives was told to delete, and has not answered for."""
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._waiting or topic in self._left
@@ -32,6 +38,12 @@ class Deletions:
     def is_under_way(self, topic: str) -> bool:
         """Whether a topic's deletion has begun: nobody leads it any more."""
         return topic in self._left
+
+    def has_room(self) -> bool:
+        """Whether another topic may be started: brokers delete one log after the other, and what they hear
+        behind that, of other leaders for one, must not wait for thousands.
+        """
+        return len(self._started) < REPLICAS_AT_ONCE
 
     @property
     def waiting(self) -> tuple[str, ...]:
@@ -76,17 +88,20 @@ class Deletions:
             return
         self._context.lead_out(topic_partition, broker_id, ReplicaStatus.DELETION_STARTED)
         if broker_id in self._context.brokers:
+            self._started.add((broker_id, topic_partition))
             out.stop(broker_id, topic_partition, delete=True)
         else:
             self.failed(topic_partition, broker_id)
 
     def failed(self, topic_partition: TopicPartition, broker_id: int) -> None:
         """A replica was not deleted, or its broker died: it waits for the broker."""
+        self._started.discard((broker_id, topic_partition))
         if (broker_id, topic_partition) in self._left.get(topic_partition.topic, ()):
             self._context.lead_out(topic_partition, broker_id, ReplicaStatus.DELETION_INELIGIBLE)
 
     def succeeded(self, topic_partition: TopicPartition, broker_id: int, out: Outbox) -> None:
         """A replica is deleted; after the last one the topic goes."""
+        self._started.discard((broker_id, topic_partition))
         left = self._left.get(topic_partition.topic, set())
         if (broker_id, topic_partition) not in left:
             return
@@ -101,6 +116,7 @@ class Deletions:
         if topic in self._left:
             for topic_partition in context.partitions_of(topic):
                 for replica in context.replicas_of(topic_partition):
+                    self._started.discard((replica, topic_partition))
                     context.lead_out(topic_partition, replica, ReplicaStatus.NON_EXISTENT)
                 context.move(topic_partition, PartitionStatus.NON_EXISTENT)
             del self._left[topic]

@@ -314,9 +314,9 @@ class Registrar:
         names = self._store.children(paths.CLIENT_CONFIGS)
         return {name: self.config_of(paths.CLIENTS, name) for name in names}
 
-    def request_deletion(self, topic: str) -> None:
-        """Mark the topic for deletion; the controller does the rest."""
-        self._znodes.make(f"{paths.DELETE_TOPICS}/{topic}", b"")
+    def request_deletions(self, topics: Iterable[str]) -> None:
+        """Mark topics for deletion; the controller does the rest."""
+        self._store.create_all({f"{paths.DELETE_TOPICS}/{topic}": b"" for topic in topics})
 
     def drop_deletion_request(self, topic: str) -> None:
         """Take the mark away."""

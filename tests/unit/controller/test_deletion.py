@@ -1,6 +1,8 @@
 """Topics that are deleted, with replicas on several brokers."""
 
+from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
+from minikafka.controller.deletion import REPLICAS_AT_ONCE
 from minikafka.controller.states import ReplicaStatus
 from tests.unit.controller.cluster import T0, T1, Cluster, state
 
@@ -135,3 +137,17 @@ def test_partitions_that_come_while_the_topic_is_deleted_get_no_leader() -> None
     cluster = deleting()
     cluster.create("t", {0: (1, 2), 1: (1, 2)})
     assert cluster.written(T1) == []
+
+
+def test_many_topics_are_deleted_a_few_at_a_time_and_a_dead_broker_does_not_hold_the_others_up() -> None:
+    names = [f"t{number:04d}" for number in range(3 * REPLICAS_AT_ONCE)]
+    cluster = Cluster((1, 2), {TopicPartition(name, 0): state(1, (1, 2)) for name in names})
+    cluster.tell(events.DeletionRequested(frozenset(names)))
+    first = cluster.stopped(delete=True)[1]
+    assert len(first) == REPLICAS_AT_ONCE // 2
+    cluster.tell(events.ReplicaDeleted(1, first[0]))
+    assert len(cluster.stopped(delete=True)[1]) == 1
+    cluster.tell(events.ReplicaDeleted(2, first[0]))
+    assert cluster.stopped(delete=True) == {}
+    cluster.lose(2)
+    assert len(cluster.stopped(delete=True)[1]) == REPLICAS_AT_ONCE // 2

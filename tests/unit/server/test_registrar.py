@@ -288,7 +288,7 @@ def test_partitions_that_somebody_else_changed_meanwhile_are_left_alone(
 def test_a_topic_that_is_being_deleted_gets_no_more_partitions() -> None:
     world = World().start()
     world.create_topic("t", {0: (1,)}, {})
-    world.registrar.request_deletion("t")
+    world.registrar.request_deletions(["t"])
     with pytest.raises(NoNode, match="is being deleted"):
         world.registrar.add_partitions("t", {1: (1,)})
 
@@ -476,7 +476,7 @@ def test_a_broker_that_cannot_register_again_says_why_and_gives_up() -> None:
 def test_removing_a_topic_takes_its_mark_away_last() -> None:
     world = World().start()
     world.create_topic("t", {0: (1,)}, {})
-    world.registrar.request_deletion("t")
+    world.registrar.request_deletions(["t"])
     world.settle()
     requested = world.last(events.DeletionRequested)
     assert isinstance(requested, events.DeletionRequested)

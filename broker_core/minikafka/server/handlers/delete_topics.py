@@ -41,8 +41,7 @@ def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest
             ticket.fail(name, error)
 
     def submit() -> None:
-        for name in wanted:
-            broker.worker.submit(partial(broker.registrar.request_deletion, name))
+        broker.worker.submit(partial(broker.registrar.request_deletions, wanted))
 
     ticket.start(broker, request.timeout_ms, submit)
 
