@@ -18,6 +18,12 @@ import pytest
 from minikafka.records.batch import build_batch
 from minikafka.records.compression import Codec
 from minikafka.records.message_set import Record, iterate
+from minikafka.wire.apis.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from minikafka.wire.keys import ApiKey
 from minikafka.wire.parts import buffer_of
 from tests.faults.test_request_bombs import (
     HOST,
@@ -104,3 +110,17 @@ def test_old_consumers_that_read_gigabytes_stop_nobody(broker: AttackedBroker) -
         for sock in socks:
             (part,) = read_answer(sock, fetch(2)).topics[0].partitions
             assert len(list(iterate(buffer_of(part.records), deep=False))) > 0
+
+
+def test_times_that_are_searched_in_compressed_gigabytes_stop_nobody(broker: AttackedBroker) -> None:
+    partitions = 20
+    broker.create_topic("old", partitions, max_message_bytes=str(ASKED_BYTES), retention_ms="-1")
+    write = simulation.produce("old", large_batch(Codec.GZIP), partitions=tuple(range(partitions)), version=3)
+    assert {part.error_code for part in broker.call(write).topics[0].partitions} == {0}
+    parts = tuple(ListOffsetsPartition(index, -1, 1) for index in range(partitions))
+    search = simulation.Request(
+        ApiKey.LIST_OFFSETS, 2, ListOffsetsRequest(-1, 0, (ListOffsetsTopic("old", parts),))
+    )
+    with Others(broker), asking(broker, search, 3) as socks:
+        for sock in socks:
+            assert {part.offset for part in read_answer(sock, search).topics[0].partitions} == {0}

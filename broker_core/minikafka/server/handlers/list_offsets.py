@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Generator
+from itertools import chain
 
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.ids import TopicPartition
 from minikafka.log.epochs import UNKNOWN
 from minikafka.partition.partition import Partition
+from minikafka.records.compression import MAX_CONTENT_BYTES
 from minikafka.records.message_set import NO_TIMESTAMP
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
+from minikafka.server.work_pool import begin, finish
 from minikafka.wire.apis.fetch import READ_COMMITTED
 from minikafka.wire.apis.list_offsets import (
     ListOffsetsPartition,
@@ -40,32 +43,40 @@ NO_OFFSET = -1
 
 def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> None:
     """Serve one request. Logs are only read, so the core's lock is not needed."""
+    steps = _serve(broker, context, request)
+    if context.version and any(part.timestamp >= 0 for topic in request.topics for part in topic.partitions):
+        # To find a time, a compressed batch may have to be opened for each partition.
+        begin(broker.pool, context.exchange, chain((0,), steps))
+    else:
+        finish(steps)
+
+
+def _serve(
+    broker: Broker, context: RequestContext, request: ListOffsetsRequest
+) -> Generator[int, None, None]:
     committed_only, replica = request.isolation_level == READ_COMMITTED, request.replica_id >= 0
     repeated = _repeated(request) if context.version else frozenset()
-    context.reply(
-        ListOffsetsResponse(
-            throttle_time_ms=0,
-            topics=tuple(
-                ListOffsetsTopicResponse(
-                    name=topic.name,
-                    partitions=tuple(
-                        _look_up(
-                            broker,
-                            context.version,
-                            topic.name,
-                            part,
-                            committed_only=committed_only,
-                            replica=replica,
-                        )
-                        if TopicPartition(topic.name, part.index) not in repeated
-                        else _refused(part)
-                        for part in _each_once(topic, context.version)
-                    ),
+    topics = []
+    for topic in request.topics:
+        parts = []
+        for part in _each_once(topic, context.version):
+            if TopicPartition(topic.name, part.index) in repeated:
+                parts.append(_refused(part))
+                continue
+            if context.version and part.timestamp >= 0:
+                yield MAX_CONTENT_BYTES
+            parts.append(
+                _look_up(
+                    broker,
+                    context.version,
+                    topic.name,
+                    part,
+                    committed_only=committed_only,
+                    replica=replica,
                 )
-                for topic in request.topics
-            ),
-        )
-    )
+            )
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(parts)))
+    context.reply(ListOffsetsResponse(throttle_time_ms=0, topics=tuple(topics)))
 
 
 def _repeated(request: ListOffsetsRequest) -> frozenset[TopicPartition]:
