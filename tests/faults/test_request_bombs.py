@@ -259,6 +259,7 @@ def test_large_content_of_other_codecs_stops_nobody(broker: AttackedBroker, code
     assert codes(answers) == {0}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_request_of_many_large_wrappers_stops_nobody(broker: AttackedBroker) -> None:
     broker.create_topic("bombs", 1)
