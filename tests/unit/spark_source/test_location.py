@@ -22,7 +22,7 @@ def test_the_embedded_brokers_address_travels_with_the_host_that_it_serves(
 ) -> None:
     here = local.LocalCluster("127.0.0.1:5", "127.0.0.1:6", "id", local.host_boot_id(), "d", 1, "now")
     monkeypatch.setattr(local, "running", lambda data_dir: here)
-    monkeypatch.setattr(local, "ensure", lambda data_dir: here)
+    monkeypatch.setattr(local, "ensure", lambda data_dir, **_: here)
     target = pickle.loads(pickle.dumps(locate(Location(None, "d"))))
     assert target == Target("127.0.0.1:5", "d", local.host_boot_id(), "id", "127.0.0.1:6")
     check_reachable(target)
@@ -34,7 +34,7 @@ def test_a_start_is_told_and_a_cluster_that_runs_is_used_in_silence(
     here = local.LocalCluster("127.0.0.1:5", "127.0.0.1:6", "id", local.host_boot_id(), "d", 1, "now")
     runs: dict[str, local.LocalCluster] = {}
     monkeypatch.setattr(local, "running", runs.get)
-    monkeypatch.setattr(local, "ensure", lambda data_dir: runs.setdefault(data_dir, here))
+    monkeypatch.setattr(local, "ensure", lambda data_dir, **_: runs.setdefault(data_dir, here))
     for _ in range(3):
         locate(Location(None, "d"))
     assert [record.getMessage() for record in caplog.records] == [
