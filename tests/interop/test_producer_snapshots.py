@@ -31,6 +31,8 @@ from tests.interop.releases import KAFKA_3_9
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(240)]
 
 NOT_LED_YET = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_FOR_PARTITION}
+SENT_MS = int(time.time() * 1000)
+"""The time of all records: a retry is the same batch. Kafka forgets a producer by the age of its messages."""
 GAP = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
@@ -65,9 +67,7 @@ def send(bootstrap: str, producer: int, first: int, count: int = 2) -> int | Err
     """Have a producer send its records ``first`` and following, once somebody leads the partition; the offset
     of the first, or the error.
     """
-    # Kafka forgets a producer by the age of its messages.
-    now_ms = int(time.time() * 1000)
-    records = [Record(None, b"%d/%d" % (producer, first + n), now_ms) for n in range(count)]
+    records = [Record(None, b"%d/%d" % (producer, first + n), SENT_MS) for n in range(count)]
     data = build_batch(records, producer_id=producer, producer_epoch=0, base_sequence=first)
     request = ProduceRequest(None, -1, 5000, (ProduceTopic("t", (ProducePartition(0, data),)),))
     parts: list[Any] = []
