@@ -11,11 +11,6 @@ import pytest
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 
-REPORT = (
-    '<testsuites><testsuite tests="{tests}" failures="{failures}" errors="{errors}" skipped="{skipped}"/>'
-    "</testsuites>"
-)
-
 
 def count(directory: Path, passed: int, failed: int) -> tuple[int, list[str]]:
     command = [sys.executable, SCRIPTS / "count_tests.py", directory, str(passed), str(failed)]
@@ -23,25 +18,52 @@ def count(directory: Path, passed: int, failed: int) -> tuple[int, list[str]]:
     return done.returncode, done.stdout.splitlines()
 
 
-def report(
-    directory: Path, name: str, *, tests: int, failures: int = 0, errors: int = 0, skipped: int = 0
-) -> None:
-    text = REPORT.format(tests=tests, failures=failures, errors=errors, skipped=skipped)
-    (directory / f"{name}.xml").write_text(text)
+def report(directory: Path, name: str, *outcomes: str) -> None:
+    """A report of tests ``0``, ``1``, …: each ``passed``, or the element that tells what became of it."""
+    cases = "".join(
+        f'<testcase classname="c" name="{number}">{"" if outcome == "passed" else f"<{outcome}/>"}</testcase>'
+        for number, outcome in enumerate(outcomes)
+    )
+    (directory / f"{name}.xml").write_text(f"<testsuites><testsuite>{cases}</testsuite></testsuites>")
 
 
 def test_all_that_passed_is_added_up(tmp_path: Path) -> None:
-    report(tmp_path, "pure", tests=10, skipped=1)
-    report(tmp_path, "processes", tests=5)
+    report(tmp_path, "pure", *["passed"] * 9, "skipped")
+    report(tmp_path, "processes", *["passed"] * 5)
     status, lines = count(tmp_path, 4, 0)
     assert (status, lines[-1]) == (0, "18 passed, 0 failed")
 
 
-@pytest.mark.parametrize("bad", ["failures", "errors"])
+@pytest.mark.parametrize("bad", ["failure", "error"])
 def test_one_that_failed_makes_it_fail(tmp_path: Path, bad: str) -> None:
-    report(tmp_path, "pure", tests=10, **{bad: 1})
+    report(tmp_path, "pure", *["passed"] * 9, bad)
     status, lines = count(tmp_path, 4, 0)
     assert (status, lines[-1]) == (1, "13 passed, 1 failed")
+
+
+@pytest.mark.parametrize("outcomes", [("passed", "error"), ("error", "passed")])
+def test_a_test_that_failed_at_its_end_is_counted_once(tmp_path: Path, outcomes: tuple[str, str]) -> None:
+    cases = "".join(
+        f'<testcase classname="c" name="0">{"<error/>" if one == "error" else ""}</testcase>'
+        for one in outcomes
+    )
+    (tmp_path / "pure.xml").write_text(f"<testsuites><testsuite>{cases}</testsuite></testsuites>")
+    assert count(tmp_path, 0, 0) == (1, ["0 passed, 1 failed"])
+
+
+def test_one_that_passed_when_it_was_run_again_is_named_and_counts_as_passed(tmp_path: Path) -> None:
+    report(tmp_path, "interop", "failure", "passed")
+    report(tmp_path, "interop-again", "passed")
+    status, lines = count(tmp_path, 0, 0)
+    assert (status, lines[-1]) == (0, "2 passed, 0 failed")
+    assert lines[0] == "failed at first, and passed when it was run again: c::0"
+
+
+@pytest.mark.parametrize("second", ["failure", "skipped"])
+def test_one_that_did_not_pass_when_it_was_run_again_has_failed(tmp_path: Path, second: str) -> None:
+    report(tmp_path, "interop", "failure", "passed")
+    report(tmp_path, "interop-again", second)
+    assert count(tmp_path, 0, 0) == (1, ["1 passed, 1 failed"])
 
 
 def test_a_check_that_failed_makes_it_fail(tmp_path: Path) -> None:
@@ -51,9 +73,10 @@ def test_a_check_that_failed_makes_it_fail(tmp_path: Path) -> None:
 
 def test_skipped_tests_are_counted_by_reason(tmp_path: Path) -> None:
     skipped = "".join(
-        f'<testcase><skipped message="{why}"/></testcase>' for why in ("no jar", "no go", "no jar")
+        f'<testcase classname="c" name="{number}"><skipped message="{why}"/></testcase>'
+        for number, why in enumerate(("no jar", "no go", "no jar"))
     )
-    text = f'<testsuite tests="3" failures="0" errors="0" skipped="3">{skipped}</testsuite>'
+    text = f"<testsuite>{skipped}</testsuite>"
     (tmp_path / "interop.xml").write_text(f"<testsuites>{text}</testsuites>")
     status, lines = count(tmp_path, 1, 0)
     assert (status, lines) == (0, ["3 skipped:", "    2: no jar", "    1: no go", "1 passed, 0 failed"])
