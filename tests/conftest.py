@@ -58,7 +58,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Leave a test out when the time is over at which this run has to end (``MINIKAFKA_TESTS_UNTIL``)."""
     until = os.environ.get("MINIKAFKA_TESTS_UNTIL")
-    if until is not None and time.time() > float(until):
+    if until and time.time() > float(until):
         pytest.skip("the time of this run was over")
 
 
