@@ -233,6 +233,7 @@ class SoleConsumer:
         """
         lost = self._offsets.commit(offsets, self._still_owned)
         if lost:
+            self._owned -= lost  # the next ``hold`` owns them again, or finds who does
             names = ", ".join(map(str, sorted(lost)))
             raise SessionExpired(f"{self._id} does not own {names} now: no offset of them is committed")
 

@@ -177,6 +177,20 @@ def test_after_its_session_has_expired_it_commits_nothing_behind_the_new_owner(w
     assert read_offsets(second, "g") == {A0: 9}
 
 
+def test_an_owners_znode_that_somebody_has_removed_is_made_again(world: World) -> None:
+    first, second = world.connect(), world.connect()
+    one = consumer(first)
+    one.hold([A0])
+    one.commit({A0: 5})
+    second.delete(paths.consumer_owner_path("g", *A0))
+    write_offsets(second, "g", {A0: 2})
+    with pytest.raises(SessionExpired):
+        one.commit({A0: 6})
+    one.hold([A0])
+    one.commit({A0: 6})
+    assert read_offsets(second, "g") == {A0: 6}
+
+
 def test_after_its_session_has_expired_it_leaves_the_new_owner_its_znode(world: World) -> None:
     first, second = world.connect(), world.connect()
     one = consumer(first)

@@ -86,7 +86,13 @@ class ChunkReader(Generic[K, V]):
         if self._pieces is None:
             self._window = self._data[: max(_DECODED_BYTES, _entry_bytes(self._data))]
             self._pieces = decode_pieces(self._window, self._offset, end, headers=True)
-        columns = next(self._pieces)
+        try:
+            columns = next(self._pieces)
+        except BaseException:
+            self._pieces = (
+                None  # what has failed gives nothing more: the window is decoded again from here on
+            )
+            raise
         self._offset = columns.next_offset
         if not columns.complete:
             return columns

@@ -6,6 +6,8 @@ import logging
 import pickle
 import struct
 import threading
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -22,6 +24,7 @@ from minikafka.clients.consumer.consumer_iterator import ConsumerIterator
 from minikafka.clients.consumer.message_and_metadata import MessageAndMetadata
 from minikafka.clients.serializer import IntegerEncoder, LongDecoder, StringDecoder
 from minikafka.embedded.process import wait_until
+from minikafka.records import columns
 from minikafka.records.batch import ControlType, build_control_batch
 from minikafka.records.message_set import Codec, Record, TimestampType, build_message_set
 from tests.unit.clients.consumer.streams import fill, message_set, offsets, one_stream, stats
@@ -539,3 +542,19 @@ def test_a_message_that_is_too_large_says_what_to_do() -> None:
         "MESSAGE_TOO_LARGE: what t-1 has at offset 2 takes 300 bytes, more than the 100 of "
         "fetch.message.max.bytes: raise that"
     )
+
+
+def test_after_an_unexpected_error_nothing_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    decode = columns.decode_pieces
+
+    def failing(*given: Any, **more: Any) -> Iterator[columns.Columns]:
+        monkeypatch.setattr(columns, "decode_pieces", decode)
+        raise MemoryError
+        yield from decode(*given, **more)
+
+    monkeypatch.setattr(columns, "decode_pieces", failing)
+    with one_stream() as stream:
+        fill(stream.partition(), 3)
+        with pytest.raises(MemoryError):
+            stream.take(1)
+        assert offsets(stream.take(3)) == [0, 1, 2]
