@@ -205,7 +205,7 @@ def read_exactly(sock: socket.socket, size: int) -> bytes:
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[AttackedBroker]:
     with AttackedBroker(tmp_path / "data") as broker:
-        broker.create_topic("steady", 1)
+        broker.create_topic("steady", 1, retention_ms="-1")
         yield broker
 
 
