@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from minikafka.base.errors import LocalWireError, RemoteWireError
@@ -154,3 +156,23 @@ def test_many_partitions_of_a_produce_request_are_seen_before_it_is_decoded(vers
     assert has_many_partitions(frame(11, 0), version, 10)
     for end in range(0, 60, 3):
         assert not has_many_partitions(frame(1, 3)[:end], version, 10)
+
+
+@pytest.mark.parametrize(
+    ("counts", "many"),
+    [
+        ((11, -(1 << 31)), True),  # the topics alone are too many
+        ((5, -(1 << 31), 20), False),  # refused by the decoder before it comes to the twenty
+        ((-1, 20), False),
+    ],
+)
+def test_no_count_of_a_produce_request_makes_room_for_more(counts: tuple[int, ...], many: bool) -> None:
+    topics, *partitions = counts
+    header = RequestHeader(0, 2, 1, "client").encode()
+    body = struct.pack(">hii", 1, 1000, topics) + b"".join(
+        struct.pack(">hci", 1, b"t", count) for count in partitions
+    )
+    frame = memoryview(header + body + bytes(10_000))
+    assert has_many_partitions(frame, 2, 10) is many
+    with pytest.raises(RemoteWireError):
+        PRODUCE.decode_request(2, frame[len(header) :])

@@ -141,7 +141,7 @@ _ACKS_AND_TIMEOUT_BYTES = 6
 
 def has_many_partitions(frame: memoryview, version: int, most: int) -> bool:
     """Whether a request, given with its header, names more than ``most`` partitions or topics. It looks at no
-    more than that; bytes that are no such request have few.
+    more of them; bytes that are no such request have few: the decoder refuses them where this ended.
     """
     try:
         at = _HEADER_BYTES
@@ -150,16 +150,20 @@ def has_many_partitions(frame: memoryview, version: int, most: int) -> bool:
         at += _ACKS_AND_TIMEOUT_BYTES
         topics: int = _COUNT.unpack_from(frame, at)[0]
         at += 4
+        if topics > most:
+            return True
         left = most - topics
         for _ in range(topics):
             at += 2 + max(0, _LENGTH.unpack_from(frame, at)[0])
             partitions: int = _COUNT.unpack_from(frame, at)[0]
             at += 4
+            if partitions < 0:
+                return False
             left -= partitions
             if left < 0:
                 return True
             for _ in range(partitions):
                 at += 8 + max(0, _COUNT.unpack_from(frame, at + 4)[0])
     except struct.error:
-        return False
-    return left < 0
+        pass
+    return False
