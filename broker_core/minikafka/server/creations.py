@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from minikafka.base.clock import Clock
 from minikafka.base.errors import BrokerError, CoordinationError, CoordinationLost, ErrorCode, SessionExpired
 from minikafka.base.ids import INTERNAL_TOPICS
+from minikafka.base.words import counted
 from minikafka.controller.assignment import Assignment
 from minikafka.server.worker import Worker
 
@@ -31,6 +32,8 @@ AT_ONCE = 50
 """Topics of one job: some 0.1 s with ZooKeeper on the same host."""
 AUTOMATIC_MAX = 1_000
 PENDING_MAX = 10_000
+_NAMED = 5
+"""Topics that a message about many names."""
 
 Failed = Callable[[str, BrokerError], None]
 Make = Callable[[Mapping[str, tuple[Assignment, Mapping[str, str]]]], frozenset[str]]
@@ -126,30 +129,45 @@ class Creations:
         self._worker.submit(self._make_some)
 
     def _make_some(self) -> None:
-        """The job."""
+        """The job. After it the next one can come, whatever happened, unless it is to be run again."""
         if not self._batch:
             self._batch = self._take()
             self._tried = False
         try:
-            found = self._make({one.wish.name: (one.wish.assignment, one.wish.config) for one in self._batch})
+            failures = self._make_batch()
         except (CoordinationLost, SessionExpired):
             self._tried = True
             raise
-        except CoordinationError as error:
-            _log.error("%d topics cannot be made: %s", len(self._batch), error)
-            for one in self._batch:
-                if one.failed is not None:
-                    one.failed(one.wish.name, BrokerError(ErrorCode.UNKNOWN, str(error)))
-        else:
-            for one in self._batch:
-                if one.wish.name in found and one.failed is not None and not self._tried:
-                    exists = BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {one.wish.name} exists")
-                    one.failed(one.wish.name, exists)
+        except Exception as error:  # noqa: BLE001 - or no topic would be made again until a restart
+            _log.exception("%s cannot be made: unexpected error", _named(self._batch))
+            unexpected = BrokerError(ErrorCode.UNKNOWN, f"unexpected error: {error!r}")
+            failures = dict.fromkeys((one.wish.name for one in self._batch), unexpected)
         done, self._batch = self._batch, []
         with self._lock:
             self._automatic -= {one.wish.name for one in done if one.failed is None}
             self._scheduled = False
         self._schedule()  # behind what was submitted meanwhile
+        for one in done:
+            if one.wish.name in failures:
+                _tell(one, failures[one.wish.name])
+
+    def _make_batch(self) -> dict[str, BrokerError]:
+        """Make the topics of the batch; give those that are not made, and why."""
+        try:
+            found = self._make({one.wish.name: (one.wish.assignment, one.wish.config) for one in self._batch})
+        except (CoordinationLost, SessionExpired):
+            raise
+        except CoordinationError as error:
+            _log.error("%s cannot be made: %s", _named(self._batch), error)
+            refused = BrokerError(ErrorCode.UNKNOWN, str(error))
+            return dict.fromkeys((one.wish.name for one in self._batch), refused)
+        if self._tried:
+            return {}
+        return {
+            name: BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists")
+            for name in (one.wish.name for one in self._batch)
+            if name in found
+        }
 
     def _take(self) -> list[_Waiting]:
         """The next few, no name twice, and without those whose request has ended."""
@@ -164,9 +182,25 @@ class Creations:
                 else:
                     taken[one.wish.name] = one
         for one in late:
-            if one.failed is not None:
-                one.failed(one.wish.name, _not_begun("others were made before it"))
+            _tell(one, _not_begun("others were made before it"))
         return list(taken.values())
+
+
+def _tell(waiting: _Waiting, error: BrokerError) -> None:
+    """Tell whoever waits for a topic that it is not made."""
+    if waiting.failed is None:
+        return
+    try:
+        waiting.failed(waiting.wish.name, error)
+    except Exception:  # noqa: BLE001 - it must not keep the others from being told
+        _log.exception("the request for topic %s cannot be told: %s", waiting.wish.name, error)
+
+
+def _named(batch: Sequence[_Waiting]) -> str:
+    """The topics' number and the first names, for a message."""
+    names = [one.wish.name for one in batch]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{counted(len(names), 'topic')} ({', '.join(names[:_NAMED])}{more})"
 
 
 def _not_begun(why: str) -> BrokerError:

@@ -26,7 +26,7 @@ class Harness:
         self.done: list[str] = []
         self.found: frozenset[str] = frozenset()
         self.failures: dict[str, ErrorCode] = {}
-        self.error: CoordinationError | None = None
+        self.error: Exception | None = None
 
     def make(self, topics: Topics) -> frozenset[str]:
         error, self.error = self.error, None
@@ -130,3 +130,33 @@ def test_what_zookeeper_refuses_is_told_and_the_next_are_made() -> None:
     harness.ask("b")
     harness.worker.run_until_idle()
     assert (harness.done, harness.failures) == (["b"], {"a": ErrorCode.UNKNOWN})
+
+
+def test_an_unexpected_error_fails_its_topics_and_the_next_are_made(caplog: pytest.LogCaptureFixture) -> None:
+    harness = Harness()
+    harness.error = ValueError("broken")
+    harness.ask("a")
+    harness.need("b")
+    harness.worker.run_until_idle()
+    assert (harness.failures, len(caplog.records)) == ({"a": ErrorCode.UNKNOWN}, 1)
+    assert "(a, b) cannot be made: unexpected error" in caplog.text
+    assert not harness.creations.is_wanted("b")
+    harness.ask("c")
+    harness.worker.run_until_idle()
+    assert (harness.done, len(harness.creations)) == (["c"], 0)
+
+
+def test_a_request_that_cannot_be_told_keeps_nobody_from_its_topics() -> None:
+    harness = Harness()
+
+    def deaf(name: str, error: BrokerError) -> None:
+        raise ValueError("gone")
+
+    harness.creations.add([wish("late")], deaf, harness.clock.monotonic_ms())
+    harness.found = frozenset("a")
+    harness.creations.add([wish("a")], deaf, None)
+    harness.ask("b")
+    harness.worker.run_until_idle()
+    harness.ask("c")
+    harness.worker.run_until_idle()
+    assert (harness.done, harness.failures) == (["a", "b", "c"], {})
