@@ -3,7 +3,7 @@
 Every place that prints a setting's value (errors, logs, command output, DescribeConfigs answers) takes it
 from ``shown``. A value is hidden by the name of its setting:
 
-* a name with ``jaas``, ``password``, ``secret``, ``token``, ``credential`` or ``key`` anywhere in it, in any
+* a name with ``jaas``, ``password``, ``secret``, ``token``, ``credential``, ``key`` … anywhere in it, in any
   case, or with a word that is nearly one of them (``pasword``, ``jass``), hides its value;
 * but not where the name ends with what a secret never is: a place, a kind, a class, a count or a time
   (``ssl.keystore.location``, ``ssl.keystore.type``, ``key.serializer``, ``null.key.partition``,
@@ -21,8 +21,18 @@ from collections.abc import Mapping
 
 HIDDEN = "***"
 
-_ANYWHERE = ("jaas", "password", "passwd", "passphrase", "secret", "token", "credential", "key")
-_WORDS = frozenset({"pass", "pwd", "jass", "jas"})
+_ANYWHERE = (
+    "jaas",
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "credential",
+    "key",
+    "auth.user.info",
+)
+_WORDS = frozenset({"pass", "passw", "pwd", "pw", "jass", "jas"})
 _NEARLY = ("password", "passphrase", "secret", "token", "credential", "jaas")
 _NO_SECRET = (
     "location",
@@ -48,12 +58,13 @@ _LIKENESS = 0.8
 
 # Every repetition is bounded, or ends what it consumes: a value may have megabytes.
 _PAIR = re.compile(
-    r"""((?:password|passwd|passphrase|secret|token|credential|(?:access|private|api|stored|server)[._-]?key)
-    [\w.-]{0,60} \\?["']? \s{0,9} [=:] \s{0,9})
+    r"""((?:password|passwd|passphrase|secret|token|credential|\b(?:pwd|pass)\b
+    |(?:access|private|api|stored|server)[._-]?key) [\w.-]{0,60} \\?["']? \s{0,9} [=:] \s{0,9})
     (?: \\?"(?:[^"\\]|\\.)*"? | '(?:[^'\\]|\\.)*'? | [^\s"',;&{}()\[\]]+ )""",
     re.IGNORECASE | re.VERBOSE,
 )
-_URL_USER = re.compile(r"://[^\s/@]{1,500}@")
+_ARGUMENT = re.compile(r"(--(?:password|passwd|secret|token)\s{1,9}|\bBearer\s{1,9})[^\s\"']+", re.IGNORECASE)
+_URL_USER = re.compile(r"://[^\s/]{1,500}@")
 _JAAS = re.compile("LoginModule", re.IGNORECASE)
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)", re.DOTALL
@@ -90,4 +101,5 @@ def without_secrets(text: str) -> str:
         return HIDDEN
     text = _PRIVATE_KEY.sub(HIDDEN, text)
     text = _URL_USER.sub(f"://{HIDDEN}@", text)
+    text = _ARGUMENT.sub(rf"\1{HIDDEN}", text)
     return _PAIR.sub(rf"\1{HIDDEN}", text)

@@ -37,6 +37,8 @@ JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required usernam
         "sasl.passwrod",
         "sasl.tokn",
         "user.pass",
+        "db_pw",
+        "basic.auth.user.info",
     ],
 )
 def test_a_name_that_speaks_of_a_secret_hides_its_value(name: str) -> None:
@@ -74,6 +76,11 @@ def test_names_of_places_kinds_and_counts_hide_nothing(name: str) -> None:
     [
         (JAAS, "***"),
         ("http://alice:tiger@host:1/x", "http://***@host:1/x"),
+        ("http://alice:ti@ger@host:1/x@y", "http://***@host:1/x@y"),
+        ("run --password tiger --topic a", "run --password *** --topic a"),
+        ("Authorization: Bearer abc.def", "Authorization: Bearer ***"),
+        ("user=a;pwd=tiger;pass=lion", "user=a;pwd=***;pass=***"),
+        ("bypass=1 compass=north", "bypass=1 compass=north"),
         ("s3a://AKIA:tiger@bucket/checkpoint", "s3a://***@bucket/checkpoint"),
         ('a password="ti ger" b', "a password=*** b"),
         ("user=alice;password=tiger", "user=alice;password=***"),
