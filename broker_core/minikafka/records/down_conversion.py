@@ -113,6 +113,11 @@ class DownConverter:
         self._magic = magic
         self._first_offset = first_offset
 
+    @property
+    def path(self) -> str:
+        """The file that the slice is of."""
+        return str(self._source.file.path)
+
     def steps(self, cursor: Cursor) -> Steps:
         """The piece that begins at ``cursor``.
 

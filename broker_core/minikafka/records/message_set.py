@@ -312,9 +312,15 @@ def open_wrapper(
 
 
 def wrapper_value(view: memoryview, position: int) -> tuple[Codec, memoryview | None]:
-    """The codec and the compressed value of the wrapper at ``position``, whose lengths were found right."""
+    """The codec and the compressed value of the wrapper at ``position``, whose lengths were found right.
+
+    CORRUPT_MESSAGE where its attributes name no codec of wrappers.
+    """
+    codec = view[position + ATTRIBUTES_AT] & CODEC_MASK
+    if codec > Codec.LZ4:
+        raise stops.error(stops.BAD_CODEC, position)
     end = position + ENTRY_HEADER_BYTES + _HEADER.unpack_from(view, position)[1]
     magic = view[position + MAGIC_AT]
     _, value_at = _field(view, _body_at(position, magic), end, 4, stops.BAD_KEY_LENGTH, position, None)
     value, _ = _field(view, value_at, end, 0, stops.BAD_VALUE_LENGTH, position, None)
-    return Codec(view[position + ATTRIBUTES_AT] & CODEC_MASK), value
+    return Codec(codec), value

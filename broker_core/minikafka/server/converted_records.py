@@ -109,16 +109,16 @@ class ConvertedRecords(LazyPart):
         self._next = first.next
         self._at = 0
         self._closed = False
-        self._changed = False
-        """Whether what was made again is not what it was: the file has changed."""
+        self._fault = ""
+        """Why nothing more can be sent: the connection has to end, as the length of its answer is told."""
         budget.keep(self, self._size)
 
     def ready(self) -> memoryview | None:
         if self._cursor is None:
             head = _MESSAGE_HEAD.pack(-1, max(self._at + self.length + 1, _LEAST_SIZE))
             return memoryview(head[self._at :] + _ZEROS)[: self.length]
-        if self._changed:
-            raise StorageError("records that are being sent have changed on the disk")
+        if self._fault:
+            raise StorageError(self._fault)
         piece = self._piece
         return None if piece is None else piece[self._at : self._at + self.length]
 
@@ -168,6 +168,10 @@ class ConvertedRecords(LazyPart):
             if cursor is not None and not self._closed:
                 piece = yield from self._made(cursor)
                 self._take(piece)
+        except Exception as error:  # noqa: BLE001 - without a fault it would be asked for again, for ever
+            _log.debug("a piece of records was not converted", exc_info=True)
+            reason = f"{type(error).__name__}: {error}"
+            self._fault = f"records of {self._converter.path} cannot be converted: {reason}"
         finally:
             done()
 
@@ -185,7 +189,7 @@ class ConvertedRecords(LazyPart):
 
     def _take(self, piece: Piece) -> None:
         if self._size >= 0 and self._size != len(piece.data):
-            self._changed = True
+            self._fault = "records that are being sent have changed on the disk"
         elif not piece.data:
             self._cursor, self._at = None, 0
         elif not self._closed:

@@ -18,6 +18,7 @@ from minikafka.records.message_set import (
     build_message_set,
     iterate,
     wrap,
+    wrapper_value,
 )
 from tests.oracles import messages as oracle
 from tests.unit.records.samples import CODECS, MAGICS, row_of, some_records
@@ -160,3 +161,11 @@ def test_the_broker_side_imports_neither_pyarrow_nor_numba() -> None:
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("number", [4, 5, 7])
+def test_a_wrapper_of_an_unknown_codec_is_damage(number: int) -> None:
+    data = bytearray(build_message_set([Record(None, b"value", 1)], codec=Codec.GZIP))
+    data[17] = number
+    with pytest.raises(BrokerError, match="CORRUPT_MESSAGE: the attributes name no codec"):
+        wrapper_value(memoryview(data), 0)

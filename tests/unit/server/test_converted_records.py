@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,6 +13,7 @@ from minikafka.base.memory_files import MemoryFiles
 from minikafka.records import down_conversion
 from minikafka.records.batch import build_batch
 from minikafka.records.conversion import down_convert
+from minikafka.records.down_conversion import Cursor, DownConverter
 from minikafka.records.message_set import Codec, Record, iterate
 from minikafka.server.converted_records import FILLING, ConvertedRecords, PieceBudget, converted
 from minikafka.server.work_pool import InlineWorkPool, finish
@@ -163,6 +165,32 @@ def test_a_file_that_has_changed_ends_the_answer(monkeypatch: pytest.MonkeyPatch
     part.prepare(lambda: None)
     with pytest.raises(StorageError, match="changed"):
         part.ready()
+
+
+@pytest.mark.parametrize("error", [MemoryError("no room"), ValueError("6 is not a valid Codec")])
+def test_a_piece_that_cannot_be_made_ends_the_answer(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    part = given(plain(50))
+    assert isinstance(part, ConvertedRecords)
+    part.drop()
+
+    def failing(converter: DownConverter, cursor: Cursor) -> Iterator[int]:
+        yield 0
+        raise error
+
+    monkeypatch.setattr(DownConverter, "steps", failing)
+    seen: list[bool] = []
+
+    def done() -> None:
+        with pytest.raises(StorageError, match=f"{type(error).__name__}: {error}"):
+            part.ready()
+        seen.append(True)
+
+    part.prepare(done)
+    assert seen
+    with pytest.raises(StorageError, match="cannot be converted"):
+        part.read()
 
 
 def test_a_closed_part_keeps_nothing() -> None:
