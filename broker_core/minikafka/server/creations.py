@@ -73,7 +73,7 @@ class Creations:
         self._batch: list[_Waiting] = []
         """What the present job makes: a job that met a lost connection is run again."""
         self._tried = False
-        """Whether a job of this batch met one: then a topic that is there may be its own."""
+        """Whether an attempt at this batch failed: then a topic that is there may be its own."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -138,10 +138,6 @@ class Creations:
         except (CoordinationLost, SessionExpired):
             self._tried = True
             raise
-        except Exception as error:  # noqa: BLE001 - or no topic would be made again until a restart
-            _log.exception("%s cannot be made: unexpected error", _named(self._batch))
-            unexpected = BrokerError(ErrorCode.UNKNOWN, f"unexpected error: {error!r}")
-            failures = dict.fromkeys((one.wish.name for one in self._batch), unexpected)
         done, self._batch = self._batch, []
         with self._lock:
             self._automatic -= {one.wish.name for one in done if one.failed is None}
@@ -152,20 +148,39 @@ class Creations:
                 _tell(one, failures[one.wish.name])
 
     def _make_batch(self) -> dict[str, BrokerError]:
-        """Make the topics of the batch; give those that are not made, and why."""
+        """Make the topics of the batch; give those that are not made, and why.
+
+        What one topic raises does not keep the others from being made: they are tried one at a time then.
+        """
         try:
-            found = self._make({one.wish.name: (one.wish.assignment, one.wish.config) for one in self._batch})
+            return self._attempt(self._batch)
         except (CoordinationLost, SessionExpired):
             raise
-        except CoordinationError as error:
-            _log.error("%s cannot be made: %s", _named(self._batch), error)
-            refused = BrokerError(ErrorCode.UNKNOWN, str(error))
-            return dict.fromkeys((one.wish.name for one in self._batch), refused)
+        except Exception as error:  # noqa: BLE001 - or no topic would be made again until a restart
+            errors = {self._batch[0].wish.name: error} if self._batch else {}
+        failures: dict[str, BrokerError] = {}
+        if len(self._batch) > 1:
+            self._tried = True  # the attempt may have made some
+            errors = {}
+            for one in self._batch:
+                try:
+                    failures |= self._attempt([one])
+                except (CoordinationLost, SessionExpired):
+                    raise
+                except Exception as error:  # noqa: BLE001
+                    errors[one.wish.name] = error
+        if errors:
+            _log_failure(errors)
+        return failures | {name: _refusal(error) for name, error in errors.items()}
+
+    def _attempt(self, batch: Sequence[_Waiting]) -> dict[str, BrokerError]:
+        """Make topics; give those that were there before. Raises what ``make`` raises."""
+        found = self._make({one.wish.name: (one.wish.assignment, one.wish.config) for one in batch})
         if self._tried:
             return {}
         return {
             name: BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists")
-            for name in (one.wish.name for one in self._batch)
+            for name in (one.wish.name for one in batch)
             if name in found
         }
 
@@ -196,11 +211,24 @@ def _tell(waiting: _Waiting, error: BrokerError) -> None:
         _log.exception("the request for topic %s cannot be told: %s", waiting.wish.name, error)
 
 
-def _named(batch: Sequence[_Waiting]) -> str:
-    """The topics' number and the first names, for a message."""
-    names = [one.wish.name for one in batch]
+def _refusal(error: Exception) -> BrokerError:
+    """What the request for a topic is told when ``error`` was met."""
+    words = str(error) if isinstance(error, CoordinationError) else f"unexpected error: {error!r}"
+    return BrokerError(ErrorCode.UNKNOWN, words)
+
+
+def _log_failure(errors: Mapping[str, Exception]) -> None:
+    """One message for all topics that cannot be made, with the first one's error."""
+    names, first = list(errors), next(iter(errors.values()))
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{counted(len(names), 'topic')} ({', '.join(names[:_NAMED])}{more})"
+    _log.error(
+        "%s (%s%s) cannot be made: %s",
+        counted(len(names), "topic"),
+        ", ".join(names[:_NAMED]),
+        more,
+        _refusal(first).detail,
+        exc_info=None if isinstance(first, CoordinationError) else first,
+    )
 
 
 def _not_begun(why: str) -> BrokerError:

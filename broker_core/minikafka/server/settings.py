@@ -25,6 +25,8 @@ from minikafka.base.secrets import is_secret
 from minikafka.log.config import LIST_PROPERTIES, TOPIC_PROPERTIES, LogConfig, Property, default_text
 from minikafka.registry import paths
 from minikafka.registry.entity_configs import RATES
+from minikafka.registry.paths import EntityConfig
+from minikafka.registry.store import DATA_MAX_BYTES
 from minikafka.server.broker import Broker
 from minikafka.server.config import property_defaults
 from minikafka.server.quotas import UNLIMITED
@@ -177,6 +179,7 @@ def change_resource(broker: Broker, kind: int, name: str, change: Change, *, val
         broker.config.log.with_overrides(changed)
     except ConfigError as error:
         raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    check_settings_size(name, after)
     if validate_only:
         return
     try:
@@ -206,6 +209,16 @@ def _change_broker(broker: Broker, name: str, change: Change, *, validate_only: 
     if not validate_only:
         broker.registrar.change_config(paths.BROKERS, name, after)
         refresh_broker(broker)
+
+
+def check_settings_size(topic: str, settings: Settings) -> None:
+    """Raise INVALID_CONFIG for more settings of a topic than one znode takes."""
+    size = len(EntityConfig(settings).to_json())
+    if size > DATA_MAX_BYTES:
+        raise BrokerError(
+            ErrorCode.INVALID_CONFIG,
+            f"the settings of topic {topic} take {size} bytes: a znode has at most {DATA_MAX_BYTES}",
+        )
 
 
 def check_broker(broker: Broker, name: str) -> None:

@@ -7,7 +7,16 @@ import random
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from minikafka.base.errors import BadVersion, BrokerError, ConfigError, ErrorCode, NoNode
+from minikafka.base.errors import (
+    BadVersion,
+    BrokerError,
+    ConfigError,
+    CoordinationError,
+    CoordinationLost,
+    ErrorCode,
+    NoNode,
+    SessionExpired,
+)
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition, check_topic_name
 from minikafka.controller.assignment import (
     assign_replicas,
@@ -22,6 +31,7 @@ from minikafka.registry.store import DATA_MAX_BYTES
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.server.creations import CreationRequest
+from minikafka.server.settings import check_settings_size
 
 _log = logging.getLogger(__name__)
 
@@ -183,6 +193,7 @@ def check_creation(
         broker.config.log.with_overrides(overrides)
     except ConfigError as error:
         raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    check_settings_size(name, overrides)
     return CreationRequest(name, assignment, overrides)
 
 
@@ -302,6 +313,10 @@ def submit_growth(broker: Broker, wish: GrowthRequest, ticket: TopicTicket) -> N
             failure = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wish.name}")
         except BadVersion as error:
             failure = BrokerError(ErrorCode.INVALID_PARTITIONS, str(error))
+        except (CoordinationLost, SessionExpired):
+            raise  # the worker runs this job again
+        except CoordinationError as error:
+            failure = BrokerError(ErrorCode.UNKNOWN, str(error))
         broker.run(lambda: ticket.failed_later(broker, wish.name, failure))
 
     broker.worker.submit(job)

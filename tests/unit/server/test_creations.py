@@ -27,11 +27,16 @@ class Harness:
         self.found: frozenset[str] = frozenset()
         self.failures: dict[str, ErrorCode] = {}
         self.error: Exception | None = None
+        self.bad: dict[str, Exception] = {}
+        """Topics that cannot be made, and what is raised for them."""
 
     def make(self, topics: Topics) -> frozenset[str]:
         error, self.error = self.error, None
         if error is not None:
             raise error
+        for name in topics:
+            if name in self.bad:
+                raise self.bad[name]
         self.done += topics
         return self.found & topics.keys()
 
@@ -134,7 +139,7 @@ def test_what_zookeeper_refuses_is_told_and_the_next_are_made() -> None:
 
 def test_an_unexpected_error_fails_its_topics_and_the_next_are_made(caplog: pytest.LogCaptureFixture) -> None:
     harness = Harness()
-    harness.error = ValueError("broken")
+    harness.bad = {"a": ValueError("broken"), "b": ValueError("broken")}
     harness.ask("a")
     harness.need("b")
     harness.worker.run_until_idle()
@@ -160,3 +165,35 @@ def test_a_request_that_cannot_be_told_keeps_nobody_from_its_topics() -> None:
     harness.ask("c")
     harness.worker.run_until_idle()
     assert (harness.done, harness.failures) == (["a", "b", "c"], {})
+
+
+@pytest.mark.parametrize("error", [CoordinationError("too large"), ValueError("broken")])
+def test_a_topic_that_cannot_be_made_fails_alone(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    harness = Harness()
+    harness.bad["bad"] = error
+    harness.ask("a", "bad", "b")
+    harness.need(OFFSETS_TOPIC)
+    harness.worker.run_until_idle()
+    assert (harness.done, harness.failures) == ([OFFSETS_TOPIC, "a", "b"], {"bad": ErrorCode.UNKNOWN})
+    assert len(caplog.records) == 1
+    assert "1 topic (bad) cannot be made" in caplog.text
+
+
+def test_topics_that_a_failed_attempt_made_are_not_taken_for_anothers() -> None:
+    harness = Harness()
+    harness.bad["bad"] = CoordinationError("too large")
+    harness.found = frozenset("a")
+    harness.ask("a", "bad")
+    harness.worker.run_until_idle()
+    assert harness.failures == {"bad": ErrorCode.UNKNOWN}
+
+
+def test_a_connection_that_is_lost_between_single_topics_has_all_of_them_tried_again() -> None:
+    harness = Harness()
+    harness.bad = {"bad": CoordinationError("too large"), "b": CoordinationLost("lost")}
+    harness.ask("a", "bad", "b")
+    assert harness.worker.run_until_idle() == 0
+    assert harness.failures == {}
+    del harness.bad["b"]
+    harness.worker.run_until_idle()
+    assert (harness.done, harness.failures) == (["a", "a", "b"], {"bad": ErrorCode.UNKNOWN})
