@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import functools
+import tracemalloc
 from collections import deque
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from minikafka.base.clock import ManualClock
 from minikafka.base.errors import ErrorCode
+from minikafka.base.ids import TopicPartition
+from minikafka.partition.partition import Appended
 from minikafka.records.compression import ContentBudget
 from minikafka.records.message_set import Codec, Record, build_message_set
-from minikafka.records.produced import ValidatedSet
-from minikafka.records.validation import prepare
+from minikafka.records.produced import Limits, ValidatedSet
+from minikafka.records.validation import assign, prepare
 from minikafka.server.handlers import produce
 from minikafka.server.work_pool import Steps
+from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceTopic
+from minikafka.wire.keys import ApiKey
 from tests.scenarios import simulation
 from tests.scenarios.simulation import Simulation
 
@@ -55,6 +63,10 @@ class World(Simulation):
         client = self.another_client()
         client.begin(simulation.produce("t", *arguments, **named))
         return client
+
+    def end_offset(self, partition: int) -> int:
+        """How many records a partition of ``t`` got."""
+        return self.broker.partition(TopicPartition("t", partition)).log.end_offset
 
 
 def batch(codec: Codec = Codec.NONE, size: int = 10, magic: int = 2) -> bytes:
@@ -164,3 +176,84 @@ def test_a_request_that_waited_too_long_for_the_pool_is_refused() -> None:
     world.pool.run()
     assert codes(client) == [ErrorCode.REQUEST_TIMED_OUT]
     assert world.records("t") == []
+
+
+def test_what_is_written_anew_is_appended_before_more_is_opened() -> None:
+    world = World(6, compression_type="uncompressed")
+    client = world.pending(batch(Codec.ZSTD, 600_000), version=7, partitions=tuple(range(6)))
+    (steps,) = world.pool.jobs
+    appended = {sum(map(world.end_offset, range(6))) for _ in steps}
+    assert appended >= set(range(5))
+    world.pool.run()
+    assert codes(client) == [ErrorCode.NONE] * 6
+
+
+def test_refusals_among_what_is_appended_early_keep_their_places() -> None:
+    world = World(4, compression_type="uncompressed")
+    good, damaged = batch(Codec.ZSTD, 600_000), batch(Codec.ZSTD, 600_000)[:-1] + b"x"
+    records = {0: good, 1: damaged, 2: good, 9: good, 3: good}
+    parts = tuple(ProducePartition(number, data) for number, data in records.items())
+    again = ProducePartition(2, good)
+    client = world.another_client()
+    body = ProduceRequest(None, -1, 1000, (ProduceTopic("t", (*parts, again)),))
+    client.begin(simulation.Request(ApiKey.PRODUCE, 7, body))
+    world.pool.run()
+    twice = ErrorCode.INVALID_REQUEST
+    assert codes(client) == [
+        ErrorCode.NONE,
+        ErrorCode.CORRUPT_MESSAGE,
+        twice,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NONE,
+        twice,
+    ]
+    assert [world.end_offset(number) for number in range(4)] == [1, 0, 0, 1]
+
+
+def test_what_was_small_enough_to_be_checked_at_once_is_appended_once() -> None:
+    world = World(8, compression_type="uncompressed")
+    sizes = [100_000] * 4 + [900_000] * 4
+    parts = tuple(ProducePartition(number, batch(Codec.ZSTD, size)) for number, size in enumerate(sizes))
+    client = world.another_client()
+    body = ProduceRequest(None, 1, 1000, (ProduceTopic("t", parts),))
+    client.begin(simulation.Request(ApiKey.PRODUCE, 7, body))
+    world.pool.run()
+    assert codes(client) == [ErrorCode.NONE] * 8
+    assert [world.end_offset(number) for number in range(8)] == [1] * 8
+
+
+class ForgettingPartition:
+    """A partition that writes nowhere."""
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        limits = Limits(max_magic=2, codec=Codec.NONE)
+        config = SimpleNamespace(message_limits=limits)
+        self.topic_partition = topic_partition
+        self.log = SimpleNamespace(config=config, end_offset=0, start_offset=0)
+
+    def append(self, valid: ValidatedSet, *, all_in_sync: bool, now_ms: int) -> Appended:
+        return Appended(assign(valid, 0), must_flush=False, leader_epoch=0)
+
+
+def test_a_small_request_for_many_partitions_keeps_little_of_what_it_becomes() -> None:
+    broker: Any = SimpleNamespace(
+        clock=ManualClock(),
+        partition=functools.cache(ForgettingPartition),
+        run=lambda step: step(),
+        touch=lambda topic_partition: None,
+    )
+    answers: list[Any] = []
+    header = SimpleNamespace(client_id="c")
+    context: Any = SimpleNamespace(version=7, header=header, reply=answers.append)
+    data = batch(Codec.ZSTD, 900_000)
+    parts = tuple(ProducePartition(number, bytearray(data)) for number in range(40))
+    request = ProduceRequest(None, 1, 1000, (ProduceTopic("t", parts),))
+    tracemalloc.start()
+    try:
+        for _ in produce.serve(broker, context, request):
+            pass
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(answers[0].topics[0].partitions) == 40
+    assert peak < 9_000_000

@@ -9,11 +9,11 @@ Behaviour
     Validation (CRC, sizes, decompression, another format or codec where the topic asks for it) runs before
     the core's lock is taken, the append under it, a flush after it. A request that takes more than a few
     milliseconds (its size, many partitions, large compressed content) goes on beside the processor, in the
-    broker's pool. A partition's error is its own: the
-    others are appended. Nothing of a refused message set is written. acks=0 has no response; an error then
-    closes the connection, which is the only way to tell (as Kafka does). acks=1 and acks=-1 are answered once
-    the messages are as safe as ``flush.messages`` asks; acks=-1 once every in-sync replica has them, too, or
-    after ``timeout_ms`` with REQUEST_TIMED_OUT.
+    broker's pool, where sets that are written anew are appended before many are there. A partition's error
+    is its own: the others are appended. Nothing of a refused message set is written. acks=0 has no response;
+    an error then closes the connection, which is the only way to tell (as Kafka does). acks=1 and acks=-1 are
+    answered once the messages are as safe as ``flush.messages`` asks; acks=-1 once every in-sync replica has
+    them, too, or after ``timeout_ms`` with REQUEST_TIMED_OUT.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from itertools import repeat
 
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition
+from minikafka.base.values import fast_value
 from minikafka.log.log import Log
 from minikafka.partition.partition import Appended, Partition
 from minikafka.records.batch import BATCH_HEADER_BYTES
@@ -79,6 +80,9 @@ LIGHT_PARTITIONS = 500
 LIGHT_CONTENT_BYTES = 1 << 20
 """What a request may bring, to how many partitions, and what compressed sets may hold together, to be served
 where it was received: that takes a few milliseconds. A hand-off to another thread costs up to 0.1 ms."""
+HELD_BYTES = 256 << 10
+"""What sets that were written anew may hold together before they are appended: while a request waits for its
+next step, the pool does not count it."""
 QUEUE_PATIENCE_MS = 30_000
 """After so long in the pool's queue nobody waits for the answer any more, as clients' time-outs are."""
 LOGGED_REFUSALS = 50
@@ -167,23 +171,20 @@ def serve(broker: Broker, context: RequestContext, request: ProduceRequest) -> S
     answers: _Answers = {}
     asked = yield from _asked(broker, context.header, request, answers)
     validation = _Validation(broker, context.version, asked, answers)
-    light = validation.at_once()
-    if not light:
-        began_ms = broker.clock.monotonic_ms()
-        yield 0
-        yield from validation.steps(broker.clock.monotonic_ms() - began_ms)
     append = _Append(broker, all_in_sync=request.acks == ALL_IN_SYNC, now_ms=validation.now_ms)
-    if light:
+    if validation.at_once():
         append.at_once(validation.valid, answers)
     else:
-        yield from append.steps(validation.valid, answers)
-    for partition, done, stamped in append.appended:
-        answers[partition.topic_partition] = _accepted(broker, partition, done, stamped=stamped)
+        began_ms = broker.clock.monotonic_ms()
+        yield 0
+        yield from validation.steps(broker.clock.monotonic_ms() - began_ms, append)
+    for written_to in append.appended:
+        answers[written_to.partition.topic_partition] = _accepted(broker, written_to)
     if request.acks == ALL_IN_SYNC and append.appended:
         written = {
-            partition: (done.assigned.last_offset, done.leader_epoch)
-            for partition, done, _ in append.appended
-            if answers[partition.topic_partition].error_code == ErrorCode.NONE
+            one.partition: (one.last_offset, one.leader_epoch)
+            for one in append.appended
+            if answers[one.partition.topic_partition].error_code == ErrorCode.NONE
         }
         _AckTicket(broker, context, request, answers, written).wait()
     else:
@@ -264,12 +265,18 @@ class _Validation:
             return False
         return True
 
-    def steps(self, waited_ms: int) -> Steps:
-        """Check all that is not checked yet, after the request waited so long."""
+    def steps(self, waited_ms: int, append: _Append) -> Steps:
+        """Check all that is not checked yet, after the request waited so long, and append it.
+
+        What is written anew is appended before more of it than ``HELD_BYTES`` is there: a request of a few
+        kilobytes may become gigabytes.
+        """
         late = waited_ms > QUEUE_PATIENCE_MS
-        for topic_partition, (log, records) in self._asked.items():
-            if topic_partition in self.valid or topic_partition in self._answers:
-                continue
+        held_bytes = sum(_held_bytes(valid, self._asked[one][1]) for one, valid in self.valid.items())
+        # What is appended is in neither of the two any more, while nothing is to be checked twice.
+        unchecked = [one for one in self._asked if one not in self.valid and one not in self._answers]
+        for topic_partition in unchecked:
+            log, records = self._asked[topic_partition]
             try:
                 if late:
                     text = f"waited {QUEUE_PATIENCE_MS} ms for others that take long: send it again"
@@ -280,9 +287,15 @@ class _Validation:
                 )
                 if valid.wrappers:
                     yield memory_to_prepare(valid)
-                self.valid[topic_partition] = prepare(valid, log.end_offset)
+                self.valid[topic_partition] = valid = prepare(valid, log.end_offset)
+                held_bytes += _held_bytes(valid, records)
+                del valid
             except BrokerError as error:
                 self._refuse(topic_partition, error)
+            if held_bytes > HELD_BYTES:
+                yield from append.steps(self.valid, self._answers)
+                held_bytes = 0
+        yield from append.steps(self.valid, self._answers)
 
     def _limits(self, log: Log, records: memoryview, batch: PlainBatch | None) -> Limits:
         limits = log.config.message_limits
@@ -296,6 +309,26 @@ class _Validation:
         _refuse(self._broker, self._answers, topic_partition, error)
 
 
+def _held_bytes(valid: ValidatedSet, records: memoryview) -> int:
+    """What a set takes beside the request that it came with."""
+    written_anew = 0 if valid.data.obj is records.obj else len(valid.data)
+    return written_anew + (0 if valid.prepared is None else len(valid.prepared[1]))
+
+
+@fast_value
+class _Written:
+    """What was written to one partition. It keeps nothing of the records."""
+
+    partition: Partition
+    first_offset: int
+    """-1 where the set was empty."""
+    last_offset: int
+    append_time_ms: int
+    """-1 where the topic does not ask for it."""
+    must_flush: bool
+    leader_epoch: int
+
+
 class _Append:
     """Appends what was found valid: in portions, so that the core's lock is not held for long."""
 
@@ -303,7 +336,7 @@ class _Append:
         self._broker = broker
         self._all_in_sync = all_in_sync
         self._now_ms = now_ms
-        self.appended: list[tuple[Partition, Appended, bool]] = []
+        self.appended: list[_Written] = []
 
     def at_once(self, valid: dict[TopicPartition, ValidatedSet], answers: _Answers) -> None:
         """Append what a small request brings: its wrappers are too small to raise OffsetMoved."""
@@ -342,7 +375,7 @@ class _Append:
             try:
                 partition = broker.partition(topic_partition)
                 done = partition.append(message_set, all_in_sync=self._all_in_sync, now_ms=self._now_ms)
-                self.appended.append((partition, done, message_set.stamped))
+                self.appended.append(_written(partition, done, stamped=message_set.stamped))
                 broker.touch(topic_partition)
             except OffsetMoved:
                 moved[topic_partition] = message_set
@@ -387,11 +420,22 @@ def _no_transactions() -> BrokerError:
     )
 
 
-def _accepted(
-    broker: Broker, partition: Partition, done: Appended, *, stamped: bool
-) -> ProducePartitionResponse:
+def _written(partition: Partition, done: Appended, *, stamped: bool) -> _Written:
+    assigned = done.assigned
+    return _Written(
+        partition,
+        assigned.first_offset if assigned.count else NO_OFFSET,
+        assigned.last_offset,
+        assigned.max_timestamp_ms if stamped else NO_TIMESTAMP,
+        done.must_flush,
+        done.leader_epoch,
+    )
+
+
+def _accepted(broker: Broker, written: _Written) -> ProducePartitionResponse:
+    partition = written.partition
     topic_partition = partition.topic_partition
-    if done.must_flush:
+    if written.must_flush:
         try:
             end_offset = partition.log.flush()
         except StorageError as error:
@@ -405,8 +449,8 @@ def _accepted(
     return ProducePartitionResponse(
         index=topic_partition.partition,
         error_code=ErrorCode.NONE,
-        base_offset=done.assigned.first_offset if done.assigned.count else NO_OFFSET,
-        log_append_time_ms=done.assigned.max_timestamp_ms if stamped else NO_TIMESTAMP,
+        base_offset=written.first_offset,
+        log_append_time_ms=written.append_time_ms,
         log_start_offset=partition.log.start_offset,
     )
 
