@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeVar
 
 from minikafka.base.clock import Clock, SystemClock
@@ -11,6 +12,7 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients import offsets as listing
 from minikafka.clients.cluster import Cluster
+from minikafka.clients.fetcher import log_reaches
 from pyspark_minikafka import cache, report
 from pyspark_minikafka.group_options import Storage
 from pyspark_minikafka.location import Target
@@ -63,6 +65,9 @@ class ClusterLookup:
     def offsets_at(self, wanted: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
         return self._retried(lambda: self._existing(wanted))
 
+    def logs_reach(self, wanted: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+        return {tp for tp, offset in wanted.items() if self._retried(partial(self._reaches, tp, offset))}
+
     def committed(self, group: str) -> Mapping[TopicPartition, int]:
         """Of what Kafka and ZooKeeper both have, the higher offset, as consumers that commit to both do."""
         storage, places = self._options.groups.storage, []
@@ -103,6 +108,14 @@ class ClusterLookup:
             if len(left) == len(asked):
                 raise
             return listing.list_offsets(self._cluster, left, self._cluster.deadline(), isolation)
+
+    def _reaches(self, tp: TopicPartition, offset: int) -> bool:
+        try:
+            return log_reaches(self._cluster, tp, offset)
+        except BrokerError as problem:
+            if problem.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return False  # the next look at the topics shows it
+            raise
 
     def _retried(self, question: Callable[[], _Answer]) -> _Answer:
         for _ in range(self._options.offset_retries):

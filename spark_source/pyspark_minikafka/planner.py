@@ -42,6 +42,9 @@ class Lookup(Protocol):
         partition that does not exist is left out.
         """
 
+    def logs_reach(self, wanted: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+        """Partitions whose log ends at that offset or later, even if consumers may not read so far yet."""
+
     def committed(self, group: str) -> Mapping[TopicPartition, int]:
         """All offsets that a consumer group has committed; an error names a group that has none."""
 
@@ -125,8 +128,10 @@ class Planner:
         """The end offset of every partition that the query reads.
 
         known: where the query is. A partition that seems to be missing, or to have gone back, is asked for
-        again some times before that counts: a broker that has just started does not know all its topics, and
-        one that has just become leader not how far they were read.
+        again some times before that counts: a broker that has just started does not know all its topics.
+
+        Just after an election the high watermark may lag behind what was read, until the followers have
+        fetched. The log reaches that far, however, so that this is no loss: there is nothing new to read.
         """
         known = {tp: offset for tp, offset in known.items() if self._reads(tp)}
         ends: Offsets = {}
@@ -135,6 +140,9 @@ class Planner:
                 self._pause(self._options.offset_retry_interval_ms)
             found, _ = self._present(refresh=attempt > 0)
             ends = dict(self._lookup.offsets(dict.fromkeys(found, LATEST)))
+            behind = {tp: offset for tp, offset in known.items() if tp in ends and ends[tp] < offset}
+            if behind:
+                ends |= {tp: behind[tp] for tp in self._lookup.logs_reach(behind)}
             if all(ends.get(tp, -1) >= offset for tp, offset in known.items()):
                 break
         return ends

@@ -63,7 +63,9 @@ def new_partitions(
 
 
 def went_back(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-    """Partitions whose end is before what was read of them: their topic was made again, or their log cut."""
+    """Partitions whose end is before what was read of them: their topic was made again, or their log cut. A
+    high watermark that lags just after an election never becomes an end, see ``Planner.available``.
+    """
     return sorted(tp for tp in start if tp in end and end[tp] < start[tp])
 
 

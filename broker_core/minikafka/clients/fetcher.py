@@ -55,7 +55,7 @@ from minikafka.wire.apis.fetch import (
     consumer_request,
 )
 
-__all__ = ["DEFAULT_MAX_BYTES", "RangeFetcher", "check_readable", "prefetching"]
+__all__ = ["DEFAULT_MAX_BYTES", "RangeFetcher", "check_readable", "log_reaches", "prefetching"]
 
 DEFAULT_MAX_BYTES = 1 << 20
 """Kafka's ``max.partition.fetch.bytes``."""
@@ -302,6 +302,31 @@ def check_readable(cluster: Cluster, topic_partition: TopicPartition, offset: in
     except BrokerError as error:
         if not _may_pass(error):
             raise
+
+
+def log_reaches(cluster: Cluster, topic_partition: TopicPartition, offset: int) -> bool:
+    """Return whether the leader's log ends at ``offset`` or later, even if its high watermark does not.
+
+    ``list_offsets`` gives the high watermark, which may lag behind a new leader's log until its followers
+    have fetched. A fetch, however, is OFFSET_OUT_OF_RANGE only where the log itself does not reach, in all
+    versions. Also False where ``offset`` is below the log's start. Raises as ``list_offsets``.
+    """
+    fetcher = RangeFetcher(
+        cluster, topic_partition, offset, offset + 1, max_bytes=_LOOK_BYTES, max_wait_ms=0, lane=Lane.CONTROL
+    )
+
+    def attempt() -> bool:
+        try:
+            fetcher.look()
+        except (NetworkError, RemoteWireError, BrokerError) as error:
+            if isinstance(error, BrokerError) and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                return False
+            cluster.invalidate(topic_partition.topic)
+            raise
+        return True
+
+    what = f"asking whether the log of {topic_partition} reaches offset {offset}"
+    return cluster.retrying(what, cluster.deadline(), attempt)
 
 
 def _may_pass(error: MinikafkaError) -> bool:

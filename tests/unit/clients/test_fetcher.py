@@ -10,7 +10,7 @@ from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, OffsetOu
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.batching import BatchingProducer
 from minikafka.clients.cluster import Cluster, Lane
-from minikafka.clients.fetcher import RangeFetcher
+from minikafka.clients.fetcher import RangeFetcher, log_reaches
 from minikafka.clients.links import Reply
 from minikafka.clients.offsets import LATEST, list_offsets
 from minikafka.net.memory import Fault
@@ -384,3 +384,27 @@ def test_fetches_do_not_wait_in_the_way_of_other_requests(brokers: BrokersInMemo
     cluster = brokers.client()
     next(fetcher(cluster, 0, 100, max_bytes=1_000))
     assert cluster.link(1, Lane.FETCH) is not cluster.link(1, Lane.CONTROL)
+
+
+def test_a_log_reaches_as_far_as_a_fetch_is_not_refused(brokers: BrokersInMemory) -> None:
+    cluster = brokers.client()
+    brokers.logs[TP].start_offset = 40
+    assert [log_reaches(cluster, TP, offset) for offset in (39, 40, 99, 100, 101)] == [
+        False,
+        True,
+        True,
+        True,
+        False,
+    ]
+
+
+def test_how_far_a_log_reaches_is_asked_again_while_its_leader_moves(brokers: BrokersInMemory) -> None:
+    moved = fetch_error(ErrorCode.NOT_LEADER_FOR_PARTITION)
+    brokers.script(ApiKey.FETCH, moved, lambda *_: Fault.CUT_REQUEST)
+    assert log_reaches(brokers.client(), TP, 100)
+
+
+def test_how_far_a_log_reaches_is_not_told_to_who_may_not_read_it(brokers: BrokersInMemory) -> None:
+    brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+        log_reaches(brokers.client(), TP, 100)

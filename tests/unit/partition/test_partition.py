@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.errors import BrokerError, ErrorCode, OffsetOutOfRange
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.config import LogConfig
@@ -53,6 +53,16 @@ def test_with_a_configured_flush_messages_are_visible_only_after_it() -> None:
     assert leading.flushed(leading.log.flush())
     assert leading.high_watermark == 1
     assert leading.read(0, 1000, at_least_one=True).slice is not None
+
+
+def test_a_read_is_out_of_range_behind_the_end_of_the_log_not_behind_the_high_watermark() -> None:
+    leading = partition(flush_messages=1)
+    leading.append(messages(b"a", b"b", b"c"))
+    assert leading.high_watermark == 0
+    for offset in (1, 3):
+        assert leading.read(offset, 1000, at_least_one=True).slice is None
+    with pytest.raises(OffsetOutOfRange):
+        leading.read(4, 1000, at_least_one=True)
 
 
 def test_a_flush_that_tells_nothing_new_leaves_the_high_watermark() -> None:

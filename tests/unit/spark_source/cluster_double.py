@@ -22,6 +22,8 @@ class FakeCluster:
         }
         self.groups: dict[str, dict[TopicPartition, int]] = {}
         self.hidden: list[set[str]] = []
+        self.unconfirmed: dict[TopicPartition, int] = {}
+        """Where a log ends whose high watermark is behind it, as just after an election."""
         self.questions = 0
 
     def partitions(self, *, refresh: bool) -> Mapping[str, tuple[int, ...]]:
@@ -46,6 +48,11 @@ class FakeCluster:
         self.questions += 1
         found = {tp: max(self.logs[tp][0], time) for tp, time in wanted.items() if tp in self.logs}
         return {tp: offset if offset < self.logs[tp][1] else None for tp, offset in found.items()}
+
+    def logs_reach(self, wanted: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+        self.questions += 1
+        ends = {tp: self.unconfirmed.get(tp, end) for tp, (_, end) in self.logs.items()}
+        return {tp for tp, offset in wanted.items() if ends.get(tp, -1) >= offset}
 
     def committed(self, group: str) -> Mapping[TopicPartition, int]:
         self.questions += 1

@@ -1,4 +1,4 @@
-"""What a group has committed, asked of brokers and of ZooKeeper."""
+"""What a group has committed, asked of brokers and of ZooKeeper, and how far logs reach."""
 
 from __future__ import annotations
 
@@ -43,3 +43,12 @@ def test_a_group_without_offsets_is_an_error_that_says_where_was_looked(
     with pytest.raises(BrokerError, match=r"'nix'.*Kafka or in ZooKeeper at zk:2181") as problem:
         looking(monkeypatch, {T0: 4}).committed("nix")
     assert problem.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_logs_reach_as_far_as_their_leaders_have_them() -> None:
+    brokers = BrokersInMemory(1, {"t": 2})
+    brokers.fill(T0, b"a", b"b")
+    found = ClusterLookup(brokers.client(), source_options({"subscribe": "t"}, Mode.STREAM))
+    assert found.logs_reach({T0: 2, T1: 1}) == {T0}
+    assert found.logs_reach({T0: 3, T1: 0}) == {T1}
+    assert found.logs_reach({T0: 2, T2: 0}) == {T0}  # the last one is not there

@@ -229,6 +229,23 @@ def test_an_end_that_went_back_is_looked_at_again_before_it_counts() -> None:
     assert len(planning.waited_ms) == 2
 
 
+def test_an_end_that_lags_behind_what_was_read_has_not_gone_back() -> None:
+    cluster = FakeCluster(t=[(0, 9_999_995), (0, 5)])
+    cluster.unconfirmed[T0] = 10_000_000
+    planning = Planning(cluster, Mode.STREAM, failOnDataLoss="false")
+    start = {T0: 10_000_000, T1: 5}
+    assert planning.planner.available(start) == start
+    assert (planning.waited_ms, planning.warnings) == ([], [])
+
+
+def test_an_end_that_lags_says_nothing_of_one_that_went_back() -> None:
+    cluster = FakeCluster(t=[(0, 95), (0, 5)])
+    cluster.unconfirmed[T0] = 100
+    planning = Planning(cluster, Mode.STREAM, fetchOffset__numRetries="1")
+    assert planning.planner.available({T0: 100, T1: 6}) == {T0: 100, T1: 5}
+    assert len(planning.waited_ms) == 1
+
+
 def test_waiting_for_records_asks_the_cluster_twice_a_look() -> None:
     cluster = FakeCluster(t=[(0, 5)])
     planner = Planning(cluster, Mode.STREAM).planner
