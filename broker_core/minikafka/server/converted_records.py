@@ -7,7 +7,9 @@ than the rest: consumers throw a cut-off last message away.
 
 Pieces that wait to be sent share one bound (``PIECES_BYTES``) for all connections: above it those are dropped
 whose connections took nothing for the longest time. They are made again when a connection goes on, so a
-consumer that reads nothing costs nothing, and one that reads slowly costs time.
+consumer that reads nothing costs nothing, and one that reads slowly costs time. A piece that a connection
+asked for (``prepare``) stays until that connection was tried with it, or two large ones would drop each other
+for ever; another that finds no room meanwhile is made again.
 """
 
 from __future__ import annotations
@@ -49,18 +51,26 @@ class PieceBudget:
         # Re-entrant: the collector may end a part of records here, which then gives its room back.
         self._lock = threading.RLock()
         self._pieces: OrderedDict[int, tuple[ReferenceType[ConvertedRecords], int]] = OrderedDict()
+        self._asked_for: dict[int, int] = {}
+        """Sizes of pieces whose connections were not tried with them yet."""
+        self._asked_for_bytes = 0
         self._bytes = 0
+        """Of all, those that were asked for included."""
 
     @property
     def used_bytes(self) -> int:
         """Bytes of all pieces that are kept."""
         return self._bytes
 
-    def keep(self, owner: ConvertedRecords, size: int) -> None:
-        """Count a piece of ``owner``, and drop others until there is room."""
+    def keep(self, owner: ConvertedRecords, size: int, *, asked_for: bool) -> bool:
+        """Count a piece of ``owner``, and drop others until there is room. ``asked_for``: it is not dropped
+        until it was ``tried``. False, and nothing is counted or dropped, where such pieces leave no room.
+        """
         dropped = []
         with self._lock:
             self.forget(owner)
+            if self._asked_for and self._asked_for_bytes + size > self._most_bytes:
+                return False
             while self._pieces and self._bytes + size > self._most_bytes:
                 _, (reference, other_bytes) = self._pieces.popitem(last=False)
                 self._bytes -= other_bytes
@@ -68,8 +78,21 @@ class PieceBudget:
                 if other is not None:
                     other.drop()
                     dropped.append(other)
-            self._pieces[id(owner)] = ref(owner), size
+            if asked_for:
+                self._asked_for[id(owner)] = size
+                self._asked_for_bytes += size
+            else:
+                self._pieces[id(owner)] = ref(owner), size
             self._bytes += size
+        return True
+
+    def tried(self, owner: ConvertedRecords) -> None:
+        """Its connection takes of its piece what it can now: the piece may be dropped, as the last of all."""
+        with self._lock:
+            size = self._asked_for.pop(id(owner), None)
+            if size is not None:
+                self._asked_for_bytes -= size
+                self._pieces[id(owner)] = ref(owner), size
 
     def used(self, owner: ConvertedRecords) -> None:
         """A part of its piece was sent: it is the last to be dropped."""
@@ -81,7 +104,9 @@ class PieceBudget:
         """Its piece is sent, or not needed any more."""
         with self._lock:
             _, size = self._pieces.pop(id(owner), (None, 0))
-            self._bytes -= size
+            asked_for = self._asked_for.pop(id(owner), 0)
+            self._asked_for_bytes -= asked_for
+            self._bytes -= size + asked_for
 
 
 class ConvertedRecords(LazyPart):
@@ -111,7 +136,10 @@ class ConvertedRecords(LazyPart):
         self._closed = False
         self._fault = ""
         """Why nothing more can be sent: the connection has to end, as the length of its answer is told."""
-        budget.keep(self, self._size)
+        self._untried = False
+        """Whether the present piece was asked for and its connection did not see it yet."""
+        if not budget.keep(self, self._size, asked_for=False):
+            self._piece = None
 
     def ready(self) -> memoryview | None:
         if self._cursor is None:
@@ -120,6 +148,9 @@ class ConvertedRecords(LazyPart):
         if self._fault:
             raise StorageError(self._fault)
         piece = self._piece
+        if self._untried:
+            self._untried = False
+            self._budget.tried(self)
         return None if piece is None else piece[self._at : self._at + self.length]
 
     def sent(self, count: int) -> None:
@@ -137,6 +168,7 @@ class ConvertedRecords(LazyPart):
     def close(self) -> None:
         self._closed = True
         self._piece = None
+        self._untried = False
         self._budget.forget(self)
 
     def __del__(self) -> None:
@@ -154,20 +186,20 @@ class ConvertedRecords(LazyPart):
         while self.length:
             data = self.ready()
             if data is None:
-                for _ in self._steps(lambda: None):
+                for _ in self._steps(lambda: None, needed=True):
                     pass
                 continue
             out += data
             self.sent(len(data))
         return bytes(out)
 
-    def _steps(self, done: Callable[[], None]) -> Iterator[int]:
-        """The job that makes the present piece."""
+    def _steps(self, done: Callable[[], None], *, needed: bool = False) -> Iterator[int]:
+        """The job that makes the present piece. ``needed``: it is used at once, so it needs no room."""
         try:
             cursor = self._cursor
             if cursor is not None and not self._closed:
                 piece = yield from self._made(cursor)
-                self._take(piece)
+                self._take(piece, needed=needed)
         except Exception as error:  # noqa: BLE001 - without a fault it would be asked for again, for ever
             _log.debug("a piece of records was not converted", exc_info=True)
             reason = f"{type(error).__name__}: {error}"
@@ -187,15 +219,15 @@ class ConvertedRecords(LazyPart):
             _log.info("converted records end early: %s", error)
             return Piece(memoryview(b""), None)
 
-    def _take(self, piece: Piece) -> None:
+    def _take(self, piece: Piece, *, needed: bool) -> None:
         if self._size >= 0 and self._size != len(piece.data):
             self._fault = "records that are being sent have changed on the disk"
         elif not piece.data:
             self._cursor, self._at = None, 0
         elif not self._closed:
             self._size, self._next = len(piece.data), piece.next
-            self._piece = piece.data
-            self._budget.keep(self, self._size)
+            if self._budget.keep(self, self._size, asked_for=True) or needed:
+                self._piece, self._untried = piece.data, True
 
 
 def converted(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -13,7 +13,7 @@ from minikafka.base.memory_files import MemoryFiles
 from minikafka.records import down_conversion
 from minikafka.records.batch import build_batch
 from minikafka.records.conversion import down_convert
-from minikafka.records.down_conversion import Cursor, DownConverter
+from minikafka.records.down_conversion import Cursor, DownConverter, Piece
 from minikafka.records.message_set import Codec, Record, iterate
 from minikafka.server.converted_records import FILLING, ConvertedRecords, PieceBudget, converted
 from minikafka.server.work_pool import InlineWorkPool, finish
@@ -153,6 +153,74 @@ def test_a_connection_that_goes_on_is_dropped_last() -> None:
     given_later = [given(plain(50), budget) for _ in range(2)]
     assert stalled.ready() is None
     assert given_later
+
+
+def test_a_piece_that_was_asked_for_stays_until_its_connection_was_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Each piece is more than half of the bound, and is sent after the other connection had its turn.
+    monkeypatch.setattr(down_conversion, "PORTION_BYTES", 10_000)
+    made = []
+    steps = DownConverter.steps
+
+    def counted(converter: DownConverter, cursor: Cursor) -> Generator[int, None, Piece]:
+        made.append(cursor)
+        return steps(converter, cursor)
+
+    monkeypatch.setattr(DownConverter, "steps", counted)
+    data = b"".join(bytes(build_batch([Record(None, bytes(5_000), 1)], base_offset=n)) for n in range(2))
+    budget = PieceBudget(8_000)
+    parts = [given(data, budget) for _ in range(2)]
+    out = [b"", b""]
+    while left := [number for number in range(2) if parts[number].length]:
+        for number in left:
+            part = parts[number]
+            assert isinstance(part, ConvertedRecords)
+            piece = part.ready()
+            if piece is None:
+                part.prepare(lambda: None)
+            else:
+                out[number] += piece[:1_000]
+                part.sent(min(1_000, len(piece)))
+            assert budget.used_bytes <= 8_000
+        assert len(made) < 200
+    assert [values(one) for one in out] == [[bytes(5_000)] * 2] * 2
+
+
+def test_who_takes_nothing_of_a_piece_that_was_asked_for_loses_it_to_others() -> None:
+    budget = PieceBudget(1_000)
+    parts = [given(plain(50), budget) for _ in range(40)]
+    for part in parts:
+        assert isinstance(part, ConvertedRecords)
+        part.drop()
+        part.prepare(lambda: None)
+        assert part.ready() is not None  # the connection was tried, and took nothing
+        assert budget.used_bytes <= 1_000
+    assert sum(part.ready() is not None for part in parts) < 20
+
+
+def test_what_was_asked_for_and_is_closed_makes_room() -> None:
+    budget = PieceBudget(300)
+    first, second = given(plain(50), budget), given(plain(50), budget)
+    assert isinstance(first, ConvertedRecords)
+    assert isinstance(second, ConvertedRecords)
+    for part in (first, second):
+        part.drop()
+    size = budget.used_bytes
+    first.prepare(lambda: None)
+    first.close()
+    second.prepare(lambda: None)
+    assert second.ready() is not None
+    assert budget.used_bytes <= size
+
+
+def test_a_piece_that_finds_no_room_is_made_where_all_is_read_at_once() -> None:
+    budget = PieceBudget(150)
+    held, read = given(plain(50), budget), given(plain(50), budget)
+    assert isinstance(held, ConvertedRecords)
+    held.drop()
+    held.prepare(lambda: None)
+    assert values(read) == values(down_convert(plain(50), 1)[: len(plain(50))])
 
 
 def test_a_file_that_has_changed_ends_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
