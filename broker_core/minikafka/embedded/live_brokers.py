@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from minikafka.base.errors import CoordinationError, MinikafkaError
+from minikafka.base.errors import MinikafkaError
 from minikafka.net.probe import can_connect
-from minikafka.registry import paths
+from minikafka.registry.brokers import live_brokers
 from minikafka.registry.paths import BrokerRegistration
 from minikafka.registry.zookeeper import ZooKeeperStore
 
@@ -39,20 +39,15 @@ class RegisteredBrokers:
         try:
             if self._store is None:
                 self._store = ZooKeeperStore(self._connect, connect_timeout_ms=_CONNECT_MS, make_chroot=False)
-            names = self._store.children(paths.BROKER_IDS)
-            found = self._store.read_all(f"{paths.BROKER_IDS}/{name}" for name in names)
+            found = live_brokers(self._store)
         except MinikafkaError:
             self.close()
             return None
-        registered = {}
-        for path, (data, _) in found.items():
-            try:
-                broker = BrokerRegistration.from_json(data, path)
-            except CoordinationError:
-                continue  # the brokers say so
-            if self._only is None or broker.broker_id in self._only:
-                registered[broker.broker_id] = addresses_of(broker)
-        return registered
+        return {
+            number: addresses_of(broker)
+            for number, broker in found.items()
+            if self._only is None or number in self._only
+        }
 
     def close(self) -> None:
         """End the session. The next ``read`` begins another one."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 import pytest
 
-from minikafka.embedded.live_brokers import Addresses, LiveBrokers, addresses_of
+from minikafka.base.ids import BrokerAddress
+from minikafka.embedded import live_brokers
+from minikafka.embedded.live_brokers import Addresses, LiveBrokers, RegisteredBrokers, addresses_of
+from minikafka.registry import paths
+from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.registry.paths import BrokerRegistration
 
 
@@ -75,3 +80,21 @@ def test_addresses_are_those_of_all_listeners() -> None:
     endpoints = ("PLAINTEXT://127.0.0.1:9092", "SASL_SSL://[::1]:9093", "NONSENSE")
     broker = BrokerRegistration(1, None, -1, endpoints, 0)
     assert addresses_of(broker) == (("127.0.0.1", 9092), ("::1", 9093))
+
+
+def test_registrations_that_cannot_be_read_are_left_out_with_one_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    zookeeper = MemoryZooKeeper()
+    store = zookeeper.connect()
+    for number in (1, 2):
+        data = BrokerRegistration.of(BrokerAddress(number, "h", 9000 + number), 0).to_json()
+        store.create(paths.broker_path(number), data, make_parents=True)
+    store.create(paths.broker_path(3), b"nonsense")
+    monkeypatch.setattr(live_brokers, "ZooKeeperStore", lambda *_, **__: zookeeper.connect())
+    registered = RegisteredBrokers("zk:2181", only={1, 3})
+    with caplog.at_level(logging.WARNING):
+        assert registered.read() == registered.read() == {1: (("h", 9001),)}
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith("the broker registered at /brokers/ids/3 is left out: ")
+    registered.close()
