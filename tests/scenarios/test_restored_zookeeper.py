@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from minikafka.base.errors import ErrorCode
+from minikafka.base.errors import CoordinationError, ErrorCode, OtherCluster
+from minikafka.base.ids import TopicPartition
 from minikafka.registry import paths
+from minikafka.registry.memory import MemoryStore
 from minikafka.registry.paths import ControllerEpoch
 from minikafka.server import topics
-from tests.scenarios.simulation import Machine, Simulation
+from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
+from minikafka.wire.keys import ApiKey
+from tests.scenarios.simulation import Machine, Request, Simulation
 
 BROKERS = 3
 PROPERTIES = {"replica.lag.time.max.ms": "3000"}
@@ -166,6 +171,83 @@ def test_znodes_that_are_all_removed_by_hand_are_named(caplog: pytest.LogCapture
     assert "/cluster/id is gone" in caplog.text
     assert world.produce("t", b"b").error_code == ErrorCode.NONE
     assert [record.value for record in world.records("t")] == [b"a", b"b"]
+
+
+def test_broker_changes_nothing_in_the_zookeeper_of_another_cluster() -> None:
+    other = Simulation(seed=7)
+    cluster(other, 1)
+    theirs = other.zookeeper.copy()
+    world = Simulation()
+    (machine,) = cluster(world, 1)
+    assert world.produce("t", b"a").error_code == ErrorCode.NONE
+    copy = world.zookeeper.copy()
+    world.zookeeper.restore(theirs)
+    pass_time(world, 20_000)
+    world.zookeeper.end_stray_sessions()
+    pass_time(world, 10_000)
+    store = world.zookeeper.connect()
+    before = tree(store)
+    deletion = world.call(Request(ApiKey.DELETE_TOPICS, 0, DeleteTopicsRequest(("t",), 0)))
+    assert deletion.topics[0].error_code == ErrorCode.NOT_CONTROLLER
+    assert world.create_topic("mine") == ErrorCode.NOT_CONTROLLER
+    pass_time(world, 2_000)
+    running = machine.running
+    assert running is not None
+    registrar, name = running.broker.registrar, TopicPartition("t", 0)
+    known = running.broker.partitions[name].leadership
+    assert known is not None
+    for write in (
+        lambda: registrar.create_topics({"mine": ({0: (0,)}, {})}),
+        lambda: registrar.request_deletions(["t"]),
+        lambda: registrar.add_partitions("t", {1: (0,)}),
+        lambda: registrar.change_config(paths.TOPICS, "t", {"retention.ms": "1"}),
+        registrar.take_producer_ids,
+        lambda: registrar.raise_producer_ids(0, 5),
+        lambda: registrar.remove_topic("t"),
+        lambda: registrar.assign("t", {0: (5,)}),
+        lambda: registrar.write_leaderships({name: replace(known, version=known.version + 1)}, create=False),
+        lambda: registrar.states.tell_changes([name]),
+        lambda: registrar.offsets.write("g", name, 1),
+    ):
+        with pytest.raises(OtherCluster):
+            write()
+    assert tree(store) == before
+    store.close()
+    world.zookeeper.restore(copy)
+    world.zookeeper.end_stray_sessions()
+    pass_time(world, 10_000)
+    create_topic(world, "u", 1)
+    assert world.produce("t", b"b").error_code == ErrorCode.NONE
+    assert values(world) == [b"a", b"b"]
+
+
+def tree(store: MemoryStore, above: str = "") -> dict[str, tuple[bytes, int]]:
+    """Data and version of all znodes, by their paths."""
+    found = {}
+    for name in store.children(above or "/"):
+        data, stat = store.read(f"{above}/{name}")
+        found[f"{above}/{name}"] = data, stat.version
+        found |= tree(store, f"{above}/{name}")
+    return found
+
+
+def test_write_that_waits_for_a_session_is_not_done_in_another_cluster() -> None:
+    other = Simulation(seed=7)
+    cluster(other, 1)
+    theirs = other.zookeeper.copy()
+    world = Simulation()
+    (machine,) = cluster(world, 1)
+    assert machine.running is not None
+    registrar = machine.running.broker.registrar
+    world.zookeeper.restore(theirs)
+    store = world.zookeeper.connect()
+    before = store.children(paths.BROKER_TOPICS)
+    for _ in range(60):  # a write that is tried before, while and after the session is made anew
+        with pytest.raises(CoordinationError):
+            registrar.create_topics({"mine": ({0: (0,)}, {})})
+        pass_time(world, 500)
+    assert store.children(paths.BROKER_TOPICS) == before
+    store.close()
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (1, 0, 2), (2, 1, 0)])

@@ -23,6 +23,7 @@
     ├── NetworkError             a connection that could not be made, broke or timed out
     ├── CoordinationError        ZooKeeper
     │   ├── NoNode / NodeExists / NotEmpty / BadVersion
+    │   ├── OtherCluster         it holds another cluster than the broker's
     │   ├── SessionExpired
     │   └── CoordinationLost     no connection at the moment: the outcome of a write is unknown
     └── ConfigError              an option or property: its name, the value, what is allowed
@@ -359,6 +360,10 @@ class NotEmpty(CoordinationError):
 
 class BadVersion(CoordinationError):
     """A conditional write met another version than the expected one."""
+
+
+class OtherCluster(CoordinationError):
+    """ZooKeeper does not hold the cluster that this broker belongs to: nothing is written there."""
 
 
 class SessionExpired(CoordinationError):

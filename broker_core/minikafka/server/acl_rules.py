@@ -20,12 +20,14 @@ from minikafka.base.errors import (
     CoordinationLost,
     ErrorCode,
     NodeExists,
+    OtherCluster,
     SessionExpired,
 )
 from minikafka.registry.acl_paths import ACL_CHANGE_PREFIX, ACL_CHANGES, ACLS, AclChange
 from minikafka.registry.acl_store import AclsChanged, Rules, change_resource, read_acls, read_resource
-from minikafka.registry.store import SessionState, Store
+from minikafka.registry.store import SessionState
 from minikafka.server.authorizer import NOBODY, Authorizer
+from minikafka.server.guarded_store import GuardedStore
 from minikafka.server.notifications import Notifications
 from minikafka.server.permissions import Permissions
 from minikafka.server.worker import Worker
@@ -39,7 +41,7 @@ class AclRules:
     """Keeps ``permissions`` at what ZooKeeper says."""
 
     def __init__(
-        self, store: Store, clock: Clock, worker: Worker, bare: Authorizer, permissions: Permissions
+        self, store: GuardedStore, clock: Clock, worker: Worker, bare: Authorizer, permissions: Permissions
     ) -> None:
         """``bare``: what the broker's configuration says, without rules."""
         self._store = store
@@ -56,7 +58,7 @@ class AclRules:
         for path in (ACLS, ACL_CHANGES):
             with contextlib.suppress(NodeExists):
                 self._store.create(path, make_parents=True)
-        self._read_all()
+        self.read_all()
         self._store.on_session(self._session_changed)
         self._store.watch_children(ACL_CHANGES, lambda _: self._worker.submit(self._follow))
 
@@ -69,6 +71,8 @@ class AclRules:
             changed = change_resource(self._store, resource, change)
         except (CoordinationLost, SessionExpired):
             raise
+        except OtherCluster as error:
+            raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from None
         except CoordinationError as error:
             raise BrokerError(ErrorCode.INVALID_REQUEST, str(error)) from None
         self._hold(resource, changed.after)
@@ -79,9 +83,11 @@ class AclRules:
             self._expired = True
         elif state is SessionState.CONNECTED and self._expired:
             self._expired = False
-            self._worker.submit(self._read_all)
+            self._worker.submit(self.read_all)
 
-    def _read_all(self) -> None:
+    def read_all(self) -> None:
+        """A job: hold what ZooKeeper has now. Raises OtherCluster, and keeps the rules that there are."""
+        self._store.check()  # another cluster's rules are not this one's
         stored = read_acls(self._store)
         for complaint in stored.unknown:
             _log.error("access rules are left out: %s", complaint)
@@ -91,6 +97,7 @@ class AclRules:
         self._permissions.enforce(self._bare.with_all_acls(stored.acls | closed))
 
     def _follow(self) -> None:
+        self._store.check()
         self._notifications.follow(self._reread)
 
     def _reread(self, data: bytes, path: str) -> None:

@@ -38,6 +38,7 @@ from minikafka.server.controller_channel import Channels
 from minikafka.server.coordinator import Coordinator
 from minikafka.server.dispatch import Dispatcher
 from minikafka.server.failing_logs import FailingLogs
+from minikafka.server.guarded_store import GuardedStore
 from minikafka.server.housekeeper import Housekeeper
 from minikafka.server.isr import InSync
 from minikafka.server.listeners import registered
@@ -130,7 +131,7 @@ class RunningBroker:
             registrar=registrar,
             pool=ports.pool,
         )
-        _prepare(self.broker, store, ports)
+        _prepare(self.broker, registrar.store, ports)
         coordinator = Coordinator(self.broker, ports.loader, ports.random_bytes)
         self._fetchers = Fetchers(self.broker, ports.connector, ports.spawn)
         timeout_ms = config.replication.controller_timeout_ms
@@ -224,7 +225,7 @@ class RunningBroker:
         return meta.broker_id
 
 
-def _prepare(broker: Broker, store: Store, ports: Ports) -> None:
+def _prepare(broker: Broker, store: GuardedStore, ports: Ports) -> None:
     """What has to be before the first client comes: ids for producers that nobody had, and what clients may
     do, and how fast.
     """

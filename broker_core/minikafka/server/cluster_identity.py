@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 
-from minikafka.base.errors import CoordinationError, NoNode
+from minikafka.base.errors import CoordinationError, NoNode, OtherCluster
 from minikafka.registry import paths
 from minikafka.registry.paths import ClusterId
 from minikafka.registry.store import Store
@@ -24,9 +24,31 @@ class ClusterIdentity:
         self._store = store
         self._own = cluster_id
         self._complaint = ""
+        self._held_in: int | None = None
+        """The session in which the last look found this cluster; None: it found another, or none."""
+        self._looked_in: int | None = None
+
+    def check(self) -> None:
+        """Raise OtherCluster where the last look did not find this cluster. Each session is looked at: what
+        waited for it may be done before its news are.
+        """
+        session_id = self._store.session_id
+        if self._looked_in != session_id:
+            self.holds()
+        if self._held_in != session_id:
+            raise OtherCluster(
+                f"ZooKeeper does not hold cluster {self._own}, to which this broker belongs: nothing is "
+                f"written there until {paths.CLUSTER_ID} is back"
+            )
 
     def holds(self) -> bool:
         """Whether ZooKeeper has this cluster; what happened where it has not is logged, once."""
+        session_id = self._store.session_id
+        held = self._look()
+        self._looked_in, self._held_in = session_id, session_id if held else None
+        return held
+
+    def _look(self) -> bool:
         try:
             data, _ = self._store.read(paths.CLUSTER_ID)
             found = ClusterId.from_json(data).id

@@ -165,6 +165,8 @@ class ControlPath:
     def configs_missed(self) -> None:
         """Give all clients their quotas, and replication its limits."""
         refresh_limits(self._broker)
+        if self._broker.acl_rules is not None:
+            self._broker.acl_rules.read_all()
 
     def counters_missed(self) -> None:
         """Give out no producer ids that another broker may have got meanwhile."""

@@ -20,7 +20,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from minikafka.base.clock import Clock
-from minikafka.base.errors import BrokerError, CoordinationError, CoordinationLost, ErrorCode, SessionExpired
+from minikafka.base.errors import (
+    BrokerError,
+    CoordinationError,
+    CoordinationLost,
+    ErrorCode,
+    OtherCluster,
+    SessionExpired,
+)
 from minikafka.base.ids import INTERNAL_TOPICS
 from minikafka.base.words import counted
 from minikafka.controller.assignment import Assignment
@@ -214,7 +221,9 @@ def _tell(waiting: _Waiting, error: BrokerError) -> None:
 def _refusal(error: Exception) -> BrokerError:
     """What the request for a topic is told when ``error`` was met."""
     words = str(error) if isinstance(error, CoordinationError) else f"unexpected error: {error!r}"
-    return BrokerError(ErrorCode.UNKNOWN, words)
+    # In another cluster's ZooKeeper nobody is the controller: clients look for it, and ask again.
+    code = ErrorCode.NOT_CONTROLLER if isinstance(error, OtherCluster) else ErrorCode.UNKNOWN
+    return BrokerError(code, words)
 
 
 def _log_failure(errors: Mapping[str, Exception]) -> None:

@@ -43,6 +43,7 @@ from minikafka.server import counters
 from minikafka.server.admin_requests import AdminRequests
 from minikafka.server.cluster_identity import ClusterIdentity
 from minikafka.server.config_changes import ConfigChanges, read_topic_configs, tell_changes
+from minikafka.server.guarded_store import GuardedStore
 from minikafka.server.partition_states import PartitionStates
 from minikafka.server.registrations import Registrations
 from minikafka.server.session_tickets import SessionTickets
@@ -119,7 +120,12 @@ class Registrar:
     ) -> None:
         """``may_be_unclean``: whether a topic with these settings may be led by a replica out of sync."""
         self._may_be_unclean = may_be_unclean
-        self._store = store
+        self.tree = counters.agree_on_cluster_id(store, random_bytes)
+        """The cluster's id, and the change of ZooKeeper that made its znode."""
+        self.cluster_id = self.tree[0]
+        self._identity = ClusterIdentity(store, self.cluster_id)
+        self.store = self._store = store = GuardedStore(store, self._identity.check)
+        """For all that this broker does in ZooKeeper."""
         self._clock = clock
         self._worker = worker
         self._assignments: dict[str, Assignment] = {}
@@ -156,10 +162,6 @@ class Registrar:
         self._registrations = Registrations(store, clock, znodes.read_with_stat, self._tickets.end)
         for path in paths.PERSISTENT_PATHS:
             self._znodes.make(path, b"")
-        self.tree = counters.agree_on_cluster_id(store, random_bytes)
-        """The cluster's id, and the change of ZooKeeper that made its znode."""
-        self.cluster_id = self.tree[0]
-        self._identity = ClusterIdentity(store, self.cluster_id)
 
     @property
     def ticket_kept(self) -> bool:
@@ -367,6 +369,9 @@ class Registrar:
         else:
             self._registrations.forget()
             self._elected_in = None
+            self._grown.keep(())
+            self._listener.controller_changed(-1)
+            self._listener.post(events.Resigned())
 
     def _see_cluster(self) -> None:
         """ZooKeeper has this cluster, perhaps again."""

@@ -18,6 +18,7 @@ from minikafka.base.errors import (
     CoordinationError,
     CoordinationLost,
     ErrorCode,
+    OtherCluster,
     SessionExpired,
 )
 from minikafka.base.ids import check_topic_name
@@ -187,7 +188,7 @@ def change_resource(broker: Broker, kind: int, name: str, change: Change, *, val
     except (CoordinationLost, SessionExpired):
         raise
     except CoordinationError as error:
-        raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
+        raise BrokerError(_code_of(error, ErrorCode.INVALID_CONFIG), str(error)) from None
     refresh_topic(broker, name)
 
 
@@ -207,7 +208,10 @@ def _change_broker(broker: Broker, name: str, change: Change, *, validate_only: 
         if not is_rate(text):
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"{key}={text!r}: bytes a second, 0 to {UNLIMITED}")
     if not validate_only:
-        broker.registrar.change_config(paths.BROKERS, name, after)
+        try:
+            broker.registrar.change_config(paths.BROKERS, name, after)
+        except OtherCluster as error:
+            raise BrokerError(_code_of(error, ErrorCode.UNKNOWN), str(error)) from None
         refresh_broker(broker)
 
 
@@ -219,6 +223,11 @@ def check_settings_size(topic: str, settings: Settings) -> None:
             ErrorCode.INVALID_CONFIG,
             f"the settings of topic {topic} take {size} bytes: a znode has at most {DATA_MAX_BYTES}",
         )
+
+
+def _code_of(error: CoordinationError, code: ErrorCode) -> ErrorCode:
+    """``code``, or one after which clients ask again."""
+    return ErrorCode.REQUEST_TIMED_OUT if isinstance(error, OtherCluster) else code
 
 
 def check_broker(broker: Broker, name: str) -> None:

@@ -15,6 +15,7 @@ from minikafka.base.errors import (
     CoordinationLost,
     ErrorCode,
     NoNode,
+    OtherCluster,
     SessionExpired,
 )
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition, check_topic_name
@@ -315,6 +316,8 @@ def submit_growth(broker: Broker, wish: GrowthRequest, ticket: TopicTicket) -> N
             failure = BrokerError(ErrorCode.INVALID_PARTITIONS, str(error))
         except (CoordinationLost, SessionExpired):
             raise  # the worker runs this job again
+        except OtherCluster as error:
+            failure = BrokerError(ErrorCode.NOT_CONTROLLER, str(error))
         except CoordinationError as error:
             failure = BrokerError(ErrorCode.UNKNOWN, str(error))
         broker.run(lambda: ticket.failed_later(broker, wish.name, failure))

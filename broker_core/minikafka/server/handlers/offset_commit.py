@@ -11,7 +11,7 @@ While ZooKeeper is away, version 0 gets REQUEST_TIMED_OUT, and the commit may st
 
 from __future__ import annotations
 
-from minikafka.base.errors import ErrorCode
+from minikafka.base.errors import ErrorCode, OtherCluster
 from minikafka.base.ids import TopicPartition
 from minikafka.groups.messages import NEVER_MS, OffsetValue
 from minikafka.server.broker import Broker
@@ -81,7 +81,10 @@ def _value(part: OffsetCommitRequestPartition, retention_ms: int, now_ms: int) -
 
 def _to_zookeeper(broker: Broker, group_id: str, commits: dict[TopicPartition, OffsetValue]) -> ErrorCode:
     for topic_partition, value in commits.items():
-        broker.registrar.offsets.write(group_id, topic_partition, value.offset)
+        try:
+            broker.registrar.offsets.write(group_id, topic_partition, value.offset)
+        except OtherCluster:
+            return ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
     return ErrorCode.NONE
 
 
