@@ -29,7 +29,7 @@ pages were lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from minikafka.base.errors import BrokerError, ErrorCode, OffsetOutOfRange, StorageError, TooManyFiles
@@ -511,6 +511,12 @@ class Log:
         Messages of magic 0 have no timestamp and are passed over.
         """
         return search.offset_for_timestamp(self._segments, self._start_offset, timestamp_ms)
+
+    def steps_to_timestamp(self, timestamp_ms: int) -> Generator[int, None, tuple[int, int] | None]:
+        """``offset_for_timestamp`` in steps, each of which gives the bytes of memory that the next one needs:
+        the first needs ``search.LOOK_UP_BYTES``, and a batch with large content as much as that.
+        """
+        return search.steps_to_timestamp(self._segments, self._start_offset, timestamp_ms)
 
     # Durability.
 

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 
 from minikafka.log.recovery import windows
 from minikafka.log.retention import SegmentFacts
 from minikafka.log.segment import Segment
-from minikafka.records.scan import first_at_or_after
+from minikafka.records.scan import entries_at_or_after, first_at_or_after
 
 EARLIEST = -2
 LATEST = -1
+LOOK_UP_BYTES = 4 << 20
+"""What most look-ups by time need: a window of a segment, and what a usual batch holds."""
+_WINDOW_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Large:
+    """An entry of a segment that takes ``need_bytes`` to be opened."""
+
+    position: int
+    size: int
+    need_bytes: int
 
 
 def offsets_before(
@@ -38,16 +51,56 @@ def offsets_before(
 def offset_for_timestamp(
     segments: Sequence[Segment], start_offset: int, timestamp_ms: int
 ) -> tuple[int, int] | None:
-    """See ``Log.offset_for_timestamp``. Segments are read from where their time index says."""
+    """See ``Log.offset_for_timestamp``."""
+    steps = steps_to_timestamp(segments, start_offset, timestamp_ms)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: tuple[int, int] | None = end.value
+            return found
+
+
+def steps_to_timestamp(
+    segments: Sequence[Segment], start_offset: int, timestamp_ms: int
+) -> Generator[int, None, tuple[int, int] | None]:
+    """See ``Log.steps_to_timestamp``. Segments are read from where their time index says."""
     for segment in segments:
         if segment.newest()[0] < timestamp_ms:
             continue
         _, begin = segment.index().lookup(max(start_offset, segment.times().lookup(timestamp_ms)))
-        for window in windows(segment.file, begin, segment.size, segment.base_offset, check_crc=False):
-            if window.result.max_timestamp_ms >= timestamp_ms:
-                found = first_at_or_after(window.data, timestamp_ms, start_offset)
-                if found is not None:
-                    return found
+        found = _look(segment, begin, start_offset, timestamp_ms)
+        while isinstance(found, _Large):
+            # What waits for memory holds none: the entry is read again.
+            yield found.need_bytes
+            data = segment.file.read_at(found.position, found.size)
+            record = first_at_or_after(data, timestamp_ms, start_offset)
+            if record is not None:
+                return record
+            del data
+            yield LOOK_UP_BYTES
+            found = _look(segment, found.position + found.size, start_offset, timestamp_ms)
+        if found is not None:
+            return found
+    return None
+
+
+def _look(
+    segment: Segment, begin: int, start_offset: int, timestamp_ms: int
+) -> tuple[int, int] | _Large | None:
+    """The message from ``begin`` on, or the entry that may have it and is too large to be opened now."""
+    for window in windows(
+        segment.file, begin, segment.size, segment.base_offset, check_crc=False, window_bytes=_WINDOW_BYTES
+    ):
+        if window.result.max_timestamp_ms < timestamp_ms:
+            continue
+        for entry in entries_at_or_after(window.data, timestamp_ms, start_offset):
+            need_bytes = entry.need_bytes
+            if need_bytes > LOOK_UP_BYTES - _WINDOW_BYTES:
+                return _Large(window.position + entry.position, len(entry.data), need_bytes)
+            found = first_at_or_after(entry.data, timestamp_ms, start_offset)
+            if found is not None:
+                return found
     return None
 
 

@@ -7,23 +7,31 @@ before, with what that scan returned; a window that ends within an entry says ho
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minikafka.base.files import Buffer
-from minikafka.records import kernels, stops
+from minikafka.records import batch, kernels, stops
 from minikafka.records.arrays import INT64_MAX, INT64_MIN, read_only
 from minikafka.records.checksums import CRC_TABLES
+from minikafka.records.compression import Codec, content_bound
 from minikafka.records.message_set import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
     ENTRY_HEADER_BYTES,
+    MAGIC_AT,
     NO_TIMESTAMP,
     iterate,
+    wrapper_value,
 )
 
 _HEAD = struct.Struct(">8xi4xb4xh")
 """Size, magic and, of a batch, attributes."""
+_BATCH_CODEC_AT = batch.ATTRIBUTES_AT + 1
+"""The attributes are an int16, whose second byte holds the codec."""
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 """An offset index holds offsets relative to the segment's first, in int32."""
 
@@ -131,16 +139,46 @@ def first_at_or_after(data: Buffer, timestamp_ms: int, least_offset: int = 0) ->
 
     Magic 0 messages have the timestamp -1. CORRUPT_MESSAGE when the way there is damaged.
     """
-    array = read_only(data)
-    view = memoryview(data)
-    at = _find(array, 0, INT64_MIN, timestamp_ms)
-    while at is not None:
-        end = at + ENTRY_HEADER_BYTES + int.from_bytes(view[at + 8 : at + 12], "big")
-        for record in iterate(view[at:end]):
+    for entry in entries_at_or_after(data, timestamp_ms, least_offset):
+        for record in iterate(entry.data):
             if record.timestamp_ms >= timestamp_ms and record.offset >= least_offset:
                 return record.offset, record.timestamp_ms
-        at = _find(array, end, INT64_MIN, timestamp_ms)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class TimedEntry:
+    """An entry that is new enough, as its head says."""
+
+    position: int
+    data: memoryview
+
+    @property
+    def need_bytes(self) -> int:
+        """What it takes to read its messages: the entry, and what it may hold compressed."""
+        view = self.data
+        size = len(view)
+        if view[MAGIC_AT] == batch.MAGIC:
+            codec, stored = view[_BATCH_CODEC_AT] & CODEC_MASK, view[batch.BATCH_HEADER_BYTES :]
+            return size + (content_bound(Codec(codec), stored) if codec <= Codec.ZSTD else 0)
+        if not view[ATTRIBUTES_AT] & CODEC_MASK:
+            return size
+        wrapper_codec, value = wrapper_value(view, 0)
+        return size + (0 if value is None else content_bound(wrapper_codec, value))
+
+
+def entries_at_or_after(data: Buffer, timestamp_ms: int, least_offset: int = 0) -> Iterator[TimedEntry]:
+    """The entries that may have messages from ``least_offset`` on that are not older than ``timestamp_ms``.
+
+    CORRUPT_MESSAGE when the way there is damaged.
+    """
+    array = read_only(data)
+    view = memoryview(data)
+    at = _find(array, 0, least_offset, timestamp_ms)
+    while at is not None:
+        end = at + ENTRY_HEADER_BYTES + int.from_bytes(view[at + 8 : at + 12], "big")
+        yield TimedEntry(at, view[at:end])
+        at = _find(array, end, least_offset, timestamp_ms)
 
 
 def _find(array: NDArray[np.uint8], position: int, target_offset: int, target_timestamp: int) -> int | None:

@@ -18,8 +18,8 @@ from itertools import chain
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.ids import TopicPartition
 from minikafka.log.epochs import UNKNOWN
+from minikafka.log.search import LOOK_UP_BYTES
 from minikafka.partition.partition import Partition
-from minikafka.records.compression import MAX_CONTENT_BYTES
 from minikafka.records.message_set import NO_TIMESTAMP
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
@@ -64,15 +64,17 @@ def _serve(
                 parts.append(_refused(part))
                 continue
             if context.version and part.timestamp >= 0:
-                yield MAX_CONTENT_BYTES
+                yield LOOK_UP_BYTES
             parts.append(
-                _look_up(
-                    broker,
-                    context.version,
-                    topic.name,
-                    part,
-                    committed_only=committed_only,
-                    replica=replica,
+                (
+                    yield from _look_up(
+                        broker,
+                        context.version,
+                        topic.name,
+                        part,
+                        committed_only=committed_only,
+                        replica=replica,
+                    )
                 )
             )
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(parts)))
@@ -103,7 +105,7 @@ def _look_up(
     *,
     committed_only: bool,
     replica: bool,
-) -> ListOffsetsPartitionResponse:
+) -> Generator[int, None, ListOffsetsPartitionResponse]:
     try:
         partition = broker.partition(TopicPartition(topic, part.index))
         partition.check_leader(part.current_leader_epoch)
@@ -113,7 +115,9 @@ def _look_up(
         if replica and part.timestamp == LATEST_TIMESTAMP:
             timestamp, offset = NO_TIMESTAMP, partition.log.end_offset
         else:
-            timestamp, offset = _offset_at(partition, part.timestamp, committed_only=committed_only)
+            timestamp, offset = yield from _offset_at(
+                partition, part.timestamp, committed_only=committed_only
+            )
         return ListOffsetsPartitionResponse(
             index=part.index,
             error_code=ErrorCode.NONE,
@@ -141,13 +145,15 @@ def _offsets_before(partition: Partition, timestamp_ms: int, limit: int, now_ms:
     return tuple(visible)
 
 
-def _offset_at(partition: Partition, timestamp_ms: int, *, committed_only: bool) -> tuple[int, int]:
+def _offset_at(
+    partition: Partition, timestamp_ms: int, *, committed_only: bool
+) -> Generator[int, None, tuple[int, int]]:
     readable = partition.last_stable_offset if committed_only else partition.high_watermark
     if timestamp_ms == EARLIEST_TIMESTAMP:
         return NO_TIMESTAMP, partition.log.start_offset
     if timestamp_ms == LATEST_TIMESTAMP:
         return NO_TIMESTAMP, readable
-    found = partition.log.offset_for_timestamp(timestamp_ms)
+    found = yield from partition.log.steps_to_timestamp(timestamp_ms)
     if found is None or found[0] >= readable:
         return NO_TIMESTAMP, NO_OFFSET
     offset, at_ms = found

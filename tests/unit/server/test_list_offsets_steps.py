@@ -1,0 +1,68 @@
+"""What a look-up by time needs of the broker's pool."""
+
+from __future__ import annotations
+
+from minikafka.base.errors import ErrorCode
+from minikafka.base.ids import TopicPartition
+from minikafka.records.message_set import Codec, Record, build_message_set
+from minikafka.server.work_pool import SMALL_BYTES
+from minikafka.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from minikafka.wire.keys import ApiKey
+from tests.scenarios import simulation
+from tests.unit.server.test_produce import World
+
+
+def look_up(world: World, timestamp_ms: int) -> tuple[list[int], int]:
+    """What its steps need, and the offset that is found."""
+    client = world.another_client()
+    topic = ListOffsetsTopic("t", (ListOffsetsPartition(0, -1, timestamp_ms, 1),))
+    client.begin(simulation.Request(ApiKey.LIST_OFFSETS, 1, ListOffsetsRequest(-1, 0, (topic,))))
+    needs = list(world.pool.jobs.popleft())
+    (found,) = client.finish().topics[0].partitions
+    assert found.error_code == ErrorCode.NONE
+    return needs, found.offset
+
+
+def append(world: World, codec: Codec, size: int, timestamp_ms: int) -> None:
+    client = world.pending(
+        build_message_set([Record(b"k", bytes(size), timestamp_ms)], magic=2, codec=codec), version=7
+    )
+    world.pool.run()
+    client.finish()
+
+
+def test_usual_batches_are_looked_up_beside_large_content() -> None:
+    world = World()
+    for number, codec in enumerate(Codec):
+        append(world, codec, 1_000, 10 + number)
+    for number in range(len(Codec)):
+        needs, offset = look_up(world, 10 + number)
+        assert offset == number
+        assert 0 < max(needs) <= SMALL_BYTES
+    needs, offset = look_up(world, 99)
+    assert offset == -1
+
+
+def test_only_large_content_needs_much_and_as_much_as_it_is() -> None:
+    world = World()
+    append(world, Codec.NONE, 10, 1)
+    append(world, Codec.ZSTD, 20 << 20, 2)
+    append(world, Codec.ZSTD, 10, 3)
+    needs, offset = look_up(world, 2)
+    assert offset == 1
+    assert 20 << 20 <= max(needs) <= 40 << 20
+    needs, offset = look_up(world, 3)
+    assert offset == 2
+    assert max(needs) <= SMALL_BYTES
+
+
+def test_what_is_behind_large_content_that_does_not_have_it_is_found() -> None:
+    world = World()
+    records = [Record(b"k", bytes(20 << 20), 5), Record(b"k", b"", 4)]
+    client = world.pending(build_message_set(records, magic=2, codec=Codec.ZSTD), version=7)
+    world.pool.run()
+    client.finish()
+    append(world, Codec.NONE, 10, 6)
+    log = world.broker.partition(TopicPartition("t", 0)).log
+    log.advance_start(1)
+    assert log.offset_for_timestamp(5) == (2, 6)
