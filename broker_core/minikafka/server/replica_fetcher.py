@@ -31,10 +31,18 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from minikafka.base.errors import BrokerError, ErrorCode, StorageError
+from minikafka.base.errors import (
+    BrokerError,
+    CoordinationError,
+    CoordinationLost,
+    ErrorCode,
+    SessionExpired,
+    StorageError,
+)
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.log.epochs import UNKNOWN
 from minikafka.net.port import Connector
+from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
 from minikafka.records.replicated import ReplicatedSet, replicated
 from minikafka.server import replica_requests as requests
@@ -62,6 +70,17 @@ class Stage(Enum):
     LOST = "lost"
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How a log is to be cut."""
+
+    offset: int
+    anew: bool
+    """Whether the log begins anew there."""
+    then: Stage
+    """ASK: the leader's log differs from this one below ``offset``, too; it is to say where. Else FETCH."""
+
+
 @dataclass(slots=True, eq=False)
 class Followed:
     """One partition that is followed under one leader epoch."""
@@ -78,8 +97,8 @@ class Followed:
     not_before_ms: int = 0
     is_ahead: bool = False
     """Whether this log has newer epochs than ZooKeeper had: all of it counts as committed."""
-    cut_at: int = 0
-    """In the stage COMPARE: where the log would be cut."""
+    cut: Cut | None = None
+    """In the stage COMPARE: what waits for the leader's end."""
     leader_end: int | None = None
     """Where the leader's log ends, in the stage LOST, once that was told."""
     behind: bool = True
@@ -279,31 +298,29 @@ class ReplicaFetcher(Conversation):
 
     def _cut_later(self, one: Followed, offset: int, *, anew: bool = False, then_ask: bool = False) -> None:
         one.stage = Stage.CUT
-        then = Stage.ASK if then_ask else Stage.FETCH
-        self._broker.worker.submit(lambda: self._cut_now(one, offset, anew, then))
+        cut = Cut(offset, anew, Stage.ASK if then_ask else Stage.FETCH)
+        self._broker.worker.submit(lambda: self._cut_now(one, cut))
 
-    def _cut_now(
-        self, one: Followed, offset: int, anew: bool, then: Stage, *, compared: bool = False
-    ) -> None:
+    def _cut_now(self, one: Followed, cut: Cut, *, compared: bool = False) -> None:
         """On the worker, as all that cuts logs."""
         if self._followed.get(one.name) is not one:
             return
         log = one.partition.log
-        if not compared and self._would_lose(one, offset):
+        if not compared and self._would_lose(one, cut.offset):
             with self._applying:
-                one.stage, one.cut_at = Stage.COMPARE, offset
+                one.stage, one.cut = Stage.COMPARE, cut
             self.wake()
             return
         try:
-            if anew or offset < log.end_offset:
+            if cut.anew or cut.offset < log.end_offset:
                 _log.info(
                     "%s is cut from offset %d to %d to follow %s",
                     one.name,
                     log.end_offset,
-                    offset,
+                    cut.offset,
                     self.peer.address,
                 )
-                self._broker.logs.truncate(one.name, offset, anew=anew)
+                self._broker.logs.truncate(one.name, cut.offset, anew=cut.anew)
                 self._broker.run(one.partition.truncated)
         except StorageError as error:
             with self._applying:
@@ -311,7 +328,7 @@ class ReplicaFetcher(Conversation):
                 self._put_off(one, str(error))
             return
         with self._applying:
-            one.stage = then
+            one.stage = cut.then
         self.wake()
 
     # --- leaders that were not in sync ----------------------------------------------------------------------
@@ -325,38 +342,49 @@ class ReplicaFetcher(Conversation):
 
     def _end_told(self, one: Followed, response: Any) -> None:
         with self._applying:
-            if self._followed.get(one.name) is not one or one.stage is not Stage.COMPARE:
+            cut = one.cut
+            if self._followed.get(one.name) is not one or one.stage is not Stage.COMPARE or cut is None:
                 return
             try:
                 leader_end = requests.told_offset(response)
             except BrokerError as error:
                 self._put_off(one, str(error))
                 return
-            one.stage = Stage.CUT
-        if leader_end <= one.cut_at:
-            self._broker.worker.submit(lambda: self._take_over(one))
+            one.stage, one.cut = Stage.CUT, None
+        if leader_end <= cut.offset and cut.then is Stage.FETCH:
+            self._broker.worker.submit(lambda: self._take_over(one, leader_end))
             return
         _log.error(
-            "%s: messages %d to %d were committed, and are not on broker %d, which leads and has %d others "
-            "from there on: they are cut from the log here. That broker was elected though it was not in "
-            "sync; was ZooKeeper restored from an older copy?",
+            "%s: messages %d to %d were committed, and are not on broker %d, which leads, has others in "
+            "their place and ends at %d: they are cut from the log here. That broker was elected though it "
+            "was not in sync; was ZooKeeper restored from an older copy?",
             one.name,
-            one.cut_at,
+            cut.offset,
             one.partition.log.end_offset - 1,
             self.peer.address.broker_id,
-            leader_end - one.cut_at,
+            leader_end,
         )
-        self._broker.worker.submit(
-            lambda: self._cut_now(one, one.cut_at, anew=False, then=Stage.FETCH, compared=True)
-        )
+        self._broker.worker.submit(lambda: self._cut_now(one, cut, compared=True))
 
-    def _take_over(self, one: Followed) -> None:
+    def _take_over(self, one: Followed, leader_end: int) -> None:
         """Have this broker lead, on the worker: the log of the leader is a part of the one here. The
         controller hears of it as of an ISR that was changed, and tells all.
         """
         known = one.partition.leadership
         if self._followed.get(one.name) is not one or known is None:
             return
+        reason = "the leader has less than was committed"
+        try:
+            self._write_lead(one, known, leader_end)
+        except (CoordinationLost, SessionExpired):
+            raise
+        except CoordinationError as error:
+            reason = str(error)
+        with self._applying:
+            one.begin()
+            self._put_off(one, reason)
+
+    def _write_lead(self, one: Followed, known: Leadership, leader_end: int) -> None:
         states, own = self._broker.registrar.states, self._broker.broker_id
         current = states.read({one.name: known.replicas}).get(one.name)
         if current is not None and (current.leader, current.leader_epoch) == (known.leader, one.leader_epoch):
@@ -375,13 +403,10 @@ class ReplicaFetcher(Conversation):
                     one.name,
                     own,
                     known.leader,
-                    one.cut_at,
+                    leader_end,
                     one.partition.log.end_offset - 1,
                 )
             states.tell_changes([one.name])
-        with self._applying:
-            one.begin()
-            self._put_off(one, "the leader has less than was committed")
 
     def _offset_told(self, one: Followed, response: Any) -> None:
         """First the leader's end, then, where this log does not reach beyond that, its start."""

@@ -1,0 +1,126 @@
+"""Cuts of a follower's log that take committed messages: what is compared first, and what is done then."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from minikafka.base.clock import ManualClock
+from minikafka.base.errors import OtherCluster
+from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.server import replica_requests
+from minikafka.server.replica_fetcher import ReplicaFetcher, Stage
+from minikafka.server.worker import InlineWorker
+
+NAME = TopicPartition("t", 0)
+
+
+class FakeLog:
+    """Epoch 0 from ``start`` to 5, epoch 2 from there to 20."""
+
+    def __init__(self, start: int) -> None:
+        self.start_offset, self.end_offset = start, 20
+        self.config = SimpleNamespace(unclean_election=False)
+        self.epochs = SimpleNamespace(latest=2, entries=[(0, 0), (2, 5)])
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        return (2, self.end_offset) if epoch == 2 else (0, 5)
+
+
+class World:
+    """A fetcher of one partition, and what it has done. ``leader_end`` is what ListOffsets tells."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, start: int = 0) -> None:
+        self.cuts: list[tuple[int, bool]] = []
+        self.leader_end = 15
+        self.log = FakeLog(start)
+        self.worker = InlineWorker()
+        monkeypatch.setattr(replica_requests, "told_offset", lambda response: self.leader_end)
+        config = SimpleNamespace(
+            beside_0_10=False,
+            replication=SimpleNamespace(socket_timeout_ms=1_000, fetch_backoff_ms=1_000),
+        )
+        known = SimpleNamespace(replicas=(1, 2), leader=1, leader_epoch=5)
+        broker: Any = SimpleNamespace(
+            broker_id=2,
+            clock=ManualClock(),
+            config=config,
+            worker=self.worker,
+            logs=SimpleNamespace(truncate=self.truncate),
+            run=lambda step: step(),
+            registrar=SimpleNamespace(states=SimpleNamespace(read=self.refuse)),
+        )
+        partition: Any = SimpleNamespace(
+            topic_partition=NAME,
+            log=self.log,
+            high_watermark=18,
+            truncated=lambda: None,
+            leadership=known,
+        )
+        connector: Any = None
+        self.fetcher = ReplicaFetcher(broker, BrokerAddress(1, "h", 9092), connector)
+        self.fetcher.add(partition, 5)
+        self.one = self.fetcher._followed[NAME]
+
+    def refuse(self, replicas: object) -> None:
+        raise OtherCluster("another cluster's")
+
+    def truncate(self, name: TopicPartition, offset: int, *, anew: bool) -> None:
+        self.cuts.append((offset, anew))
+        self.log.end_offset = offset
+
+    def epoch_told(self, epoch: int, end: int) -> None:
+        told: Any = SimpleNamespace(error_code=0, leader_epoch=epoch, end_offset=end)
+        self.fetcher._epoch_told(self.one, told)
+        self.worker.run_until_idle()
+
+    def end_told(self) -> None:
+        self.fetcher._end_told(self.one, None)
+        self.worker.run_until_idle()
+
+
+def test_a_follower_asks_again_after_a_cut_that_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.epoch_told(1, 15)  # the leader: epoch 0 to 3, epoch 1 to 15
+    assert world.one.stage is Stage.COMPARE
+    world.end_told()
+    assert (world.cuts, world.one.stage) == ([(5, False)], Stage.ASK)
+    assert world.one.asked_epoch == 0
+    world.epoch_told(0, 3)
+    world.end_told()
+    assert (world.cuts, world.one.stage) == ([(5, False), (3, False)], Stage.FETCH)
+
+
+def test_a_follower_does_not_take_over_before_it_knows_where_the_logs_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch)
+    world.leader_end = 4
+    world.epoch_told(1, 4)
+    world.end_told()
+    assert (world.cuts, world.one.stage) == ([(4, False)], Stage.ASK)
+
+
+def test_a_log_that_the_leader_ends_below_begins_anew_though_the_leader_grew_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch, start=10)
+    world.one.stage = Stage.LOST
+    world.leader_end = 8
+    world.fetcher._offset_told(world.one, None)
+    world.worker.run_until_idle()
+    assert world.one.stage is Stage.COMPARE
+    world.leader_end = 9
+    world.end_told()
+    assert (world.cuts, world.one.stage) == ([(8, True)], Stage.FETCH)
+
+
+def test_a_take_over_that_is_refused_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.leader_end = 7
+    world.epoch_told(2, 7)
+    world.end_told()
+    assert (world.cuts, world.one.stage) == ([], Stage.ASK)
+    assert world.one.not_before_ms > 0
