@@ -12,7 +12,6 @@ the next connection is told that the session has expired, and all goes on as aft
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 from collections.abc import Callable
@@ -64,8 +63,14 @@ class RollbackWatch:
 
     def _run(self, term: int) -> None:
         while not self._over.wait(self._patience_s()) and term == self._term:
-            with contextlib.suppress(MinikafkaError, KazooException, KazooTimeoutError):  # it is not there
+            try:
                 self._look()
+            except (MinikafkaError, KazooException, KazooTimeoutError):
+                continue  # it is not there
+            except Exception:  # noqa: BLE001 - without this thread the client would be refused for ever
+                _log.exception(
+                    "nobody can tell whether ZooKeeper at %s went back; it is looked at again", self._hosts
+                )
 
     def _look(self) -> None:
         # kazoo tells its ``client_id`` only while there is a connection.
