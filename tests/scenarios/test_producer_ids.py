@@ -30,8 +30,29 @@ def test_more_requests_than_a_block_has_ids_get_one_each(monkeypatch: pytest.Mon
     assert not any(client.answered() for client in clients)
     world.zookeeper.resume(world.machine.store)
     world.settle()
-    assert [client.finish().producer_id for client in clients] == [0, 1, 2, 3, 4]
-    assert world.call(WANTED).producer_id == 5
+    ids = [client.finish().producer_id for client in clients]
+    assert ids == list(range(ids[0], ids[0] + 5))
+    assert world.call(WANTED).producer_id == ids[0] + 5
+
+
+def test_a_broker_without_ids_leaves_out_those_that_others_had_before_zookeeper_went_back() -> None:
+    world = Simulation()
+    world.machine.start()
+    world.machine_of(2).start()
+    copy = world.zookeeper.copy()
+    world.move_to("machine-2")
+    used = world.call(WANTED).producer_id
+    world.machine_of(2).kill()  # it cannot tell how far it had come
+    world.zookeeper.restore(copy)
+    for _ in range(40):
+        world.clock.advance(500)
+        world.settle()
+    world.zookeeper.end_stray_sessions()
+    for _ in range(20):
+        world.clock.advance(500)
+        world.settle()
+    world.move_to(world.machine.host)
+    assert world.call(WANTED).producer_id > used + 1000
 
 
 def test_a_broker_that_stops_tells_those_who_wait_to_come_again() -> None:

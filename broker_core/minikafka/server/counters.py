@@ -57,14 +57,16 @@ def next_controller_epoch(store: Store, highest_seen: Callable[[], int] = lambda
             return epoch
 
 
-def next_producer_ids(store: Store, broker_id: int, above: int = -1) -> range:
+def next_producer_ids(store: Store, broker_id: int, above: int = -1, *, doubtful: bool = False) -> range:
     """A block of producer ids for this broker alone, all of them larger than ``above``, which is the largest
     one that the broker knows to be in use. CoordinationError when there are none left, or the znode holds
     nonsense.
 
-    ZooKeeper may count lower than ``above``, once it was restored from an older copy.
+    ZooKeeper may count lower than ``above``, once it was restored from an older copy. ``doubtful``: that may
+    have happened unseen. Then a broker that knows of no id leaves out as many as others may have had since
+    the copy.
     """
-    taken = _take_producer_ids(store, broker_id, above, always=True)
+    taken = _take_producer_ids(store, broker_id, above, always=True, doubtful=doubtful)
     assert taken is not None
     return taken
 
@@ -74,7 +76,9 @@ def raise_producer_ids(store: Store, broker_id: int, above: int) -> None:
     _take_producer_ids(store, broker_id, above, always=False)
 
 
-def _take_producer_ids(store: Store, broker_id: int, above: int, *, always: bool) -> range | None:
+def _take_producer_ids(
+    store: Store, broker_id: int, above: int, *, always: bool, doubtful: bool = False
+) -> range | None:
     """Take the next block; unless ``always``, only where ZooKeeper counts lower than ``above``."""
     while True:
         if not always and above < 0:
@@ -89,13 +93,15 @@ def _take_producer_ids(store: Store, broker_id: int, above: int, *, always: bool
         if first <= above < PRODUCER_IDS_BELIEVED:
             blocks = -(-(above + 1 + _UNSEEN_PRODUCER_IDS) // PRODUCER_IDS_AT_ONCE)
             first = blocks * PRODUCER_IDS_AT_ONCE
+        elif above < 0 and doubtful:
+            first += _UNSEEN_PRODUCER_IDS
         last = first + PRODUCER_IDS_AT_ONCE - 1
         if last >= 1 << 63:
             raise CoordinationError(f"{paths.PRODUCER_IDS} has no ids left: {data!r}")
         block = ProducerIdBlock(broker_id, first, last)
         with contextlib.suppress(BadVersion):
             store.write(paths.PRODUCER_IDS, block.to_json(), stat.version)
-            if first != counted:
+            if first != counted and above >= 0:
                 _log.warning(
                     "%s would give out producer ids from %d on, and %d is in use already: ZooKeeper was "
                     "restored from an older copy, or emptied; the next ids are from %d on, and nothing is to "

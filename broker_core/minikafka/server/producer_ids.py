@@ -30,6 +30,8 @@ class ProducerIds:
         self._free = iter(range(0))
         self.highest_taken = -1
         """The last id of the blocks that this process had; -1 for none."""
+        self.doubtful = False
+        """Whether ZooKeeper may have gone back to an older copy since the last block."""
         self.being_fetched = False
         """Whether the next block is on its way."""
 
@@ -42,8 +44,10 @@ class ProducerIds:
         self._free = iter(block)
         self.being_fetched = False
         if block:
+            self.doubtful = False
             self.highest_taken = max(self.highest_taken, block[-1])
 
     def discard(self) -> None:
-        """Give out nothing of the block that is left."""
+        """Give out nothing of the block that is left: ZooKeeper may have gone back."""
+        self.doubtful = True
         self._free = iter(range(0))

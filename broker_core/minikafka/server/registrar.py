@@ -342,13 +342,13 @@ class Registrar:
         """
         return self.states.create(leaderships) if create else self.states.write(leaderships)
 
-    def take_producer_ids(self, above: int = -1) -> range:
+    def take_producer_ids(self, above: int = -1, *, doubtful: bool = False) -> range:
         """The next block of ids for producers, of this broker alone, all larger than ``above``.
 
         Run again after a lost connection it may pass over a block. CoordinationError when there are none
-        left, or the znode holds nonsense.
+        left, or the znode holds nonsense. ``doubtful``: see ``counters.next_producer_ids``.
         """
-        return counters.next_producer_ids(self._store, self._address.broker_id, above)
+        return counters.next_producer_ids(self._store, self._address.broker_id, above, doubtful=doubtful)
 
     def raise_producer_ids(self, broker_id: int, above: int) -> None:
         """Have no broker give out producer ids up to ``above`` again. CoordinationError as above."""

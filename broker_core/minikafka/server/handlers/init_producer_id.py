@@ -97,7 +97,8 @@ def _want(broker: Broker) -> None:
 def _fetch(broker: Broker) -> None:
     """A job of the worker, which does it again after a lost connection."""
     try:
-        block = broker.registrar.take_producer_ids(broker.highest_producer_id())
+        doubtful = broker.producer_ids.doubtful
+        block = broker.registrar.take_producer_ids(broker.highest_producer_id(), doubtful=doubtful)
     except (CoordinationLost, SessionExpired):
         raise
     except MinikafkaError as error:
