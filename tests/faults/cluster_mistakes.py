@@ -247,7 +247,7 @@ MISTAKES: dict[str, Mistake] = {
         seed=51,
     ),
     "the leader epoch of a request is not looked at": Mistake(
-        [(Partition, "check_leader", know_no_epoch)], ("kill", "stop", "slow_network"), seed=114
+        [(Partition, "check_leader", know_no_epoch)], ("kill", "stop", "slow_network"), seed=392
     ),
     "the high watermark is the log's end": Mistake([(Partition, "_advance", advance_to_end)]),
     "the high watermark goes by an ISR that is not written yet": Mistake(
