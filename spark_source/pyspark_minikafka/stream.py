@@ -63,7 +63,9 @@ ASK_KEY = "minikafka:ask"
 _WAYS = (
     "Use Spark 4.2 or later, put the Scala shim's jar into spark.jars (python -m pyspark_minikafka.shim "
     "prints its path), or set spark.sql.streaming.triggerAvailableNowWrapper.enabled to true for the "
-    "session. With another trigger, or where this is meant, set the option minikafka.single.batch to allow"
+    "session, which a source does not see. With that, with another trigger, or where this is meant, set the "
+    "option minikafka.single.batch to allow. What earlier runs left out comes with new records, or with a "
+    "new checkpoint"
 )
 SINGLE_BATCH = (
     "before Spark 4.2, Trigger.AvailableNow on a Python source is one batch, without the closing batch that "

@@ -59,9 +59,12 @@ def log_dirs(
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
-    """The data directories of brokers, and the size of each log in them. Status 1: a directory is offline."""
+    """The data directories of brokers, and the size of each log in them, in bytes.
+
+    Status 1: a directory is offline, or a --topic has no log.
+    """
     from minikafka.cli.connect import connected
-    from minikafka.cli.output import print_rows
+    from minikafka.cli.output import note, print_rows
     from minikafka.clients.admin import Admin
 
     with connected(bootstrap, data_dir) as cluster:
@@ -92,7 +95,11 @@ def log_dirs(
     if not any(row.get("error") for row in rows):
         columns.remove("error")
     print_rows([dict.fromkeys(columns) | row for row in rows], columns, style)
-    return 1 if any(one.error is not None for one in found) else 0
+    there = {replica.topic_partition.topic for one in found for replica in one.replicas}
+    missing = [name for name in topic or () if name not in there]
+    for name in missing:
+        note(f"minikafka: topic {name!r} has no log in these directories")
+    return 1 if missing or any(one.error is not None for one in found) else 0
 
 
 @app.command()

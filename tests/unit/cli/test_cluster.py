@@ -49,9 +49,11 @@ def test_each_log_is_a_row(directories: list[LogDir], capfd: pytest.CaptureFixtu
 def test_a_directory_without_a_wanted_log_is_still_named(
     directories: list[LogDir], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["cluster", "log-dirs", "--topic", "other"]) == 0
-    header, row = capfd.readouterr().out.splitlines()
+    assert run(["cluster", "log-dirs", "--topic", "other"]) == 1
+    out, err = capfd.readouterr()
+    header, row = out.splitlines()
     assert row.split()[:3] == ["0", "/a", "-"]
+    assert "topic 'other' has no log" in err
     assert "ERROR" not in header
 
 
