@@ -12,7 +12,6 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients import offsets as listing
 from minikafka.clients.cluster import Cluster
-from minikafka.clients.fetcher import log_reaches
 from pyspark_minikafka import cache, report
 from pyspark_minikafka.group_options import Storage
 from pyspark_minikafka.location import Target
@@ -111,6 +110,9 @@ class ClusterLookup:
 
     def _reaches(self, tp: TopicPartition, offset: int) -> bool:
         try:
+            # Here and not above: it brings the codec, which a process that only plans does not need.
+            from minikafka.clients.fetcher import log_reaches
+
             return log_reaches(self._cluster, tp, offset)
         except BrokerError as problem:
             if problem.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

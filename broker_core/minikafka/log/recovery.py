@@ -105,14 +105,16 @@ def windows(
     least_offset: int | None = None,
     interval_bytes: int = 4096,
     check_crc: bool = True,
-    window_bytes: int = WINDOW_BYTES,
+    window_bytes: int | None = None,
 ) -> Iterator[Window]:
     """The good entries between two positions of a segment that starts at ``base_offset``, up to damage.
 
     ``begin`` is where an entry lies, ``least_offset`` the smallest offset it may have. The last window says
-    in its ``problem`` why nothing follows it. Each has ``window_bytes`` at most, or one larger entry.
+    in its ``problem`` why nothing follows it. Each has ``window_bytes`` (default: WINDOW_BYTES) at most, or
+    one larger entry.
     """
-    position, wanted, indexed, newest = begin, window_bytes, begin, (-1, base_offset)
+    usual = WINDOW_BYTES if window_bytes is None else window_bytes
+    position, wanted, indexed, newest = begin, usual, begin, (-1, base_offset)
     while position < end:
         asked = min(wanted, end - position)
         data = memoryview(file.read_at(position, asked))
@@ -136,7 +138,7 @@ def windows(
         if at_end or (result.problem is not None and not result.incomplete):
             return
         position += result.valid_bytes
-        least_offset, indexed, wanted = result.next_offset, result.last_indexed, window_bytes
+        least_offset, indexed, wanted = result.next_offset, result.last_indexed, usual
         newest = result.max_timestamp_ms, result.max_timestamp_at
 
 
