@@ -197,6 +197,9 @@ func join(name, group, topic string, commits bool) (*member, error) {
 			if ctx.Err() != nil {
 				return
 			}
+			if errors.Is(err, kafka.GroupCoordinatorNotAvailable) {
+				continue // the first question makes the offsets topic; it asks again
+			}
 			if err != nil {
 				lines.Event(name, "error", err)
 				continue
