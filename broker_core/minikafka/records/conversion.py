@@ -29,6 +29,7 @@ from minikafka.records.message_set import (
     MIN_SIZE,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
+    Content,
     TimestampType,
     open_wrapper,
     wrap,
@@ -69,17 +70,23 @@ def down_convert(data: Buffer, max_magic: int = 0, max_content_bytes: int = MAX_
         position += size
 
 
-def _convert_wrapper(view: memoryview, position: int, max_content_bytes: int) -> tuple[bytes, int]:
-    """The wrapper at ``position`` in magic 0, and the size that it had."""
-    content = open_wrapper(view, position, max_content_bytes)
-    if content.magic == 0:
-        return bytes(view[position : position + content.size_bytes]), content.size_bytes
+def wrapper_state(content: Content, position: int) -> NDArray[np.int64]:
+    """Return the state of a run over a wrapper's content. CORRUPT_MESSAGE for one that holds no message."""
     measured = np.zeros(3, dtype=np.int64)
     kernels.read.measure(read_only(content.data), measured)
     if not measured[0]:
         raise stops.corrupt("the compressed message holds no message", position)
     state = run_state(0)
     state[kernels.write.CONVERT_SHIFT] = as_int64(content.offset - int(measured[1]))
+    return state
+
+
+def _convert_wrapper(view: memoryview, position: int, max_content_bytes: int) -> tuple[bytes, int]:
+    """The wrapper at ``position`` in magic 0, and the size that it had."""
+    content = open_wrapper(view, position, max_content_bytes)
+    if content.magic == 0:
+        return bytes(view[position : position + content.size_bytes]), content.size_bytes
+    state = wrapper_state(content, position)
     _, inner, _ = convert_messages(content.data, 0, state, position)
     entry = wrap(inner, offset=content.offset, magic=0, codec=content.codec, timestamp_ms=NO_TIMESTAMP)
     return entry, content.size_bytes

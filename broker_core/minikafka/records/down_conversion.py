@@ -25,7 +25,7 @@ import numpy as np
 from minikafka.base.errors import BrokerError, StorageError
 from minikafka.base.files import Buffer, FileSlice
 from minikafka.records import kernels, stops
-from minikafka.records.arrays import as_int64, read_only
+from minikafka.records.arrays import read_only
 from minikafka.records.batch import BATCH_HEADER_BYTES, BatchHeader, read_header, records_of
 from minikafka.records.checksums import CRC32_TABLES
 from minikafka.records.compression import MAX_CONTENT_BYTES, Codec, content_bound
@@ -35,6 +35,7 @@ from minikafka.records.conversion import (
     convert_messages,
     pass_messages,
     run_state,
+    wrapper_state,
 )
 from minikafka.records.message_set import (
     ENTRY_HEADER_BYTES,
@@ -192,12 +193,7 @@ class DownConverter:
         return self._portion_of_wrapper(content, position, inside or Inside(0))
 
     def _portion_of_wrapper(self, content: Content, position: int, inside: Inside) -> _Part:
-        measured = np.zeros(3, dtype=np.int64)
-        kernels.read.measure(read_only(content.data), measured)
-        if not measured[0]:
-            raise stops.corrupt("the compressed message holds no message", position)
-        state = run_state(0)
-        state[kernels.write.CONVERT_SHIFT] = as_int64(content.offset - int(measured[1]))
+        state = wrapper_state(content, position)
         total, at, end, room = len(content.data), inside.at, 0, PORTION_BYTES
         data: Buffer = b""
         while not end:
