@@ -11,7 +11,8 @@ import contextlib
 import random
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from minikafka.clients.batching import BatchingConfig, BatchingProducer, Deliver
 from minikafka.clients.cluster import Cluster as Client
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
+from tests.interop.driver import Program
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -31,6 +33,18 @@ PARTITIONS = 2
 RECORDS = 12
 """Of one producer."""
 PATIENCE_S = 90.0
+Outcomes = Iterator[tuple[bytes, str | None]]
+"""Each value with None, or why it was not acknowledged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """A client library. ``send`` takes addresses, values, and how many to send at once, by a new producer."""
+
+    name: str
+    send: Callable[[str, list[bytes], int], Outcomes]
+
+
 CONFIG = {
     "zookeeper.session.timeout.ms": "2000",
     "zookeeper.connection.timeout.ms": "60000",
@@ -45,8 +59,11 @@ class Life:
 
     seed: int
     brokers: int
+    senders: Sequence[Sender]
     steps: list[str] = field(default_factory=list)
     acknowledged: list[bytes] = field(default_factory=list)
+    by_sender: Counter[str] = field(default_factory=Counter)
+    """Acknowledged, by the client library."""
     refused: list[str] = field(default_factory=list)
     read: list[bytes] = field(default_factory=list)
 
@@ -61,8 +78,9 @@ class Life:
         return sorted({one for one in self.read if self.read.count(one) > 1})
 
     def __str__(self) -> str:
+        senders = ", ".join(f"{count} {name}" for name, count in sorted(self.by_sender.items()))
         return (
-            f"seed {self.seed}, {self.brokers} brokers: {len(self.acknowledged)} acknowledged, "
+            f"seed {self.seed}, {self.brokers} brokers: {len(self.acknowledged)} acknowledged ({senders}), "
             f"{len(self.lost)} lost, {len(self.twice)} twice, {len(self.refused)} refused; "
             f"{', '.join(self.steps)}"
         )
@@ -106,9 +124,9 @@ class _Cluster:
         self.zookeeper.stop()
 
 
-def live(directory: Path, seed: int, brokers: int) -> Life:
-    """Live one life."""
-    chance, life = random.Random(seed), Life(seed, brokers)
+def live(directory: Path, seed: int, brokers: int, senders: Sequence[Sender]) -> Life:
+    """Live one life. Which of ``senders`` is used, is decided by ``seed`` too."""
+    chance, life = random.Random(seed), Life(seed, brokers, senders)
     cluster = _Cluster(directory, brokers)
     with contextlib.closing(cluster):
         cluster.start()
@@ -159,17 +177,28 @@ def _produce(life: Life, cluster: Cluster, chance: random.Random, name: str, pro
     """Each producer is a new one, with an id of its own. What is not acknowledged is noted."""
     for number in range(producers):
         values = [f"{name}-{number}-{index}".encode() for index in range(RECORDS)]
-        send = _send_by_librdkafka if chance.random() < 0.6 else _send_by_ours
-        for value, error in send(cluster.bootstrap_servers, values, chance.choice([1, 4])):
+        sender = chance.choice(life.senders)
+        for value, error in sender.send(cluster.bootstrap_servers, values, chance.choice([1, 4])):
             if error is None:
                 life.acknowledged.append(value)
+                life.by_sender[sender.name] += 1
             else:
-                life.refused.append(f"{value.decode()}: {error}")
+                life.refused.append(f"{value.decode()} by {sender.name}: {error}")
 
 
-def _send_by_librdkafka(
-    bootstrap: str, values: list[bytes], at_once: int
-) -> Iterator[tuple[bytes, str | None]]:
+def java_sender(name: str, command: Sequence[str], environment: Mapping[str, str]) -> tuple[Sender, Program]:
+    """Start ``java/NewProducers``, whose command ends with its class; the program is to be closed."""
+    program = Program([*command, TOPIC, str(PARTITIONS), str(int(PATIENCE_S * 1000))], environment)
+
+    def send(bootstrap: str, values: list[bytes], at_once: int) -> Outcomes:
+        texts = [value.decode() for value in values]
+        for value, *outcome in program.ask("send", bootstrap, at_once, *texts, patience_s=3 * PATIENCE_S):
+            yield value.encode(), None if outcome == ["ok"] else " ".join(outcome)
+
+    return Sender(name, send), program
+
+
+def _send_by_librdkafka(bootstrap: str, values: list[bytes], at_once: int) -> Outcomes:
     came: list[tuple[bytes, str | None]] = []
     producer = confluent_kafka.Producer(
         {
@@ -197,7 +226,7 @@ def _send_by_librdkafka(
     yield from came
 
 
-def _send_by_ours(bootstrap: str, values: list[bytes], at_once: int) -> Iterator[tuple[bytes, str | None]]:
+def _send_by_ours(bootstrap: str, values: list[bytes], at_once: int) -> Outcomes:
     config = BatchingConfig(idempotence=True, delivery_timeout_ms=int(PATIENCE_S * 1000), retries=10_000)
     sent: list[tuple[bytes, Delivery]] = []
     with Client(bootstrap) as client:
@@ -212,6 +241,10 @@ def _send_by_ours(bootstrap: str, values: list[bytes], at_once: int) -> Iterator
     for value, delivery in sent:
         error = delivery.error if delivery.done else "no answer"
         yield value, None if error is None else str(error)
+
+
+SENDERS = (Sender("librdkafka", _send_by_librdkafka), Sender("minikafka", _send_by_ours))
+"""What needs nothing but pip."""
 
 
 def _all_values(cluster: Cluster) -> list[bytes]:
