@@ -96,6 +96,7 @@ class Planner:
             start = wanted_start = self._newest(newest, partitions, end)
             if newest.records is not None:
                 wanted_end = end  # else a task that reads later would give more than so many
+        end |= self._caught_up(start, {tp: end[tp] for tp in partitions if wanted_end[tp] == LATEST})
         since = self._since(narrowing, [tp for tp in partitions if narrowing.keeps(tp)])
         found = []
         for tp in partitions:
@@ -285,13 +286,34 @@ class Planner:
         """An offset that somebody names must lie within its log, or records that were asked for are lost."""
         named = {tp: offset for tp, offset in wanted.items() if offset >= 0}
         first, last = (self._all(dict.fromkeys(named, special)) for special in (EARLIEST, LATEST))
+        beyond = {tp: offset for tp, offset in named.items() if offset > last[tp]}
+        lagging = self._lookup.logs_reach(beyond) if beyond else set()
         losses = []
         for tp, offset in sorted(named.items()):
-            if not first[tp] <= offset <= last[tp]:
+            if tp not in lagging and not first[tp] <= offset <= last[tp]:
                 losses.append(f"{who} offset {offset} of {tp}, which has {first[tp]} to {last[tp]}")
                 wanted[tp] = min(max(offset, first[tp]), last[tp])
         self._lost(losses)
         return wanted
+
+    def _caught_up(
+        self, start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
+    ) -> Offsets:
+        """The ``latest`` ends that lay before their ``start``, once the high watermark has passed that.
+
+        It may lag just after an election. Where it does so for long, there is nothing to read yet; an end
+        that is left out belongs to a log that does not reach so far.
+        """
+        behind = {tp: start[tp] for tp, offset in latest.items() if offset < start[tp]}
+        lagging = self._lookup.logs_reach(behind) if behind else set()
+        ends = {tp: start[tp] for tp in lagging}
+        for _ in range(self._options.offset_retries if lagging else 0):
+            self._pause(self._options.offset_retry_interval_ms)
+            found = self._all(dict.fromkeys(lagging, LATEST))
+            ends = {tp: max(end, start[tp]) for tp, end in found.items()}
+            if ends == found:
+                break
+        return ends
 
     def _newest(self, bound: Newest, partitions: Iterable[TopicPartition], end: Offsets) -> Offsets:
         """Where the newest records before ``end`` begin."""

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import InputPartition
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, OffsetOutOfRange
 from minikafka.base.words import counted
 from minikafka.clients.cluster import Cluster
-from minikafka.clients.fetcher import RangeFetcher
+from minikafka.clients.fetcher import RangeFetcher, log_reaches
 from minikafka.clients.offsets import LATEST, list_offsets
 from minikafka.clients.prefetch import prefetching
 from minikafka.records.columns import SCHEMA, SCHEMA_WITH_HEADERS, DamagedEntry, decode_pieces
@@ -120,10 +120,16 @@ class _RangeReader:
             self._fetcher.stop()  # ``stop`` may have met the one before
 
     def _bind_end(self) -> None:
-        """Find out where the log ends now, if the task reads to there."""
-        tp = self.task.topic_partition
+        """Find out where the log ends now, if the task reads to there.
+
+        That is not before where it ended when the query was planned, unless the log itself went back: just
+        after an election only the high watermark may be there.
+        """
+        tp, planned = self.task.topic_partition, self.task.end
         deadline = self._cluster.deadline(self._options.poll_timeout_ms)
         end = list_offsets(self._cluster, {tp: LATEST}, deadline, self._options.fetch.isolation)[tp]
+        if end is not None and end < planned and log_reaches(self._cluster, tp, planned):
+            end = planned
         if end is not None:
             self.task = replace(self.task, end=end)
             self._fetch_anew()
@@ -201,8 +207,8 @@ class _RangeReader:
                 # Not even where the next one begins can be told.
                 return task.end, problem.detail
             raise problem
-        end = self._fetcher.high_watermark
-        if end is not None and self._position >= end:
+        end, after = self._fetcher.high_watermark, self._position + 1
+        if end is not None and after > end and not log_reaches(self._cluster, task.topic_partition, after):
             # Planned when they were there: the topic was made anew, or a leader without them was elected.
             return task.end, f"the log ends at {end}"
         raise problem

@@ -98,6 +98,41 @@ def test_offsets_outside_the_log_are_lost_data(given: dict[str, str], said: str)
     assert said in planning.warnings[0]
 
 
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_start_behind_a_high_watermark_that_lags_is_not_lost_data(fail: str) -> None:
+    cluster = FakeCluster(t=[(0, 6)])
+    cluster.unconfirmed = {T0: 9}
+    given = {"startingOffsets": '{"t":{"0":8}}', "failOnDataLoss": fail}
+    initial = Planning(cluster, Mode.STREAM, **given)
+    assert initial.planner.initial() == StreamOffset({T0: 8}, initial=True)
+    planning = Planning(cluster, Mode.BATCH, fetchOffset__retryIntervalMs="7", **given)
+    assert planning.planner.batch() == (OffsetRange(T0, 8, 8, to_latest=True),)
+    assert planning.waited_ms == [7, 7, 7]
+    assert initial.warnings + planning.warnings == []
+
+
+def test_a_batch_waits_for_the_high_watermark_to_pass_its_start() -> None:
+    cluster = FakeCluster(t=[(0, 6), (0, 4)])
+    cluster.unconfirmed = {T0: 9}
+    given = {"startingOffsets": '{"t":{"0":8,"1":0}}', "fetchOffset.retryIntervalMs": "7"}
+    planning = Planning(cluster, Mode.BATCH, **given)
+
+    def catch_up(milliseconds: int) -> None:
+        cluster.logs[T0] = (0, 9)
+
+    planning.planner._pause = catch_up
+    assert planning.planner.batch() == (
+        OffsetRange(T0, 8, 9, to_latest=True),
+        OffsetRange(T1, 0, 4, to_latest=True),
+    )
+
+
+def test_an_end_behind_a_high_watermark_that_lags_is_not_lost_data() -> None:
+    cluster = FakeCluster(t=[(0, 6)])
+    cluster.unconfirmed = {T0: 9}
+    assert batch(cluster, endingOffsets='{"t":{"0":9}}') == (OffsetRange(T0, 0, 9, from_earliest=True),)
+
+
 def test_a_time_is_the_first_record_that_is_not_before_it() -> None:
     cluster = FakeCluster(t=[(0, 9), (5, 9)])
     ranges = batch(cluster, startingTimestamp="3", endingOffsetsByTimestamp='{"t":{"0":8,"1":50}}')

@@ -38,6 +38,11 @@ class Log:
         self.fetchers: list[tuple[int, int]] = []
         self.failure: MinikafkaError | None = None
         self.damaged: set[int] = set()
+        self.unconfirmed = end
+        """Where the log ends, where its high watermark is behind that."""
+
+    def reaches(self, cluster: object, tp: object, offset: int) -> bool:
+        return self.first <= offset <= self.unconfirmed
 
     def fetcher(self, cluster: object, tp: object, start: int, end: int, **_: object) -> Fetcher:
         self.fetchers.append((start, end))
@@ -76,6 +81,7 @@ class Fetcher:
 def of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Log], Log]:
     def use(log: Log) -> Log:
         monkeypatch.setattr(reading, "RangeFetcher", log.fetcher)
+        monkeypatch.setattr(reading, "log_reaches", log.reaches)
         return log
 
     return use
@@ -176,6 +182,24 @@ def test_a_log_that_was_made_anew_with_less_is_lost_data(
     with pytest.raises(DataLoss, match="4 offsets of t-0, from 7, cannot be read: the log ends at 3"):
         values(task(7, 9, to_latest=True), options())
     assert values(task(7, 9, to_latest=True), options(failOnDataLoss="false")) == []
+
+
+def test_a_latest_record_that_is_not_confirmed_any_more_is_waited_for(
+    of: Callable[[Log], Log], latest: Callable[[int], None]
+) -> None:
+    log = of(Log(0, 9))
+    latest(5)
+    assert values(task(2, 9, to_latest=True), options()) == list(range(2, 9))
+    assert values(task(7, 7, to_latest=True), options()) == []
+    assert log.fetchers[-1][1] <= 9
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_records_that_nobody_confirms_in_time_are_not_lost_data(of: Callable[[Log], Log], fail: str) -> None:
+    log = of(Log(0, 6))
+    log.unconfirmed = 20
+    with pytest.raises(NetworkError, match="nothing came"):
+        values(task(2, 20), options(failOnDataLoss=fail))
 
 
 def test_what_is_deleted_before_the_earliest_record_is_read_is_no_loss(of: Callable[[Log], Log]) -> None:
