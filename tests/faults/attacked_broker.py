@@ -1,6 +1,7 @@
 """A broker with Kafka's default limits for ``test_request_bombs``: see ``fuzzed_broker``.
 
-``python -m tests.faults.attacked_broker DIRECTORY``. Its memory is not limited: the test measures it.
+``python -m tests.faults.attacked_broker DIRECTORY [TOPIC=PARTITIONS]…``; these topics are there, and nobody
+leads them. Its memory is not limited: the test measures it.
 """
 
 from __future__ import annotations
@@ -16,4 +17,5 @@ PROPERTIES = {
 }
 
 if __name__ == "__main__":
-    fuzzed_broker.main(sys.argv[1], PROPERTIES, more_memory_bytes=None)
+    topics = {name: int(count) for name, _, count in (text.partition("=") for text in sys.argv[2:])}
+    fuzzed_broker.main(sys.argv[1], PROPERTIES, more_memory_bytes=None, led_elsewhere=topics)

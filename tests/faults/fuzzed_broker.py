@@ -24,7 +24,9 @@ from minikafka.net.limits import ConnectionLimits
 from minikafka.net.port import Endpoint, RequestHandler
 from minikafka.net.server import SocketServer
 from minikafka.records import kernels
+from minikafka.registry import paths
 from minikafka.registry.memory import MemoryZooKeeper
+from minikafka.registry.paths import PartitionState, TopicAssignment
 from minikafka.server.assembly import Ports, RunningBroker
 from minikafka.server.config import BrokerConfig
 from minikafka.server.work_pool import MEMORY_BYTES, ThreadWorkPool
@@ -34,6 +36,12 @@ REQUEST_BYTES = 1 << 20
 MORE_MEMORY_BYTES = 384 << 20
 """What logs, indexes and a thousand connections need is far below, what a length can claim far above."""
 TICK_SECONDS = 0.005
+GONE_BROKER = 9
+LISTENERS = {
+    "broker.id": "0",
+    "listeners": "PLAINTEXT://127.0.0.1:0,CLASSIC://127.0.0.1:0",
+    "zookeeper.connect": "memory",
+}
 PROPERTIES = {
     "num.network.threads": "2",
     "socket.request.max.bytes": str(REQUEST_BYTES),
@@ -70,23 +78,19 @@ def main(
     directory: str,
     properties: Mapping[str, str] = PROPERTIES,
     more_memory_bytes: int | None = MORE_MEMORY_BYTES,
+    led_elsewhere: Mapping[str, int] | None = None,
 ) -> None:
-    """Serve until stdin ends."""
+    """Serve until stdin ends. ``led_elsewhere``: topics with so many partitions each, of another broker that
+    is not there.
+    """
     defects = _Defects()
     logging.getLogger("minikafka").addHandler(defects)
     logging.getLogger("minikafka").propagate = False
     kernels.warm_up()
     clock, worker, servers = SystemClock(), InlineWorker(), []
     zookeeper = MemoryZooKeeper(clock)
-    config = BrokerConfig.from_properties(
-        {
-            "broker.id": "0",
-            "listeners": "PLAINTEXT://127.0.0.1:0,CLASSIC://127.0.0.1:0",
-            "zookeeper.connect": "memory",
-            "log.dirs": directory,
-            **properties,
-        }
-    )
+    add_topics(zookeeper, led_elsewhere or {})
+    config = BrokerConfig.from_properties(LISTENERS | {"log.dirs": directory, **properties})
 
     def listen(config: BrokerConfig, handler: RequestHandler) -> SocketServer:
         servers.append(
@@ -134,6 +138,18 @@ def main(
     running.housekeeper.stop()
     running.stop()
     _say(asdict(report))
+
+
+def add_topics(zookeeper: MemoryZooKeeper, topics: Mapping[str, int]) -> None:
+    """Write the znodes of topics as if another broker, which is gone, had led all of their partitions."""
+    store = zookeeper.connect()
+    for name, count in topics.items():
+        replicas = dict.fromkeys(range(count), (GONE_BROKER,))
+        store.create(paths.topic_path(name), TopicAssignment(replicas).to_json(), make_parents=True)
+        for number in range(count):
+            state = PartitionState(GONE_BROKER, 0, (GONE_BROKER,), 0)
+            path = paths.partition_state_path(name, number)
+            store.create(path, state.to_json(), make_parents=True)
 
 
 def _say(what: dict[str, Any]) -> None:

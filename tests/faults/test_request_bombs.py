@@ -56,8 +56,8 @@ LARGE_CONTENT_BYTES = 127 << 20
 class AttackedBroker:
     """The process. A context manager."""
 
-    def __init__(self, directory: Path) -> None:
-        command = [sys.executable, "-m", attacked_broker.__name__, str(directory)]
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        command = [sys.executable, "-m", attacked_broker.__name__, str(directory), *arguments]
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         environment = os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system"}
         self.process = subprocess.Popen(command, cwd=ROOT, env=environment, **pipes)

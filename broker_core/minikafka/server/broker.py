@@ -35,6 +35,7 @@ from minikafka.server.acl_rules import AclRules
 from minikafka.server.config import BrokerConfig
 from minikafka.server.converted_records import PieceBudget
 from minikafka.server.creations import Creations
+from minikafka.server.encoded_metadata import EncodedMetadata
 from minikafka.server.image import ClusterImage
 from minikafka.server.permissions import Permissions
 from minikafka.server.producer_ids import ProducerIds, highest_producer_id
@@ -90,6 +91,10 @@ class Broker:
         self.advertised: Mapping[str, BrokerAddress] = {}
         """By the listener's name, where its clients reach this broker. Set once, when the ports are known."""
         self.partitions: dict[TopicPartition, Partition] = {}
+        """What this broker serves. ``serve`` and ``serve_no_more`` change it."""
+        self.served_version = 0
+        """How often ``partitions`` has changed."""
+        self.encoded_metadata = EncodedMetadata()
         self.waiting: Waiting[Ticket] = Waiting()
         self.controller = Controller(broker_id, delete_topics=config.delete_topics)
         self.quotas = Quotas(config.quotas)
@@ -134,6 +139,16 @@ class Broker:
                 str(topic_partition),
             )
         return partition
+
+    def serve(self, partition: Partition) -> None:
+        """From within a step: this broker has a partition from now on."""
+        self.partitions[partition.topic_partition] = partition
+        self.served_version += 1
+
+    def serve_no_more(self, topic_partition: TopicPartition) -> Partition | None:
+        """From within a step: this broker has a partition no more; None where it had none."""
+        self.served_version += 1
+        return self.partitions.pop(topic_partition, None)
 
     def readable_up_to(self, topic_partition: TopicPartition, log: Log) -> int:
         """The high watermark of a log; the log's start where this broker does not serve it."""

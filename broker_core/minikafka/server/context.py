@@ -37,6 +37,11 @@ class RequestContext:
         """The name of the listener that the request came in by."""
         return self.exchange.listener
 
+    @property
+    def replies_unchanged(self) -> bool:
+        """Whether nothing is taken out of a response, or put into it, on its way."""
+        return True
+
     def may_create(self, topic: str) -> bool:
         """Whether who asks may have a topic made that is not there: what else they may not is seen to before
         a handler has the request (``permissions``).
@@ -46,6 +51,10 @@ class RequestContext:
     def reply(self, response: Any) -> None:
         """Send the response. Called once, by any thread, outside the core's lock."""
         self.exchange.respond(self.encoded(response))
+
+    def reply_encoded(self, body: list[Part]) -> None:
+        """``reply``, with what follows the header of a response. For contexts that ``replies_unchanged``."""
+        self.exchange.respond([response_header(self.header.correlation_id), *body])
 
     def encoded(self, response: Any) -> list[Part]:
         """The response behind its header."""

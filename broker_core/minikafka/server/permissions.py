@@ -107,6 +107,10 @@ class GuardedContext(RequestContext):
     asker: Asker
     ruling: Ruling
 
+    @property
+    def replies_unchanged(self) -> bool:
+        return False
+
     def may_create(self, topic: str) -> bool:
         return self.asker.may_create(topic)
 

@@ -218,7 +218,7 @@ class Replicas:
             if partition is None:
                 watermark = broker.logs.watermarks.of(topic_partition)
                 partition = Partition(topic_partition, log, broker.broker_id, high_watermark=watermark)
-                broker.partitions[topic_partition] = partition
+                broker.serve(partition)
             partition.become(leaderships[topic_partition], now_ms)
             self._coordinator.leadership_changed(topic_partition)
             broker.touch(topic_partition)
@@ -272,7 +272,7 @@ class Replicas:
     def _let_go(self, partitions: Iterable[TopicPartition]) -> None:
         """In a step: these are not served any more."""
         for topic_partition in partitions:
-            partition = self._broker.partitions.pop(topic_partition, None)
+            partition = self._broker.serve_no_more(topic_partition)
             if partition is not None:
                 partition.give_up()
             self._broker.touch(topic_partition)

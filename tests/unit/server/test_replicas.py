@@ -52,11 +52,14 @@ def run(step: Callable[[], Any]) -> None:
 def broker_of(files: MemoryFiles) -> Any:
     logs = LogManager(files, ["data"], LogConfig(), Layout.CLASSIC, ManualClock(0))
     logs.open_all()
+    partitions: dict[TopicPartition, Partition] = {}
     return SimpleNamespace(
         broker_id=OWN,
         clock=ManualClock(0),
         logs=logs,
-        partitions={},
+        partitions=partitions,
+        serve=lambda partition: partitions.update({partition.topic_partition: partition}),
+        serve_no_more=lambda topic_partition: partitions.pop(topic_partition, None),
         registrar=SimpleNamespace(
             configs_of=lambda topics: {topic: {} for topic in topics}, creations=lambda _: {}
         ),

@@ -5,11 +5,13 @@ null means all topics, an empty list none; 2 adds the cluster id, 3 throttle_tim
 can forbid that topics are made; 5 adds replicas that are offline, 7 leader epochs. Behaviour: asking for a
 topic that does not exist creates it where ``auto.create.topics.enable`` and the client allow it; the client
 is told LEADER_NOT_AVAILABLE and asks again.
+    An answer about many partitions is made beside the processor, in the broker's pool. One about all topics
+    is made once for as long as nothing changes: whoever asks gets the same bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Generator, Hashable, Mapping
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition, check_topic_name
@@ -19,6 +21,7 @@ from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.server.image import ClusterImage
 from minikafka.server.topics import start_creation
+from minikafka.server.work_pool import Steps, begin_here
 from minikafka.wire.apis.metadata import (
     MetadataBroker,
     MetadataPartition,
@@ -26,8 +29,13 @@ from minikafka.wire.apis.metadata import (
     MetadataResponse,
     MetadataTopic,
 )
+from minikafka.wire.parts import join
 
 START_PATIENCE_MS = 5_000
+STEP_PARTITIONS = 200
+"""What is described in one step."""
+PARTITION_BYTES = 500
+"""What a partition takes until it is encoded."""
 
 
 class _StartTicket:
@@ -42,7 +50,7 @@ class _StartTicket:
         return bool(self._broker.image.brokers)
 
     def complete(self) -> None:
-        _answer(self._broker, self._context, self._request)
+        _begin(self._broker, self._context, self._request)
 
     def abandon(self, reason: str) -> None:
         self._context.exchange.close(reason)
@@ -51,7 +59,7 @@ class _StartTicket:
 def handle(broker: Broker, context: RequestContext, request: MetadataRequest) -> None:
     """Serve one request from the image; just after the start, wait until there is one."""
     if broker.image.brokers:
-        _answer(broker, context, request)
+        _begin(broker, context, request)
         return
     ticket = _StartTicket(broker, context, request)
 
@@ -64,22 +72,50 @@ def handle(broker: Broker, context: RequestContext, request: MetadataRequest) ->
     broker.run(step)
 
 
-def _answer(broker: Broker, context: RequestContext, request: MetadataRequest) -> None:
+def _begin(broker: Broker, context: RequestContext, request: MetadataRequest) -> None:
+    begin_here(broker.pool, context.exchange, broker.clock, _answer(broker, context, request))
+
+
+def _answer(broker: Broker, context: RequestContext, request: MetadataRequest) -> Steps:
+    of_all = request.topics is None and context.replies_unchanged
+    if of_all and _reply_as_before(broker, context):
+        return
     image = broker.image
     # Each once: a short name, said a million times, would be answered a million times.
     names = sorted(image.topics) if request.topics is None else dict.fromkeys(request.topics)
-    context.reply(
-        MetadataResponse(
-            throttle_time_ms=0,
-            brokers=_brokers(broker, context, image),
-            cluster_id=image.cluster_id,
-            controller_id=image.controller_id,
-            topics=tuple(
-                _topic(broker, context, image, name, may_create=request.allow_auto_topic_creation)
-                for name in names
-            ),
-        )
+    total = sum(len(image.topics.get(name, ())) for name in names)
+    if total > STEP_PARTITIONS:
+        yield total * PARTITION_BYTES
+        # Somebody who asked for the same may have been served meanwhile.
+        if of_all and _reply_as_before(broker, context):
+            return
+    served = broker.served_version
+    topics: list[MetadataTopic] = []
+    done = 0
+    for name in names:
+        if done >= STEP_PARTITIONS:
+            done = 0
+            yield total * PARTITION_BYTES
+        partitions = image.topics.get(name)
+        if partitions is None:
+            done += 1
+            topics.append(_missing(broker, context, name, may_create=request.allow_auto_topic_creation))
+        else:
+            done += len(partitions)
+            topics.append((yield from _described(broker, name, partitions, image)))
+    response = MetadataResponse(
+        throttle_time_ms=0,
+        brokers=_brokers(broker, context, image),
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        topics=tuple(topics),
     )
+    if of_all and total > STEP_PARTITIONS:
+        encoded = join(context.api.encode_response(context.version, response))
+        broker.encoded_metadata.put(image, served, context.version, context.listener, encoded)
+        context.reply_encoded([encoded])
+    else:
+        context.reply(response)
 
 
 def _brokers(broker: Broker, context: RequestContext, image: ClusterImage) -> tuple[MetadataBroker, ...]:
@@ -91,12 +127,15 @@ def _brokers(broker: Broker, context: RequestContext, image: ClusterImage) -> tu
     )
 
 
-def _topic(
-    broker: Broker, context: RequestContext, image: ClusterImage, name: str, *, may_create: bool
-) -> MetadataTopic:
-    partitions = image.topics.get(name)
-    if partitions is not None:
-        return _described(broker, name, partitions, image)
+def _reply_as_before(broker: Broker, context: RequestContext) -> bool:
+    """Send the answer about all topics, if it was made since something changed; whether it was."""
+    body = broker.encoded_metadata.get(broker.image, broker.served_version, context.version, context.listener)
+    if body is not None:
+        context.reply_encoded([body])
+    return body is not None
+
+
+def _missing(broker: Broker, context: RequestContext, name: str, *, may_create: bool) -> MetadataTopic:
     return MetadataTopic(
         error_code=_absent(broker, context, name, may_create=may_create),
         name=name,
@@ -107,9 +146,11 @@ def _topic(
 
 def _described(
     broker: Broker, name: str, partitions: Mapping[int, Leadership], image: ClusterImage
-) -> MetadataTopic:
-    described = []
+) -> Generator[int, None, MetadataTopic]:
+    described: list[MetadataPartition] = []
     for index, leadership in partitions.items():
+        if len(described) % STEP_PARTITIONS == STEP_PARTITIONS - 1:
+            yield len(partitions) * PARTITION_BYTES
         offline = {replica for replica in leadership.replicas if replica not in image.brokers}
         if TopicPartition(name, index) not in broker.partitions:
             offline.add(broker.broker_id)  # where it has a replica, its log could not be opened (yet)

@@ -1,0 +1,93 @@
+"""Answers to Metadata requests: when they are made anew, and on which thread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minikafka.server.broker import Broker
+from minikafka.server.handlers import metadata
+from minikafka.server.work_pool import Steps
+from minikafka.wire.apis.metadata import MetadataRequest, MetadataResponse
+from minikafka.wire.keys import ApiKey
+from tests.scenarios.simulation import Request, Simulation
+
+ALL_TOPICS = Request(ApiKey.METADATA, 5, MetadataRequest(None, False))
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Simulation:
+    """A broker with a topic of three partitions, which are many here."""
+    monkeypatch.setattr(metadata, "STEP_PARTITIONS", 2)
+    world = Simulation()
+    world.machine.start()
+    world.create_topic("t", partitions=3)
+    return world
+
+
+def broker_of(world: Simulation) -> Broker:
+    assert world.machine.running is not None
+    return world.machine.running.broker
+
+
+def encodings(world: Simulation, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The versions in which answers are encoded from now on."""
+    versions: list[int] = []
+    real = metadata.join
+
+    def counted(parts: Any) -> bytes:
+        versions.append(1)
+        return real(parts)
+
+    monkeypatch.setattr(metadata, "join", counted)
+    return versions
+
+
+def test_an_answer_about_all_topics_is_made_once(world: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = encodings(world, monkeypatch)
+    first: MetadataResponse = world.call(ALL_TOPICS)
+    assert world.call(ALL_TOPICS) == first
+    assert len(first.topics[0].partitions) == 3
+    assert len(made) == 1
+
+
+def test_a_new_topic_is_in_the_next_answer_about_all(world: Simulation) -> None:
+    world.call(ALL_TOPICS)
+    world.create_topic("u", partitions=3)
+    assert {topic.name for topic in world.call(ALL_TOPICS).topics} == {"t", "u"}
+
+
+def test_a_partition_that_is_served_no_more_is_told_of_at_once(world: Simulation) -> None:
+    broker = broker_of(world)
+    assert [part.error_code for part in world.call(ALL_TOPICS).topics[0].partitions] == [0, 0, 0]
+    key = next(iter(broker.partitions))
+    gone = broker.serve_no_more(key)
+    assert gone is not None
+    codes = {part.index: part.error_code for part in world.call(ALL_TOPICS).topics[0].partitions}
+    assert codes.pop(key.partition) != 0
+    broker.serve(gone)
+    assert [part.error_code for part in world.call(ALL_TOPICS).topics[0].partitions] == [0, 0, 0]
+
+
+class _Pool:
+    def __init__(self) -> None:
+        self.jobs: list[Steps] = []
+
+    def submit(self, steps: Steps) -> None:
+        self.jobs.append(steps)
+        for _ in steps:
+            pass
+
+    def stop(self) -> None:
+        pass
+
+
+def test_many_partitions_are_described_beside_the_processor(
+    world: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = _Pool()
+    monkeypatch.setattr(metadata, "PARTITION_BYTES", 100 << 20)
+    broker_of(world).pool = pool
+    assert len(world.call(ALL_TOPICS).topics[0].partitions) == 3
+    assert len(pool.jobs) == 1
