@@ -19,6 +19,7 @@ from minikafka.base.errors import (
     SessionExpired,
 )
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition, check_topic_name
+from minikafka.base.words import shortened
 from minikafka.controller.assignment import (
     assign_replicas,
     check_assignment,
@@ -39,6 +40,11 @@ _log = logging.getLogger(__name__)
 BROKER_DEFAULT = -1
 """For the number of partitions or replicas: ``num.partitions``, ``default.replication.factor``."""
 
+MOST_NEW_PARTITIONS = 10_000
+"""What the topics of one request may get together, as in Kafka's later releases, where there are several."""
+_LOGGED_REFUSALS = 50
+"""Of how many topics of one request the log says that they were refused."""
+
 _PARTITION_BYTES_MIN = len('"0":[0],')
 
 
@@ -48,6 +54,27 @@ class GrowthRequest:
 
     name: str
     assignment: Mapping[int, tuple[int, ...]]
+
+
+class NewPartitions:
+    """Counts the new partitions of one request: 300 topics of 60,000 stand in a few kilobytes, and would take
+    minutes and gigabytes to be given replicas.
+    """
+
+    def __init__(self) -> None:
+        self._taken = 0
+
+    def take(self, topic: str, count: int) -> None:
+        """One more topic gets ``count`` partitions. POLICY_VIOLATION where those are too many."""
+        if count * _PARTITION_BYTES_MIN > DATA_MAX_BYTES:
+            return  # refused for itself, before it costs anything
+        if self._taken and self._taken + count > MOST_NEW_PARTITIONS:
+            raise BrokerError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{count} partitions of topic {topic} would make more than {MOST_NEW_PARTITIONS} new ones in "
+                "one request: ask for fewer topics at a time",
+            )
+        self._taken += max(0, count)
 
 
 Outcomes = dict[str, BrokerError | None]
@@ -61,7 +88,7 @@ def error_code_of(error: BrokerError | None) -> ErrorCode:
 
 def error_message_of(error: BrokerError | None) -> str | None:
     """What is wrong, in words, for a response."""
-    return None if error is None else str(error.detail) or None
+    return None if error is None else shortened(str(error.detail)) or None
 
 
 class TopicTicket:
@@ -84,15 +111,19 @@ class TopicTicket:
         self._reply = reply
         self._failed: dict[str, BrokerError] = {}
         self._done: set[str] = set()
+        self._left = set(names)
 
     def fail(self, name: str, error: BrokerError) -> None:
         """This topic is answered with an error."""
-        _log.info("the request for topic %s is refused: %s", name, error)
+        if len(self._failed) < _LOGGED_REFUSALS:
+            _log.info("the request for topic %s is refused: %s", name, shortened(str(error)))
         self._failed[name] = error
+        self._left.discard(name)
 
     def succeed(self, name: str) -> None:
         """This topic needs nothing to be done."""
         self._done.add(name)
+        self._left.discard(name)
 
     def failed_later(self, broker: Broker, name: str, error: BrokerError) -> None:
         """From within a step: a topic failed after the request began to wait."""
@@ -103,10 +134,10 @@ class TopicTicket:
         """Submit the work and wait for it."""
 
         def step() -> None:
-            if timeout_ms <= 0 or len(self._failed) + len(self._done) == len(self._names):
+            if timeout_ms <= 0 or not self._left:
                 broker.answer(self)
             else:
-                keys = [("topic", name) for name in self._names]
+                keys = [("topic", name) for name in self._left]
                 broker.wait(self, list(keys), broker.clock.monotonic_ms() + timeout_ms)
 
         broker.run(step)
@@ -114,9 +145,11 @@ class TopicTicket:
 
     def satisfied(self, key: Hashable | None = None) -> bool:
         # Something happened to one topic: a request of thousands must not look at all of them each time.
-        named = self._names if key is None else [key[1]] if isinstance(key, tuple) else []
-        self._done.update(name for name in named if name not in self._done and self._is_done(name))
-        return len(self._done | self._failed.keys()) >= len(self._names)
+        named = list(self._left) if key is None else [key[1]] if isinstance(key, tuple) else []
+        for name in named:
+            if name in self._left and self._is_done(name):
+                self.succeed(name)
+        return not self._left
 
     def abandon(self, reason: str) -> None:
         self._context.exchange.close(reason)

@@ -1,4 +1,4 @@
-"""Topics and settings that are larger than ZooKeeper takes."""
+"""Topics and settings that are larger than ZooKeeper takes, or than a request may ask for."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from minikafka.base.errors import BrokerError
+from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.registry.entity_configs import LEADER_REPLICAS
 from minikafka.server.broker import Broker
 from minikafka.server.settings import change_resource
 from minikafka.server.topics import check_creation
+from minikafka.wire.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from minikafka.wire.apis.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
 from minikafka.wire.apis.describe_configs import ResourceType
-from tests.scenarios.simulation import Simulation
+from minikafka.wire.keys import ApiKey
+from tests.scenarios.simulation import Request, Simulation
 
 LARGE = {LEADER_REPLICAS: ",".join(f"{number}:1" for number in range(150_000))}
 """Valid settings of 1.2 MB."""
@@ -45,3 +52,55 @@ def test_a_topic_with_an_assignment_that_no_znode_takes_is_refused(broker: Broke
 def test_a_change_to_settings_that_no_znode_takes_is_refused(broker: Broker, validate_only: bool) -> None:
     with pytest.raises(BrokerError, match=f"^INVALID_CONFIG: the settings of topic t {SIZE}"):
         change_resource(broker, ResourceType.TOPIC, "t", lambda before: LARGE, validate_only=validate_only)
+
+
+def of_300_topics(validate_only: bool = True) -> Request:
+    """CreateTopics that is a few kilobytes long and asks for 18 million partitions."""
+    topics = tuple(CreatableTopic(f"wide-{number}", 60_000, 1) for number in range(300))
+    return Request(ApiKey.CREATE_TOPICS, 1, CreateTopicsRequest(topics, 0, validate_only))
+
+
+def test_the_topics_of_a_request_have_a_limit_of_partitions_together() -> None:
+    world = Simulation()
+    world.machine.start()
+    answer = world.call(of_300_topics())
+    assert [topic.error_code for topic in answer.topics] == [0] + 299 * [ErrorCode.POLICY_VIOLATION]
+    assert "more than 10000 new ones" in answer.topics[1].error_message
+
+
+def test_more_partitions_of_several_topics_have_the_same_limit() -> None:
+    world = Simulation()
+    world.machine.start()
+    names = ("a", "b", "c")
+    for name in names:
+        world.create_topic(name)
+    topics = tuple(CreatePartitionsTopic(name, 6_000, None) for name in names)
+    request = CreatePartitionsRequest(topics, 0, validate_only=True)
+    answer = world.call(Request(ApiKey.CREATE_PARTITIONS, 0, request))
+    assert [topic.error_code for topic in answer.results] == [0] + 2 * [ErrorCode.POLICY_VIOLATION]
+
+
+def test_a_topic_that_cannot_be_takes_no_room_from_the_others() -> None:
+    world = Simulation()
+    world.machine.start()
+    topics = tuple(CreatableTopic(f"t{count}", count, 1) for count in (2_000_000_000, 3, 4))
+    answer = world.call(Request(ApiKey.CREATE_TOPICS, 1, CreateTopicsRequest(topics, 0, True)))
+    assert [topic.error_code for topic in answer.topics] == [ErrorCode.INVALID_PARTITIONS, 0, 0]
+
+
+def test_a_refusal_does_not_repeat_all_that_was_sent() -> None:
+    world = Simulation()
+    world.machine.start()
+    replicas = (CreatableReplicaAssignment(0, tuple(range(100_000))),)
+    request = CreateTopicsRequest((CreatableTopic("t", -1, -1, replicas),), 0, True)
+    (topic,) = world.call(Request(ApiKey.CREATE_TOPICS, 1, request)).topics
+    assert topic.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert len(topic.error_message) == 1_000
+
+
+def test_the_log_names_some_of_the_topics_that_are_refused(caplog: pytest.LogCaptureFixture) -> None:
+    world = Simulation()
+    world.machine.start()
+    caplog.set_level("INFO")
+    world.call(of_300_topics())
+    assert caplog.text.count("is refused") == 50

@@ -17,6 +17,7 @@ from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.server.later import answer_by_job
 from minikafka.server.settings import Change, change_resource, replacement
+from minikafka.server.topics import error_message_of
 from minikafka.wire.apis.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -46,14 +47,15 @@ def alter(
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"{name} is named {named[kind, name]} times")
             change_resource(broker, kind, name, change, validate_only=validate_only)
         except BrokerError as error:
-            return AlterConfigsResourceResponse(error.code, error.detail, kind, name)
+            return AlterConfigsResourceResponse(error.code, error_message_of(error), kind, name)
         return AlterConfigsResourceResponse(ErrorCode.NONE, None, kind, name)
 
     def refusal(error: BrokerError) -> AlterConfigsResponse:
         return AlterConfigsResponse(
             0,
             tuple(
-                AlterConfigsResourceResponse(error.code, error.detail, kind, name) for kind, name, _ in wanted
+                AlterConfigsResourceResponse(error.code, error_message_of(error), kind, name)
+                for kind, name, _ in wanted
             ),
         )
 

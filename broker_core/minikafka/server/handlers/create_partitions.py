@@ -1,8 +1,9 @@
 """CreatePartitions: ask the controller for more partitions of topics, and wait until they can be used.
 
 Behaviour: only the controller serves it (NOT_CONTROLLER). Partitions that are there keep their replicas and
-their messages; which partition a key belongs to changes. Each topic succeeds or fails for itself. Time-outs
-and ``validate_only`` as in CreateTopics; only the new partitions are waited for.
+their messages; which partition a key belongs to changes. Each topic succeeds or fails for itself. Time-outs,
+``validate_only`` and the most new partitions of several topics are as in CreateTopics; only the new ones are
+waited for.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.server.topics import (
     GrowthRequest,
+    NewPartitions,
     TopicTicket,
     check_controller,
     check_more_partitions,
@@ -22,6 +24,7 @@ from minikafka.server.topics import (
     is_usable,
     submit_growth,
 )
+from minikafka.server.work_pool import Steps, begin_here
 from minikafka.wire.apis.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -32,6 +35,10 @@ from minikafka.wire.apis.create_partitions import (
 
 def handle(broker: Broker, context: RequestContext, request: CreatePartitionsRequest) -> None:
     """Serve one request, when its partitions can be used."""
+    begin_here(broker.pool, context.exchange, broker.clock, _serve(broker, context, request))
+
+
+def _serve(broker: Broker, context: RequestContext, request: CreatePartitionsRequest) -> Steps:
     named = Counter(topic.name for topic in request.topics)
     counts = {topic.name: topic.count for topic in request.topics}
     added: dict[str, int] = {}
@@ -50,11 +57,15 @@ def handle(broker: Broker, context: RequestContext, request: CreatePartitionsReq
         ),
     )
     wishes: list[GrowthRequest] = []
+    room = NewPartitions()
     for topic in request.topics:
+        yield 0
         try:
             if named[topic.name] > 1:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} is named twice")
             check_controller(broker)
+            known = len(broker.image.topics.get(topic.name, ()))
+            room.take(topic.name, topic.count - known if known else 0)
             wish = check_more_partitions(broker, topic.name, topic.count, _given(topic))
             wishes.append(wish)
             added[topic.name] = len(wish.assignment)

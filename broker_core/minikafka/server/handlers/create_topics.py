@@ -4,7 +4,8 @@ Behaviour: only the controller serves it (NOT_CONTROLLER). Each topic succeeds o
 waits until every partition has a leader, or ``timeout_ms``: then REQUEST_TIMED_OUT, and the topic may still
 come. A time-out of 0 or less does not wait. ``validate_only`` makes all checks and nothing else. -1 for
 partitions or replicas, without an assignment, takes the broker's default; in all versions, as Kafka does it,
-since KafkaJS asks so in version 3.
+since KafkaJS asks so in version 3. Several topics of one request have at most ``MOST_NEW_PARTITIONS``
+together: POLICY_VIOLATION for those that are too many, as in Kafka's later releases.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from minikafka.server.context import RequestContext
 from minikafka.server.creations import CreationRequest
 from minikafka.server.topics import (
     BROKER_DEFAULT,
+    NewPartitions,
     TopicTicket,
     check_controller,
     check_creation,
@@ -26,6 +28,7 @@ from minikafka.server.topics import (
     is_usable,
     submit_creations,
 )
+from minikafka.server.work_pool import Steps, begin_here
 from minikafka.wire.apis.create_topics import (
     CreatableTopic,
     CreatableTopicResult,
@@ -36,6 +39,10 @@ from minikafka.wire.apis.create_topics import (
 
 def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> None:
     """Serve one request, when its topics can be used."""
+    begin_here(broker.pool, context.exchange, broker.clock, _serve(broker, context, request))
+
+
+def _serve(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> Steps:
     named = Counter(topic.name for topic in request.topics)
     partitions: dict[str, int] = {}
     ticket = TopicTicket(
@@ -54,11 +61,14 @@ def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest
     )
     creations: list[CreationRequest] = []
     named_alike: dict[str, str] = {}
+    room = NewPartitions()
     for topic in request.topics:
+        yield 0
         try:
             if named[topic.name] > 1:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} is named twice")
             check_controller(broker)
+            room.take(topic.name, _count(broker, topic))
             wish = check_creation(broker, *_wanted(topic))
             other = named_alike.setdefault(alike_key(wish.name), wish.name)
             if other != wish.name:
@@ -77,6 +87,13 @@ def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest
             submit_creations(broker, creations, ticket, request.timeout_ms)
 
     ticket.start(broker, request.timeout_ms, submit)
+
+
+def _count(broker: Broker, topic: CreatableTopic) -> int:
+    """How many partitions a topic would have."""
+    if topic.num_partitions == BROKER_DEFAULT and not topic.assignments:
+        return broker.config.default_partitions
+    return max(topic.num_partitions, len(topic.assignments))
 
 
 def _wanted(

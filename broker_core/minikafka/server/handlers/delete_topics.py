@@ -13,11 +13,16 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.server.topics import TopicTicket, check_controller, error_code_of
+from minikafka.server.work_pool import Steps, begin_here
 from minikafka.wire.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 
 def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> None:
     """Serve one request, when its topics are gone."""
+    begin_here(broker.pool, context.exchange, broker.clock, _serve(broker, context, request))
+
+
+def _serve(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> Steps:
     names = list(dict.fromkeys(request.topic_names))
     ticket = TopicTicket(
         names,
@@ -34,6 +39,7 @@ def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest
     )
     wanted = []
     for name in names:
+        yield 0
         try:
             _check(broker, name, context.version)
             wanted.append(name)

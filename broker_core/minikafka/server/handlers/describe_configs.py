@@ -21,6 +21,7 @@ from minikafka.server.settings import (
     describe_topic,
     refresh_topic,
 )
+from minikafka.server.topics import error_message_of
 from minikafka.wire.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -80,4 +81,6 @@ def _rows(broker: Broker, kind: int, name: str) -> Iterable[DescribeConfigsResou
 
 
 def _failure(resource: DescribeConfigsResource, error: BrokerError) -> DescribeConfigsResult:
-    return DescribeConfigsResult(error.code, error.detail, resource.resource_type, resource.resource_name, ())
+    return DescribeConfigsResult(
+        error.code, error_message_of(error), resource.resource_type, resource.resource_name, ()
+    )

@@ -1,0 +1,87 @@
+"""Requests that are large, or cheap to send, to a broker of a cluster with 20,000 partitions: see
+``test_request_bombs``, whose bounds hold here too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from minikafka.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
+from minikafka.wire.apis.metadata import MetadataRequest
+from minikafka.wire.keys import ApiKey
+from tests.faults.test_request_bombs import (
+    HOST,
+    PATIENCE_S,
+    AttackedBroker,
+    Others,
+    frame_of,
+    read_exactly,
+)
+from tests.scenarios.simulation import Request
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the memory of a process in /proc"),
+]
+
+TOPICS = tuple(f"big-{number}" for number in range(4))
+PARTITIONS = 5_000
+"""Of each topic."""
+
+
+@pytest.fixture(scope="module")
+def large_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttackedBroker]:
+    directory = tmp_path_factory.mktemp("large") / "data"
+    with AttackedBroker(directory, *(f"{name}={PARTITIONS}" for name in TOPICS)) as broker:
+        broker.create_topic("steady", 1, retention_ms="-1")
+        yield broker
+
+
+def ask(broker: AttackedBroker, connections: int, requests: Sequence[Request]) -> list[int]:
+    """Send ``requests`` one after the other on each of so many connections; the sizes of the answers."""
+    frames = [frame_of(request) for request in requests]
+    sizes: list[int] = []
+
+    def run() -> None:
+        with contextlib.closing(socket.create_connection((HOST, broker.port))) as sock:
+            sock.settimeout(PATIENCE_S)
+            for frame in frames:
+                sock.sendall(frame)
+                (size,) = struct.unpack(">i", read_exactly(sock, 4))
+                read_exactly(sock, size)
+                sizes.append(size)
+
+    threads = [threading.Thread(target=run) for _ in range(connections)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(sizes) == connections * len(requests)
+    return sizes
+
+
+def test_clients_that_ask_for_all_topics_again_and_again_stop_nobody(large_cluster: AttackedBroker) -> None:
+    request = Request(ApiKey.METADATA, 1, MetadataRequest(None, False))
+    with Others(large_cluster):
+        sizes = ask(large_cluster, 20, [request] * 5)
+    assert min(sizes) > len(TOPICS) * PARTITIONS * 20
+
+
+@pytest.mark.parametrize("partitions", [1, 60_000])
+def test_requests_for_very_many_new_partitions_stop_nobody(
+    large_cluster: AttackedBroker, partitions: int
+) -> None:
+    count = 50_000 if partitions == 1 else 300
+    topics = tuple(CreatableTopic(f"new-{number}", partitions, 1) for number in range(count))
+    request = Request(ApiKey.CREATE_TOPICS, 1, CreateTopicsRequest(topics, 1_000, validate_only=True))
+    with Others(large_cluster):
+        ask(large_cluster, 3, [request])
