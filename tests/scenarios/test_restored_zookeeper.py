@@ -207,7 +207,7 @@ def test_broker_changes_nothing_in_the_zookeeper_of_another_cluster() -> None:
         lambda: registrar.assign("t", {0: (5,)}),
         lambda: registrar.write_leaderships({name: replace(known, version=known.version + 1)}, create=False),
         lambda: registrar.states.tell_changes([name]),
-        lambda: registrar.offsets.write("g", name, 1),
+        lambda: registrar.offsets.write("g", {name: 1}),
     ):
         with pytest.raises(OtherCluster):
             write()

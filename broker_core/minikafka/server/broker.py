@@ -42,6 +42,7 @@ from minikafka.server.producer_ids import ProducerIds, highest_producer_id
 from minikafka.server.quotas import Quotas
 from minikafka.server.registrar import Registrar
 from minikafka.server.replication_quotas import Throttles
+from minikafka.server.request_jobs import RequestJobs
 from minikafka.server.work_pool import InlineWorkPool, WorkPool
 from minikafka.server.worker import Worker
 
@@ -114,6 +115,8 @@ class Broker:
         """Told, from within steps too, of each log that does not take what its leader here writes."""
         self.unwritable: set[TopicPartition] = set()
         """Whose logs take nothing at the moment: they are not copied. For the module ``failing_logs``."""
+        self.request_jobs = RequestJobs(worker, clock)
+        """What clients ask of ZooKeeper."""
         self.creations = Creations(worker, clock, registrar.create_topics)
         """Topics that wait to be made."""
         self._lock = threading.Lock()

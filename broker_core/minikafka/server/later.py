@@ -1,69 +1,107 @@
-"""A request that a job of the worker answers, because it needs ZooKeeper, which may be away."""
+"""A request that jobs of the worker answer, because it needs ZooKeeper, which may be away."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar
 
 from minikafka.base.errors import BrokerError, CoordinationLost, ErrorCode, SessionExpired
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
+from minikafka.server.work_pool import Steps, begin_here
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 PATIENCE_MS = 20_000
 """How long ZooKeeper may be away: less than the 30 seconds after which most clients give a request up."""
 
-
-_LATE = BrokerError(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper does not answer; a change may still take effect")
+_LATE = BrokerError(
+    ErrorCode.REQUEST_TIMED_OUT,
+    f"ZooKeeper has not done it within {PATIENCE_MS // 1_000} s; what was begun may still take effect",
+)
 
 Refusal = Callable[[BrokerError], Any]
 """The response in which an error stands for the whole request."""
 
 
 class _Ticket:
-    def __init__(self, context: RequestContext, refusal: Refusal) -> None:
+    def __init__(self, broker: Broker, context: RequestContext, refusal: Refusal, answer_bytes: int) -> None:
+        self._broker = broker
         self._context = context
         self._refusal = refusal
-        self.response: Any = None
+        self._answer_bytes = answer_bytes
+        self.response: Callable[[], Any] | None = None
 
     def satisfied(self, key: Hashable | None = None) -> bool:
         return self.response is not None
 
     def complete(self) -> None:
-        self._context.reply(self._refusal(_LATE) if self.response is None else self.response)
+        begin_here(self._broker.pool, self._context.exchange, self._broker.clock, self._reply())
+
+    def _reply(self) -> Steps:
+        if self._answer_bytes > 0:
+            yield self._answer_bytes
+        self._context.reply(self._refusal(_LATE) if self.response is None else self.response())
 
     def abandon(self, reason: str) -> None:
         self._context.exchange.close(reason)
 
 
-def answer_by_job(broker: Broker, context: RequestContext, work: Callable[[], Any], refusal: Refusal) -> None:
-    """Run ``work`` on the worker and reply with its response.
+def answer_by_jobs(
+    broker: Broker,
+    context: RequestContext,
+    items: Sequence[T],
+    work: Callable[[T], None],
+    response: Callable[[], Any],
+    refusal: Refusal,
+    answer_bytes: int = 0,
+) -> None:
+    """Do ``work`` for each of ``items`` on the worker, in turn with other requests, and reply with
+    ``response``, which takes about ``answer_bytes`` of memory.
 
-    The reply is ``refusal`` of the error that ``work`` raises, and of REQUEST_TIMED_OUT after PATIENCE_MS.
-    ``work`` is run again after a lost connection, also when the request was already answered.
+    The reply is ``refusal`` of the first error that ``work`` raises, and of REQUEST_TIMED_OUT after
+    PATIENCE_MS; nothing more is begun then. ``work`` is run again after a lost connection, also then.
     """
-    ticket = _Ticket(context, refusal)
+    ticket = _Ticket(broker, context, refusal, answer_bytes)
+    deadline_ms = broker.clock.monotonic_ms() + PATIENCE_MS
+    done = 0
+    begun = False
 
-    def job() -> None:
-        try:
-            response = work()
-        except (CoordinationLost, SessionExpired):
-            raise  # the worker runs the job again
-        except BrokerError as error:
-            response = refusal(error)
-        except Exception as error:  # noqa: BLE001 - the client waits for an answer, whatever happened
-            _log.exception("unexpected error while serving %s", context.header)
-            response = refusal(
-                BrokerError(ErrorCode.UNKNOWN, f"{type(error).__name__}; see the broker's log")
-            )
-
+    def answer(made: Callable[[], Any]) -> None:
         def step() -> None:
-            ticket.response = response
+            ticket.response = made
             broker.touch(ticket)
 
         broker.run(step)
 
-    broker.run(lambda: broker.wait(ticket, [ticket], broker.clock.monotonic_ms() + PATIENCE_MS))
-    broker.worker.submit(job)
+    def job(is_over: Callable[[], bool]) -> bool:
+        nonlocal done, begun
+        try:
+            while done < len(items):
+                if broker.clock.monotonic_ms() >= deadline_ms and not begun:
+                    raise _LATE
+                begun = True
+                work(items[done])
+                done += 1
+                begun = False
+                if is_over() and done < len(items):
+                    return False
+            answer(response)
+        except (CoordinationLost, SessionExpired):
+            raise  # the worker runs the job again
+        except BrokerError as error:
+            refused = error
+            answer(lambda: refusal(refused))
+        except Exception as error:  # noqa: BLE001 - the client waits for an answer, whatever happened
+            _log.exception("unexpected error while serving %s", context.header)
+            unexpected = BrokerError(ErrorCode.UNKNOWN, f"{type(error).__name__}; see the broker's log")
+            answer(lambda: refusal(unexpected))
+        return True
+
+    # What waits keeps what the request brought.
+    context.exchange.keep_counted()
+    broker.run(lambda: broker.wait(ticket, [ticket], deadline_ms))
+    broker.request_jobs.submit(job)

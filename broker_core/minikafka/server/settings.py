@@ -142,13 +142,21 @@ def _rate(name: str, text: str | None) -> DescribeConfigsResourceResult:
 # --- jobs of the worker -------------------------------------------------------------------------------------
 
 
+def refresh_topics(broker: Broker, topics: Iterable[str]) -> dict[str, Settings]:
+    """The own settings of topics as ZooKeeper has them, read at once; their logs that lie here have them from
+    now on.
+    """
+    found = broker.registrar.configs_of(topics)
+    for topic, settings in found.items():
+        if broker.logs.partitions_of(topic):
+            broker.logs.set_overrides(topic, settings)
+        broker.throttles.set_topic(topic, settings)
+    return found
+
+
 def refresh_topic(broker: Broker, topic: str) -> Settings:
-    """A topic's own settings as ZooKeeper has them; its logs that lie here have them from now on."""
-    settings = broker.registrar.topic_config(topic)
-    if broker.logs.partitions_of(topic):
-        broker.logs.set_overrides(topic, settings)
-    broker.throttles.set_topic(topic, settings)
-    return settings
+    """``refresh_topics`` of one."""
+    return refresh_topics(broker, (topic,))[topic]
 
 
 def refresh_broker(broker: Broker) -> Settings:

@@ -336,10 +336,20 @@ def check_more_partitions(
     return GrowthRequest(name, added)
 
 
-def submit_growth(broker: Broker, wish: GrowthRequest, ticket: TopicTicket) -> None:
-    """Add the partitions to the topic's znode on the worker; the controller does the rest."""
+def submit_growths(broker: Broker, wishes: Sequence[GrowthRequest], ticket: TopicTicket) -> None:
+    """Add the partitions to the topics' znodes on the worker; the controller does the rest."""
+    done = 0
 
-    def job() -> None:
+    def job(is_over: Callable[[], bool]) -> bool:
+        nonlocal done
+        while done < len(wishes):
+            add(wishes[done])
+            done += 1
+            if is_over():
+                return done == len(wishes)
+        return True
+
+    def add(wish: GrowthRequest) -> None:
         try:
             broker.registrar.add_partitions(wish.name, wish.assignment)
             return
@@ -355,4 +365,5 @@ def submit_growth(broker: Broker, wish: GrowthRequest, ticket: TopicTicket) -> N
             failure = BrokerError(ErrorCode.UNKNOWN, str(error))
         broker.run(lambda: ticket.failed_later(broker, wish.name, failure))
 
-    broker.worker.submit(job)
+    if wishes:
+        broker.request_jobs.submit(job)

@@ -5,10 +5,16 @@ For the jobs of the worker: every method can be run twice.
 
 from __future__ import annotations
 
-from minikafka.base.errors import NodeExists, NoNode
+import contextlib
+from collections.abc import Iterable, Mapping
+
+from minikafka.base.errors import NodeExists
 from minikafka.base.ids import TopicPartition
 from minikafka.registry import paths
 from minikafka.registry.store import Store
+
+AT_ONCE = 100
+"""Offsets of one call: their reads and writes are under way together."""
 
 
 class ZooKeeperOffsets:
@@ -17,21 +23,26 @@ class ZooKeeperOffsets:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def read(self, group: str, topic_partition: TopicPartition) -> int | None:
-        """What a group has committed; None when nothing, or nothing that is a number.
+    def read(self, group: str, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """What a group has committed, without partitions where that is nothing, or nothing that is a number.
 
         Raises BrokerError INVALID_GROUP_ID.
         """
-        path = paths.consumer_offset_path(group, *topic_partition)
-        try:
-            return int(self._store.read(path)[0])
-        except (NoNode, ValueError):
-            return None
+        by_path = {paths.consumer_offset_path(group, *key): key for key in topic_partitions}
+        found = {}
+        for path, (data, _) in self._store.read_all(by_path).items():
+            with contextlib.suppress(ValueError):
+                found[by_path[path]] = int(data)
+        return found
 
-    def write(self, group: str, topic_partition: TopicPartition, offset: int) -> None:
+    def write(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit. Raises BrokerError INVALID_GROUP_ID."""
-        path, data = paths.consumer_offset_path(group, *topic_partition), str(offset).encode()
-        try:
-            self._store.create(path, data, make_parents=True)
-        except NodeExists:
-            self._store.write(path, data)
+        data = {
+            paths.consumer_offset_path(group, *key): str(offset).encode() for key, offset in offsets.items()
+        }
+        absent = self._store.write_all({path: (text, -1) for path, text in data.items()})
+        for path in sorted(absent):
+            try:
+                self._store.create(path, data[path], make_parents=True)
+            except NodeExists:
+                self._store.write(path, data[path])

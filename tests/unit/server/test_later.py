@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from minikafka.base.errors import ErrorCode
+from minikafka.base.ids import TopicPartition
+from minikafka.server import later
 from minikafka.server.zookeeper_offsets import ZooKeeperOffsets
 from minikafka.wire.apis.offset_commit import (
     DEFAULT_RETENTION,
@@ -41,6 +44,46 @@ def commit(group: str) -> Request:
 def committed(group: str) -> Request:
     """An OffsetFetch 0 for t-0."""
     return Request(ApiKey.OFFSET_FETCH, 0, OffsetFetchRequest(group, (OffsetFetchRequestTopic("t", (0,)),)))
+
+
+def test_offsets_of_many_partitions_are_kept_in_zookeeper(world: Simulation) -> None:
+    world.create_topic("many", partitions=250)
+    parts = tuple(
+        OffsetCommitRequestPartition(number, 1_000 + number, -1, DEFAULT_RETENTION, "")
+        for number in range(250)
+    )
+    topics = (OffsetCommitRequestTopic("many", parts),)
+    body = OffsetCommitRequest("g", NO_GENERATION, "", DEFAULT_RETENTION, topics)
+    for _ in range(2):  # made, then written again
+        answer = world.call(Request(ApiKey.OFFSET_COMMIT, 0, body))
+        assert {part.error_code for part in answer.topics[0].partitions} == {0}
+    asked = (OffsetFetchRequestTopic("many", tuple(range(251))),)
+    answer = world.call(Request(ApiKey.OFFSET_FETCH, 0, OffsetFetchRequest("g", asked)))
+    found = [part.committed_offset for part in answer.topics[0].partitions]
+    assert found == [*range(1_000, 1_250), -1]
+    assert answer.topics[0].partitions[250].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_nothing_more_is_done_for_a_request_that_was_answered_as_late(world: Simulation) -> None:
+    world.create_topic("many", partitions=250)
+    assert world.machine.running is not None
+    offsets, written = world.machine.running.broker.registrar.offsets, []
+    real = offsets.write
+
+    def slow(group: str, some: Mapping[TopicPartition, int]) -> None:
+        written.append(len(some))
+        world.clock.advance(later.PATIENCE_MS)
+        real(group, some)
+
+    offsets.write = slow  # type: ignore[method-assign]
+    parts = tuple(OffsetCommitRequestPartition(number, 1, -1, DEFAULT_RETENTION, "") for number in range(250))
+    body = OffsetCommitRequest(
+        "g", NO_GENERATION, "", DEFAULT_RETENTION, (OffsetCommitRequestTopic("many", parts),)
+    )
+    answer = world.call(Request(ApiKey.OFFSET_COMMIT, 0, body))
+    assert error_of(answer) is ErrorCode.REQUEST_TIMED_OUT
+    world.settle()
+    assert len(written) < 3
 
 
 def error_of(answer: Any) -> ErrorCode:

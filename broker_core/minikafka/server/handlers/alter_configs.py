@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
-from minikafka.server.later import answer_by_job
+from minikafka.server.later import answer_by_jobs
 from minikafka.server.settings import Change, change_resource, replacement
 from minikafka.server.topics import error_message_of
 from minikafka.wire.apis.alter_configs import (
@@ -23,6 +23,9 @@ from minikafka.wire.apis.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+
+ROW_BYTES = 300
+"""What a row of an answer takes until it is encoded, without the text of an error."""
 
 
 def handle(broker: Broker, context: RequestContext, request: AlterConfigsRequest) -> None:
@@ -40,6 +43,8 @@ def alter(
 ) -> None:
     """Change resources, given as type, name and change, and answer."""
     named = Counter((kind, name) for kind, name, _ in wanted)
+
+    outcomes: list[AlterConfigsResourceResponse] = []
 
     def outcome(kind: int, name: str, change: Change) -> AlterConfigsResourceResponse:
         try:
@@ -59,9 +64,12 @@ def alter(
             ),
         )
 
-    answer_by_job(
+    answer_by_jobs(
         broker,
         context,
-        lambda: AlterConfigsResponse(0, tuple(outcome(*one) for one in wanted)),
+        wanted,
+        lambda one: outcomes.append(outcome(*one)),
+        lambda: AlterConfigsResponse(0, tuple(outcomes)),
         refusal,
+        len(wanted) * ROW_BYTES,
     )

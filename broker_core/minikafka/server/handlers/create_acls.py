@@ -14,7 +14,7 @@ from minikafka.base.errors import BrokerError
 from minikafka.server.acl_requests import check_authorizer, rule_of
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
-from minikafka.server.later import answer_by_job
+from minikafka.server.later import answer_by_jobs
 from minikafka.server.topics import error_code_of, error_message_of
 from minikafka.wire.apis.create_acls import (
     AclCreation,
@@ -38,18 +38,24 @@ def handle(broker: Broker, context: RequestContext, request: CreateAclsRequest) 
             0, tuple(AclCreationResult(error_code_of(error), error_message_of(error)) for error in errors)
         )
 
-    def work() -> CreateAclsResponse:
-        failed: dict[Resource, BrokerError] = {}
+    failed: dict[Resource, BrokerError] = {}
+
+    def work(resource: Resource) -> None:
         assert broker.acl_rules is not None
-        for resource, acls in wanted.items():
-            try:
-                broker.acl_rules.change(resource, partial(frozenset.union, acls))
-            except BrokerError as error:
-                failed[resource] = error
-        return response(failed)
+        try:
+            broker.acl_rules.change(resource, partial(frozenset.union, wanted[resource]))
+        except BrokerError as error:
+            failed[resource] = error
 
     if wanted:
-        answer_by_job(broker, context, work, lambda error: response(dict.fromkeys(wanted, error)))
+        answer_by_jobs(
+            broker,
+            context,
+            list(wanted),
+            work,
+            lambda: response(failed),
+            lambda error: response(dict.fromkeys(wanted, error)),
+        )
     else:
         context.reply(response({}))
 

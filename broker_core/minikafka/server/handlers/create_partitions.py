@@ -22,7 +22,7 @@ from minikafka.server.topics import (
     error_code_of,
     error_message_of,
     is_usable,
-    submit_growth,
+    submit_growths,
 )
 from minikafka.server.work_pool import Steps, begin_here
 from minikafka.wire.apis.create_partitions import (
@@ -75,8 +75,8 @@ def _serve(broker: Broker, context: RequestContext, request: CreatePartitionsReq
             ticket.fail(topic.name, error)
 
     def submit() -> None:
-        for wish in () if request.validate_only else wishes:
-            submit_growth(broker, wish, ticket)
+        if not request.validate_only:
+            submit_growths(broker, wishes, ticket)
 
     ticket.start(broker, request.timeout_ms, submit)
 

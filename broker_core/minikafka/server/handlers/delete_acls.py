@@ -14,7 +14,7 @@ from minikafka.base.errors import BrokerError
 from minikafka.server.acl_requests import check_authorizer, found
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
-from minikafka.server.later import answer_by_job
+from minikafka.server.later import answer_by_jobs
 from minikafka.server.topics import error_code_of, error_message_of
 from minikafka.wire.apis.delete_acls import (
     DeleteAclsFilter,
@@ -39,18 +39,24 @@ def handle(broker: Broker, context: RequestContext, request: DeleteAclsRequest) 
     def response(failed: dict[Resource, BrokerError]) -> DeleteAclsResponse:
         return DeleteAclsResponse(0, tuple(_result(one, failed) for one in rules))
 
-    def work() -> DeleteAclsResponse:
-        failed: dict[Resource, BrokerError] = {}
+    failed: dict[Resource, BrokerError] = {}
+
+    def work(resource: Resource) -> None:
         assert broker.acl_rules is not None
-        for resource, acls in doomed.items():
-            try:
-                broker.acl_rules.change(resource, partial(_without, acls))
-            except BrokerError as error:
-                failed[resource] = error
-        return response(failed)
+        try:
+            broker.acl_rules.change(resource, partial(_without, doomed[resource]))
+        except BrokerError as error:
+            failed[resource] = error
 
     if doomed:
-        answer_by_job(broker, context, work, lambda error: response(dict.fromkeys(doomed, error)))
+        answer_by_jobs(
+            broker,
+            context,
+            list(doomed),
+            work,
+            lambda: response(failed),
+            lambda error: response(dict.fromkeys(doomed, error)),
+        )
     else:
         context.reply(response({}))
 

@@ -7,19 +7,20 @@ all brokers while they run, which nothing is. What nobody knows under a name is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
-from minikafka.server.later import answer_by_job
+from minikafka.server.later import answer_by_jobs
 from minikafka.server.settings import (
+    Settings,
     check_broker,
     check_topic,
     describe_broker,
     describe_topic,
-    refresh_topic,
+    refresh_topics,
 )
 from minikafka.server.topics import error_message_of
 from minikafka.wire.apis.describe_configs import (
@@ -31,53 +32,96 @@ from minikafka.wire.apis.describe_configs import (
     ResourceType,
 )
 
+AT_ONCE = 100
+"""Topics whose settings are read together."""
+TOPIC_BYTES = 4_000
+"""What a topic's settings take in an answer, encoded."""
+
 
 def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequest) -> None:
     """Serve one request. What is named twice is answered once."""
     resources = {(one.resource_type, one.resource_name): one for one in request.resources}.values()
-
-    def work() -> DescribeConfigsResponse:
-        return DescribeConfigsResponse(
-            0, tuple(_result(broker, one, request.include_synonyms) for one in resources)
-        )
+    topics = [
+        one.resource_name
+        for one in resources
+        if one.resource_type == ResourceType.TOPIC and one.resource_name in broker.image.topics
+    ]
+    described = _Described(broker, request.include_synonyms)
 
     def refusal(error: BrokerError) -> DescribeConfigsResponse:
         return DescribeConfigsResponse(0, tuple(_failure(one, error) for one in resources))
 
-    if any(one.resource_type == ResourceType.TOPIC for one in resources):
-        answer_by_job(broker, context, work, refusal)
+    def response() -> DescribeConfigsResponse:
+        return DescribeConfigsResponse(0, tuple(described.result(one) for one in resources))
+
+    if topics:
+        answer_by_jobs(
+            broker,
+            context,
+            [topics[start : start + AT_ONCE] for start in range(0, len(topics), AT_ONCE)],
+            described.read,
+            response,
+            refusal,
+            len(topics) * TOPIC_BYTES,
+        )
     else:
-        context.reply(work())
+        context.reply(response())
 
 
-def _result(broker: Broker, resource: DescribeConfigsResource, synonyms: bool) -> DescribeConfigsResult:
-    try:
-        rows = _rows(broker, resource.resource_type, resource.resource_name)
-    except BrokerError as error:
-        return _failure(resource, error)
-    keys = resource.configuration_keys
-    return DescribeConfigsResult(
-        error_code=ErrorCode.NONE,
-        error_message=None,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        configs=tuple(
-            row if synonyms else replace(row, synonyms=()) for row in rows if keys is None or row.name in keys
-        ),
-    )
+class _Described:
+    """The settings of topics as they were read, and the rows of answers."""
 
+    def __init__(self, broker: Broker, synonyms: bool) -> None:
+        self._broker = broker
+        self._synonyms = synonyms
+        self._settings: dict[str, Settings] = {}
+        self._rows: dict[frozenset[tuple[str, str]], tuple[DescribeConfigsResourceResult, ...]] = {}
+        """What was described before: most topics have the same settings."""
 
-def _rows(broker: Broker, kind: int, name: str) -> Iterable[DescribeConfigsResourceResult]:
-    config = broker.config
-    if kind == ResourceType.TOPIC:
-        check_topic(broker, name)
-        return describe_topic(config.log, config.properties, refresh_topic(broker, name))
-    if kind != ResourceType.BROKER:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, f"resources of type {kind} have no settings here")
-    if not name:
-        return ()
-    check_broker(broker, name)
-    return describe_broker(config.properties, broker.throttles.settings)
+    def read(self, topics: Sequence[str]) -> None:
+        """A job: see what ZooKeeper has."""
+        self._settings |= refresh_topics(self._broker, topics)
+
+    def result(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+        """What is told of one resource."""
+        try:
+            rows = self._rows_of(resource.resource_type, resource.resource_name)
+        except BrokerError as error:
+            return _failure(resource, error)
+        keys = resource.configuration_keys
+        if keys is not None:
+            wanted = frozenset(keys)
+            rows = tuple(row for row in rows if row.name in wanted)
+        return DescribeConfigsResult(
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=rows,
+        )
+
+    def _rows_of(self, kind: int, name: str) -> tuple[DescribeConfigsResourceResult, ...]:
+        config = self._broker.config
+        if kind == ResourceType.TOPIC:
+            check_topic(self._broker, name)
+            own = self._settings.get(name)
+            if own is None:  # it was made while the request was served
+                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+            settings = frozenset(own.items())
+            if settings not in self._rows:
+                self._rows[settings] = self._told(describe_topic(config.log, config.properties, own))
+            return self._rows[settings]
+        if kind != ResourceType.BROKER:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"resources of type {kind} have no settings here")
+        if not name:
+            return ()
+        check_broker(self._broker, name)
+        return self._told(describe_broker(config.properties, self._broker.throttles.settings))
+
+    def _told(
+        self, rows: Iterable[DescribeConfigsResourceResult]
+    ) -> tuple[DescribeConfigsResourceResult, ...]:
+        return tuple(row if self._synonyms else replace(row, synonyms=()) for row in rows)
 
 
 def _failure(resource: DescribeConfigsResource, error: BrokerError) -> DescribeConfigsResult:

@@ -11,13 +11,16 @@ While ZooKeeper is away, version 0 gets REQUEST_TIMED_OUT, and the commit may st
 
 from __future__ import annotations
 
-from minikafka.base.errors import ErrorCode, OtherCluster
+from collections.abc import Callable, Mapping
+
+from minikafka.base.errors import BrokerError, ErrorCode, OtherCluster
 from minikafka.base.ids import TopicPartition
 from minikafka.groups.messages import NEVER_MS, OffsetValue
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.server.coordinator import Coordinator
-from minikafka.server.later import answer_by_job
+from minikafka.server.later import answer_by_jobs
+from minikafka.server.zookeeper_offsets import AT_ONCE
 from minikafka.wire.apis.offset_commit import (
     DEFAULT_RETENTION,
     OffsetCommitRequest,
@@ -52,12 +55,7 @@ def handle(coordinator: Coordinator, context: RequestContext, request: OffsetCom
     if not commits:
         context.reply(response(ErrorCode.NONE))
     elif context.version == 0:
-        answer_by_job(
-            broker,
-            context,
-            lambda: response(_to_zookeeper(broker, request.group_id, commits)),
-            lambda error: response(error.code),
-        )
+        _commit_to_zookeeper(broker, context, request.group_id, commits, response)
     else:
         coordinator.commit(
             request.group_id,
@@ -79,13 +77,29 @@ def _value(part: OffsetCommitRequestPartition, retention_ms: int, now_ms: int) -
     )
 
 
-def _to_zookeeper(broker: Broker, group_id: str, commits: dict[TopicPartition, OffsetValue]) -> ErrorCode:
-    for topic_partition, value in commits.items():
+def _commit_to_zookeeper(
+    broker: Broker,
+    context: RequestContext,
+    group_id: str,
+    commits: dict[TopicPartition, OffsetValue],
+    response: Callable[[ErrorCode], OffsetCommitResponse],
+) -> None:
+    def write(some: Mapping[TopicPartition, int]) -> None:
         try:
-            broker.registrar.offsets.write(group_id, topic_partition, value.offset)
-        except OtherCluster:
-            return ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
-    return ErrorCode.NONE
+            broker.registrar.offsets.write(group_id, some)
+        except OtherCluster as error:
+            raise BrokerError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, str(error)) from None
+
+    offsets = [(topic_partition, value.offset) for topic_partition, value in commits.items()]
+    portions = [dict(offsets[start : start + AT_ONCE]) for start in range(0, len(offsets), AT_ONCE)]
+    answer_by_jobs(
+        broker,
+        context,
+        portions,
+        write,
+        lambda: response(ErrorCode.NONE),
+        lambda error: response(error.code),
+    )
 
 
 def _response(request: OffsetCommitRequest, errors: _Errors) -> OffsetCommitResponse:

@@ -10,7 +10,6 @@ group, or whether anybody is, does not matter.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from itertools import groupby
 
 from minikafka.base.errors import BrokerError, ErrorCode
@@ -19,7 +18,8 @@ from minikafka.groups.messages import NO_EPOCH, OffsetValue
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.server.coordinator import Coordinator
-from minikafka.server.later import answer_by_job
+from minikafka.server.later import answer_by_jobs
+from minikafka.server.zookeeper_offsets import AT_ONCE
 from minikafka.wire.apis.offset_fetch import (
     NO_OFFSET,
     OffsetFetchRequest,
@@ -29,19 +29,16 @@ from minikafka.wire.apis.offset_fetch import (
     OffsetFetchResponseTopic,
 )
 
+ROW_BYTES = 300
+"""What a row of an answer takes until it is encoded."""
+
 _Row = Callable[[TopicPartition], OffsetFetchResponsePartition]
 
 
 def handle(coordinator: Coordinator, context: RequestContext, request: OffsetFetchRequest) -> None:
     """Serve one request."""
     if context.version == 0:
-        named = request.topics or ()
-        answer_by_job(
-            coordinator.broker,
-            context,
-            lambda: _response(named, partial(_from_zookeeper, coordinator.broker, request.group_id)),
-            lambda error: _response(named, lambda key: _none(key, error.code)),
-        )
+        _fetch_from_zookeeper(coordinator.broker, context, request)
         return
     try:
         committed = coordinator.offsets(request.group_id)
@@ -65,12 +62,26 @@ def handle(coordinator: Coordinator, context: RequestContext, request: OffsetFet
     context.reply(_response(topics, row))
 
 
-def _from_zookeeper(broker: Broker, group_id: str, key: TopicPartition) -> OffsetFetchResponsePartition:
-    known = broker.image.leadership(key) is not None
-    offset = broker.registrar.offsets.read(group_id, key) if known else None
-    if offset is None:
-        return _none(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return OffsetFetchResponsePartition(key.partition, offset, NO_EPOCH, "", ErrorCode.NONE)
+def _fetch_from_zookeeper(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> None:
+    named = request.topics or ()
+    keys = [TopicPartition(topic.name, index) for topic in named for index in topic.partition_indexes]
+    known = [key for key in dict.fromkeys(keys) if broker.image.leadership(key) is not None]
+    committed: dict[TopicPartition, int] = {}
+
+    def row(key: TopicPartition) -> OffsetFetchResponsePartition:
+        if key not in committed:
+            return _none(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return OffsetFetchResponsePartition(key.partition, committed[key], NO_EPOCH, "", ErrorCode.NONE)
+
+    answer_by_jobs(
+        broker,
+        context,
+        [known[start : start + AT_ONCE] for start in range(0, len(known), AT_ONCE)],
+        lambda some: committed.update(broker.registrar.offsets.read(request.group_id, some)),
+        lambda: _response(named, row),
+        lambda error: _response(named, lambda key: _none(key, error.code)),
+        len(keys) * ROW_BYTES,
+    )
 
 
 def _committed(key: TopicPartition, value: OffsetValue) -> OffsetFetchResponsePartition:
