@@ -8,14 +8,15 @@ from dataclasses import replace
 import pytest
 
 from minikafka.base.errors import CoordinationError, ErrorCode, OtherCluster
+from minikafka.base.files import read_file
 from minikafka.base.ids import TopicPartition
 from minikafka.registry import paths
-from minikafka.registry.memory import MemoryStore
+from minikafka.registry.memory import MemoryCopy, MemoryStore
 from minikafka.registry.paths import ControllerEpoch
 from minikafka.server import topics
 from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
 from minikafka.wire.keys import ApiKey
-from tests.scenarios.simulation import Machine, Request, Simulation
+from tests.scenarios.simulation import DATA_DIR, Machine, Request, Simulation
 
 BROKERS = 3
 PROPERTIES = {"replica.lag.time.max.ms": "3000"}
@@ -289,3 +290,121 @@ def test_replica_that_was_away_since_the_copy_does_not_cut_what_others_have(
     pass_time(world, 10_000)
     produce(world, b"c")
     assert values(world) == [*before, b"c"]
+
+
+# --- topics that were made, deleted or made again since the copy -----------------------------------------
+
+
+def wait_for_leader(world: Simulation, topic: str) -> int:
+    """The broker that leads the topic's one partition, once one does. The world asks that one then."""
+    for _ in range(60):
+        for number, machine in world.machines.items():
+            running = machine.running
+            partition = None if running is None else running.broker.partitions.get(TopicPartition(topic, 0))
+            if partition is not None and partition.is_leader:
+                world.move_to(f"machine-{number}")
+                return number
+        pass_time(world, 500)
+    raise AssertionError(f"nobody leads {topic} within 30 s")
+
+
+def stray_directories(machine: Machine) -> list[str]:
+    return [name for name in machine.files.list_dir(DATA_DIR) if name.endswith(("-stray", "-delete"))]
+
+
+def values_of(world: Simulation, topic: str) -> list[bytes | None]:
+    wait_for_leader(world, topic)
+    return [record.value for record in world.records(topic)]
+
+
+def remove_and_make_again(world: Simulation, machines: list[Machine], topic: str) -> None:
+    """Delete a topic, and make it anew by the same name."""
+    leader = wait_for_leader(world, topic)
+    for number, machine in world.machines.items():
+        if machine.running is not None and machine.running.broker.controller.active:
+            world.move_to(f"machine-{number}")
+    answer = world.call(Request(ApiKey.DELETE_TOPICS, 0, DeleteTopicsRequest((topic,), 10_000)))
+    assert answer.topics[0].error_code == ErrorCode.NONE, leader
+    pass_time(world, 5_000)
+    create_topic(world, topic, len(machines))
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+@pytest.mark.parametrize("running", [True, False])
+def test_topic_that_was_made_again_since_the_copy_keeps_its_records(brokers: int, running: bool) -> None:
+    world = Simulation()
+    machines = cluster(world, brokers)
+    produce(world, b"old")
+    copy = world.zookeeper.copy()
+    remove_and_make_again(world, machines, "t")
+    wait_for_leader(world, "t")
+    assert world.produce("t", b"new").error_code == ErrorCode.NONE
+    restore(world, machines, copy, running=running)
+    assert values_of(world, "t") == [b"new"]
+    assert world.produce("t", b"more").error_code == ErrorCode.NONE
+    assert values_of(world, "t") == [b"new", b"more"]
+    assert [stray_directories(machine) for machine in machines] == [[]] * brokers
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize("before", [0, 30])
+def test_topic_that_was_made_since_the_copy_and_is_made_again_has_its_records(
+    brokers: int, running: bool, before: int
+) -> None:
+    world = Simulation()
+    machines = cluster(world, brokers)
+    copy = world.zookeeper.copy()
+    create_topic(world, "u", brokers)
+    wait_for_leader(world, "u")
+    assert world.produce("u", b"a").error_code == ErrorCode.NONE
+    pass_time(world, 5_000)
+    restore(world, machines, copy, running=running)
+    for number in range(before):  # ZooKeeper's changes count further than when the topic was made first
+        create_topic(world, f"x{number}", 1)
+    create_topic(world, "u", brokers)
+    assert values_of(world, "u") == [b"a"]
+    assert world.produce("u", b"b").error_code == ErrorCode.NONE
+    assert values_of(world, "u") == [b"a", b"b"]
+    assert [stray_directories(machine) for machine in machines] == [[]] * brokers
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_deletion_that_a_copy_still_asks_for_deletes_no_later_topic(running: bool) -> None:
+    world = Simulation()
+    machines = cluster(world, 1)
+    produce(world, b"old")
+    store = world.zookeeper.connect()
+    machines[0].kill()
+    world.zookeeper.expire(machines[0].store)
+    store.create(f"{paths.DELETE_TOPICS}/t")
+    copy = world.zookeeper.copy()
+    machines[0].start(PROPERTIES)
+    pass_time(world, 5_000)
+    assert store.exists(paths.topic_path("t")) is None
+    store.close()
+    create_topic(world, "t", 1)
+    wait_for_leader(world, "t")
+    assert world.produce("t", b"new").error_code == ErrorCode.NONE
+    restore(world, machines, copy, running=running)
+    kept = [name for name in stray_directories(machines[0]) if name.endswith("-stray")]
+    assert len(kept) == 1
+    held = b"".join(
+        read_file(machines[0].files, f"{DATA_DIR}/{kept[0]}/{name}")
+        for name in machines[0].files.list_dir(f"{DATA_DIR}/{kept[0]}")
+    )
+    assert b"new" in held
+
+
+def restore(world: Simulation, machines: list[Machine], copy: MemoryCopy, *, running: bool) -> None:
+    """Put the copy back, under running brokers or while all are away."""
+    if not running:
+        for machine in machines:
+            machine.kill()
+    world.zookeeper.restore(copy)
+    if not running:
+        for machine in machines:
+            machine.start(PROPERTIES)
+    pass_time(world, 10_000)
+    world.zookeeper.end_stray_sessions()
+    pass_time(world, 10_000)

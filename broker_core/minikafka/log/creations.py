@@ -4,12 +4,20 @@ Of a topic ZooKeeper tells the change that made it (the ``czxid`` of ``/brokers/
 znodes alone were removed and it is made again, its logs are still there, on brokers that were away too; by
 this file a broker tells that they are of the topic before.
 
-    {"version":1,"cluster":"SM7-…","tree":2,"topics":{"my_topic":{"0":187,"1":187}}}
+    {"version":1,"cluster":"SM7-…","tree":2,"children":[7,190],"rolled_back":{},
+     "topics":{"my_topic":{"0":187,"1":187}}}
 
 ``cluster`` is the cluster's id and ``tree`` the change that made that very znode: a tree that was copied to
 another ZooKeeper counts its changes anew, and what was written down before says nothing then. In another
 cluster no log is a topic's own. A log of which nothing is written down (of an earlier version, say) is taken
 for it.
+
+ZooKeeper may be restored from an older copy: then what was made since counts as never made there, and a topic
+of that name is made again. Its log is the topic's own, as no other place has its records. So it is where the
+topic's znode is older than the log's, and where ZooKeeper went back since the log's was made
+(``rolled_back``). ``children`` tells that: how often the children of ``/brokers/topics`` have changed, and by
+which change last (``cversion``, ``pzxid``); a smaller number, or another change of the same number, is that
+of another history.
 
 One file in each data directory. It is written before a log takes its first message: one that says too little
 only makes a log look like the topic's own, one that says an earlier change would have it set aside.
@@ -20,6 +28,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from minikafka.base.errors import StorageError
 from minikafka.base.files import Files, read_file, replace_file
@@ -33,6 +42,9 @@ VERSION = 1
 
 _ELSEWHERE = -1
 """For the change of ZooKeeper that made a topic of another cluster."""
+
+Children = tuple[int, int]
+"""How often the children of ``/brokers/topics`` changed, and the change of ZooKeeper that did it last."""
 
 Tree = tuple[str, int]
 """The cluster's id, and the change of ZooKeeper that made the znode of it."""
@@ -48,20 +60,29 @@ class Creations:
         self._tree: Tree | None = None
         self._stale: dict[str, Tree | None] = {}
         """Directories whose file does not say what is known, and the tree that it is of."""
+        self._children: Children | None = None
+        """As they were when somebody looked last; before ``begin``, as a file says."""
+        self._rolled_back: set[TopicPartition] = set()
+        """Those whose topics may have been made by changes that ZooKeeper has lost."""
+        self._written: dict[str, Children] = {}
+        """What the file of each directory said."""
 
     def enter(self, directory: DataDirectory, partitions: Collection[TopicPartition]) -> None:
         """Read the file of a directory in which these lie; nothing where it makes no sense."""
         self._directories.append(directory)
         try:
-            tree, known = _parse(read_file(self._files, directory.file(CREATIONS_FILE)))
+            read = _parse(read_file(self._files, directory.file(CREATIONS_FILE)))
         except FileNotFoundError:
             return
         except (StorageError, ValueError, KeyError, TypeError, AttributeError) as error:
             path = directory.file(CREATIONS_FILE)
             _logger.warning("%s is left out, the logs count as those of the topics: %r", path, error)
             return
-        self._known |= {key: change for key, change in known.items() if key in partitions}
-        self._stale[directory.path] = tree
+        self._known |= {key: change for key, change in read.known.items() if key in partitions}
+        self._rolled_back |= read.rolled_back.intersection(partitions)
+        if read.children is not None:
+            self._written[directory.path] = read.children
+        self._stale[directory.path] = read.tree
 
     def begin(self, tree: Tree) -> None:
         """This is the tree that changes are counted in from now on. Before anything else is asked."""
@@ -70,6 +91,7 @@ class Creations:
             before = self._stale.pop(directory.path, None)
             if before is None or before == tree:
                 continue
+            self._written.pop(directory.path, None)
             if before[0] == tree[0]:
                 what = (
                     f"the znodes of cluster {tree[0]} were copied: its logs are taken for those of the topics"
@@ -79,14 +101,48 @@ class Creations:
                 what = f"its logs are of cluster {before[0]}, and not of this one, {tree[0]}"
                 self._known |= dict.fromkeys(directory.partitions & self._known.keys(), _ELSEWHERE)
             _logger.warning("%s: %s", directory.path, what)
+        # The one that was written last.
+        self._children = max(self._written.values(), default=None)
+
+    def look(self, children: Children) -> None:
+        """These are the children now. Before it is asked which topic a log is of."""
+        before, self._children = self._children, children
+        if before is None or children == before or children[0] > before[0]:
+            return
+        _logger.error(
+            "ZooKeeper went back: %d topics were made or removed there, and %d before; its data was restored "
+            "from an older copy. Topics that were made since are gone there, and their logs stay here: a "
+            "topic that is made again by the same name, with as many partitions, has its records",
+            children[0],
+            before[0],
+        )
+        self._rolled_back |= {key for key, change in self._known.items() if change != _ELSEWHERE}
+        self._stale |= {one.path: None for one in self._directories if one.partitions}
+        try:
+            self._write_stale()
+        except StorageError as error:
+            _logger.warning("%s; it is tried again when a topic is made", error)
 
     def of(self, partition: TopicPartition) -> int | None:
         """The change that made the topic whose log lies here; None where nobody knows."""
         return self._known.get(partition)
 
+    def is_of_another(self, partition: TopicPartition, created: int) -> bool:
+        """Whether the log is certainly of an earlier topic than the one that the change ``created`` made."""
+        known = self._known.get(partition)
+        return known is not None and known < created and partition not in self._rolled_back
+
+    def is_of_later(self, partition: TopicPartition, created: int) -> bool:
+        """Whether the log may be of a later topic, which ZooKeeper has lost."""
+        known = self._known.get(partition)
+        if known is None or known in {created, _ELSEWHERE}:
+            return False
+        return known > created or partition in self._rolled_back
+
     def forget(self, partition: TopicPartition) -> None:
         """The log is gone. The file may say so later."""
         self._known.pop(partition, None)
+        self._rolled_back.discard(partition)
 
     def record(self, changes: Mapping[TopicPartition, int]) -> None:
         """The logs of these are of the topics that these changes made. Raises StorageError: then nothing may
@@ -94,11 +150,21 @@ class Creations:
         """
         if self._tree is None:
             return
-        new = {key: change for key, change in changes.items() if self._known.get(key) != change}
+        new = {
+            key: change
+            for key, change in changes.items()
+            if self._known.get(key) != change or key in self._rolled_back
+        }
         self._known |= new
+        self._rolled_back -= new.keys()
         self._stale |= {
             one.path: None for one in self._directories if not one.partitions.isdisjoint(new.keys())
         }
+        self._write_stale()
+
+    def _write_stale(self) -> None:
+        if self._tree is None:
+            return
         for directory in self._directories:
             if directory.path in self._stale:
                 self._write(directory)
@@ -111,7 +177,17 @@ class Creations:
             change = self._known.get(TopicPartition(topic, partition))
             if change is not None:
                 topics.setdefault(topic, {})[str(partition)] = change
-        held = {"version": VERSION, "cluster": self._tree[0], "tree": self._tree[1], "topics": topics}
+        rolled_back: dict[str, list[int]] = {}
+        for topic, partition in sorted(self._rolled_back & directory.partitions):
+            rolled_back.setdefault(topic, []).append(partition)
+        held = {
+            "version": VERSION,
+            "cluster": self._tree[0],
+            "tree": self._tree[1],
+            "children": self._children,
+            "rolled_back": rolled_back,
+            "topics": topics,
+        }
         data = json.dumps(held, separators=(",", ":")).encode("ascii") + b"\n"
         try:
             replace_file(self._files, directory.file(CREATIONS_FILE), data)
@@ -119,13 +195,33 @@ class Creations:
             raise StorageError(f"cannot write {CREATIONS_FILE}: {directory.path} is gone") from error
 
 
-def _parse(data: bytes) -> tuple[Tree, dict[TopicPartition, int]]:
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What a file says."""
+
+    tree: Tree
+    known: Mapping[TopicPartition, int]
+    children: Children | None
+    rolled_back: frozenset[TopicPartition]
+
+
+def _parse(data: bytes) -> _Read:
     held = json.loads(data)
     if held["version"] != VERSION:
         raise ValueError(f"version {held['version']}")
-    tree = str(held["cluster"]), int(held["tree"])
-    return tree, {
-        TopicPartition(topic, int(partition)): int(change)
-        for topic, changes in held["topics"].items()
-        for partition, change in changes.items()
-    }
+    children = held.get("children")
+    return _Read(
+        tree=(str(held["cluster"]), int(held["tree"])),
+        known={
+            TopicPartition(topic, int(partition)): int(change)
+            for topic, changes in held["topics"].items()
+            for partition, change in changes.items()
+        },
+        # Files of an earlier version do not have these.
+        children=None if children is None else (int(children[0]), int(children[1])),
+        rolled_back=frozenset(
+            TopicPartition(topic, int(partition))
+            for topic, partitions in held.get("rolled_back", {}).items()
+            for partition in partitions
+        ),
+    )

@@ -48,6 +48,7 @@ class _Znode:
     created_children: int = 0
     """Ever created below it: the next sequential child's number."""
     deleted_children: int = 0
+    children_changed_at: int = 0
     children: set[str] = field(default_factory=set)
 
     def stat(self) -> Stat:
@@ -58,6 +59,8 @@ class _Znode:
             self.modified_ms,
             self.created_at,
             self.modified_at,
+            self.created_children + self.deleted_children,
+            self.children_changed_at,
         )
 
 
@@ -194,6 +197,7 @@ class MemoryZooKeeper:
         self._znodes[path] = _Znode(data, owner, now_ms, now_ms, self._changes, self._changes)
         parent.children.add(path.rpartition("/")[2])
         parent.created_children += 1
+        parent.children_changed_at = self._changes
         self._changed(path)
         return path
 
@@ -224,6 +228,8 @@ class MemoryZooKeeper:
         parent = self._znodes[parent_of(path)]
         parent.children.discard(path.rpartition("/")[2])
         parent.deleted_children += 1
+        self._changes += 1
+        parent.children_changed_at = self._changes
         self._changed(path)
 
     @staticmethod

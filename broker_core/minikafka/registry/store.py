@@ -63,6 +63,10 @@ class Stat:
     """Of ZooKeeper's changes, the one that made it (``czxid``): what happened later has a larger number."""
     modified_at: int = 0
     """The one that wrote it last (``mzxid``)."""
+    child_changes: int = 0
+    """How often a child of it was created or deleted (``cversion``)."""
+    child_changed_at: int = 0
+    """The change that did it last (``pzxid``)."""
 
 
 @dataclass(frozen=True, slots=True)

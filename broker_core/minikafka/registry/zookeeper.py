@@ -262,8 +262,7 @@ class ZooKeeperStore:
 
     def read(self, path: str) -> tuple[bytes, Stat]:
         """See ``Store.read``."""
-        full = self._full(path)
-        return _state(self._ask("read", path, lambda: self._client.get_async(full)))
+        return _state(self._send("read", path, self._client.get_async)())
 
     def write(self, path: str, data: bytes, version: int = -1) -> Stat:
         """See ``Store.write``."""
@@ -594,7 +593,8 @@ def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _stat(theirs: Any) -> Stat:
-    return Stat(theirs.version, theirs.ephemeralOwner, theirs.ctime, theirs.mtime, theirs.czxid, theirs.mzxid)
+    czxid, mzxid, ctime, mtime, version, cversion, _, owner, _, _, pzxid = theirs
+    return Stat(version, owner, ctime, mtime, czxid, mzxid, cversion, pzxid)
 
 
 def _state(answer: Any) -> tuple[bytes, Stat]:

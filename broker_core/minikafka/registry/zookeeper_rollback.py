@@ -81,6 +81,8 @@ class RollbackWatch:
         )
         probe = self._connect()
         try:
+            # In an ensemble the one that answers may be behind the others.
+            probe.sync_async("/").get(timeout=self._patience_s())
             probe.exists_async("/").get(timeout=self._patience_s())
             reached = probe.last_zxid
         finally:

@@ -36,6 +36,7 @@ from minikafka.server.config import BrokerConfig
 from minikafka.server.control import ControlPath
 from minikafka.server.controller_channel import Channels
 from minikafka.server.coordinator import Coordinator
+from minikafka.server.counters import topic_changes
 from minikafka.server.dispatch import Dispatcher
 from minikafka.server.failing_logs import FailingLogs
 from minikafka.server.guarded_store import GuardedStore
@@ -119,7 +120,7 @@ class RunningBroker:
         self._stops.callback(ports.worker.stop)
         self._stops.callback(ports.loader.stop)
         self._stops.callback(ports.pool.stop)
-        logs.open_all(registrar.topic_configs(), registrar.tree)
+        _open(logs, registrar)
         directories = logs.paths
         broker_id = self._agree_on_broker_id(config, directories, ports.files, registrar)
         self.broker = Broker(
@@ -223,6 +224,12 @@ class RunningBroker:
             meta = claim_directories(files, directories, broker_id)
         assert meta is not None
         return meta.broker_id
+
+
+def _open(logs: LogManager, registrar: Registrar) -> None:
+    """Open all logs, and see which topics they may be of."""
+    logs.open_all(registrar.topic_configs(), registrar.tree)
+    logs.creations.look(topic_changes(registrar.store))
 
 
 def _prepare(broker: Broker, store: GuardedStore, ports: Ports) -> None:

@@ -114,6 +114,12 @@ def _take_producer_ids(
             return range(first, last + 1)
 
 
+def topic_changes(store: Store) -> tuple[int, int]:
+    """How often topics were made or removed, and the change of ZooKeeper that did it last."""
+    stat = store.exists(paths.BROKER_TOPICS)
+    return (0, 0) if stat is None else (stat.child_changes, stat.child_changed_at)
+
+
 def agree_on_cluster_id(store: Store, random_bytes: Callable[[int], bytes]) -> tuple[str, int]:
     """The cluster's id, made where there is none, and the change of ZooKeeper that made its znode."""
     with contextlib.suppress(NodeExists):

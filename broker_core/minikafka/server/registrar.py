@@ -496,17 +496,15 @@ class Registrar:
             self._see_controller()
 
     def _snapshot(self, epoch: int) -> events.Elected:
+        known = frozenset(self._assignments)
         self._assignments.clear()
-        self._read_all_assignments()
+        self._listener.topics_vanished(known - self._read_all_assignments())
         replicas = self._replicas()
         brokers, sessions = self._registrations.read()
         self._unclean = self._unclean_among(self._assignments)
         leaderships, doubted = self.states.read_with_doubts(replicas, self._registrations.registered_at)
-        marked, reassignments, elections = (
-            self._marked(),
-            self.requests.reassignments(),
-            self.requests.elections(),
-        )
+        marked, reassignments = self._marked(), self.requests.reassignments()
+        elections = self.requests.elections()
         named = {key.topic for keys in (leaderships, reassignments, elections) for key in keys} | marked
         self._leave_for_later([topic for topic in self._assignments if topic not in named])
         return events.Elected(
@@ -530,10 +528,11 @@ class Registrar:
         more = len(new) > TOPICS_AT_ONCE
         self._unseen_since_ms = self._clock.monotonic_ms() if more else None
 
-    def _read_all_assignments(self) -> None:
+    def _read_all_assignments(self) -> frozenset[str]:
         names = self._store.children(paths.BROKER_TOPICS)
         self._unreadable &= frozenset(names)
         self._read_assignments([name for name in names if name not in self._assignments])
+        return frozenset(names)
 
     def _unclean_among(self, topics: Iterable[str]) -> frozenset[str]:
         """Those where a replica out of sync may lead."""

@@ -20,6 +20,7 @@ from minikafka.partition.partition import Partition
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.server.coordinator import Coordinator
+from minikafka.server.counters import topic_changes
 from minikafka.server.replica_fetcher import Fetchers
 
 _log = logging.getLogger(__name__)
@@ -142,6 +143,7 @@ class Replicas:
         # All before anything is changed: without ZooKeeper the controller asks again.
         configs = broker.registrar.configs_of(_topics(leaderships))
         created = broker.registrar.creations(configs)
+        broker.logs.creations.look(topic_changes(broker.registrar.store))
         leaderships = self._of_these_topics(leaderships, created, leaders)
         behind = {key for key, leadership in leaderships.items() if self._is_behind(key, leadership)}
         codes |= dict.fromkeys(behind, ErrorCode.STALE_CONTROLLER_EPOCH)
@@ -237,8 +239,14 @@ class Replicas:
         strays = {
             key: leadership.replicas
             for key, leadership in leaderships.items()
-            if logs.creations.of(key) not in {None, created.get(key.topic, logs.creations.of(key))}
+            if key.topic in created and logs.creations.is_of_another(key, created[key.topic])
         }
+        for topic_partition in self._of_lost_topics(leaderships.keys() - strays.keys(), created):
+            _log.warning(
+                "the log of %s may be of a topic that ZooKeeper lost when it was restored from an older "
+                "copy: it is taken for the log of the topic of that name that there is",
+                topic_partition,
+            )
         states = self._broker.registrar.states.read(strays) if strays else {}
         for topic_partition in strays:
             said, state = leaderships[topic_partition], states.get(topic_partition)
@@ -256,16 +264,28 @@ class Replicas:
                     self._not_opened[topic_partition] = said, leaders
         return left
 
-    def _set_aside(self, topic_partition: TopicPartition) -> None:
+    def _of_lost_topics(
+        self, partitions: Iterable[TopicPartition], created: Mapping[str, int]
+    ) -> list[TopicPartition]:
+        """Those whose logs may be of topics of these names that ZooKeeper lost when it went back."""
+        known = self._broker.logs.creations
+        return sorted(
+            key for key in partitions if key.topic in created and known.is_of_later(key, created[key.topic])
+        )
+
+    def _set_aside(self, topic_partition: TopicPartition, *, later: bool = False) -> None:
         self.stop((topic_partition,))
         self._broker.run(lambda: self._let_go((topic_partition,)))
         self._begun.pop(topic_partition, None)
         self._refused_ms.pop(topic_partition, None)
         aside = self._broker.logs.set_aside(topic_partition)
         _log.warning(
-            "the log of %s is of an earlier topic of that name, whose znodes were removed: it is set aside "
-            "as %s, and can be removed",
+            "the log of %s is of %s: it is set aside as %s; remove that when nobody needs its records",
             topic_partition,
+            "a topic that was made after the one that is to be deleted, and that ZooKeeper lost when it was "
+            "restored from an older copy"
+            if later
+            else "an earlier topic of that name, whose znodes were removed",
             aside,
         )
 
@@ -454,6 +474,13 @@ class Replicas:
         KAFKA_STORAGE_ERROR for those that will be later.
         """
         partitions = tuple(partitions)
+        created = self._broker.registrar.creations(_topics(partitions))
+        self._broker.logs.creations.look(topic_changes(self._broker.registrar.store))
+        for topic_partition in self._of_lost_topics(partitions, created):
+            try:
+                self._set_aside(topic_partition, later=True)
+            except StorageError as error:
+                _log.error("%s", error)
         self.stop(partitions)
         self._broker.run(lambda: self._let_go(partitions))
 

@@ -106,3 +106,61 @@ def test_a_log_that_was_set_aside_keeps_its_files_and_another_one_is_made_in_its
     assert manager.set_aside(ONE) == "d1/my_topic_0.1-stray"
     assert files.list_dir("d1/my_topic_0.0-stray") == names
     assert manager.set_aside(ONE) is None
+
+
+def test_logs_are_of_a_topic_made_again_where_topics_were_made_less_often_than_before() -> None:
+    files = MemoryFiles()
+    manager = with_both(files)
+    manager.creations.look((5, 9))
+    manager.creations.record({ONE: 8, TWO: 8})
+    assert manager.creations.is_of_another(ONE, 12)
+    manager.creations.look((4, 7))
+    assert not manager.creations.is_of_another(ONE, 12)
+    assert manager.creations.is_of_later(ONE, 12)
+    assert not manager.creations.is_of_later(ONE, 8)
+
+
+@pytest.mark.parametrize(
+    ("children", "is_another"), [((5, 9), True), ((6, 11), True), ((4, 7), False), ((5, 10), False)]
+)
+def test_a_start_tells_by_the_topics_whether_zookeeper_went_back(
+    children: tuple[int, int], is_another: bool
+) -> None:
+    files = MemoryFiles()
+    manager = with_both(files)
+    manager.creations.look((5, 9))
+    manager.creations.record({ONE: 8, TWO: 8})
+    manager.close()
+    for _ in range(2):  # what was seen once is known afterwards too
+        again = LogManager(files, ("d1", "d2"), LogConfig(), Layout.CLASSIC, ManualClock(0))
+        again.open_all(tree=TREE)
+        again.creations.look(children)
+        assert [again.creations.is_of_another(one, 12) for one in (ONE, TWO)] == [is_another] * 2
+        again.close()
+        children = (max(children[0], 7), 20)
+
+
+def test_a_log_is_of_the_topic_again_that_it_was_written_down_for_since_zookeeper_went_back() -> None:
+    manager = with_both(MemoryFiles())
+    manager.creations.look((5, 9))
+    manager.creations.look((4, 7))
+    manager.creations.record({ONE: 12})
+    assert [manager.creations.is_of_another(one, 15) for one in (ONE, TWO)] == [True, False]
+
+
+def test_a_log_that_was_made_later_than_the_topic_is_taken_for_it() -> None:
+    manager = with_both(MemoryFiles())
+    assert not manager.creations.is_of_another(ONE, 3)
+    assert manager.creations.is_of_later(ONE, 3)
+
+
+def test_a_file_of_an_earlier_version_is_read() -> None:
+    files = MemoryFiles()
+    with_both(files).close()
+    held = json.loads(read_file(files, f"d1/{FILE}"))
+    del held["children"], held["rolled_back"]
+    replace_file(files, f"d1/{FILE}", json.dumps(held).encode())
+    again = LogManager(files, ("d1",), LogConfig(), Layout.CLASSIC, ManualClock(0))
+    again.open_all(tree=TREE)
+    again.creations.look((1, 1))
+    assert [again.creations.of(one) for one in (ONE, TWO)].count(7) == 1

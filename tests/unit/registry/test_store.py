@@ -140,6 +140,19 @@ def test_the_children_of_nothing_are_refused(store: Store) -> None:
         store.children("/a")
 
 
+def test_the_stat_tells_how_often_children_came_and_went(store: Store) -> None:
+    store.create("/parent")
+    seen = []
+    for change in (store.create, store.delete, store.create):
+        change("/parent/child")
+        stat = store.exists("/parent")
+        assert stat is not None
+        seen.append((stat.child_changes, stat.child_changed_at))
+    assert [changes for changes, _ in seen] == [1, 2, 3]
+    assert seen[0][1] < seen[1][1] < seen[2][1]
+    assert store.read("/parent/child")[1].created_at == seen[2][1]
+
+
 def test_the_stat_tells_version_and_times(store: Store) -> None:
     store.create("/a")
     made = store.exists("/a")

@@ -61,7 +61,9 @@ def broker_of(files: MemoryFiles) -> Any:
         serve=lambda partition: partitions.update({partition.topic_partition: partition}),
         serve_no_more=lambda topic_partition: partitions.pop(topic_partition, None),
         registrar=SimpleNamespace(
-            configs_of=lambda topics: {topic: {} for topic in topics}, creations=lambda _: {}
+            configs_of=lambda topics: {topic: {} for topic in topics},
+            creations=lambda _: {},
+            store=SimpleNamespace(exists=lambda path: None),
         ),
         throttles=SimpleNamespace(set_topic=nothing),
         worker=SimpleNamespace(submit=run),
