@@ -21,6 +21,7 @@
     │   ├── LocalWireError       ours: a value that the schema cannot carry
     │   └── RemoteWireError      the peer's: truncated, oversized or senseless bytes
     ├── NetworkError             a connection that could not be made, broke or timed out
+    │   └── NoSuchBroker         the cluster answers, and does not name this broker among those that live
     ├── CoordinationError        ZooKeeper
     │   ├── NoNode / NodeExists / NotEmpty / BadVersion
     │   ├── OtherCluster         it holds another cluster than the broker's
@@ -340,6 +341,10 @@ class RemoteWireError(WireError):
 
 class NetworkError(MinikafkaError):
     """A connection could not be made, broke, or timed out."""
+
+
+class NoSuchBroker(NetworkError):
+    """The cluster answers, and does not name this broker among those that live."""
 
 
 class CoordinationError(MinikafkaError):

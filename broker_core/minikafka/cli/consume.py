@@ -268,14 +268,16 @@ def show_line(one: TopicPartition, record: Shown, *, terminal: bool = False) -> 
     """A line for people: partition, offset, time, key, value.
 
     A terminal would act on control characters, so they are escaped there; elsewhere they stand as they are.
+    A key or value that is null is shown as Kafka's console consumer does: `null`, as the text of that name.
     """
     from minikafka.cli.output import text_or_none, utc_text
 
-    key, value = text_or_none(record.key), text_or_none(record.value)
-    if terminal:
-        key, value = (None if text is None else printable(text) for text in (key, value))
+    key, value = (
+        "null" if text is None else printable(text) if terminal else text
+        for text in (text_or_none(record.key), text_or_none(record.value))
+    )
     when = utc_text(record.timestamp_ms) or "-"
-    print(f"{one.partition:>3} {record.offset:>9}  {when:<24}  {'-' if key is None else key}\t{value}")
+    print(f"{one.partition:>3} {record.offset:>9}  {when:<24}  {key}\t{value}")
 
 
 def show_line_of_many(one: TopicPartition, record: Shown, *, terminal: bool = False) -> None:

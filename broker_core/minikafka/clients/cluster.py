@@ -17,7 +17,14 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from minikafka.base.clock import Clock, SystemClock
-from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
+from minikafka.base.errors import (
+    BrokerError,
+    ErrorCode,
+    MinikafkaError,
+    NetworkError,
+    NoSuchBroker,
+    RemoteWireError,
+)
 from minikafka.base.ids import BrokerAddress, TopicPartition, check_topic_name
 from minikafka.base.words import counted
 from minikafka.clients.bootstrap import OPTION, Endpoint, parse_bootstrap
@@ -245,11 +252,13 @@ class Cluster:
         return Deadline(self.clock, self.request_timeout_ms if timeout_ms is None else timeout_ms)
 
     def link(self, broker_id: int, lane: Lane | OwnLane = Lane.CONTROL) -> BrokerLink:
-        """The link to a broker that the metadata names. NetworkError when it is not there (any more)."""
+        """The link to a broker that the metadata names. NoSuchBroker when it is not there (any more)."""
         address = self._metadata.brokers.get(broker_id)
         if address is None:
-            raise NetworkError(
-                f"broker {broker_id} is not among the live brokers of the cluster at {self.bootstrap_text}"
+            living = ", ".join(map(str, sorted(self._metadata.brokers))) or "none"
+            raise NoSuchBroker(
+                f"broker {broker_id} is not among the live brokers of the cluster at {self.bootstrap_text}: "
+                f"{living}"
             )
         return self._link(Endpoint(address.host, address.port), lane, str(address))
 

@@ -210,8 +210,8 @@ def _change_broker(broker: Broker, name: str, change: Change, *, validate_only: 
         if key not in RATES:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST,
-                f"{key} is not changed while a broker runs: change its properties and start it again "
-                f"({' and '.join(RATES)} are)",
+                f"{key} is not changed while a broker runs: set it in the properties of broker {name} and "
+                f"start it again (only {' and '.join(RATES)} are changed while it runs)",
             )
         if not is_rate(text):
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"{key}={text!r}: bytes a second, 0 to {UNLIMITED}")

@@ -10,7 +10,7 @@ import pytest
 from minikafka.base.ids import TopicPartition
 from minikafka.base.words import counted
 from minikafka.cli import output
-from minikafka.cli.consume import show_line
+from minikafka.cli.consume import show_json, show_line
 from minikafka.cli.options import Format
 from minikafka.cli.output import (
     base64_or_none,
@@ -118,8 +118,25 @@ def test_messages_go_to_a_pipe_as_they_are_and_to_a_terminal_escaped(
     show_line(TopicPartition("t", 0), record)
     show_line(TopicPartition("t", 0), record, terminal=True)
     piped, shown = capsys.readouterr().out.split("\n")[:2]
-    assert piped.endswith("-\ta\x1b[2J\tb")
-    assert shown.endswith("-\ta\\x1b[2J\tb")
+    assert piped.endswith("null\ta\x1b[2J\tb")
+    assert shown.endswith("null\ta\\x1b[2J\tb")
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_null_keys_and_values_are_shown_as_by_the_console_consumer(
+    capsys: pytest.CaptureFixture[str], terminal: bool
+) -> None:
+    show_line(TopicPartition("t", 0), Line(5, -1, b"k", None), terminal=terminal)
+    show_line(TopicPartition("t", 0), Line(5, -1, None, b""), terminal=terminal)
+    deleted, keyless = capsys.readouterr().out.splitlines()
+    assert deleted.endswith(" k\tnull")
+    assert keyless.endswith(" null\t")
+
+
+def test_null_keys_and_values_are_null_in_json(capfd: pytest.CaptureFixture[str]) -> None:
+    show_json(TopicPartition("t", 0), Line(5, -1, None, None))
+    row = json.loads(capfd.readouterr().out)
+    assert (row["key"], row["value"]) == (None, None)
 
 
 def test_commands_print_through_this_module_alone() -> None:
