@@ -10,14 +10,14 @@ from ``shown``. A value is hidden by the name of its setting:
   ``--key-separator``, ``delegation.token.max.lifetime.ms``). Kafka shows these too.
 
 Any other value loses the secrets that stand inside it: ``password=…`` and the like, the user of a URL, a
-JAAS text, a private key.
+JAAS text, a private key. Topics and groups may be called ``my.secret``: what is said of them stays.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 HIDDEN = "***"
 
@@ -52,17 +52,24 @@ _NO_SECRET = (
 )
 """Last words of names whose values are no secrets."""
 
+_OF_NAMES = frozenset({"--topic", "--group", "topic", "topics", "group", "group.id"})
+"""Settings whose values name topics and groups."""
+
 _SEPARATORS = re.compile(r"[^a-z0-9]+")
 _LIKENESS = 0.8
 """``difflib``'s ratio of words that differ by a letter left out, doubled or moved; ``java`` stays clear."""
 
 # Every repetition is bounded, or ends what it consumes: a value may have megabytes.
 _PAIR = re.compile(
-    r"""((?:password|passwd|passphrase|secret|token|credential|\b(?:pwd|pass)\b
+    r"""(?P<key>(?:password|passwd|passphrase|secret|token|credential|\b(?:pwd|pass)\b
     |(?:access|private|api|stored|server)[._-]?key) [\w.-]{0,60} \\?["']? \s{0,9} [=:] \s{0,9})
-    (?: \\?"(?:[^"\\]|\\.)*"? | '(?:[^'\\]|\\.)*'? | [^\s"',;&{}()\[\]]+ )""",
+    (?P<value> \\?"(?:[^"\\]|\\.)*"? | '(?:[^'\\]|\\.)*'? | [^\s"',;&{}()\[\]]+ )""",
     re.IGNORECASE | re.VERBOSE,
 )
+# ``'my.secret': there is no such topic``, ``my.secret-0: it has no leader``, ``my.secret:9``: what is said of
+# a name, and its partition or port.
+_OF_A_NAME = re.compile(r"""(?: ' | -\d{1,9} ) : \s{1,9} \Z""", re.VERBOSE)
+_NUMBERED = re.compile(r"(?:secret|token|credential)[\w.-]*:\d{1,5}(?:,\d{1,5})*:?\Z", re.IGNORECASE)
 _ARGUMENT = re.compile(r"(--(?:password|passwd|secret|token)\s{1,9}|\bBearer\s{1,9})[^\s\"']+", re.IGNORECASE)
 _URL_USER = re.compile(r"://[^\s/]{1,500}@")
 _JAAS = re.compile("LoginModule", re.IGNORECASE)
@@ -87,6 +94,8 @@ def shown(name: str, value: object) -> object:
         return value
     if is_secret(name):
         return HIDDEN
+    if name in _OF_NAMES:
+        return value
     return without_secrets(value) if isinstance(value, str) else value
 
 
@@ -95,11 +104,25 @@ def all_shown(settings: Mapping[str, object]) -> dict[str, object]:
     return {name: shown(name, value) for name, value in settings.items()}
 
 
-def without_secrets(text: str) -> str:
-    """``text`` with ``***`` in place of each secret that can be told as one by what surrounds it."""
+def without_secrets(text: str, names: Iterable[str] = ()) -> str:
+    """``text`` with ``***`` in place of each secret that can be told as one by what surrounds it.
+
+    names: of topics, groups and the like, which stay as they are whatever they are called.
+    """
     if _JAAS.search(text):
         return HIDDEN
     text = _PRIVATE_KEY.sub(HIDDEN, text)
     text = _URL_USER.sub(f"://{HIDDEN}@", text)
     text = _ARGUMENT.sub(rf"\1{HIDDEN}", text)
-    return _PAIR.sub(rf"\1{HIDDEN}", text)
+    known = tuple(names)
+    return _PAIR.sub(lambda pair: pair[0] if _is_name(pair, known) else pair["key"] + HIDDEN, text)
+
+
+def _is_name(pair: re.Match[str], names: Iterable[str]) -> bool:
+    """Whether what looks like ``secret: value`` is the name of something, and what is said of it."""
+    if not pair["key"].rstrip().endswith(":"):
+        return False
+    if pair["value"][0] not in "\"'\\" and (_OF_A_NAME.search(pair["key"]) or _NUMBERED.match(pair[0])):
+        return True
+    text, begin = pair.string, pair.start()
+    return any(text.find(name, max(0, begin - len(name) + 1), begin + len(name)) >= 0 for name in names)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -22,6 +23,7 @@ from minikafka.base.errors import (
     ErrorCode,
     MinikafkaError,
     NetworkError,
+    NoSuchBroker,
 )
 from minikafka.base.secrets import without_secrets
 from minikafka.cli import (
@@ -142,13 +144,29 @@ def _run(arguments: list[str]) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(str(error), file=sys.stderr)  # the help text, of many lines
             return 2
-        status, line = explain(error)
+        status, line = explain(error, names_in(arguments))
         note(f"minikafka: {line}")
         return status
 
 
-def explain(error: Exception) -> tuple[int, str]:
-    """Exit status and the one line for ``error``."""
+SETTINGS = frozenset({"--set", "--config", "--property", "--add-config"})
+"""Options before settings, which may hold secrets."""
+
+
+def names_in(arguments: list[str]) -> list[str]:
+    """The words of a command line that name things, as topics and groups; no settings."""
+    if arguments[:2] == ["config", "set"]:
+        arguments = arguments[:4]
+    before = ["", *arguments]
+    return [
+        word
+        for previous, word in zip(before, arguments, strict=False)
+        if len(word) > 1 and "=" not in word and previous not in SETTINGS and word not in SETTINGS
+    ]
+
+
+def explain(error: Exception, names: Iterable[str] = ()) -> tuple[int, str]:
+    """Exit status and the one line for ``error``. names: what the user typed that is no secret."""
     text, status = str(error), 1
     if isinstance(error, _UsageProblem):
         text, status = error.format_message(), error.exit_code  # type: ignore[attr-defined]
@@ -161,7 +179,9 @@ def explain(error: Exception) -> tuple[int, str]:
         status = 2 if error.code in BAD_INPUT else 1
         if error.code in FORBIDDEN and "--zookeeper" not in text:  # as where rules themselves are refused
             text += f"; {RULES_ADVICE}"
-    elif isinstance(error, NetworkError) and isinstance(error.__cause__, BrokerError):
+    elif isinstance(error, NoSuchBroker) or (
+        isinstance(error, NetworkError) and isinstance(error.__cause__, BrokerError)
+    ):
         pass  # a broker did answer
     elif isinstance(error, NetworkError):
         text += "; start a broker with `minikafka up`, or name a running one by --bootstrap or --data-dir"
@@ -170,4 +190,4 @@ def explain(error: Exception) -> tuple[int, str]:
         status = 2 if getattr(error, "exit_code", None) == 2 else 1
     elif not isinstance(error, OSError):
         text = f"internal error: {type(error).__name__}: {error}; MINIKAFKA_TRACEBACK=1 shows where"
-    return status, without_secrets(" ".join(text.split()))
+    return status, without_secrets(" ".join(text.split()), names)

@@ -91,11 +91,31 @@ def test_names_of_places_kinds_and_counts_hide_nothing(name: str) -> None:
         ('{"token-events":{"0":5}}', '{"token-events":{"0":5}}'),
         ("PLAINTEXT://localhost:9092", "PLAINTEXT://localhost:9092"),
         ("flights, secrets", "flights, secrets"),
+        ("topic='my.secret': there is no such topic", "topic='my.secret': there is no such topic"),
+        ("my.token-0: the leader is away", "my.token-0: the leader is away"),
+        ("my.secret:9 has no leader", "my.secret:9 has no leader"),
+        ("secret.host:9092: no answer", "secret.host:9092: no answer"),
+        ("{'password': 'tiger'}", "{'password': ***}"),
+        ("ssl.key.password: tiger", "ssl.key.password: ***"),
+        ("password:12345", "password:***"),
+        ("client.secret:tiger", "client.secret:***"),
     ],
 )
 def test_secrets_inside_other_values_are_taken_out(text: str, shown_as: str) -> None:
     assert without_secrets(text) == shown_as
     assert shown("some.setting", text) == shown_as
+
+
+@pytest.mark.parametrize("name", ["my.secret", "my.secret:orders"])
+def test_what_is_known_as_a_name_stays_as_it_is(name: str) -> None:
+    text = f"there is no group '{name}'; {name}:x and {name}: gone"
+    assert without_secrets(text, [name]) == text
+    assert without_secrets("secret: tiger", [name]) == "secret: ***"
+    assert "***" in without_secrets("there is no group 'my.secret:orders'")
+
+
+def test_a_name_of_a_topic_in_an_option_stays_as_it_is() -> None:
+    assert str(ConfigError("--topic", "my.secret:x", "no partition")).startswith("--topic='my.secret:x'")
 
 
 def test_what_is_not_given_stays_so_and_numbers_stay_numbers() -> None:

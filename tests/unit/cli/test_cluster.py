@@ -46,6 +46,29 @@ def test_each_log_is_a_row(directories: list[LogDir], capfd: pytest.CaptureFixtu
     }
 
 
+@pytest.fixture
+def brokers_that_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster of brokers 1 and 2."""
+
+    @contextlib.contextmanager
+    def connected(*_: object, **__: object) -> Iterator[object]:
+        client = BrokersInMemory(2).client()
+        client.metadata()
+        yield client
+
+    monkeypatch.setattr("minikafka.cli.connect.connected", connected)
+
+
+@pytest.mark.usefixtures("brokers_that_answer")
+def test_an_unknown_broker_is_told_with_those_that_live_and_no_other_advice(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["cluster", "log-dirs", "--broker", "7"]) == 1
+    text = capfd.readouterr().err
+    assert text.startswith("minikafka: broker 7 is not among the live brokers of the cluster at memory:")
+    assert text.endswith(": 1, 2\n")
+
+
 def test_a_directory_without_a_wanted_log_is_still_named(
     directories: list[LogDir], capfd: pytest.CaptureFixture[str]
 ) -> None:

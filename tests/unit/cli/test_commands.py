@@ -17,7 +17,7 @@ from minikafka.base.errors import (
     StorageError,
 )
 from minikafka.cli import commands
-from minikafka.cli.commands import explain, run
+from minikafka.cli.commands import explain, names_in, run
 from minikafka.embedded.broker import BrokerFailed
 
 NOUNS = [
@@ -92,6 +92,18 @@ def test_a_mistake_of_ours_says_that_it_is_one() -> None:
         1,
         "internal error: KeyError: 'x'; MINIKAFKA_TRACEBACK=1 shows where",
     )
+
+
+def test_what_was_typed_as_a_name_is_shown_and_what_was_typed_as_a_setting_is_not() -> None:
+    words = names_in(["group", "describe", "my.secret:orders"])
+    text = "there is no group 'my.secret:orders'"
+    assert explain(StorageError(text), words) == (1, text)
+    for typed in (
+        ["up", "--set", "client.secret:tiger"],
+        ["config", "set", "topic", "t", "client.secret:tiger"],
+        ["topic", "create", "t", "--config", "client.secret=tiger"],
+    ):
+        assert "tiger" not in explain(StorageError(f"{typed[-1]!r} is no setting"), names_in(typed))[1]
 
 
 def test_an_error_of_many_lines_becomes_one() -> None:
