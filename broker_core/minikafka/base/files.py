@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from minikafka.base.errors import DirectoryLocked, StorageError, TooManyFiles
+from minikafka.base.places import read_holder, write_holder
 from minikafka.base.values import fast_value
 
 Buffer = bytes | bytearray | memoryview
@@ -329,11 +330,14 @@ class RealFiles:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            held_by = read_holder(descriptor)
+            holder = "another process" if held_by.pid is None else held_by
             os.close(descriptor)
             if error.errno in {errno.EWOULDBLOCK, errno.EACCES}:
                 raise DirectoryLocked(
-                    f"{os.path.dirname(path) or '.'} is in use: another process holds {path}; "
+                    f"{os.path.dirname(path) or '.'} is in use: {holder} holds {path}; "
                     "stop that process or choose another directory"
                 ) from None
             raise StorageError(f"cannot lock {path}: {error.strerror or error}") from error
+        write_holder(descriptor)
         return RealLock(descriptor)

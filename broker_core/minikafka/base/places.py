@@ -12,6 +12,7 @@ import errno
 import os
 import stat
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -87,6 +88,43 @@ def open_lock(path: str | Path) -> int:
         os.close(descriptor)
         raise FileExistsError(errno.EEXIST, "not a regular file", str(path))
     return descriptor
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a lock file, as its first lines say."""
+
+    pid: int | None
+    """None when it does not say."""
+    address: str = ""
+    """HOST:PORT where that process serves; "" while it does not."""
+
+    def __str__(self) -> str:
+        return f"process {self.pid or 'unknown'}" + (f" at {self.address}" if self.address else "")
+
+
+def read_holder(descriptor: int) -> Holder:
+    """What ``write_holder`` wrote to a lock file."""
+    with contextlib.suppress(OSError):
+        pid, _, rest = os.pread(descriptor, 300, 0).decode("utf-8", "replace").partition("\n")
+        if pid.isascii() and pid.isdecimal():
+            return Holder(int(pid), rest.partition("\n")[0])
+    return Holder(None)
+
+
+def write_holder(descriptor: int, address: str = "") -> None:
+    """Say in a lock file that this process holds it. A full disk is no reason not to hold it."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n{address}\n".encode(), 0)
+
+
+def tell_address(path: str | Path, address: str) -> None:
+    """Say in the lock file ``path``, which this process holds, where the process serves."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        write_holder(descriptor, address)
+        os.close(descriptor)
 
 
 def read_regular(path: str | Path) -> bytes:

@@ -21,21 +21,35 @@ if TYPE_CHECKING:
 
 
 def ps(style: OutputFormat = Format.TABLE) -> None:
-    """List the clusters that run on this machine."""
-    from minikafka.cli.output import print_rows
+    """List the clusters that run on this machine, and brokers that were started in them by hand."""
+    from minikafka.cli.output import note, print_rows
     from minikafka.embedded import local
 
-    rows = [
+    columns = ["data_dir", "bootstrap", "zookeeper", "cluster", "pid", "broker"]
+    clusters = local.list_running()
+    rows: list[dict[str, object]] = [
         {
             "data_dir": one.data_dir,
             "bootstrap": one.bootstrap_servers,
             "zookeeper": one.zookeeper_connect,
             "cluster": one.cluster_id,
             "pid": one.pid,
+            "broker": None,
         }
-        for one in local.list_running()
+        for one in clusters
     ]
-    print_rows(rows, ["data_dir", "bootstrap", "zookeeper", "cluster", "pid"], style)
+    strays = local.list_strays()
+    rows += [
+        dict.fromkeys(columns)
+        | {"data_dir": one.data_dir, "bootstrap": one.address or None, "pid": one.pid, "broker": one.number}
+        for one in strays
+    ]
+    rows.sort(key=lambda row: str(row["data_dir"]))
+    print_rows(rows, columns if strays else columns[:-1], style)
+    served = {one.data_dir for one in clusters}
+    for one in strays:
+        if one.data_dir not in served:
+            note(f"minikafka: {one}, started by hand, outlives its cluster; `{one.command_to_stop}` stops it")
 
 
 def _named(text: str) -> Path:
@@ -47,17 +61,23 @@ def stop(
         Path, typer.Argument(parser=_named, metavar="D", help="Its data directory.", show_default=False)
     ],
 ) -> None:
-    """Stop the cluster of a data directory cleanly."""
+    """Stop the cluster of a data directory cleanly, with brokers that were started in it by hand."""
     from minikafka.cli.output import say
     from minikafka.embedded import local
+    from minikafka.embedded.strays import stray_brokers
 
-    left = None if local.running(str(data_dir)) else without_directory(data_dir)
-    if left is None:
-        local.stop(str(data_dir))
-        say(f"stopped {data_dir}")
-    else:
+    cluster = local.running(str(data_dir))
+    left = None if cluster else without_directory(data_dir)
+    strays = stray_brokers(data_dir)
+    if left is not None:
         end(left)
         say(f"stopped {data_dir}, which had been removed")
+    elif cluster is not None or not strays:
+        local.stop(str(data_dir))
+        say(f"stopped {data_dir}")
+    for stray in strays:  # after the cluster, which might end with the last of them, or have others take over
+        stray.stop()
+        say(f"stopped {stray}, which was started by hand")
 
 
 def without_directory(data_dir: Path) -> LocalCluster | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ import typer
 
 from minikafka.base.errors import ConfigError, DirectoryLocked
 from minikafka.base.ids import host_port
+from minikafka.base.secrets import shown
 from minikafka.cli.directory import check_usable, make, named
 from minikafka.cli.options import Settings, key_values
 from minikafka.cli.output import note, say
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from minikafka.embedded.live_brokers import Addresses, LiveBrokers
 
 DEFAULT_DATA_DIR = Path("minikafka-data")
+LOCALHOST = "127.0.0.1"
+DEFAULT_PORT = 9092
 ENDING_PATIENCE_S = 10.0
 """How long a cluster may take to end that a command with ``--data-dir`` had started for itself."""
 LOOK_S = 1.0
@@ -35,13 +39,13 @@ def up(
     data_dir: Annotated[
         Path, typer.Option("--data-dir", parser=named, metavar="D", help="Where everything is kept.")
     ] = DEFAULT_DATA_DIR,
-    host: Annotated[str, typer.Option("--host", metavar="H", help="Where the brokers listen.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option("--host", metavar="H", help="Where the brokers listen.")] = LOCALHOST,
     port: Annotated[
         int,
         typer.Option(
             "--port", metavar="P", min=0, max=65535, help="Of the first broker, others follow; 0: free ones."
         ),
-    ] = 9092,
+    ] = DEFAULT_PORT,
     zookeeper: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
@@ -93,7 +97,8 @@ def up(
             for complaint in odd_addresses(host, ports, config):
                 note(f"minikafka: {complaint}")
             with contextlib.closing(cluster.registered_brokers()) as registered:
-                watching = Watch(cluster, LiveBrokers(range(cluster.count), registered.read))
+                again = command_again(data_dir, host, port, zookeeper, brokers, config, cluster)
+                watching = Watch(cluster, LiveBrokers(range(cluster.count), registered.read), again)
                 watching.run(ended)
     if watching is not None:
         watching.tell_left()
@@ -102,11 +107,38 @@ def up(
     return 1
 
 
+def command_again(
+    data_dir: Path,
+    host: str,
+    port: int,
+    zookeeper: str | None,
+    brokers: int | None,
+    config: Mapping[str, str],
+    cluster: Cluster,
+) -> str:
+    """The command line that serves the same again, on the same port where there is only one.
+
+    Without secrets: whoever pastes it fills them in.
+    """
+    first = cluster.bootstrap_servers.rpartition(":")[2] if cluster.count == 1 else str(port)
+    given: dict[str, object] = {
+        "--data-dir": None if data_dir == DEFAULT_DATA_DIR else data_dir,
+        "--host": None if host == LOCALHOST else host,
+        "--port": None if first == str(DEFAULT_PORT) or "listeners" in config else first,
+        "--zookeeper": zookeeper,
+        "--brokers": brokers,
+    }
+    words = [text for name, value in given.items() if value is not None for text in (name, str(value))]
+    for name, value in config.items():
+        words += ["--set", f"{name}={shown(name, value)}"]
+    return shlex.join(["minikafka", "up", *words])
+
+
 def prepare(
     data_dir: Path, host: str, port: int, brokers: int | None, config: Mapping[str, str]
 ) -> tuple[int, Sequence[int]]:
     """How many brokers to start, and on which ports; all that can be known before is said, or refused."""
-    from minikafka.embedded import local, lock, members
+    from minikafka.embedded import local, lock, members, strays
     from minikafka.server.config import BrokerConfig
 
     local.await_end(
@@ -129,6 +161,7 @@ def prepare(
     if unknown:
         note(f"minikafka: these properties are not used by this version: {', '.join(unknown)}")
     lock.await_free(str(data_dir / ".lock"))  # one that was killed may still be ending, on these ports
+    strays.check_none(data_dir)
     if "listeners" not in config:  # they take the place of --host and --port
         check_free(host, ports)
     for directory in open_directories(data_dir, count):
@@ -212,11 +245,15 @@ def odd_addresses(host: str, ports: Sequence[int], config: Mapping[str, str]) ->
 
 
 class Watch:
-    """Watches the brokers of a cluster, and its ZooKeeper, which is started again when it ends."""
+    """Watches the brokers of a cluster, and its ZooKeeper, which is started again when it ends.
 
-    def __init__(self, cluster: Cluster, brokers: LiveBrokers) -> None:
+    again: the command line that starts the whole cluster again.
+    """
+
+    def __init__(self, cluster: Cluster, brokers: LiveBrokers, again: str) -> None:
         self._cluster = cluster
         self._brokers = brokers
+        self._again = again
 
     def run(self, ended: SimpleQueue[tuple[int, int]]) -> None:
         """Say which broker ends, and which one is started elsewhere; return when the last one has ended."""
@@ -246,8 +283,9 @@ class Watch:
         """Name the brokers that go on when the cluster is stopped."""
         for number, addresses in self._brokers.elsewhere.items():
             note(
-                f"minikafka: broker {number} at {_at(addresses)}, which was started elsewhere, still runs: "
-                "stop it too, as its ZooKeeper is gone"
+                f"minikafka: broker {number} at {_at(addresses)}, which was started elsewhere, still runs"
+                f"{', and its ZooKeeper is gone' if self._cluster.has_own_zookeeper else ''}: "
+                f"stop it too, with `{shlex.join(['minikafka', 'stop', str(self._cluster.data_dir)])}`"
             )
 
     def _tell_end(self, number: int, exit_code: int) -> None:
@@ -271,11 +309,11 @@ class Watch:
         rest = (
             f"{left} left" if left else "it was the last one" if self._brokers.known else "none is left here"
         )
-        again = (
-            f"; start it again with `{self._cluster.command_to_start(number)}`"
-            if left and number < self._cluster.count
-            else ""
-        )
+        again = ""
+        if left and number < self._cluster.count:
+            again = f"; start it again with `{self._cluster.command_to_start(number)}`"
+        elif not left and self._brokers.known:
+            again = f"; start the cluster again with `{self._again}`"
         note(f"minikafka: broker {number} {how}, {rest}{where}{again}")
 
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.ids import host_port
 from minikafka.base.places import make_private
-from minikafka.embedded import lock, members
+from minikafka.embedded import lock, members, strays
 from minikafka.embedded.broker import BrokerProcess, Ready
 from minikafka.embedded.live_brokers import RegisteredBrokers
 from minikafka.embedded.process import wait_until
@@ -150,6 +150,11 @@ class Cluster:
         return self._zookeeper_connect
 
     @property
+    def has_own_zookeeper(self) -> bool:
+        """Whether ZooKeeper starts and ends with this cluster."""
+        return self._given_zookeeper is None
+
+    @property
     def cluster_id(self) -> str:
         """22 characters that name the cluster for ever."""
         return next(iter(self._ready.values())).cluster_id
@@ -168,6 +173,7 @@ class Cluster:
         """
         make_private(self.data_dir)
         self._lock = lock.hold(str(self.data_dir / ".lock"))
+        strays.check_none(self.data_dir)
         if self._given_zookeeper is not None:
             self._spawn_all()
         else:

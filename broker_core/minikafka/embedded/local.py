@@ -14,6 +14,9 @@ session may outlive the first. So it is a daemon in its own session, and it watc
     D/.embedded/owners/         one file for each owner, named by process id and start
     D/logs/embedded.log         what the daemon says; broker and ZooKeeper have logs beside it
 
+A broker that was started again by hand (``minikafka broker D/broker-N.properties``) does not end with the
+cluster (see ``strays``), and a start beside it is refused.
+
 A per-user directory (``~/.cache/minikafka/running``, or a private one below the temporary directory where
 that cannot be written) has a copy of every address file, for ``minikafka ps``.
 
@@ -56,11 +59,21 @@ from minikafka.embedded import lock
 from minikafka.embedded.live_brokers import LiveBrokers
 from minikafka.embedded.owners import Owner, find_owner, host_boot_id, is_alive, owner_of
 from minikafka.embedded.process import tail, wait_until
+from minikafka.embedded.strays import StrayBroker, stray_brokers
 
 if TYPE_CHECKING:
     from minikafka.embedded.cluster import Cluster
 
-__all__ = ["LocalCluster", "announce", "ensure", "host_boot_id", "list_running", "running", "stop"]
+__all__ = [
+    "LocalCluster",
+    "announce",
+    "ensure",
+    "host_boot_id",
+    "list_running",
+    "list_strays",
+    "running",
+    "stop",
+]
 
 POLL_S = 0.25
 """How often the daemon looks for its owners."""
@@ -269,7 +282,18 @@ def await_end(data_dir: str, timeout_s: float, on_wait: Callable[[], None]) -> N
 
 def list_running() -> list[LocalCluster]:
     """All clusters of this user on this host, by data directory."""
-    found = {}
+    found = {one.data_dir: one for one in _listed() if is_alive(Owner(one.pid, one.started))}
+    return [found[data_dir] for data_dir in sorted(found)]
+
+
+def list_strays() -> list[StrayBroker]:
+    """The brokers that were started by hand in directories of this user's clusters, also after their end."""
+    directories = {one.data_dir for one in _listed()}
+    return [stray for data_dir in sorted(directories) for stray in stray_brokers(data_dir)]
+
+
+def _listed() -> Iterator[LocalCluster]:
+    """What the address files of this host say; those of clusters of which nothing is left are removed."""
     boot_id = host_boot_id()
     for directory in _listings():
         for path in directory.glob("*.json"):
@@ -278,11 +302,12 @@ def list_running() -> list[LocalCluster]:
                     cluster = LocalCluster.from_json(file.read())
                 if cluster is not None and cluster.boot_id != boot_id:
                     continue  # of another host that shares this directory
-                if cluster is not None and is_alive(Owner(cluster.pid, cluster.started)):
-                    found[cluster.data_dir] = cluster
+                if cluster is not None and (
+                    is_alive(Owner(cluster.pid, cluster.started)) or stray_brokers(cluster.data_dir)
+                ):
+                    yield cluster
                 else:
                     path.unlink()
-    return [found[data_dir] for data_dir in sorted(found)]
 
 
 def stop(data_dir: str) -> None:
@@ -293,7 +318,7 @@ def stop(data_dir: str) -> None:
         busy = lock.holder(os.path.join(directory.data_dir, ".lock"))
         if busy is not None:
             raise MinikafkaError(
-                f"process {busy} starts or ends the cluster of {directory.data_dir}, or runs it for itself: "
+                f"{busy} starts or ends the cluster of {directory.data_dir}, or runs it for itself: "
                 "try again in a moment, or stop that process"
             )
         raise MinikafkaError(f"no cluster runs in {directory.data_dir}; `minikafka ps` lists those that run")
@@ -355,7 +380,8 @@ def _published(
     try:
         yield cluster
     finally:
-        for path in paths:
+        # A broker that was started by hand goes on: the copy lets `ps` find it.
+        for path in paths[: 1 if stray_brokers(directory.data_dir) else None]:
             with contextlib.suppress(OSError):
                 os.unlink(path)
 

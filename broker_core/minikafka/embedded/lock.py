@@ -12,7 +12,7 @@ import os
 import time
 
 from minikafka.base.errors import DirectoryLocked
-from minikafka.base.places import open_lock
+from minikafka.base.places import Holder, open_lock, read_holder, write_holder
 from minikafka.embedded.owners import process_info
 
 PATIENCE_S = 5.0
@@ -31,20 +31,21 @@ def hold(path: str) -> int:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
         except BlockingIOError:
-            owner = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
-            if (owner.isdigit() and process_info(int(owner)) is not None) or time.monotonic() > deadline_s:
+            owner = read_holder(descriptor)
+            if (
+                owner.pid is not None and process_info(owner.pid) is not None
+            ) or time.monotonic() > deadline_s:
                 os.close(descriptor)
                 raise DirectoryLocked(
-                    f"{os.path.dirname(path)} is in use by process {owner or 'unknown'}: "
+                    f"{os.path.dirname(path)} is in use by {owner}: "
                     "stop that process or choose another data directory"
                 ) from None
             time.sleep(0.02)
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+    write_holder(descriptor)
     return descriptor
 
 
-def holder(path: str) -> int | None:
+def holder(path: str) -> Holder | None:
     """The living process that holds the file ``path``, if there is one. Nothing is changed."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -53,8 +54,8 @@ def holder(path: str) -> int | None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        owner = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
-        return int(owner) if owner.isdigit() and process_info(int(owner)) is not None else None
+        owner = read_holder(descriptor)
+        return owner if owner.pid is not None and process_info(owner.pid) is not None else None
     finally:
         os.close(descriptor)
     return None

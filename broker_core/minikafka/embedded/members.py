@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from minikafka.base.errors import ConfigError
+from minikafka.log.layout import LOCK_FILE
 
 OF_ONE_BROKER = frozenset(
     {
@@ -47,6 +48,31 @@ def found_in(data_dir: Path) -> list[int]:
         return []
     numbers = (path.parent.name.removeprefix("broker-") for path in data_dir.glob("broker-*/meta.properties"))
     return sorted(int(number) for number in numbers if number.isascii() and number.isdecimal())
+
+
+def started_in(data_dir: Path) -> list[int]:
+    """The numbers of the brokers that were ever started in a directory, in ascending order."""
+    if not os.path.isdir(data_dir):
+        return []
+    names = (path.stem.removeprefix("broker-") for path in data_dir.glob("broker-*.properties"))
+    return sorted(int(number) for number in names if number.isascii() and number.isdecimal())
+
+
+def locks_of(data_dir: Path, number: int) -> list[Path]:
+    """The files that broker ``number`` locks while it runs: one in each of its log directories.
+
+    Those of its properties file, and its own in ``data_dir``, which may have been moved since.
+    """
+    from minikafka.server.config import parse_properties
+
+    path = properties_of(data_dir, number)
+    try:
+        properties = parse_properties(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError, ConfigError):
+        properties = {}
+    given = (properties.get("log.dirs") or properties.get("log.dir") or "").split(",")
+    directories = [directory_of(data_dir, number), *(Path(name.strip()) for name in given if name.strip())]
+    return [directory / LOCK_FILE for directory in dict.fromkeys(directories)]
 
 
 def how_many(data_dir: Path | None, wanted: int | None, option: str = "brokers") -> int:

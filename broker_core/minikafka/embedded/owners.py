@@ -76,6 +76,18 @@ def find_owner(pid: int | None = None) -> Owner:
     return itself
 
 
+def is_below(pid: int, ancestor: int) -> bool:
+    """Whether ``ancestor`` is a process up the parent chain of ``pid``, or the process itself."""
+    for _ in range(_CHAIN_MAX):
+        if pid == ancestor:
+            return True
+        info = process_info(pid)
+        if info is None:
+            return False
+        pid = info.parent
+    return False
+
+
 def is_jvm(pid: int, info: ProcessInfo) -> bool:
     """Whether a process is a Java virtual machine, whatever its program is called."""
     if info.name == "java":

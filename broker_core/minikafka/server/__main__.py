@@ -28,9 +28,10 @@ from minikafka.base.clock import SystemClock
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.files import RealFiles
 from minikafka.base.ids import host_port
-from minikafka.base.places import open_to_others
+from minikafka.base.places import open_to_others, tell_address
 from minikafka.base.printable import log_lines_to_stderr, printable
 from minikafka.base.reports import report
+from minikafka.log.layout import LOCK_FILE
 from minikafka.log.manager import Jobs
 from minikafka.net.connection import SocketConnector
 from minikafka.net.limits import ConnectionLimits
@@ -144,6 +145,8 @@ def announce(running: RunningBroker, config: BrokerConfig) -> None:
     """Print the ready line once it serves; then say which advertised addresses look wrong."""
     running.serving.wait()
     address = running.address
+    for directory in config.log_dirs:
+        tell_address(os.path.join(directory, LOCK_FILE), host_port(address.host, address.port))
     # One write, also where Python does not buffer: another thread's log may go to the same file.
     sys.stdout.write(
         f"ready {host_port(address.host, address.port)} zookeeper {config.zookeeper_connect} "

@@ -18,6 +18,7 @@ import pytest
 
 from minikafka.cli.commands import run
 from minikafka.cli.up import changes_in
+from minikafka.embedded import lock
 from minikafka.embedded.process import wait_until
 from minikafka.net.probe import can_bind
 
@@ -110,7 +111,8 @@ def test_brokers_die_one_by_one_and_the_others_go_on_until_none_is_left(
     command = f"minikafka broker {tmp_path / 'd'}/broker-{leader}.properties"
     listener = f"listeners=PLAINTEXT://{addresses[leader]}"
     assert told[0].endswith(f"; start it again with `{command} --set {listener}`")
-    assert "start it again" not in told[-1]
+    again = f"minikafka up --data-dir {tmp_path / 'd'} --port 0 --brokers 3"
+    assert told[-1].endswith(f"; start the cluster again with `{again}`")
     assert [line.partition("; ")[0].partition(", ")[2] for line in told] == [
         "2 left",
         "1 left",
@@ -216,12 +218,58 @@ def test_it_follows_brokers_that_were_started_again_by_the_commands_that_it_name
         assert "broker 0 ended, which was started elsewhere, 1 left; start it" in process.stderr.readline()
         again[1].kill()
         _, err = process.communicate(timeout=DEADLINE_S)
-        assert (process.returncode, err) == (
-            1,
-            "minikafka: broker 1 ended, which was started elsewhere, it was the last one\n",
+        assert process.returncode == 1
+        assert err == (
+            "minikafka: broker 1 ended, which was started elsewhere, it was the last one; start the cluster "
+            f"again with `minikafka up --data-dir {tmp_path / 'd'} --port 0 --brokers 2`\n"
         )
     finally:
         for one in (process, *again):
+            one.kill()
+            one.communicate()
+
+
+def test_a_broker_that_outlives_a_killed_up_is_named_by_ps_and_the_next_up_and_stopped_by_stop(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    directory = tmp_path / "d"
+    process, addresses = start(directory, "--brokers", "2")
+    assert process.stderr is not None
+    again = None
+    try:
+        brokers(process)[1].kill()
+        command = shlex.split(re.search(r"`minikafka (.*)`", process.stderr.readline())[1])  # type: ignore[index]
+        again = subprocess.Popen(
+            [*COMMAND, *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        assert again.stdout is not None
+        assert again.stdout.readline().startswith("ready ")
+        process.kill()
+        process.communicate()
+        lock.await_free(str(directory / ".lock"))
+        (row,) = rows(capfd, "ps")
+        assert (row["data_dir"], row["bootstrap"], row["pid"], row["broker"], row["cluster"]) == (
+            str(directory),
+            addresses[1],
+            again.pid,
+            1,
+            None,
+        )
+        assert run(["ps"]) == 0
+        named = f"broker 1 of {directory} (process {again.pid} at {addresses[1]})"
+        assert f"minikafka: {named}, started by hand, outlives its cluster; " in capfd.readouterr().err
+        assert run(["up", "--data-dir", str(directory), "--port", "0"]) == 2
+        assert capfd.readouterr().err == (
+            f"minikafka: {named}, started by hand, still runs: `minikafka stop {directory}` stops it; "
+            "then start the cluster\n"
+        )
+        assert run(["stop", str(directory)]) == 0
+        assert capfd.readouterr().out == f"stopped {named}, which was started by hand\n"
+        assert again.wait(DEADLINE_S) == 0
+        assert rows(capfd, "ps") == []
+    finally:
+        for one in filter(None, (process, again)):
             one.kill()
             one.communicate()
 
@@ -244,8 +292,8 @@ def test_a_stop_names_the_brokers_that_were_started_elsewhere(tmp_path: Path) ->
         assert "was started elsewhere" in process.stderr.readline()
         _, err = stop(process)
         assert err == (
-            f"minikafka: broker 1 at {addresses[1]}, which was started elsewhere, still runs: stop it too, "
-            "as its ZooKeeper is gone\n"
+            f"minikafka: broker 1 at {addresses[1]}, which was started elsewhere, still runs, and its "
+            f"ZooKeeper is gone: stop it too, with `minikafka stop {tmp_path / 'd'}`\n"
         )
     finally:
         for one in filter(None, (process, again)):
