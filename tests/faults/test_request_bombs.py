@@ -22,9 +22,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from minikafka.net.connection import SocketConnection, connect
+from minikafka.records.columns import encode
 from minikafka.records.compression import Codec
 from minikafka.records.message_set import Record, build_message_set
 from minikafka.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -285,6 +288,43 @@ def test_large_content_that_is_written_anew_stops_nobody(
     request = simulation.produce("bombs", large_batch(codec), version=7 if codec is Codec.ZSTD else 3)
     with Others(broker):
         assert codes(attack(broker, 3, request)) == {0}
+
+
+RECORDS = 1_000_000
+
+
+@cache
+def many_records(magic: int) -> bytes:
+    """A wrapper or batch of so many records, the last of which is newer."""
+    times = np.ones(RECORDS, dtype=np.int64)
+    times[-1] = 2
+    values, rows = pa.array(RECORDS * [b"x"]), np.arange(RECORDS)
+    (records,) = encode(
+        None, values, times, rows, magic=magic, codec=Codec.LZ4, max_bytes=LARGE_CONTENT_BYTES
+    )
+    return bytes(records.data)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("content", "version", "newest_ms", "offset"),
+    [
+        (lambda: large_batch(Codec.LZ4), 3, 1, 0),
+        (lambda: many_records(1), 2, 2, RECORDS - 1),
+        (lambda: many_records(2), 3, 2, RECORDS - 1),
+    ],
+    ids=["large-record", "many-messages", "many-records"],
+)
+def test_look_ups_by_time_in_large_content_stop_nobody(
+    broker: AttackedBroker, content: Callable[[], bytes], version: int, newest_ms: int, offset: int
+) -> None:
+    broker.create_topic("bombs", 1, max_message_bytes="10000000")
+    assert codes([broker.call(simulation.produce("bombs", content(), version=version))]) == {0}
+    question = ListOffsetsTopic("bombs", (ListOffsetsPartition(0, -1, newest_ms, 1),))
+    request = simulation.Request(ApiKey.LIST_OFFSETS, 1, ListOffsetsRequest(-1, 0, (question,)))
+    with Others(broker):
+        answers = attack(broker, 6, request)
+    assert [part.offset for one in answers for part in one.topics[0].partitions] == 6 * [offset]
 
 
 MANY = 50_000

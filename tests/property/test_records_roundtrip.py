@@ -242,6 +242,10 @@ def test_searches_find_what_a_walk_over_all_messages_finds(
     time = data.draw(st.sampled_from([-1, 0, NOW_MS, *(m.timestamp for m in messages)]))
     wanted = next(((m.offset, m.timestamp) for m in messages if m.timestamp >= time), None)
     assert first_at_or_after(stored, time) == wanted
+    behind = next(
+        ((m.offset, m.timestamp) for m in messages if m.timestamp >= time and m.offset >= target), None
+    )
+    assert first_at_or_after(stored, time, target) == behind
 
 
 @given(logs(), st.integers(0, 200))

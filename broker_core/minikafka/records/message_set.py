@@ -322,5 +322,7 @@ def wrapper_value(view: memoryview, position: int) -> tuple[Codec, memoryview | 
     end = position + ENTRY_HEADER_BYTES + _HEADER.unpack_from(view, position)[1]
     magic = view[position + MAGIC_AT]
     _, value_at = _field(view, _body_at(position, magic), end, 4, stops.BAD_KEY_LENGTH, position, None)
-    value, _ = _field(view, value_at, end, 0, stops.BAD_VALUE_LENGTH, position, None)
+    value, after = _field(view, value_at, end, 0, stops.BAD_VALUE_LENGTH, position, None)
+    if after != end:
+        raise stops.error(stops.BAD_VALUE_LENGTH, position)
     return Codec(codec), value

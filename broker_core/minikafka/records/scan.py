@@ -7,6 +7,7 @@ before, with what that scan returned; a window that ends within an entry says ho
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,16 +16,21 @@ from numpy.typing import NDArray
 
 from minikafka.base.files import Buffer
 from minikafka.records import batch, kernels, stops
-from minikafka.records.arrays import INT64_MAX, INT64_MIN, read_only
-from minikafka.records.checksums import CRC_TABLES
+from minikafka.records.arrays import INT64_MAX, INT64_MIN, as_int64, read_only
+from minikafka.records.checksums import CRC32_TABLES, CRC_TABLES
 from minikafka.records.compression import Codec, content_bound
 from minikafka.records.message_set import (
     ATTRIBUTES_AT,
     CODEC_MASK,
+    CRC_AT,
     ENTRY_HEADER_BYTES,
     MAGIC_AT,
     NO_TIMESTAMP,
+    TIMESTAMP_AT,
+    Content,
+    TimestampType,
     iterate,
+    open_wrapper,
     wrapper_value,
 )
 
@@ -137,13 +143,80 @@ def first_at_or_after(data: Buffer, timestamp_ms: int, least_offset: int = 0) ->
     """``(offset, timestamp in ms)`` of the first message from ``least_offset`` on that is not older than
     ``timestamp_ms``, or None.
 
-    Magic 0 messages have the timestamp -1. CORRUPT_MESSAGE when the way there is damaged.
+    Magic 0 messages have the timestamp -1. What a wrapper or batch holds is opened, and no object is made of
+    its messages. CORRUPT_MESSAGE when the way there is damaged.
     """
     for entry in entries_at_or_after(data, timestamp_ms, least_offset):
-        for record in iterate(entry.data):
-            if record.timestamp_ms >= timestamp_ms and record.offset >= least_offset:
-                return record.offset, record.timestamp_ms
+        view = entry.data
+        if view[MAGIC_AT] == batch.MAGIC:
+            found = _first_of_batch(view, timestamp_ms, least_offset)
+        elif view[ATTRIBUTES_AT] & CODEC_MASK:
+            found = _first_of_wrapper(view, timestamp_ms, least_offset)
+        else:
+            message = next(iterate(view))
+            found = message.offset, message.timestamp_ms
+        if found is not None:
+            return found
     return None
+
+
+def _first_of_batch(view: memoryview, timestamp_ms: int, least_offset: int) -> tuple[int, int] | None:
+    header = batch.read_header(view, 0)
+    append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    kernel = kernels.read
+    state = np.zeros(kernel.FIND_STATE_SIZE, dtype=np.int64)
+    state[kernel.FIND_LEFT] = header.count
+    state[kernel.FIND_BASE_OFFSET] = header.base_offset
+    state[kernel.FIND_LAST_DELTA] = header.last_offset_delta
+    state[kernel.FIND_TIMESTAMP] = header.max_timestamp_ms if append_time else header.base_timestamp_ms
+    state[kernel.FIND_APPEND_TIME] = append_time
+    state[kernel.FIND_OLDEST], state[kernel.FIND_LEAST] = timestamp_ms, least_offset
+    state[kernel.FIND_DELTA] = -1
+    stop = kernel.find_record(read_only(batch.records_of(view, 0, header)), state)
+    if stop != stops.END:
+        raise stops.batch_error(stop, int(state[kernel.FIND_AT]), 0)
+    if not state[kernel.FIND_DONE]:
+        return None
+    return int(state[kernel.FOUND_OFFSET]), int(state[kernel.FOUND_TIMESTAMP])
+
+
+def _first_of_wrapper(view: memoryview, timestamp_ms: int, least_offset: int) -> tuple[int, int] | None:
+    if zlib.crc32(view[MAGIC_AT:]) != int.from_bytes(view[CRC_AT:MAGIC_AT], "big"):
+        raise stops.error(stops.BAD_CRC, 0)
+    content = open_wrapper(view, 0)
+    last_inside = _last_inside(content)
+    shift = content.offset - last_inside if content.magic else 0
+    append_time = content.timestamp_type is TimestampType.LOG_APPEND_TIME
+    if append_time and content.timestamp_ms < timestamp_ms:
+        return None
+    data = content.data
+    least_inside = min(max(INT64_MIN, least_offset - shift), INT64_MAX)
+    at = _find(read_only(data), 0, least_inside, INT64_MIN if append_time else timestamp_ms)
+    if at is None:
+        return None
+    offset = as_int64(int.from_bytes(data[at : at + 8], "big") + shift)
+    if append_time or not content.magic:
+        return offset, content.timestamp_ms
+    return offset, int.from_bytes(data[at + TIMESTAMP_AT : at + TIMESTAMP_AT + 8], "big", signed=True)
+
+
+def _last_inside(content: Content) -> int:
+    """The offset that the last message of a wrapper has inside of it. CORRUPT_MESSAGE on damage of any."""
+    write = kernels.write
+    state = np.zeros(write.STATE_SIZE, dtype=np.int64)
+    state[write.MAX_MESSAGE_BYTES] = state[write.LATEST] = INT64_MAX
+    state[write.EARLIEST] = INT64_MIN
+    state[write.INNER] = 1
+    state[write.WRAPPER_MAGIC] = content.magic
+    data = read_only(content.data)
+    stop = write.validate_run(data, CRC32_TABLES, state)
+    if stop != stops.END:
+        raise stops.error(stop, int(state[write.POSITION]), content.position)
+    if not state[write.COUNT]:
+        raise stops.corrupt("the compressed message holds no message", content.position)
+    measured = np.zeros(3, dtype=np.int64)
+    kernels.read.measure(data, measured)
+    return int(measured[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import tracemalloc
+from dataclasses import replace
+
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.records.message_set import Codec, Record, build_message_set, iterate, wrap
+from minikafka.records.batch import read_header, write_header
+from minikafka.records.message_set import Codec, Record, TimestampType, build_message_set, iterate, wrap
 from minikafka.records.scan import ScanResult, find_position, first_at_or_after, scan
 from tests.oracles import messages as oracle
 from tests.unit.records.samples import CODECS, segment, some_records
@@ -193,3 +197,63 @@ def test_a_wrapper_that_claims_a_later_time_than_it_holds_is_passed_over() -> No
     data = wrap(content, offset=0, magic=1, codec=Codec.GZIP, timestamp_ms=500)
     after = build_message_set([Record(None, b"y", 400)], base_offset=1)
     assert first_at_or_after(data + after, 300) == (1, 400)
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+def test_a_look_up_by_time_makes_no_object_for_each_record(magic: int) -> None:
+    records = [Record(None, b"x", 7) for _ in range(20_000)] + [Record(None, b"x", 8)]
+    data = build_message_set(records, magic=magic, codec=Codec.LZ4)
+    content_bytes = 30 * len(records)
+    assert first_at_or_after(data, 7, 5) == (5, 7)
+    tracemalloc.start()
+    try:
+        assert first_at_or_after(data, 8) == (20_000, 8)
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most_bytes < 2 * content_bytes
+
+
+@pytest.mark.parametrize("least", [0, 101, 104, 105])
+def test_a_look_up_by_time_leaves_out_what_lies_below_an_offset(least: int) -> None:
+    times = [5, 3, 9, 9, 2]
+    for magic in (1, 2):
+        records = [Record(None, b"x", time) for time in times]
+        data = build_message_set(records, magic=magic, codec=Codec.GZIP, base_offset=100)
+        wanted = [(one.offset, one.timestamp_ms) for one in iterate(data) if one.offset >= least]
+        assert first_at_or_after(data, 2, least) == (wanted[0] if wanted else None)
+
+
+def test_append_time_stands_for_all_messages_of_a_wrapper() -> None:
+    content = build_message_set([Record(None, b"x", 10), Record(None, b"x", 900)])
+    data = wrap(
+        content,
+        offset=4,
+        magic=1,
+        codec=Codec.GZIP,
+        timestamp_ms=500,
+        timestamp_type=TimestampType.LOG_APPEND_TIME,
+    )
+    assert first_at_or_after(data, 500) == (3, 500)
+    assert first_at_or_after(data, 501) is None
+
+
+def test_a_look_up_by_time_is_told_of_damage_within_a_wrapper() -> None:
+    content = bytearray(build_message_set(some_records(3)))
+    content[-1] ^= 1
+    data = wrap(content, offset=2, magic=1, codec=Codec.GZIP, timestamp_ms=5_000)
+    with pytest.raises(BrokerError, match="content of the compressed message") as raised:
+        first_at_or_after(data, 0)
+    assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
+    good = build_message_set(some_records(3), codec=Codec.GZIP)
+    with pytest.raises(BrokerError, match="checksum"):
+        first_at_or_after(good[:-1] + bytes([good[-1] ^ 1]), 0)
+
+
+def test_a_look_up_by_time_is_told_of_a_batch_that_counts_wrongly() -> None:
+    data = bytearray(build_message_set(some_records(3), magic=2))
+    header = read_header(data, 0)
+    write_header(data, replace(header, count=2))
+    with pytest.raises(BrokerError, match="as many records") as raised:
+        first_at_or_after(data, 0)
+    assert raised.value.code is ErrorCode.CORRUPT_MESSAGE

@@ -1,4 +1,4 @@
-"""Kernels that read message sets of magic 0 and 1, and that pass over entries of every format."""
+"""Kernels that read message sets of magic 0 and 1, and that pass over or search entries of every format."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from minikafka.records import stops
 from minikafka.records.kernels.crc import crc32, crc32c
 from minikafka.records.kernels.jit import copy_bytes, inner, kernel, load_u32, load_u64
 from minikafka.records.kernels.layout import BATCH, WHOLE, entry_end, fields, load_i32
+from minikafka.records.kernels.record import read_headers, read_record
 from minikafka.records.kernels.signatures import (
     BYTES,
     BYTES_OUT,
@@ -38,6 +39,9 @@ OTHER_MAGIC = stops.OTHER_MAGIC
 NESTED = stops.NESTED
 INNER_MAGIC = stops.INNER_MAGIC
 OFFSET_ORDER = stops.OFFSET_ORDER
+BAD_HEADERS = stops.BAD_HEADERS
+BAD_COUNT = stops.BAD_COUNT
+BAD_DELTA = stops.BAD_DELTA
 BELOW = -2
 
 # Places in the ``state`` of decode_run.
@@ -264,6 +268,47 @@ def find(data: Bytes, target_offset: Number, target_timestamp: Number, result: L
         code, end = entry_end(data, position)
     result[0] = position
     return code
+
+
+# Places in the ``state`` of find_record.
+FIND_AT = 0  # of the next record; in and out
+FIND_LEFT = 1  # records that there must be; in and out
+FIND_BASE_OFFSET = 2
+FIND_LAST_DELTA = 3
+FIND_TIMESTAMP = 4  # added to every timestamp delta; with append time it is the timestamp
+FIND_APPEND_TIME = 5  # 0 or 1
+FIND_OLDEST = 6  # the record is not older than this
+FIND_LEAST = 7  # and its offset not below this
+FIND_DELTA = 8  # offset delta of the record before; in and out
+FIND_DONE = 9  # 1 once it was found, with
+FOUND_OFFSET = 10
+FOUND_TIMESTAMP = 11
+FIND_STATE_SIZE = 12
+
+
+@kernel(BYTES, I64S_OUT)
+def find_record(data: Bytes, state: Longs) -> Number:
+    """Check all records of a batch, and note the first that is wanted: END, or the first fault, which lies at
+    FIND_AT."""
+    while state[FIND_LEFT] > 0:
+        code, after, timestamp, delta, _, _, _, _, headers_at = read_record(data, state[FIND_AT], data.size)
+        if code != WHOLE:
+            return code
+        count, _, _ = read_headers(data, headers_at, after)
+        if count < 0:
+            return BAD_HEADERS
+        if delta <= state[FIND_DELTA] or delta > state[FIND_LAST_DELTA]:
+            return BAD_DELTA
+        timestamp = state[FIND_TIMESTAMP] + (0 if state[FIND_APPEND_TIME] else timestamp)
+        offset = state[FIND_BASE_OFFSET] + delta
+        if not state[FIND_DONE] and timestamp >= state[FIND_OLDEST] and offset >= state[FIND_LEAST]:
+            state[FIND_DONE] = 1
+            state[FOUND_OFFSET] = offset
+            state[FOUND_TIMESTAMP] = timestamp
+        state[FIND_DELTA] = delta
+        state[FIND_AT] = after
+        state[FIND_LEFT] -= 1
+    return END if state[FIND_AT] == data.size else BAD_COUNT
 
 
 # Places in the ``state`` of scan_run.
