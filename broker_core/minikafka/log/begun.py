@@ -70,9 +70,11 @@ class BegunEpochs:
             for one in self._directories
         )
 
-    def forget(self, partition: TopicPartition) -> None:
-        """The log is gone: the next one of its name has begun nothing. StorageError where a disk keeps it."""
-        self.record({partition: ()})
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """The logs are gone: the next ones of their names have begun nothing. StorageError where a disk keeps
+        what they had.
+        """
+        self.record(dict.fromkeys(partitions, ()))
 
     def record(self, epochs: Mapping[TopicPartition, Entries]) -> None:
         """Write down what has begun, and of those with no entries that nothing has. A directory that takes

@@ -20,7 +20,7 @@ import contextlib
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 
 from minikafka.base.errors import StorageError
@@ -38,6 +38,8 @@ from minikafka.log.layout import (
 )
 
 _logger = logging.getLogger(__name__)
+
+_LEFTOVER = re.compile(rf"(.*)\.\d+{re.escape(DELETED_SUFFIX)}")
 
 
 class OffsetFile:
@@ -177,13 +179,22 @@ class DataDirectory:
             self._files.remove(self.file(CLEAN_SHUTDOWN_FILE))
         self._files.sync_dir(self.path)
 
-    def rubbish_of(self, partition: TopicPartition) -> list[str]:
-        """Directories of the deleted partition that are still there; perhaps also of another that is deleted,
-        and whose name begins as this one's.
+    def may_hold_above(self, partition: TopicPartition, offset: int) -> bool:
+        """Whether a checkpoint of the log's own offsets may hold a larger one: of a log that is cut there, or
+        (0) removed, that would be too high.
         """
-        name = re.escape(self.layout.leftover_stem(partition))
-        pattern = re.compile(rf"{name}\.\d+{re.escape(DELETED_SUFFIX)}")
-        return [self.file(found) for found in self._files.list_dir(self.path) if pattern.fullmatch(found)]
+        return any(file.held.get(partition, 0) > offset for file in (self.points, self.starts))
+
+    def rubbish_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, list[str]]:
+        """Directories of deleted partitions that are still there, each once; perhaps also of another that is
+        deleted, and whose name begins as one of theirs.
+        """
+        by_stem: dict[str, list[str]] = {}
+        for name in self._files.list_dir(self.path):
+            match = _LEFTOVER.fullmatch(name)
+            if match is not None:
+                by_stem.setdefault(match[1], []).append(self.file(name))
+        return {one: by_stem.pop(self.layout.leftover_stem(one), []) for one in partitions}
 
     def free_name(self, partition: TopicPartition, suffix: str = DELETED_SUFFIX) -> str:
         """What the directory of a partition is renamed to before it is removed, or when it is set aside."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -30,7 +30,7 @@ from minikafka.log.begun import BegunEpochs
 from minikafka.log.config import LogConfig
 from minikafka.log.creations import Creations, Tree
 from minikafka.log.data_directory import DataDirectory
-from minikafka.log.doomed import Doomed
+from minikafka.log.doomed import Doomed, remove_partitions
 from minikafka.log.guard import Guard
 from minikafka.log.layout import STRAY_SUFFIX, Layout
 from minikafka.log.log import Log
@@ -245,50 +245,59 @@ class LogManager:
         log.abandon()
         self._unopened[partition] = Known(recovery_point=log.recovery_point, start_offset=log.start_offset)
 
-    def _forget(self, partition: TopicPartition) -> None:
-        self.watermarks.forget(partition)
-        self.creations.forget(partition)
-        self.begun.forget(partition)
-        self._homes.pop(partition).partitions.discard(partition)
-        self._unopened.pop(partition, None)
-        self._logs.pop(partition, None)
-        self._flushed_ms.pop(partition, None)
+    def _forget(self, partitions: Collection[TopicPartition]) -> None:
+        self.watermarks.forget(partitions)
+        self.begun.forget(partitions)
+        for partition in partitions:
+            self.creations.forget(partition)
+            self._homes.pop(partition).partitions.discard(partition)
+            self._unopened.pop(partition, None)
+            self._logs.pop(partition, None)
+            self._flushed_ms.pop(partition, None)
 
     def delete(self, partition: TopicPartition) -> bool:
-        """Remove the partition and its files; False when there is none. Reads in progress keep their files.
+        """``delete_all`` of one; False when there is none. Raises StorageError."""
+        here = partition in self._homes
+        for error in self.delete_all((partition,)).values():
+            raise error
+        return here
 
-        The directory is renamed first: a crash leaves the partition, or rubbish that the next open removes.
-        One that was removed by hand counts as deleted. After a StorageError the partition takes no more
-        messages, and another call goes on with the rest.
+    def delete_all(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, StorageError]:
+        """Remove partitions and their files; those that could not be removed, which take no more messages:
+        another call goes on with the rest. Reads in progress keep their files.
+
+        The directories are renamed first: a crash leaves a partition, or rubbish that the next open removes.
+        One that was removed by hand counts as deleted.
         """
-        home = self._homes.get(partition)
-        if home is None:
-            return False
-        with self._guarded(partition, gone=True):
-            self._delete(partition, home)
-        return True
+        failed: dict[TopicPartition, StorageError] = {}
+        wanted = dict.fromkeys(partitions)
+        for home in self._directories:
+            here = [partition for partition in wanted if self._homes.get(partition) is home]
+            if here:
+                with contextlib.ExitStack() as guarded:
+                    for partition in here:
+                        guarded.enter_context(self._guarded(partition, gone=True))
+                    failed |= remove_partitions(
+                        self._files,
+                        home,
+                        here,
+                        put_away=partial(self._put_away, home),
+                        checkpoint=partial(self._checkpoint, home),
+                        forget=self._forget,
+                    )
+        return failed
 
-    def _delete(self, partition: TopicPartition, home: DataDirectory) -> None:
+    def _put_away(self, home: DataDirectory, partition: TopicPartition) -> None:
         log = self._logs.get(partition)
         if log is not None:
             log.abandon()
         if log is not None or partition in self._unopened:
-            path = home.home_of(partition)
             # Removed by hand counts as removed.
             with contextlib.suppress(FileNotFoundError):
-                self._files.rename(path, home.free_name(partition))
+                self._files.rename(home.home_of(partition), home.free_name(partition))
             self._logs.pop(partition, None)
             self._unopened.pop(partition, None)
             self._flushed_ms.pop(partition, None)
-        try:
-            self._files.sync_dir(home.path)
-            # Before the checkpoints: on a full disk this makes the room for them.
-            for rubbish in home.rubbish_of(partition):
-                self._files.remove_tree(rubbish)
-            self._checkpoint(home)
-        except FileNotFoundError as error:
-            raise StorageError(f"{partition} is not removed whole: {error.filename} is gone") from error
-        self._forget(partition)
 
     def set_aside(self, partition: TopicPartition) -> str | None:
         """Serve what lies here of the partition no longer, and keep it under another name, which is returned;
@@ -306,16 +315,17 @@ class LogManager:
             with contextlib.suppress(FileNotFoundError):
                 self._files.rename(path, aside)
             self._files.sync_dir(home.path)
-            self._forget(partition)
+            self._forget((partition,))
             self._checkpoint(home)
         return aside
 
     def truncate(self, partition: TopicPartition, offset: int, *, anew: bool = False) -> None:
         """``Log.truncate_to``, or ``Log.begin_anew``, and the checkpoint that belongs to it."""
         with self._guarded(partition, gone=False):
-            log = self._logs[partition]
+            log, home = self._logs[partition], self._homes[partition]
             log.begin_anew(offset) if anew else log.truncate_to(offset)
-            self._checkpoint(self._homes[partition])
+            if anew or home.may_hold_above(partition, offset):
+                self._checkpoint(home)
 
     @contextlib.contextmanager
     def _guarded(self, partition: TopicPartition, *, gone: bool) -> Iterator[None]:

@@ -7,7 +7,7 @@ is decided anew, by the replicas that are in sync (as the leader) or by the lead
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from minikafka.base.errors import StorageError
 from minikafka.base.ids import TopicPartition
@@ -46,10 +46,12 @@ class Watermarks:
                 if not directory.watermarks.holds(wanted):
                     directory.watermarks.write(wanted)
 
-    def forget(self, partition: TopicPartition) -> None:
-        """The log is gone: the next one of its name begins with none. StorageError where a disk keeps it."""
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """The logs are gone: the next ones of their names begin with none. StorageError where a disk keeps
+        them.
+        """
         for directory in self._directories:
             with directory.writing:
                 held = dict(directory.watermarks.held)
-                if held.pop(partition, 0):
+                if [partition for partition in partitions if held.pop(partition, 0)]:
                     directory.watermarks.write(held)

@@ -492,21 +492,19 @@ class Replicas:
     def _delete(
         self, partitions: Mapping[TopicPartition, Callable[[], None]]
     ) -> dict[TopicPartition, ErrorCode]:
-        codes = dict.fromkeys(partitions, ErrorCode.NONE)
-        for topic_partition, deleted in partitions.items():
+        for topic_partition in partitions:
             self._not_opened.pop(topic_partition, None)
-            try:
-                self._broker.logs.delete(topic_partition)
-            except StorageError as error:
-                if topic_partition not in self._not_deleted:
-                    _log.error("%s is not deleted, it is tried again: %s", topic_partition, error)
-                self._not_deleted[topic_partition] = deleted
-                codes[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
-                continue
-            for table in (self._not_deleted, self._begun, self._refused_ms):
-                table.pop(topic_partition, None)
-            deleted()
-        return codes
+        failed = self._broker.logs.delete_all(partitions)
+        for topic_partition, error in failed.items():
+            if topic_partition not in self._not_deleted:
+                _log.error("%s is not deleted, it is tried again: %s", topic_partition, error)
+            self._not_deleted[topic_partition] = partitions[topic_partition]
+        for topic_partition, deleted in partitions.items():
+            if topic_partition not in failed:
+                for table in (self._not_deleted, self._begun, self._refused_ms):
+                    table.pop(topic_partition, None)
+                deleted()
+        return {key: ErrorCode.KAFKA_STORAGE_ERROR if key in failed else ErrorCode.NONE for key in partitions}
 
 
 def _topics(partitions: Iterable[TopicPartition]) -> Iterable[str]:

@@ -243,6 +243,80 @@ def test_a_deleted_partition_is_gone_with_its_files_and_its_checkpoint(files: Me
     assert set(manager_of(files).logs()) == {TWO}
 
 
+class CountingFiles(MemoryFiles):
+    """Counts the looks into directories, and the files that were replaced; renames nothing of ``held``."""
+
+    looks = 0
+    replaced = 0
+    held = "?"
+
+    def list_dir(self, path: str) -> list[str]:
+        self.looks += 1
+        return super().list_dir(path)
+
+    def rename(self, old: str, new: str) -> None:
+        if self.held in old:
+            raise StorageError(f"cannot rename {old}")
+        self.replaced += new.endswith(("-checkpoint", ".json"))
+        super().rename(old, new)
+
+
+MANY = [TopicPartition("many", number) for number in range(100)]
+
+
+def with_many(files: CountingFiles) -> LogManager:
+    manager = manager_of(files)
+    for partition in (*MANY, ONE):
+        fill(manager.create(partition), 5)
+    for log in manager.logs().values():
+        log.flush()
+    manager.checkpoint_offsets()
+    files.looks = files.replaced = 0
+    return manager
+
+
+def test_partitions_that_go_together_cost_one_look_and_one_checkpoint() -> None:
+    files = CountingFiles()
+    manager = with_many(files)
+    manager.watermarks.write(dict.fromkeys(MANY, 3))
+    files.replaced = 0
+    assert manager.delete_all(MANY) == {}
+    assert (files.looks, files.replaced) == (1, 2)  # recovery points, high watermarks
+    assert set(manager.logs()) == {ONE}
+    assert [name for name in files.list_dir("d1") if "many" in name] == []
+    assert read_file(files, f"d1/{CHECKPOINT}") == b"0\n1\nmy_topic 0 5\n"
+
+
+def test_a_partition_that_cannot_be_removed_does_not_keep_the_others() -> None:
+    files = CountingFiles()
+    manager = with_many(files)
+    files.held = "many_7"
+    failed = manager.delete_all(MANY)
+    assert failed.keys() == {one for one in MANY if str(one.partition).startswith("7")}
+    assert set(manager.logs()) == {ONE, *failed}
+    assert "cannot rename d1/many_7" in str(failed[MANY[7]])
+    files.held = "?"
+    assert manager.delete_all(MANY) == {}
+    assert set(manager.logs()) == {ONE}
+
+
+def test_what_no_checkpoint_knows_of_is_removed_and_cut_without_writing_one() -> None:
+    files = CountingFiles()
+    manager = with_many(files)
+    for partition in (TWO, OTHER):
+        fill(manager.create(partition), 10)
+        log_of(manager, partition).flush()
+    files.replaced = 0
+    manager.truncate(OTHER, 5)
+    manager.delete(TWO)
+    assert files.replaced == 0
+    manager.truncate(ONE, 5)
+    assert files.replaced == 0
+    manager.truncate(ONE, 4)
+    assert files.replaced == 1
+    assert b"my_topic 0 4\n" in read_file(files, f"d1/{CHECKPOINT}")
+
+
 def test_a_partition_can_be_made_again_after_its_deletion(files: MemoryFiles) -> None:
     manager = manager_of(files)
     fill(manager.create(ONE), 40)
