@@ -323,11 +323,11 @@ class World:
             case events.DropDeletionRequest(topic, _):
                 assert topic not in self.assignments
                 self.marked.discard(topic)
-            case events.WriteAssignment(topic, assignment):
-                if topic in self.assignments:
-                    self.assignments[topic] = {**self.assignments[topic], **assignment}
-            case events.DropReassignments(partitions, _):
-                for topic_partition in partitions:
+            case events.WriteAssignments(assignments):
+                for topic in assignments.keys() & self.assignments.keys():
+                    self.assignments[topic] = {**self.assignments[topic], **assignments[topic]}
+            case events.DropReassignments(reasons):
+                for topic_partition in reasons:
                     self.reassignments.pop(topic_partition, None)
             case events.DropElections():
                 self.elections = None

@@ -205,7 +205,7 @@ def test_broker_changes_nothing_in_the_zookeeper_of_another_cluster() -> None:
         registrar.take_producer_ids,
         lambda: registrar.raise_producer_ids(0, 5),
         lambda: registrar.remove_topic("t"),
-        lambda: registrar.assign("t", {0: (5,)}),
+        lambda: registrar.assign({"t": {0: (5,)}}),
         lambda: registrar.write_leaderships({name: replace(known, version=known.version + 1)}, create=False),
         lambda: registrar.states.tell_changes([name]),
         lambda: registrar.offsets.write("g", {name: 1}),

@@ -243,19 +243,23 @@ class DropDeletionRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteAssignment:
-    """Write a topic's replicas. Partitions that its znode has besides came meanwhile, and stay."""
+class WriteAssignments:
+    """Write the replicas of topics. Partitions that their znodes have besides came meanwhile, and stay.
 
-    topic: str
-    assignment: Assignment
+    One effect for all: many topics move at a time, and the controller's other work waits for it.
+    """
+
+    assignments: Mapping[str, Assignment]
 
 
 @dataclass(frozen=True, slots=True)
 class DropReassignments:
-    """Take partitions out of ``/admin/reassign_partitions``: done or refused, as the reason says."""
+    """Take partitions out of ``/admin/reassign_partitions``: done or refused, as the reason of each says.
 
-    partitions: tuple[TopicPartition, ...]
-    reason: str
+    One effect for all: each would write anew what is left of the request.
+    """
+
+    reasons: Mapping[TopicPartition, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +284,7 @@ Effect = (
     | SendStopReplica
     | RemoveTopic
     | DropDeletionRequest
-    | WriteAssignment
+    | WriteAssignments
     | DropReassignments
     | DropElections
     | Note

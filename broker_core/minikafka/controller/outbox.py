@@ -34,7 +34,7 @@ class Outbox:
         self._deleted: dict[int, dict[TopicPartition, None]] = {}
         self._settled: dict[str, None] = {}
         self._last: list[Effect] = []
-        self._reassigned: list[TopicPartition] = []
+        self._dropped: dict[TopicPartition, str] = {}
 
     def note(self, text: str, *, warning: bool = False) -> None:
         """Have a line logged."""
@@ -79,7 +79,11 @@ class Outbox:
     def reassigned(self, topic_partition: TopicPartition) -> None:
         """A reassignment is done: have its topic's assignment written, and then the request removed."""
         self._settled[topic_partition.topic] = None
-        self._reassigned.append(topic_partition)
+        self._dropped[topic_partition] = "done"
+
+    def drop_reassignment(self, topic_partition: TopicPartition, reason: str) -> None:
+        """Have the request for a reassignment removed that is not carried out."""
+        self._dropped[topic_partition] = reason
 
     def finally_do(self, effect: Effect) -> None:
         """Have this done after all else."""
@@ -106,14 +110,11 @@ class Outbox:
             for broker_id, partitions in stopped.items():
                 effects.append(events.SendStopReplica(broker_id, tuple(partitions), delete))
         effects += self._assignments(self._settled)
-        if self._reassigned:
-            effects.append(events.DropReassignments(tuple(self._reassigned), "done"))
+        if self._dropped:
+            effects.append(events.DropReassignments(self._dropped))
         return [*effects, *self._last]
 
     def _assignments(self, topics: Collection[str]) -> list[Effect]:
         assignments = self._context.assignments
-        return [
-            events.WriteAssignment(topic, dict(assignments[topic]))
-            for topic in sorted(topics)
-            if topic in assignments
-        ]
+        wanted = {topic: dict(assignments[topic]) for topic in sorted(topics) if topic in assignments}
+        return [events.WriteAssignments(wanted)] if wanted else []

@@ -9,7 +9,6 @@ this order, so that a controller that comes in between finds the request, and go
 from __future__ import annotations
 
 from minikafka.base.ids import TopicPartition
-from minikafka.controller import events
 from minikafka.controller.context import Context
 from minikafka.controller.election import Electorate
 from minikafka.controller.outbox import Outbox
@@ -102,4 +101,4 @@ class Reassignments:
     def give_up(self, topic_partition: TopicPartition, reason: str, out: Outbox) -> None:
         """Drop a request that is under way, or was not accepted."""
         self._targets.pop(topic_partition, None)
-        out.finally_do(events.DropReassignments((topic_partition,), reason))
+        out.drop_reassignment(topic_partition, reason)

@@ -18,7 +18,7 @@ from minikafka.controller.assignment import Assignment
 from minikafka.registry import paths
 from minikafka.registry.admin_paths import PreferredElection, Reassignments
 from minikafka.registry.paths import TopicAssignment
-from minikafka.registry.store import Store
+from minikafka.registry.store import Store, check_data
 
 _log = logging.getLogger(__name__)
 
@@ -64,23 +64,31 @@ class AdminRequests:
                 pass
             return
 
-    def write_assignment(self, topic: str, assignment: Assignment) -> Assignment | None:
-        """Give a topic's partitions these replicas; what it has then, with partitions that came meanwhile.
-        None: the topic is gone.
+    def write_assignments(self, assignments: Mapping[str, Assignment]) -> dict[str, Assignment]:
+        """Give the partitions of topics these replicas, many written at once; what each topic has then, with
+        partitions that came meanwhile, without topics that are gone or whose znode cannot be written.
         """
-        path = paths.topic_path(topic)
-        while True:
-            try:
-                data, stat = self._store.read(path)
-                held = TopicAssignment.from_json(data, path).partitions
-                wanted = {**held, **assignment}
-                if wanted != held:
-                    self._store.write(path, TopicAssignment(wanted).to_json(), stat.version)
-            except BadVersion:
-                continue
-            except NoNode:
-                return None
-            return wanted
+        written: dict[str, Assignment] = {}
+        left = {paths.topic_path(topic): topic for topic in assignments}
+        while left:
+            nodes = {}
+            for path, (data, stat) in self._store.read_all(left).items():
+                topic = left[path]
+                try:
+                    held = TopicAssignment.from_json(data, path).partitions
+                    written[topic] = {**held, **assignments[topic]}
+                    if written[topic] != held:
+                        anew = TopicAssignment(written[topic]).to_json()
+                        check_data(path, anew)
+                        nodes[path] = anew, stat.version
+                except CoordinationError as error:
+                    _log.error("topic %s keeps the replicas that it has: %s", topic, error)
+                    written.pop(topic, None)
+            # Somebody else wrote these meanwhile, or removed them: look again.
+            left = {path: left[path] for path in self._store.write_all(nodes)}
+            for topic in left.values():
+                del written[topic]
+        return written
 
     def _read(self, path: str, parse: Callable[[bytes, str], Value]) -> Value | None:
         try:

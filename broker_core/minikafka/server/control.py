@@ -234,11 +234,13 @@ class ControlPath:
             case events.DropDeletionRequest(topic, reason):
                 _log.warning("the request to delete topic %s is dropped: %s", topic, reason)
                 registrar.drop_deletion_request(topic)
-            case events.WriteAssignment(topic, assignment):
-                registrar.assign(topic, assignment)
-            case events.DropReassignments(partitions, reason):
-                _log.info("reassignment of %s: %s", ", ".join(map(str, partitions)), reason)
-                registrar.requests.drop_reassignments(partitions)
+            case events.WriteAssignments(assignments):
+                registrar.assign(assignments)
+            case events.DropReassignments(reasons):
+                for reason in dict.fromkeys(reasons.values()):
+                    named = ", ".join(str(key) for key, own in reasons.items() if own == reason)
+                    _log.info("reassignment of %s: %s", named, reason)
+                registrar.requests.drop_reassignments(reasons)
             case events.DropElections(reason):
                 _log.info("the request for preferred elections is taken away: %s", reason)
                 registrar.requests.drop_elections()

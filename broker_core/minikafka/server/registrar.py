@@ -642,11 +642,9 @@ class Registrar:
             if asked:
                 self._listener.post(events.ReassignmentRequested(asked))
 
-    def assign(self, topic: str, assignment: Assignment) -> None:
-        """Give a topic's partitions these replicas."""
-        wanted = self.requests.write_assignment(topic, assignment)
-        if wanted is not None:
-            self._assignments[topic] = wanted
+    def assign(self, assignments: Mapping[str, Assignment]) -> None:
+        """Give the partitions of topics these replicas."""
+        self._assignments |= self.requests.write_assignments(assignments)
 
     def _see_isr_changes(self) -> None:
         if self.in_office:

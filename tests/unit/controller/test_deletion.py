@@ -91,7 +91,7 @@ def test_a_reassignment_comes_to_its_end_before_the_deletion_begins() -> None:
     assert cluster.tell(WANTED) == []
     assert cluster.controller.assignment_of("t") is None
     cluster.tell(events.IsrChanged({T0: state(1, (1, 2), leader_epoch=1, version=2)}))
-    assert cluster.of(events.DropReassignments) == [events.DropReassignments((T0,), "done")]
+    assert cluster.of(events.DropReassignments) == [events.DropReassignments({T0: "done"})]
     assert cluster.stopped(delete=True) == {1: (T0,), 2: (T0,)}
     assert cluster.tell(events.ReplicaDeleted(2, T0)) == [events.RemoveTopic("t")]
 
@@ -99,7 +99,7 @@ def test_a_reassignment_comes_to_its_end_before_the_deletion_begins() -> None:
 def test_a_topic_that_is_to_be_deleted_is_not_reassigned_nor_elected() -> None:
     cluster = deleting()
     cluster.tell(events.ReassignmentRequested({T0: (2,)}))
-    assert cluster.effects == [events.DropReassignments((T0,), "topic t is being deleted")]
+    assert cluster.effects == [events.DropReassignments({T0: "topic t is being deleted"})]
     cluster.tell(events.ElectionRequested(frozenset({T0})))
     assert cluster.notes() == ["no preferred election of t-0: it is to be deleted"]
 

@@ -24,7 +24,7 @@ def under_way() -> Cluster:
 
 def test_first_the_partition_is_assigned_to_old_and_new_replicas_in_a_new_epoch() -> None:
     cluster = under_way()
-    assert cluster.effects[0] == events.WriteAssignment("t", {0: (3, 4, 1, 2), 1: (1,)})
+    assert cluster.effects[0] == events.WriteAssignments({"t": {0: (3, 4, 1, 2), 1: (1,)}})
     assert cluster.written() == [GROWN]
     assert cluster.led() == dict.fromkeys((1, 2, 3, 4), GROWN)
     assert cluster.controller.replica_status(T0, 3) is ReplicaStatus.NEW
@@ -52,8 +52,8 @@ def test_then_the_old_ones_are_deleted_the_assignment_written_and_the_request_re
     assert cluster.effects[-4:] == [
         events.SendStopReplica(1, (T0,), delete=True),
         events.SendStopReplica(2, (T0,), delete=True),
-        events.WriteAssignment("t", {0: (3, 4), 1: (1,)}),
-        events.DropReassignments((T0,), "done"),
+        events.WriteAssignments({"t": {0: (3, 4), 1: (1,)}}),
+        events.DropReassignments({T0: "done"}),
     ]
     assert cluster.controller.replica_status(T0, 1) is ReplicaStatus.NON_EXISTENT
     assert cluster.controller.replica_status(T0, 3) is ReplicaStatus.ONLINE
@@ -73,7 +73,7 @@ def test_replicas_can_be_added() -> None:
     assert cluster.known() == state(1, (1,), (1, 2), leader_epoch=1, version=1)
     assert cluster.of(events.DropReassignments) == []
     cluster.tell(events.IsrChanged({T0: state(1, (1, 2), leader_epoch=1, version=2)}))
-    assert cluster.of(events.DropReassignments) == [events.DropReassignments((T0,), "done")]
+    assert cluster.of(events.DropReassignments) == [events.DropReassignments({T0: "done"})]
     assert cluster.stopped(delete=True) == {}
 
 
@@ -109,7 +109,28 @@ def test_what_cannot_be_is_refused_with_the_reason(
     cluster = Cluster((1, 2), {T0: state(1, (1, 2))})
     cluster.create("t", {0: (1, 2), 1: (7,)})
     reassign(cluster, key, *replicas)
-    assert cluster.effects == [events.DropReassignments((key,), reason)]
+    assert cluster.effects == [events.DropReassignments({key: reason})]
+
+
+def test_what_is_refused_together_is_taken_out_of_the_request_by_one_effect() -> None:
+    cluster = Cluster((1, 2), {T0: state(1, (1, 2))})
+    cluster.tell(events.ReassignmentRequested({T0: (1, 8), TopicPartition("u", 3): (1, 2)}))
+    (effect,) = cluster.effects
+    assert effect == events.DropReassignments(
+        {
+            T0: "t-0 cannot move to brokers that are not alive: [8]",
+            TopicPartition("u", 3): "there is no partition u-3",
+        }
+    )
+
+
+def test_topics_that_move_together_are_assigned_by_one_effect() -> None:
+    u0 = TopicPartition("u", 0)
+    cluster = Cluster((1, 2, 3), {T0: state(1, (1, 2)), u0: state(2, (2, 1))})
+    cluster.tell(events.ReassignmentRequested({T0: (3, 1), u0: (3, 2)}))
+    assert cluster.of(events.WriteAssignments) == [
+        events.WriteAssignments({"t": {0: (3, 1, 2)}, "u": {0: (3, 2, 1)}})
+    ]
 
 
 def test_a_partition_that_is_under_way_keeps_its_first_target() -> None:
@@ -125,7 +146,7 @@ def test_a_new_replica_that_dies_is_waited_for() -> None:
     cluster.start(4)
     assert 4 in cluster.led()
     cluster.tell(events.IsrChanged({T0: state(1, (1, 2, 3, 4), leader_epoch=1, version=3)}))
-    assert cluster.of(events.DropReassignments) == [events.DropReassignments((T0,), "done")]
+    assert cluster.of(events.DropReassignments) == [events.DropReassignments({T0: "done"})]
 
 
 def test_a_new_replica_that_dies_before_the_last_write_is_waited_for_with_the_old_ones() -> None:
@@ -178,7 +199,7 @@ def test_it_stops_the_old_replicas_where_only_the_new_ones_are_in_sync() -> None
 
 def test_it_removes_a_request_whose_assignment_is_written() -> None:
     cluster = resumed((3, 4), (3, 4))
-    assert [effect.partitions for effect in cluster.of(events.DropReassignments)] == [(T0,)]
+    assert [set(effect.reasons) for effect in cluster.of(events.DropReassignments)] == [{T0}]
 
 
 def test_it_tells_the_leader_of_added_replicas_that_an_earlier_controller_only_assigned() -> None:
@@ -186,7 +207,7 @@ def test_it_tells_the_leader_of_added_replicas_that_an_earlier_controller_only_a
     assert cluster.known() == state(3, (3,), (3, 4), leader_epoch=1, version=1)
     assert cluster.of(events.DropReassignments) == []
     cluster.tell(events.IsrChanged({T0: state(3, (3, 4), leader_epoch=1, version=2)}))
-    assert cluster.of(events.DropReassignments) == [events.DropReassignments((T0,), "done")]
+    assert cluster.of(events.DropReassignments) == [events.DropReassignments({T0: "done"})]
 
 
 def test_it_waits_for_a_new_replica_that_is_dead() -> None:
@@ -200,4 +221,4 @@ def test_it_waits_for_a_new_replica_that_is_dead() -> None:
 def test_a_topic_that_vanishes_takes_its_reassignments_with_it() -> None:
     cluster = under_way()
     cluster.tell(events.TopicsChanged({}, frozenset("t")))
-    assert cluster.of(events.DropReassignments) == [events.DropReassignments((T0,), "topic t is gone")]
+    assert cluster.of(events.DropReassignments) == [events.DropReassignments({T0: "topic t is gone"})]
