@@ -201,7 +201,7 @@ def test_broker_changes_nothing_in_the_zookeeper_of_another_cluster() -> None:
         lambda: registrar.create_topics({"mine": ({0: (0,)}, {})}),
         lambda: registrar.request_deletions(["t"]),
         lambda: registrar.add_partitions("t", {1: (0,)}),
-        lambda: registrar.change_config(paths.TOPICS, "t", {"retention.ms": "1"}),
+        lambda: registrar.settings.change(paths.TOPICS, "t", {"retention.ms": "1"}),
         registrar.take_producer_ids,
         lambda: registrar.raise_producer_ids(0, 5),
         lambda: registrar.remove_topic("t"),

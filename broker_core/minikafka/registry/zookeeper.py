@@ -14,7 +14,7 @@ thirds of the session's time-out. Nothing is sent twice. While there is no conne
 
 Watches: ZooKeeper's own fire once. Each of ours reads the znode again with a new one, and the read and the
 new watch are one step on the server, so no change can fall between them. After a lost connection all of them
-read again.
+read again, in the order in which they were set and many at a time (``zookeeper_watches``).
 
 kazoo reports every attempt as a warning. Here it has a logger of its own,
 ``minikafka.registry.zookeeper.kazoo``, which is silent below ERROR unless its level is set; what a user
@@ -29,10 +29,11 @@ import queue
 import re
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
@@ -62,6 +63,7 @@ from minikafka.registry.store import (
     parent_of,
 )
 from minikafka.registry.zookeeper_rollback import RollbackWatch
+from minikafka.registry.zookeeper_watches import Fired, PersistentWatch, read_again
 
 DEFAULT_SESSION_TIMEOUT_MS = 6000
 """Kafka's ``zookeeper.session.timeout.ms``."""
@@ -93,6 +95,11 @@ _ERRORS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[Coordin
     # Below the others: kazoo derives ConnectionClosedError from it.
     (kazoo_errors.SessionExpiredError, SessionExpired, "the session with ZooKeeper has expired"),
 )
+
+Item = TypeVar("Item")
+
+_Work = Callable[[], None] | PersistentWatch | None
+"""What the store's thread is to do: run a callback, read what a watch watches, end."""
 
 _OF_ANOTHER = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 """What the other operations of a transaction answer where one has failed."""
@@ -163,9 +170,10 @@ class ZooKeeperStore:
         self._connected = threading.Event()
         self._closed = False
         self._lock = threading.Lock()
-        self._watches: set[_Watch] = set()
+        self._watches: dict[PersistentWatch, None] = {}
+        """In the order in which they were set."""
         self._session_callbacks: list[Callable[[SessionState], None]] = []
-        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Work] = queue.SimpleQueue()
         self._client = self._new_client()
         self._note_what_is_granted(self._client)
         self._rollback = RollbackWatch(
@@ -322,35 +330,31 @@ class ZooKeeperStore:
         full = self._full(path)
         return sorted(self._ask("list", path, lambda: self._client.get_children_async(full)))
 
-    def watch_children(self, path: str, callback: ChildrenCallback) -> _Watch:
+    def watch_children(self, path: str, callback: ChildrenCallback) -> PersistentWatch:
         """See ``Store.watch_children``."""
         full = self._full(path)
 
-        def read(fired: Callable[[object], None]) -> tuple[object, ...]:
-            names, stat = self._ask(
-                "watch",
-                path,
-                lambda: self._client.get_children_async(full, watch=fired, include_data=True),
-                patient=False,
-            )
+        def read(fired: Fired) -> Any:
+            return self._client.get_children_async(full, watch=fired, include_data=True)
+
+        def state_in(answer: Any) -> tuple[object, ...]:
+            names, stat = answer
             # The version tells of a child that went and came back in between.
             return sorted(names), (stat.czxid, stat.cversion)
 
         def call(names: list[str] | None, version: object) -> None:
             callback(names)
 
-        return self._watch(_Watch(self, path, full, read, call, (None, None)))
+        return self._watch(path, full, read, state_in, call)
 
-    def watch_data(self, path: str, callback: DataCallback) -> _Watch:
+    def watch_data(self, path: str, callback: DataCallback) -> PersistentWatch:
         """See ``Store.watch_data``."""
         full = self._full(path)
 
-        def read(fired: Callable[[object], None]) -> tuple[object, ...]:
-            return _state(
-                self._ask("watch", path, lambda: self._client.get_async(full, watch=fired), patient=False)
-            )
+        def read(fired: Fired) -> Any:
+            return self._client.get_async(full, watch=fired)
 
-        return self._watch(_Watch(self, path, full, read, callback, (None, None)))
+        return self._watch(path, full, read, _state, callback)
 
     def on_session(self, callback: Callable[[SessionState], None]) -> None:
         """See ``Store.on_session``."""
@@ -462,16 +466,46 @@ class ZooKeeperStore:
             with contextlib.suppress(NodeExists):
                 self._ask("create", path, partial(self._client.create_async, path, None))
 
-    def _watch(self, watch: _Watch) -> _Watch:
+    def _watch(
+        self,
+        path: str,
+        full: str,
+        read: Callable[[Fired], Any],
+        state_in: Callable[[Any], tuple[object, ...]],
+        callback: Callable[..., None],
+    ) -> PersistentWatch:
         self._check_open()
+
+        def begin(send: Callable[[Fired], Any], fired: Fired) -> Callable[[], Any]:
+            return self._begin("watch", path, partial(send, fired), patient=False)
+
+        def look(fired: Fired) -> Any:
+            return self._client.exists_async(full, watch=fired)
+
+        watch = PersistentWatch(
+            begin=partial(begin, read),
+            look=partial(begin, look),
+            state_in=state_in,
+            callback=callback,
+            fired=self._queue.put,
+            lost=self._lost,
+            cancelled=self._forget,
+        )
         with self._lock:
-            self._watches.add(watch)
-        self._queue.put(watch.refresh)
+            self._watches[watch] = None
+        self._queue.put(watch)
         return watch
 
-    def _forget(self, watch: _Watch) -> None:
+    def _forget(self, watch: PersistentWatch) -> None:
         with self._lock:
-            self._watches.discard(watch)
+            self._watches.pop(watch, None)
+
+    def _lost(self, watch: PersistentWatch) -> None:
+        """The connection was lost while a watch read. All of them read when there is one again; if there is
+        one already, this was late.
+        """
+        if self._client.connected and not self._closed:
+            self._queue.put(watch)
 
     def _on_kazoo_state(self, kazoo_state: str) -> None:
         """A change of the connection, on kazoo's connection thread, which must not wait."""
@@ -496,78 +530,41 @@ class ZooKeeperStore:
     def _refresh_watches(self) -> None:
         with self._lock:
             watches = list(self._watches)
-        for watch in watches:
-            watch.refresh()
+        self._refresh(watches)
+
+    def _refresh(self, watches: Iterable[PersistentWatch]) -> None:
+        for batch in _batches(watches):
+            for report in read_again(batch):
+                self._call(report)
 
     def _run(self) -> None:
+        taken: deque[_Work] = deque()
         while True:
-            work = self._queue.get()
+            if not taken:
+                taken.append(self._queue.get())
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    taken.append(self._queue.get_nowait())
+            watches: dict[PersistentWatch, None] = {}
+            while taken and isinstance(taken[0], PersistentWatch):
+                watches[taken[0]] = None
+                taken.popleft()
+            if watches:
+                self._call(partial(self._refresh, watches))
+                continue
+            work = taken.popleft()
             if work is None:
                 return
-            try:
-                work()
-            except Exception:  # noqa: BLE001 - one bad callback must not stop the news for the others
-                if not self._closed:
-                    _log.exception("a callback on news from ZooKeeper failed")
+            assert not isinstance(work, PersistentWatch)
+            self._call(work)
             del work  # what it refers to must not live until the next news
 
-
-class _Watch:
-    """A persistent watch. Everything but ``cancel`` and ``_fired`` runs on the store's thread."""
-
-    def __init__(
-        self,
-        store: ZooKeeperStore,
-        path: str,
-        full: str,
-        read: Callable[[Callable[[object], None]], tuple[object, ...]],
-        callback: Callable[..., None],
-        absent: tuple[object, ...],
-    ) -> None:
-        self._store = store
-        self._path = path
-        self._full = full
-        self._read = read
-        self._callback = callback
-        self._absent = absent
-        self._last: tuple[object, ...] | None = None
-        self._cancelled = False
-
-    def cancel(self) -> None:
-        """Stop the watch."""
-        self._cancelled = True
-        self._store._forget(self)
-
-    def refresh(self) -> None:
-        """Read the state, with a new one-shot watch, and report it unless it is the one reported last."""
-        if self._cancelled or self._store._closed:
-            return
+    def _call(self, work: Callable[[], None]) -> None:
         try:
-            state = self._read_or_absent()
-        except (CoordinationLost, SessionExpired):
-            # All watches are refreshed when there is a connection again. If there is one already, this was
-            # late.
-            if self._store._client.connected and not self._store._closed:
-                self._store._queue.put(self.refresh)
-            return
-        if state != self._last and not self._cancelled:
-            self._last = state
-            self._callback(*state)
-
-    def _read_or_absent(self) -> tuple[object, ...]:
-        while True:
-            try:
-                return self._read(self._fired)
-            except NoNode:
-                # Only this kind of watch tells of a znode that comes to be. It may have come meanwhile.
-                client = self._store._client
-                send = partial(client.exists_async, self._full, watch=self._fired)
-                if self._store._ask("watch", self._path, send, patient=False) is None:
-                    return self._absent
-
-    def _fired(self, event: object) -> None:
-        """ZooKeeper's watch fired, or was lost with the connection: on a thread of kazoo's."""
-        self._store._queue.put(self.refresh)
+            work()
+        except Exception:  # noqa: BLE001 - one bad callback must not stop the news for the others
+            if not self._closed:
+                _log.exception("a callback on news from ZooKeeper failed")
 
 
 def _start(client: Any, hosts: str, timeout_ms: int, waited_ms: int = 0) -> None:
@@ -586,7 +583,7 @@ def _stop(client: Any) -> None:
     client.close()
 
 
-def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
+def _batches(paths: Iterable[Item]) -> Iterator[list[Item]]:
     rest = iter(paths)
     while batch := list(islice(rest, _UNDER_WAY_MAX)):
         yield batch

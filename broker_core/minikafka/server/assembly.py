@@ -228,7 +228,7 @@ class RunningBroker:
 
 def _open(logs: LogManager, registrar: Registrar) -> None:
     """Open all logs, and see which topics they may be of."""
-    logs.open_all(registrar.topic_configs(), registrar.tree)
+    logs.open_all(registrar.settings.of_all_topics(), registrar.tree)
     logs.creations.look(topic_changes(registrar.store))
 
 

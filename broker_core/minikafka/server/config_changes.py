@@ -7,15 +7,12 @@ lost its session, and reads the settings of its topics when it leads them again.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from minikafka.base.clock import Clock
-from minikafka.base.errors import CoordinationError
-from minikafka.base.secrets import shown
 from minikafka.registry import paths
-from minikafka.registry.paths import ConfigChange, EntityConfig
+from minikafka.registry.paths import ConfigChange
 from minikafka.registry.store import Store
 from minikafka.server.notifications import Notifications
 
@@ -45,25 +42,3 @@ class ConfigChanges:
                 _log.info("settings of %s changed: they have no effect here", entity)
 
         self._notifications.follow(act)
-
-
-def read_topic_configs(store: Store, topics: Iterable[str]) -> dict[str, Mapping[str, str]]:
-    """The own settings of many topics, read at once; none for those that have none, or nonsense."""
-    by_path = {paths.topic_config_path(topic): topic for topic in topics}
-    settings: dict[str, Mapping[str, str]] = {topic: {} for topic in by_path.values()}
-    for path, (data, _) in store.read_all(by_path).items():
-        with contextlib.suppress(CoordinationError):  # who gives them to logs says what is wrong
-            settings[by_path[path]] = EntityConfig.from_json(data, path).config
-    return settings
-
-
-def tell_changes(topic: str, old: Mapping[str, str], new: Mapping[str, str]) -> None:
-    """Log in one line what is other in a topic's settings."""
-    changed = {name for name, text in new.items() if old.get(name) != text}
-    names = sorted(changed | old.keys() - new.keys())
-    if names:
-        words = [
-            f"{name} {shown(name, old.get(name, 'default'))} -> {shown(name, new.get(name, 'default'))}"
-            for name in names
-        ]
-        _log.info("topic %s has other settings: %s", topic, ", ".join(words))

@@ -156,7 +156,7 @@ class ControlPath:
 
     def client_config_changed(self, name: str) -> None:
         """Give a client its quota."""
-        self._broker.quotas.change(name, self._broker.registrar.config_of(paths.CLIENTS, name))
+        self._broker.quotas.change(name, self._broker.registrar.settings.of(paths.CLIENTS, name))
 
     def broker_config_changed(self, name: str) -> None:
         """Give replication its limits, where it is this broker."""

@@ -31,7 +31,6 @@ from minikafka.controller.assignment import Assignment
 from minikafka.partition.leadership import Leadership
 from minikafka.registry import paths
 from minikafka.registry.admin_paths import LogFailures
-from minikafka.registry.entity_configs import write_config
 from minikafka.registry.paths import (
     ControllerEpoch,
     ControllerRegistration,
@@ -42,7 +41,8 @@ from minikafka.registry.store import SessionState, Stat, Store
 from minikafka.server import counters
 from minikafka.server.admin_requests import AdminRequests
 from minikafka.server.cluster_identity import ClusterIdentity
-from minikafka.server.config_changes import ConfigChanges, read_topic_configs, tell_changes
+from minikafka.server.config_changes import ConfigChanges
+from minikafka.server.entity_settings import EntitySettings
 from minikafka.server.guarded_store import GuardedStore
 from minikafka.server.partition_states import PartitionStates
 from minikafka.server.registrations import Registrations
@@ -129,10 +129,8 @@ class Registrar:
         self._clock = clock
         self._worker = worker
         self._assignments: dict[str, Assignment] = {}
-        self._created_at: dict[str, int] = {}
-        """The changes of ZooKeeper that made these topics."""
-        self._configs: dict[str, Mapping[str, str]] = {}
-        """The settings of topics as they were last read."""
+        self._stats: dict[str, Stat] = {}
+        """The znodes of these topics as they were read."""
         self._configs_changed: set[str] = set()
         """Topics whose settings changed, and that may be led by a replica out of sync since, or no more."""
         self._config_changes = ConfigChanges(store, clock)
@@ -140,11 +138,13 @@ class Registrar:
         self._znodes = znodes = Znodes(store)
         self.states = PartitionStates(store, lambda path, what: znodes.complain(path, what + _ADVICE))
         """Who leads each partition."""
+        self.settings = EntitySettings(store, znodes)
+        """Own settings of topics, clients and brokers."""
         self.requests = AdminRequests(store)
         """What operators ask the controller for."""
         self.offsets = ZooKeeperOffsets(store)
         """What groups have committed to ZooKeeper."""
-        self._grown = TopicWatches(store, lambda topic: self._worker.submit(partial(self._see_topic, topic)))
+        self._grown = TopicWatches(store, partial(self._submit, self._see_written))
         self._unclean: frozenset[str] = frozenset()
         self._submitted: set[Job] = set()
         """Jobs on news that wait for the worker."""
@@ -271,51 +271,6 @@ class Registrar:
         wanted = {paths.topic_path(topic): topic for topic in topics}
         return {wanted[path]: stat.created_at for path, (_, stat) in self._store.read_all(wanted).items()}
 
-    def change_config(self, kind: str, name: str, config: Mapping[str, str]) -> None:
-        """Write all own settings of a topic or broker, then the news for all, as 0.10.1's tools do it."""
-        write_config(self._store, kind, name, config)
-
-    def topic_config(self, topic: str) -> Mapping[str, str]:
-        """The topic's own settings; empty when there is no such znode (text 003: it may be left out).
-
-        Where it holds nonsense the last ones stay, as the defaults may let retention delete what should be
-        kept. What is other than the last time is logged: who reads settings gives them to the logs.
-        """
-        return self.configs_of((topic,))[topic]
-
-    def configs_of(self, topics: Iterable[str]) -> dict[str, Mapping[str, str]]:
-        """``topic_config`` of many, read at once."""
-        by_path = {paths.topic_config_path(topic): topic for topic in topics}
-        found = self._store.read_all(by_path)
-        return {topic: self._config_in(topic, path, found.get(path)) for path, topic in by_path.items()}
-
-    def _config_in(self, topic: str, path: str, found: tuple[bytes, Stat] | None) -> Mapping[str, str]:
-        last = self._configs.get(topic)
-        config = self._znodes.parse(
-            path, found, EntityConfig.from_json, "; the topic keeps the settings that it has"
-        )
-        if self._znodes.is_nonsense(path):
-            return last or {}
-        settings = {} if config is None else config[0].config
-        if last is not None:
-            tell_changes(topic, last, settings)
-        self._configs[topic] = settings
-        return settings
-
-    def topic_configs(self) -> dict[str, Mapping[str, str]]:
-        """The own settings of every topic."""
-        return self.configs_of(self._store.children(paths.TOPIC_CONFIGS))
-
-    def config_of(self, kind: str, name: str) -> Mapping[str, str]:
-        """The settings of a client or broker, by its znode's name; empty when there are none, or nonsense."""
-        config = self._znodes.read(paths.config_path(kind, name), EntityConfig.from_json)
-        return {} if config is None else config.config
-
-    def client_configs(self) -> dict[str, Mapping[str, str]]:
-        """The settings of every client."""
-        names = self._store.children(paths.CLIENT_CONFIGS)
-        return {name: self.config_of(paths.CLIENTS, name) for name in names}
-
     def request_deletions(self, topics: Iterable[str]) -> None:
         """Mark topics for deletion; the controller does the rest."""
         self._store.create_all({f"{paths.DELETE_TOPICS}/{topic}": b"" for topic in topics})
@@ -330,7 +285,8 @@ class Registrar:
         self._znodes.remove(paths.topic_config_path(topic))
         self._znodes.remove(f"{paths.DELETE_TOPICS}/{topic}")
         self._assignments.pop(topic, None)
-        self._configs.pop(topic, None)
+        self._stats.pop(topic, None)
+        self.settings.forget(topic)
         self._znodes.forget(paths.topic_path(topic))
 
     def write_leaderships(
@@ -369,7 +325,7 @@ class Registrar:
         else:
             self._registrations.forget()
             self._elected_in = None
-            self._grown.keep(())
+            self._grown.keep({})
             self._listener.controller_changed(-1)
             self._listener.post(events.Resigned())
 
@@ -432,7 +388,7 @@ class Registrar:
         self._listener.controller_changed(self._controller_in(data, stat, own))
         if stat.ephemeral_owner != self._store.session_id:
             self._elected_in = None
-            self._grown.keep(())
+            self._grown.keep({})
             self._listener.post(events.Resigned())
         elif self._elected_in != stat.ephemeral_owner:
             # Made just now, or by an earlier run of this job whose answer was lost.
@@ -483,7 +439,7 @@ class Registrar:
         self._elected_in = session_id
         if self._unseen_since_ms is not None:
             self._see_more()
-        self._grown.keep(self._assignments)
+        self._grown.keep(self._stats_of(self._assignments))
         self._delete_unreadable()
         self._see_log_failures()
 
@@ -524,7 +480,7 @@ class Registrar:
         """Of topics that nobody ever led, take in a few with the office, and see the others after that."""
         for topic in new[TOPICS_AT_ONCE:]:
             del self._assignments[topic]
-            self._created_at.pop(topic, None)
+            self._stats.pop(topic, None)
         more = len(new) > TOPICS_AT_ONCE
         self._unseen_since_ms = self._clock.monotonic_ms() if more else None
 
@@ -536,7 +492,7 @@ class Registrar:
 
     def _unclean_among(self, topics: Iterable[str]) -> frozenset[str]:
         """Those where a replica out of sync may lead."""
-        settings = read_topic_configs(self._store, topics)
+        settings = self.settings.peek(topics)
         return frozenset(topic for topic, own in settings.items() if self._may_be_unclean(own))
 
     # --- what the watches saw -------------------------------------------------------------------------------
@@ -580,7 +536,7 @@ class Registrar:
         vanished = frozenset(self._assignments.keys() - names)
         for topic in vanished:
             del self._assignments[topic]
-            self._created_at.pop(topic, None)
+            self._stats.pop(topic, None)
         unseen = sorted(names - self._assignments.keys() - self._unreadable)
         first = {*unseen[:TOPICS_AT_ONCE], *(self._unreadable & names), *(names & set(urgent))}
         new = sorted(first - self._assignments.keys())
@@ -589,9 +545,9 @@ class Registrar:
         if self.in_office:
             self._unclean_are((self._unclean - vanished - first) | self._unclean_among(new))
             self._grown.drop(vanished)
-            self._grown.add([topic for topic in new if topic in self._assignments])
+            self._grown.add(self._stats_of(new))
         else:
-            self._grown.keep(())
+            self._grown.keep({})
         self._listener.topics_vanished(vanished)
         added = {topic: self._assignments[topic] for topic in new if topic in self._assignments}
         self._listener.post(events.TopicsChanged(added, vanished))
@@ -615,19 +571,34 @@ class Registrar:
         if since_ms is not None and self._clock.monotonic_ms() - since_ms >= _UNSEEN_PATIENCE_MS:
             self._submit(self._see_topics)
 
-    def _see_topic(self, topic: str) -> None:
-        """Somebody wrote a topic's assignment, perhaps with more partitions."""
-        held = self._znodes.read_with_stat(paths.topic_path(topic), _assignment_in, _ADVICE)
-        if not self.in_office or held is None:
+    def _stats_of(self, topics: Iterable[str]) -> dict[str, Stat]:
+        return {topic: self._stats[topic] for topic in topics if topic in self._stats}
+
+    def _see_written(self) -> None:
+        """Somebody wrote the assignments of topics, perhaps with more partitions."""
+        self._grown.look(self._look_again)
+
+    def _look_again(self, topics: Collection[str]) -> None:
+        by_path = {paths.topic_path(topic): topic for topic in topics}
+        read = self._store.read_all(by_path)
+        if not self.in_office:
             return
-        if topic in self._assignments and held[1].created_at != self._created_at.get(topic):
-            # Removed and made again by hand, and no look came in between.
-            del self._assignments[topic]
-            self._listener.post(events.TopicsChanged({}, frozenset((topic,))))
-            self._look_at_topics((topic,))
-        elif held[0].partitions != self._assignments.get(topic):
+        gone, other = set(), []
+        for path, topic in by_path.items():
+            held = self._znodes.parse(path, read.get(path), _assignment_in, _ADVICE)
+            known = self._assignments.get(topic)
+            if held is None:
+                continue
+            if known is not None and held[1].created_at != self._stats.get(topic, held[1]).created_at:
+                gone.add(topic)  # Removed and made again by hand, and no look came in between.
+            if topic in gone or held[0].partitions != known:
+                other.append(topic)
+        for topic in other:
             self._assignments.pop(topic, None)
-            self._look_at_topics((topic,))
+        if gone:
+            self._listener.post(events.TopicsChanged({}, frozenset(gone)))
+        if other:
+            self._look_at_topics(other)
 
     def _see_elections(self) -> None:
         if self.in_office:
@@ -700,7 +671,7 @@ class Registrar:
             found = self._znodes.parse(path, read.get(path), _assignment_in, _ADVICE)
             if found is not None:
                 self._assignments[topic] = found[0].partitions
-                self._created_at[topic] = found[1].created_at
+                self._stats[topic] = found[1]
         bad = {topic for path, topic in by_path.items() if self._znodes.is_nonsense(path)}
         self._unreadable = self._unreadable - set(topics) | bad
         self._listener.unreadable_changed(self._unreadable)

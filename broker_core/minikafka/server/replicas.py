@@ -141,7 +141,7 @@ class Replicas:
         codes = dict.fromkeys(leaderships, ErrorCode.NONE)
         opened: dict[TopicPartition, Log] = {}
         # All before anything is changed: without ZooKeeper the controller asks again.
-        configs = broker.registrar.configs_of(_topics(leaderships))
+        configs = broker.registrar.settings.of_topics(_topics(leaderships))
         created = broker.registrar.creations(configs)
         broker.logs.creations.look(topic_changes(broker.registrar.store))
         leaderships = self._of_these_topics(leaderships, created, leaders)

@@ -146,7 +146,7 @@ def refresh_topics(broker: Broker, topics: Iterable[str]) -> dict[str, Settings]
     """The own settings of topics as ZooKeeper has them, read at once; their logs that lie here have them from
     now on.
     """
-    found = broker.registrar.configs_of(topics)
+    found = broker.registrar.settings.of_topics(topics)
     for topic, settings in found.items():
         if broker.logs.partitions_of(topic):
             broker.logs.set_overrides(topic, settings)
@@ -161,14 +161,14 @@ def refresh_topic(broker: Broker, topic: str) -> Settings:
 
 def refresh_broker(broker: Broker) -> Settings:
     """This broker's settings as ZooKeeper has them; replication has them from now on."""
-    settings = broker.registrar.config_of(paths.BROKERS, str(broker.broker_id))
+    settings = broker.registrar.settings.of(paths.BROKERS, str(broker.broker_id))
     broker.throttles.set_rates(settings)
     return settings
 
 
 def refresh_limits(broker: Broker) -> None:
     """All clients have their quotas as ZooKeeper has them from now on, and replication its limits."""
-    broker.quotas.replace(broker.registrar.client_configs())
+    broker.quotas.replace(broker.registrar.settings.of_clients())
     refresh_broker(broker)
 
 
@@ -192,7 +192,7 @@ def change_resource(broker: Broker, kind: int, name: str, change: Change, *, val
     if validate_only:
         return
     try:
-        broker.registrar.change_config(paths.TOPICS, name, after)
+        broker.registrar.settings.change(paths.TOPICS, name, after)
     except (CoordinationLost, SessionExpired):
         raise
     except CoordinationError as error:
@@ -217,7 +217,7 @@ def _change_broker(broker: Broker, name: str, change: Change, *, validate_only: 
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"{key}={text!r}: bytes a second, 0 to {UNLIMITED}")
     if not validate_only:
         try:
-            broker.registrar.change_config(paths.BROKERS, name, after)
+            broker.registrar.settings.change(paths.BROKERS, name, after)
         except OtherCluster as error:
             raise BrokerError(_code_of(error, ErrorCode.UNKNOWN), str(error)) from None
         refresh_broker(broker)

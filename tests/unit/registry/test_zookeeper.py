@@ -180,6 +180,38 @@ def test_a_failing_callback_is_logged_and_harms_no_other(
 
 
 @pytest.mark.process
+def test_watches_that_wait_ask_together_and_report_in_order(
+    connect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ZooKeeperStore(connect)
+    busy, go_on = threading.Event(), threading.Event()
+
+    def hold_up(names: list[str] | None) -> None:
+        busy.set()
+        go_on.wait(20)
+
+    store.watch_children("/", hold_up)
+    assert busy.wait(20)
+    asked: list[str] = []
+    seen: list[tuple[int, int]] = []
+    get_async = store._client.get_async
+
+    def noting(path: str, **options: object) -> object:
+        asked.append(path)
+        return get_async(path, **options)
+
+    monkeypatch.setattr(store._client, "get_async", noting)
+    for number in range(200):
+        store.watch_data(f"/{number}", lambda data, stat, number=number: seen.append((number, len(asked))))
+    go_on.set()
+    assert wait_until(lambda: len(seen) == 200, 20)
+    store.close()
+    # Each was asked for before the first had its answer.
+    assert seen[0] == (0, 200)
+    assert [number for number, _ in seen] == list(range(200))
+
+
+@pytest.mark.process
 def test_kazoo_says_nothing_by_itself(connect: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="minikafka")
     store = ZooKeeperStore(connect)

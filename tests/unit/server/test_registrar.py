@@ -136,7 +136,7 @@ def test_a_topic_written_by_hand_without_settings_is_seen() -> None:
     changed = world.last(events.TopicsChanged)
     assert isinstance(changed, events.TopicsChanged)
     assert changed.assignments == {"raw": {0: (1,)}}
-    assert world.registrar.topic_config("raw") == {}
+    assert world.registrar.settings.of_topic("raw") == {}
 
 
 def test_a_topic_whose_znode_is_nonsense_is_left_out_and_named(caplog: pytest.LogCaptureFixture) -> None:
@@ -215,7 +215,7 @@ def test_changed_settings_are_read_of_their_topic_alone(monkeypatch: pytest.Monk
     monkeypatch.setattr(
         world.store, "read_all", lambda wanted: read_all(read.extend(wanted := [*wanted]) or wanted)
     )
-    world.registrar.change_config("topics", "b", {"flush.ms": "1"})
+    world.registrar.settings.change("topics", "b", {"flush.ms": "1"})
     world.settle()
     assert [path for path in read if path.startswith("/config/topics/")] == ["/config/topics/b"]
 
@@ -248,12 +248,12 @@ def test_settings_of_clients_and_brokers_are_read_anew_with_a_new_session() -> N
 def test_changed_settings_are_written_with_news_that_every_broker_hears() -> None:
     world = World().start()
     world.create_topic("t", {0: (1,)}, {"segment.bytes": "100"})
-    world.registrar.change_config("topics", "t", {"retention.ms": "5"})
+    world.registrar.settings.change("topics", "t", {"retention.ms": "5"})
     world.settle()
     assert world.changed == ["t"]
-    assert world.registrar.topic_config("t") == {"retention.ms": "5"}
-    world.registrar.change_config("topics", "by-hand", {"retention.ms": "6"})
-    assert world.registrar.topic_config("by-hand") == {"retention.ms": "6"}, (
+    assert world.registrar.settings.of_topic("t") == {"retention.ms": "5"}
+    world.registrar.settings.change("topics", "by-hand", {"retention.ms": "6"})
+    assert world.registrar.settings.of_topic("by-hand") == {"retention.ms": "6"}, (
         "it had no settings' znode before"
     )
 
@@ -296,28 +296,28 @@ def test_a_topic_that_is_being_deleted_gets_no_more_partitions() -> None:
 def test_settings_that_are_other_than_the_last_time_are_told_by_whoever_reads_them(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level("INFO", "minikafka.server.config_changes")
+    caplog.set_level("INFO", "minikafka.server.entity_settings")
     world = World().start()
     world.create_topic("t", {0: (1,)}, {"flush.ms": "1"})
-    assert world.registrar.topic_configs() == {"t": {"flush.ms": "1"}}
+    assert world.registrar.settings.of_all_topics() == {"t": {"flush.ms": "1"}}
     world.store.write("/config/topics/t", b'{"version":1,"config":{"flush.ms":"2"}}')
     for _ in range(2):
-        assert world.registrar.topic_config("t") == {"flush.ms": "2"}
+        assert world.registrar.settings.of_topic("t") == {"flush.ms": "2"}
     world.registrar.remove_topic("t")
     world.create_topic("t", {0: (1,)}, {"flush.ms": "3"})
-    assert world.registrar.topic_config("t") == {"flush.ms": "3"}
+    assert world.registrar.settings.of_topic("t") == {"flush.ms": "3"}
     assert caplog.messages == ["topic t has other settings: flush.ms 1 -> 2"]
 
 
 def test_settings_that_have_become_nonsense_are_the_last_ones_still(caplog: pytest.LogCaptureFixture) -> None:
     world = World().start()
     world.create_topic("t", {0: (1,)}, {"retention.ms": "-1"})
-    world.registrar.topic_config("t")
+    world.registrar.settings.of_topic("t")
     world.store.write("/config/topics/t", b"{")
     for _ in range(2):
-        assert world.registrar.topic_config("t") == {"retention.ms": "-1"}
+        assert world.registrar.settings.of_topic("t") == {"retention.ms": "-1"}
     world.store.delete("/config/topics/t")
-    assert world.registrar.topic_config("t") == {}
+    assert world.registrar.settings.of_topic("t") == {}
     assert caplog.text.count("config/topics/t is left out") == 1
 
 
@@ -326,7 +326,7 @@ def test_a_topic_that_exists_is_not_created_again_and_keeps_its_settings() -> No
     world.create_topic("t", {0: (1,)}, {"retention.ms": "1"})
     with pytest.raises(NodeExists):
         world.create_topic("t", {0: (1,)}, {"retention.ms": "2"})
-    assert world.registrar.topic_config("t") == {"retention.ms": "1"}
+    assert world.registrar.settings.of_topic("t") == {"retention.ms": "1"}
 
 
 def test_partitions_that_a_tool_writes_beside_those_that_are_there_are_told() -> None:

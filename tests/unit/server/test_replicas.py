@@ -61,7 +61,7 @@ def broker_of(files: MemoryFiles) -> Any:
         serve=lambda partition: partitions.update({partition.topic_partition: partition}),
         serve_no_more=lambda topic_partition: partitions.pop(topic_partition, None),
         registrar=SimpleNamespace(
-            configs_of=lambda topics: {topic: {} for topic in topics},
+            settings=SimpleNamespace(of_topics=lambda topics: {topic: {} for topic in topics}),
             creations=lambda _: {},
             store=SimpleNamespace(exists=lambda path: None),
         ),
