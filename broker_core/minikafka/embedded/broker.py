@@ -64,8 +64,11 @@ def parse_ready(line: str) -> Ready | None:
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """A ``.properties`` file of ``properties``. A backslash is the format's escape, so it is doubled."""
-    escaped = {name: value.replace("\\", "\\\\").replace("\n", "\\n") for name, value in properties.items()}
+    """A ``.properties`` file of ``properties``, with the format's escapes: a backslash is doubled."""
+    escaped = {
+        name: re.sub("^ ", r"\\ ", value.replace("\\", r"\\").replace("\n", r"\n").replace("\r", r"\r"))
+        for name, value in properties.items()
+    }
     return "".join(f"{name}={value}\n" for name, value in escaped.items())
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -468,20 +469,32 @@ def _authorizer_of(values: Mapping[str, Any]) -> Authorizer | None:
 def parse_properties(text: str, source: str) -> dict[str, str]:
     """Read Java's ``.properties`` format. ``source`` names the file in errors."""
     properties: dict[str, str] = {}
-    lines = iter(enumerate(text.splitlines(), start=1))
+    lines = iter(enumerate(_LINE_END.split(text), start=1))
     for number, raw in lines:
-        line = raw.strip()
+        line = raw.strip(_SPACES)
         if not line or line[0] in "#!":
             continue
-        while line.endswith("\\"):
-            line = line[:-1] + next(lines, (0, ""))[1].strip()
-        separators = [position for position in (line.find("="), line.find(":")) if position >= 0]
-        if not separators:
+        while _GOES_ON.search(line):
+            line = line[:-1] + next(lines, (0, ""))[1].strip(_SPACES)
+        pair = _KEY_VALUE.match(line)
+        if pair is None:
             # Not the line itself: it may be the second half of a secret.
             raise ConfigError(source, f"line {number}", "must be key=value; a value goes on behind \\ only")
-        position = min(separators)
-        properties[line[:position].strip()] = line[position + 1 :].strip()
+        key, value = (_ESCAPE.sub(_unescaped, text.strip(_SPACES)) for text in pair.groups())
+        properties[key] = value
     return properties
+
+
+_SPACES = " \t\f"
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_GOES_ON = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")
+_KEY_VALUE = re.compile(r"((?:[^\\=:]|\\.)*)[=:](.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return chr(int(found[1], 16)) if found[1] else _ESCAPED.get(found[2], found[2])
 
 
 def _sort(properties: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:

@@ -37,7 +37,14 @@ def test_the_port_is_what_stands_behind_the_last_colon() -> None:
 
 
 def test_written_properties_are_read_back_as_they_were() -> None:
-    properties = {"log.dirs": "/a b/c=d", "zookeeper.connect": "h:1/chroot", "x": ""}
+    properties = {
+        "log.dirs": "/a b/c=d",
+        "zookeeper.connect": "h:1/chroot",
+        "x": "",
+        "metrics": "back\\slash\\n and ends with one\\",
+        "lines": " first\nsecond\r\u2028third",
+        "no.continuation": "\\\\",
+    }
     assert parse_properties(properties_text(properties), "f") == properties
 
 

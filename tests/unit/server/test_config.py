@@ -95,6 +95,26 @@ def test_a_properties_file_is_read_as_java_reads_it() -> None:
     assert parse_properties(text, "f") == {"broker.id": "3", "log.dirs": "one,two", "empty": ""}
 
 
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        (r"k=C:\\logs", "C:\\logs"),
+        (r"k=ends with one\\", "ends with one\\"),
+        (r"k=a\=b\:c\#d", "a=b:c#d"),
+        (r"k=\u00e9\n\t.", "\u00e9\n\t."),
+        (r"k=\ leading", " leading"),
+        ("k=a\u2028b\x85c", "a\u2028b\x85c"),
+        ("k=one\\\r\n   two", "onetwo"),
+    ],
+)
+def test_escapes_are_those_of_java(line: str, value: str) -> None:
+    assert parse_properties(f"{line}\nnext=1\n", "f") == {"k": value, "next": "1"}
+
+
+def test_an_escaped_separator_is_part_of_the_key() -> None:
+    assert parse_properties(r"a\:b=c:d", "f") == {"a:b": "c:d"}
+
+
 def test_a_line_that_is_no_property_is_named_by_its_number() -> None:
     with pytest.raises(ConfigError, match="line 2"):
         parse_properties("broker.id=1\nnonsense\n", "server.properties")
