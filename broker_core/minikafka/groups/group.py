@@ -29,6 +29,12 @@ from minikafka.groups.events import Effect, Event
 from minikafka.groups.messages import UNKNOWN_MS, GroupValue, MemberValue
 from minikafka.groups.states import VALID_PREDECESSORS, GroupState
 
+GROUP_BYTES = 2_000
+"""What a group takes that has had members, about."""
+MEMBER_BYTES = 2_000
+"""What a member takes, about, without what its client says of itself."""
+PROTOCOL_BYTES = 300
+"""What a protocol of a member takes, about, without its name and metadata."""
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long the first join of a member may wait: whoever gave up and came again is another member then."""
 
@@ -91,6 +97,11 @@ class _Member:
         member.is_new = False
         return member
 
+    @property
+    def memory_bytes(self) -> int:
+        """What it takes, about."""
+        return MEMBER_BYTES + protocols_bytes(self.protocols) + len(self.assignment)
+
     def metadata(self, protocol: str) -> bytes:
         """What it says about itself to the leader."""
         return next(metadata for name, metadata in self.protocols if name == protocol)
@@ -114,7 +125,11 @@ class Group:
         self.protocol: str | None = None
         self.leader: str | None = None
         self._initial_delay_ms = initial_rebalance_delay_ms
+        self.memory_bytes = GROUP_BYTES
+        """What it takes, about, with all its members."""
         self._members: dict[str, _Member] = {}
+        self._supporters: Counter[str] = Counter()
+        """How many members can follow each protocol."""
         self._join_until_ms = 0
         self._join_extension_ms = 0
         """By how much the first join may still be put off."""
@@ -139,10 +154,10 @@ class Group:
             return group
         group.state = GroupState.STABLE
         group.protocol, group.leader = value.protocol, value.leader
-        group._members = {
-            member.member_id: _Member.restored(member, value.protocol, value.protocol_type, now_ms)
-            for member in value.members
-        }
+        for stored in value.members:
+            member = _Member.restored(stored, value.protocol, value.protocol_type, now_ms)
+            group._members[member.member_id] = member
+            group._count(member, 1)
         return group
 
     # --- questions ------------------------------------------------------------------------------------------
@@ -166,6 +181,11 @@ class Group:
                 for member in self._members.values()
             ),
         )
+
+    def member_bytes(self, member_id: str) -> int:
+        """What a member takes, about; 0 for one that there is not."""
+        member = self._members.get(member_id)
+        return 0 if member is None else member.memory_bytes
 
     def next_deadline_ms(self) -> int | None:
         """When Tick is wanted, if nothing happens before."""
@@ -235,7 +255,9 @@ class Group:
         elif self._has_answer_already(member, event):
             self._effects.append(self._joined(member, event.request))
         else:
+            self._count(member, -1)
             member.protocols = event.protocols
+            self._count(member, 1)
             self._wait_for_join(member, event.request)
             self._prepare_rebalance(now_ms)
 
@@ -268,6 +290,7 @@ class Group:
         # Neither its session counts, as it does not know its id yet, nor is it noticed when it disconnects.
         member = _Member(event, now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._members[member.member_id] = member
+        self._count(member, 1)
         if self.leader is None:
             self.leader = member.member_id
         self._joined_meanwhile = self.state is GroupState.PREPARING_REBALANCE and self.generation == 0
@@ -354,11 +377,10 @@ class Group:
 
     def _candidates(self) -> set[str]:
         """The protocols that every member, of at least one, can follow."""
-        return set.intersection(*(_names(member.protocols) for member in self._members.values()))
+        return {name for name, count in self._supporters.items() if count == len(self._members)}
 
     def _supports(self, protocols: Protocols) -> bool:
-        names = _names(protocols)
-        return bool(names & self._candidates() if self._members else names)
+        return any(self._supporters[name] == len(self._members) for name, _ in protocols)
 
     def _elect_protocol(self) -> str:
         """The candidate with the most votes: each member votes for the first that it likes."""
@@ -398,7 +420,7 @@ class Group:
             self._prepare_rebalance(now_ms)
             return
         for stored in value.members:
-            self._members[stored.member_id].assignment = stored.assignment
+            self._assign(self._members[stored.member_id], stored.assignment)
         self._move(GroupState.STABLE)
         self._answer_syncs(ErrorCode.NONE, now_ms)
 
@@ -406,7 +428,7 @@ class Group:
         """Answer all who wait for their assignment; after an error nobody has one."""
         for member in self._members.values():
             if error is not ErrorCode.NONE:
-                member.assignment = b""
+                self._assign(member, b"")
             if member.syncing is not None:
                 self._effects.append(events.Synced(member.syncing, error, member.assignment))
                 member.syncing = None
@@ -482,8 +504,21 @@ class Group:
 
     def _forget(self, member: _Member) -> None:
         del self._members[member.member_id]
+        self._count(member, -1)
         if member.member_id == self.leader:
             self.leader = next(iter(self._members), None)
+
+    def _assign(self, member: _Member, assignment: bytes) -> None:
+        self.memory_bytes += len(assignment) - len(member.assignment)
+        member.assignment = assignment
+
+    def _count(self, member: _Member, sign: int) -> None:
+        """A member is there from now on, or as it is no more: count what it takes, and what it can follow."""
+        self.memory_bytes += sign * member.memory_bytes
+        for name in _names(member.protocols):
+            self._supporters[name] += sign
+            if not self._supporters[name]:
+                del self._supporters[name]
 
     def _unload(self) -> None:
         for member in self._members.values():
@@ -493,6 +528,8 @@ class Group:
             if member.syncing is not None:
                 self._effects.append(events.Synced(member.syncing, ErrorCode.NOT_COORDINATOR_FOR_GROUP))
         self._members.clear()
+        self._supporters.clear()
+        self.memory_bytes = GROUP_BYTES
         self._move(GroupState.DEAD)
 
     def _answer(self, request: Any, error: ErrorCode) -> None:
@@ -502,6 +539,11 @@ class Group:
         if self.state not in VALID_PREDECESSORS[to]:
             raise AssertionError(f"group {self.group_id} cannot go from {self.state.value} to {to.value}")
         self.state = to
+
+
+def protocols_bytes(protocols: Protocols) -> int:
+    """What a member's protocols take, about."""
+    return sum(PROTOCOL_BYTES + len(name) + len(metadata) for name, metadata in protocols)
 
 
 def _names(protocols: Protocols) -> set[str]:

@@ -13,7 +13,7 @@ from minikafka.base.errors import BrokerError, ErrorCode, LocalWireError
 from minikafka.base.ids import TopicPartition
 from minikafka.groups import events
 from minikafka.groups.events import Effect, Event
-from minikafka.groups.group import Group, GroupDescription
+from minikafka.groups.group import MEMBER_BYTES, Group, GroupDescription, protocols_bytes
 from minikafka.groups.messages import (
     UNKNOWN_MS,
     GroupValue,
@@ -29,6 +29,9 @@ from minikafka.groups.states import GroupState
 
 Pair = tuple[bytes, bytes | None]
 """Key and value of a record; no value is a tombstone."""
+
+COMMIT_BYTES_MIN = 10 + 20
+"""Of a commit, key and value without their texts."""
 
 NO_GROUP = GroupDescription(GroupState.DEAD, "", "", ())
 """The description of a group that there is not."""
@@ -61,6 +64,8 @@ class Shard:
     def __init__(self, settings: GroupSettings) -> None:
         self._settings = settings
         self._entries: dict[str, _Entry] = {}
+        self.memory_bytes = 0
+        """What all groups with members, or that had some, take; offsets are not counted."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -75,6 +80,10 @@ class Shard:
         """All groups with their protocol types."""
         return [(group_id, entry.group.protocol_type or "") for group_id, entry in self._entries.items()]
 
+    def has(self, group_id: str) -> bool:
+        """Whether there is such a group."""
+        return group_id in self._entries
+
     def describe(self, group_id: str) -> GroupDescription:
         """A group; ``NO_GROUP`` where there is none."""
         entry = self._entries.get(group_id)
@@ -84,6 +93,12 @@ class Shard:
         """All that a group has committed."""
         entry = self._entries.get(group_id)
         return {} if entry is None else entry.offsets.all()
+
+    def room_bytes(self, group_id: str, event: events.Join) -> int:
+        """How much more memory a Join takes; not more than 0 where it replaces one that took as much."""
+        entry = self._entries.get(group_id)
+        known_bytes = 0 if entry is None else entry.group.member_bytes(event.member_id)
+        return MEMBER_BYTES + protocols_bytes(event.protocols) - known_bytes
 
     def next_deadline_ms(self, group_id: str) -> int | None:
         """When a group wants its Tick."""
@@ -102,8 +117,9 @@ class Shard:
                 entry = self._add(group_id, wall_ms)
         if entry is None:
             return _refused(event, ErrorCode.UNKNOWN_MEMBER_ID)
-        state = entry.group.state
+        state, taken_bytes = entry.group.state, _bytes_of(entry)
         effects = entry.group.step(event, now_ms)
+        self.memory_bytes += _bytes_of(entry) - taken_bytes
         if entry.group.state is not state:
             entry.since_ms = wall_ms
         return effects
@@ -191,6 +207,7 @@ class Shard:
         for entry in self._entries.values():
             effects += entry.group.step(events.Unload(), 0)
         self._entries.clear()
+        self.memory_bytes = 0
         return effects
 
     def _buried(self, group_id: str, entry: _Entry, removed: list[TopicPartition]) -> list[Pair]:
@@ -204,6 +221,7 @@ class Shard:
         ]
         if entry.group.state is GroupState.DEAD:
             del self._entries[group_id]
+            self.memory_bytes -= _bytes_of(entry)
             if entry.group.generation > 0:  # else nothing but offsets was ever written of it
                 tombstones.append((group_key(group_id), None))
         return tombstones
@@ -215,7 +233,8 @@ class Shard:
         delay_ms = self._settings.initial_rebalance_delay_ms
         group = Group.restored(group_id, value, now_ms, initial_rebalance_delay_ms=delay_ms)
         since_ms = None if value.state_timestamp_ms == UNKNOWN_MS else value.state_timestamp_ms
-        self._entries[group_id] = _Entry(group, since_ms)
+        self._entries[group_id] = entry = _Entry(group, since_ms)
+        self.memory_bytes += _bytes_of(entry)
 
     def restore_offset(
         self,
@@ -244,6 +263,16 @@ def commit_form(
         ]
     except LocalWireError as error:
         raise BrokerError(ErrorCode.INVALID_COMMIT_OFFSET_SIZE, str(error)) from None
+
+
+def commit_bytes(group_id: str, commits: Mapping[TopicPartition, OffsetValue]) -> int:
+    """What commits take at least, as they are written, without a look at each character."""
+    fixed = len(group_id) + COMMIT_BYTES_MIN
+    return sum(fixed + len(key.topic) + len(value.metadata) for key, value in commits.items())
+
+
+def _bytes_of(entry: _Entry) -> int:
+    return 0 if entry.group.protocol_type is None else entry.group.memory_bytes
 
 
 def _refused(event: Event, error: ErrorCode) -> list[Effect]:

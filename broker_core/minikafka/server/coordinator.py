@@ -29,10 +29,10 @@ from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
 from minikafka.groups import events
 from minikafka.groups.group import GroupDescription
 from minikafka.groups.messages import OffsetValue
-from minikafka.groups.shard import Pair, Shard, commit_form
+from minikafka.groups.shard import Pair, Shard, commit_bytes, commit_form
 from minikafka.partition.partition import Appended, Partition
 from minikafka.records.hashes import partition_of_group
-from minikafka.records.message_set import Record, build_message_set
+from minikafka.records.message_set import Codec, Record, build_message_set
 from minikafka.records.produced import Limits, ValidatedSet
 from minikafka.records.validation import validate
 from minikafka.server.broker import Broker
@@ -52,6 +52,13 @@ _TOMBSTONES_AT_ONCE = 1_000
 _GROUPS_AT_ONCE = 1_000
 """Looked at in one step."""
 _LOAD_AGAIN_MS = 5_000
+MEMBERS_BYTES = 128 << 20
+"""What the members of all groups here may take together: their metadata, their assignments, and 2 kB each."""
+NEW_GROUPS_BYTES = 64 << 20
+"""Above this, groups that were not there before get no members: names can be made up."""
+_MEMBER_SPARE_BYTES = 10_000
+"""What a member may take here beyond what is stored of it."""
+_TELL_FULL_MS = 10_000
 
 _FAILED_COMMIT = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE,
@@ -150,6 +157,7 @@ class Coordinator:
         self._looking: deque[tuple[int, str]] = deque()
         """Groups, with their partitions, that are still to be looked at for what is too old."""
         self._stopped = False
+        self._tell_full_at_ms = 0
 
     # --- where a group is -----------------------------------------------------------------------------------
 
@@ -199,7 +207,50 @@ class Coordinator:
         Raises BrokerError when this broker cannot speak for the group.
         """
         _check_name(group_id)
-        self._ask(lambda: self._step(self._shard_of(group_id), group_id, event))
+
+        def step() -> None:
+            shard = self._shard_of(group_id)
+            if isinstance(event, events.Join):
+                self._check_room(shard, group_id, event)
+            self._step(shard, group_id, event)
+
+        self._ask(step)
+
+    def _check_room(self, shard: Shard, group_id: str, event: events.Join) -> None:
+        """Raise MESSAGE_TOO_LARGE for a member whose group could never be stored, and
+        GROUP_COORDINATOR_NOT_AVAILABLE, after which clients ask again, where groups take too much memory.
+        """
+        more_bytes = shard.room_bytes(group_id, event)
+        if more_bytes <= 0:
+            return
+        partition = self.broker.partitions.get(self.partition_of(group_id))
+        if (
+            partition is not None
+            and more_bytes > partition.log.config.max_message_bytes + _MEMBER_SPARE_BYTES
+        ):
+            raise BrokerError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a member of group {group_id} brings {more_bytes} bytes of metadata: a group is one message",
+            )
+        used_bytes = sum(shard.memory_bytes for shard in self._shards.values())
+        limit_bytes = MEMBERS_BYTES if shard.has(group_id) else NEW_GROUPS_BYTES
+        if used_bytes + more_bytes > limit_bytes:
+            self._tell_full(used_bytes)
+            raise BrokerError(
+                ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, f"group {group_id}: no room for one more member"
+            )
+
+    def _tell_full(self, used_bytes: int) -> None:
+        now_ms = self.broker.clock.monotonic_ms()
+        if now_ms >= self._tell_full_at_ms:
+            self._tell_full_at_ms = now_ms + _TELL_FULL_MS
+            _log.warning(
+                "members of groups take %d bytes of memory here: new ones are refused, those of new groups "
+                "above %d, others above %d",
+                used_bytes,
+                NEW_GROUPS_BYTES,
+                MEMBERS_BYTES,
+            )
 
     def _step(self, shard: Shard, group_id: str, event: events.Event) -> None:
         clock = self.broker.clock
@@ -224,8 +275,12 @@ class Coordinator:
 
         topic_partition = self.partition_of(group_id)
         try:
+            partition = self.broker.partition(topic_partition)
+            self._check_size(
+                partition, sum(len(m.subscription) + len(m.assignment) for m in effect.value.members)
+            )
             pairs = [shard.stored_form(group_id, effect.value)]
-            message_set = self._message_set(self.broker.partition(topic_partition), pairs)
+            message_set = self._message_set(partition, pairs)
         except BrokerError as error:
             done(error.code, -1)
         else:
@@ -265,8 +320,10 @@ class Coordinator:
         """Commit offsets; ``done`` is told what came of it, outside of the lock, now or later."""
         topic_partition = self.partition_of(group_id)
         try:
+            partition = self.broker.partition(topic_partition)
+            self._check_size(partition, commit_bytes(group_id, commits))
             pairs = commit_form(group_id, commits, self._settings)
-            message_set = self._message_set(self.broker.partition(topic_partition), pairs)
+            message_set = self._message_set(partition, pairs)
         except BrokerError as error:
             failure = _FAILED_COMMIT.get(error.code, error.code)
             # A broker that is not the coordinator has no such partition, and says so in its own words.
@@ -462,6 +519,17 @@ class Coordinator:
         self.broker.run(step)
 
     # --- writing --------------------------------------------------------------------------------------------
+
+    def _check_size(self, partition: Partition, least_bytes: int) -> None:
+        """Raise MESSAGE_TOO_LARGE, before anything is made, for records of at least so many bytes that the
+        log will not take.
+        """
+        if self._config.codec is Codec.NONE and least_bytes > partition.log.config.max_message_bytes:
+            raise BrokerError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"{least_bytes} bytes or more: {partition.topic_partition} takes "
+                f"{partition.log.config.max_message_bytes} at once",
+            )
 
     def _message_set(self, partition: Partition, pairs: Sequence[Pair]) -> ValidatedSet:
         """The records as they go into the log. Raises BrokerError MESSAGE_TOO_LARGE and the like."""

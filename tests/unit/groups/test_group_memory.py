@@ -1,0 +1,72 @@
+"""What the groups of a partition take, as they count it themselves."""
+
+from __future__ import annotations
+
+import random
+
+from minikafka.base.errors import ErrorCode
+from minikafka.groups import events
+from minikafka.groups.group import GROUP_BYTES, MEMBER_BYTES, PROTOCOL_BYTES
+from minikafka.groups.shard import GroupSettings, Shard
+
+SETTINGS = GroupSettings(initial_rebalance_delay_ms=0)
+HOUR_MS = 3_600_000
+
+
+def join(member_id: str, new_id: str, *metadata: bytes) -> events.Join:
+    protocols = tuple((f"p{number}", data) for number, data in enumerate(metadata))
+    return events.Join("r", member_id, new_id, "c", "/h", 60_000, 10_000, "consumer", protocols)
+
+
+def test_a_member_counts_with_what_it_says_of_itself() -> None:
+    shard = Shard(SETTINGS)
+    shard.step("g", join("", "m", bytes(1_000), bytes(500)), 0, 0)
+    assert shard.memory_bytes == GROUP_BYTES + MEMBER_BYTES + 2 * (PROTOCOL_BYTES + 2) + 1_500
+
+
+def test_a_member_that_joins_again_counts_once() -> None:
+    shard = Shard(SETTINGS)
+    shard.step("g", join("", "m", bytes(1_000)), 0, 0)
+    before = shard.memory_bytes
+    assert shard.room_bytes("g", join("m", "", bytes(1_200))) == 200
+    shard.step("g", join("m", "", bytes(1_200)), 0, 0)
+    assert shard.memory_bytes == before + 200
+
+
+def test_nothing_is_left_of_members_and_groups_that_are_gone() -> None:
+    random_ = random.Random(5)
+    shard = Shard(SETTINGS)
+    for number in range(2_000):
+        ids = [f"m{one}" for one in range(max(0, number - 12), number)] or ["m"]
+        group, member_id = f"g{random_.randrange(3)}", random_.choice(ids)
+        generation = random_.randrange(1, 4)
+        event: events.Event = random_.choice(
+            [
+                join("", f"m{number}", bytes(random_.randrange(50)), b""),
+                join(member_id, "", bytes(random_.randrange(50))),
+                events.Sync("r", member_id, generation, {one: bytes(30) for one in ids}),
+                events.Leave("r", member_id),
+                events.Tick(),
+            ]
+        )
+        for effect in shard.step(group, event, 0, 0):
+            if isinstance(effect, events.Store):
+                error = random_.choice([ErrorCode.NONE, ErrorCode.UNKNOWN])
+                shard.step(group, events.Stored(effect.value, error), 0, 0)
+    assert shard.memory_bytes > 0
+    for time_ms in range(HOUR_MS, 10 * HOUR_MS, HOUR_MS):
+        for group in shard.group_ids():
+            for effect in shard.step(group, events.Tick(), time_ms, 0):
+                if isinstance(effect, events.Store):
+                    shard.step(group, events.Stored(effect.value, ErrorCode.NONE), time_ms, 0)
+    assert shard.memory_bytes == 3 * GROUP_BYTES
+    for group in shard.group_ids():
+        shard.delete(group)
+    assert shard.memory_bytes == 0
+
+
+def test_a_group_that_another_broker_takes_over_counts_no_more() -> None:
+    shard = Shard(SETTINGS)
+    shard.step("g", join("", "m", b"x"), 0, 0)
+    shard.unload()
+    assert shard.memory_bytes == 0

@@ -1,0 +1,80 @@
+"""Members of groups that bring more than a broker keeps of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minikafka.base.errors import ErrorCode
+from minikafka.server import coordinator
+from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
+from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from minikafka.wire.keys import ApiKey
+from tests.scenarios.simulation import Request, Simulation
+
+
+@pytest.fixture
+def world() -> Simulation:
+    world = Simulation()
+    world.machine.start({"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"})
+    find = Request(ApiKey.FIND_COORDINATOR, 0, FindCoordinatorRequest("g"))
+    while world.call(find).error_code:
+        world.settle()
+    return world
+
+
+def join(world: Simulation, group: str, metadata: bytes = b"", member_id: str = "") -> Any:
+    body = JoinGroupRequest(
+        group, 10_000, 60_000, member_id, "consumer", (JoinGroupRequestProtocol("p", metadata),)
+    )
+    return world.call(Request(ApiKey.JOIN_GROUP, 1, body))
+
+
+def error_of(answer: Any) -> ErrorCode:
+    return ErrorCode(answer.error_code)
+
+
+def test_a_member_that_no_message_can_hold_is_refused(world: Simulation) -> None:
+    assert error_of(join(world, "g", bytes(2_000_000))) is ErrorCode.MESSAGE_TOO_LARGE
+    assert error_of(join(world, "g", bytes(900_000))) is ErrorCode.NONE
+
+
+def test_new_groups_are_refused_before_those_that_are_there(
+    world: Simulation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = join(world, "g", bytes(50_000))
+    monkeypatch.setattr(coordinator, "NEW_GROUPS_BYTES", 100_000)
+    assert error_of(join(world, "made-up", bytes(50_000))) is ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
+    assert error_of(join(world, "g", bytes(50_000), first.member_id)) is ErrorCode.NONE
+    assert "new ones are refused" in caplog.text
+
+
+def test_a_known_group_is_refused_at_the_limit_of_all(
+    world: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = join(world, "g", bytes(50_000))
+    monkeypatch.setattr(coordinator, "MEMBERS_BYTES", 70_000)
+    larger = join(world, "g", bytes(100_000), first.member_id)
+    assert error_of(larger) is ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
+    assert error_of(join(world, "g", bytes(50_000), first.member_id)) is ErrorCode.NONE
+
+
+def test_assignments_that_no_message_can_hold_are_not_even_made(
+    world: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = join(world, "g", b"m")
+    made: list[int] = []
+    real = coordinator.build_message_set
+
+    def counted(records: Any, **settings: Any) -> bytes:
+        made.append(len(records))
+        return real(records, **settings)
+
+    monkeypatch.setattr(coordinator, "build_message_set", counted)
+    share = (SyncGroupRequestAssignment(member.member_id, bytes(3_000_000)),)
+    body = SyncGroupRequest("g", member.generation_id, member.member_id, share)
+    answer = world.call(Request(ApiKey.SYNC_GROUP, 0, body))
+    assert error_of(answer) is ErrorCode.UNKNOWN
+    assert not made
