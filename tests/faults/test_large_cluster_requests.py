@@ -14,7 +14,15 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from minikafka.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
+from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
+from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from minikafka.wire.apis.metadata import MetadataRequest
+from minikafka.wire.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from minikafka.wire.apis.offset_fetch import OffsetFetchRequest
 from minikafka.wire.keys import ApiKey
 from tests.faults.test_request_bombs import (
     HOST,
@@ -23,6 +31,7 @@ from tests.faults.test_request_bombs import (
     Others,
     frame_of,
     read_exactly,
+    wait_until,
 )
 from tests.scenarios.simulation import Request
 
@@ -85,3 +94,54 @@ def test_requests_for_very_many_new_partitions_stop_nobody(
     request = Request(ApiKey.CREATE_TOPICS, 1, CreateTopicsRequest(topics, 1_000, validate_only=True))
     with Others(large_cluster):
         ask(large_cluster, 3, [request])
+
+
+def committed(topic: str, first: int, count: int) -> Request:
+    """OffsetCommit of some partitions, for a consumer outside of groups."""
+    parts = tuple(OffsetCommitRequestPartition(one, 5, -1, -1, "") for one in range(first, first + count))
+    body = OffsetCommitRequest("g", -1, "", -1, (OffsetCommitRequestTopic(topic, parts),))
+    return Request(ApiKey.OFFSET_COMMIT, 2, body)
+
+
+def find_group(broker: AttackedBroker) -> None:
+    request = Request(ApiKey.FIND_COORDINATOR, 0, FindCoordinatorRequest("g"))
+    wait_until(lambda: broker.call(request).error_code == 0)
+
+
+def test_commits_of_very_many_partitions_stop_nobody(large_cluster: AttackedBroker) -> None:
+    find_group(large_cluster)
+    parts = tuple(OffsetCommitRequestPartition(one, 5, -1, -1, "") for one in range(PARTITIONS))
+    topics = tuple(OffsetCommitRequestTopic(name, parts) for name in TOPICS) * 5
+    request = Request(ApiKey.OFFSET_COMMIT, 2, OffsetCommitRequest("g", -1, "", -1, topics))
+    with Others(large_cluster):
+        ask(large_cluster, 3, [request])
+
+
+def test_questions_for_all_offsets_of_a_large_group_stop_nobody(large_cluster: AttackedBroker) -> None:
+    find_group(large_cluster)
+    for name in TOPICS:
+        answer = large_cluster.call(committed(name, 0, PARTITIONS))
+        assert {part.error_code for part in answer.topics[0].partitions} == {0}
+    request = Request(ApiKey.OFFSET_FETCH, 2, OffsetFetchRequest("g", None))
+    with Others(large_cluster):
+        sizes = ask(large_cluster, 10, [request] * 3)
+    assert min(sizes) > len(TOPICS) * PARTITIONS * 16
+
+
+def test_members_that_bring_much_and_go_leave_little(large_cluster: AttackedBroker) -> None:
+    find_group(large_cluster)
+    protocols = (JoinGroupRequestProtocol("p", bytes(900_000)),)
+    frames = [
+        frame_of(
+            Request(
+                ApiKey.JOIN_GROUP,
+                1,
+                JoinGroupRequest(f"made-up-{number}", 300_000, 300_000, "", "consumer", protocols),
+            )
+        )
+        for number in range(500)
+    ]
+    with Others(large_cluster):
+        for frame in frames:
+            with socket.create_connection((HOST, large_cluster.port)) as sock:
+                sock.sendall(frame)

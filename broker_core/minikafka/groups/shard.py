@@ -100,6 +100,11 @@ class Shard:
         known_bytes = 0 if entry is None else entry.group.member_bytes(event.member_id)
         return MEMBER_BYTES + protocols_bytes(event.protocols) - known_bytes
 
+    def offset(self, group_id: str, topic_partition: TopicPartition) -> OffsetValue | None:
+        """What a group has committed for a partition."""
+        entry = self._entries.get(group_id)
+        return None if entry is None else entry.offsets.get(topic_partition)
+
     def next_deadline_ms(self, group_id: str) -> int | None:
         """When a group wants its Tick."""
         entry = self._entries.get(group_id)

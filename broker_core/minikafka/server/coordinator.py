@@ -49,6 +49,7 @@ Done = Callable[[ErrorCode, int], None]
 """Told, in a step, what came of a write: the error, and the offset of its first record (-1 with an error)."""
 
 _TOMBSTONES_AT_ONCE = 1_000
+_OFFSETS_AT_ONCE = 2_000
 _GROUPS_AT_ONCE = 1_000
 """Looked at in one step."""
 _LOAD_AGAIN_MS = 5_000
@@ -244,13 +245,8 @@ class Coordinator:
         now_ms = self.broker.clock.monotonic_ms()
         if now_ms >= self._tell_full_at_ms:
             self._tell_full_at_ms = now_ms + _TELL_FULL_MS
-            _log.warning(
-                "members of groups take %d bytes of memory here: new ones are refused, those of new groups "
-                "above %d, others above %d",
-                used_bytes,
-                NEW_GROUPS_BYTES,
-                MEMBERS_BYTES,
-            )
+            told = "members of groups take %d bytes: new ones are refused (at %d; those of new groups at %d)"
+            _log.warning(told, used_bytes, MEMBERS_BYTES, NEW_GROUPS_BYTES)
 
     def _step(self, shard: Shard, group_id: str, event: events.Event) -> None:
         clock = self.broker.clock
@@ -360,9 +356,22 @@ class Coordinator:
             failure = error.code
         self.broker.after(partial(done, failure))
 
-    def offsets(self, group_id: str) -> Commits:
-        """All that a group has committed. Raises BrokerError when this broker cannot speak for it."""
-        return self._ask(lambda: self._shard_of(group_id).offsets(group_id))
+    def offsets(self, group_id: str, wanted: Sequence[TopicPartition] | None = None) -> Commits:
+        """What a group has committed for the wanted partitions, or all. BrokerError when this broker cannot
+        speak for it.
+        """
+        if wanted is None:
+            return self._ask(lambda: self._shard_of(group_id).offsets(group_id))
+
+        def some(keys: Sequence[TopicPartition]) -> Commits:
+            shard = self._shard_of(group_id)
+            return {key: value for key in keys if (value := shard.offset(group_id, key)) is not None}
+
+        found: dict[TopicPartition, OffsetValue] = {}
+        # At least once, for the error. Others have the lock in between.
+        for start in range(0, max(1, len(wanted)), _OFFSETS_AT_ONCE):
+            found |= self._ask(partial(some, wanted[start : start + _OFFSETS_AT_ONCE]))
+        return found
 
     # --- administration -------------------------------------------------------------------------------------
 
@@ -374,13 +383,16 @@ class Coordinator:
     def groups(self) -> tuple[ErrorCode, list[tuple[str, str]]]:
         """Names and protocol types of all groups here, and whether that is all."""
 
-        def listing() -> tuple[ErrorCode, list[tuple[str, str]]]:
-            if self._stopped:
-                return ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, []
-            found = [one for shard in self._shards.values() for one in shard.listing()]
-            return ErrorCode.GROUP_LOAD_IN_PROGRESS if self._loads else ErrorCode.NONE, found
+        def listing(number: int) -> list[tuple[str, str]]:
+            shard = self._shards.get(number)
+            return [] if shard is None else shard.listing()
 
-        return self._ask(listing)
+        if self._stopped:
+            return ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, []
+        found = []
+        for number in self._ask(lambda: list(self._shards)):  # others have the lock in between
+            found += self._ask(partial(listing, number))
+        return ErrorCode.GROUP_LOAD_IN_PROGRESS if self._loads else ErrorCode.NONE, found
 
     def delete(self, group_id: str) -> ErrorCode:
         """Delete a group that has no members, with its offsets."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+from minikafka.base.errors import RemoteWireError
 from minikafka.net.server import Exchange
 from minikafka.server.broker import Broker
 from minikafka.server.classic import ClassicProtocol
@@ -25,6 +26,13 @@ LARGE_BYTES = 16 << 10
 """Requests of less are decoded and served where they were received. To name a partition takes 8 bytes or
 more, and to look it up and answer it up to 30 µs."""
 MANY_PARTS = 500
+MOST_BYTES = 16 << 20
+"""What a request may have that brings no records and is not the controller's. One that names as many
+partitions as ``wire.schema`` allows, with common names, has less; a group and the settings of a topic have at
+most what a message and a znode take."""
+DECODED_FACTOR = 12
+"""How many times its bytes a request takes until it is answered, about."""
+_UNBOUNDED = {ApiKey.PRODUCE, ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
 
 
 def _has_many_parts(frame: memoryview) -> bool:
@@ -33,6 +41,16 @@ def _has_many_parts(frame: memoryview) -> bool:
     """
     api_key, version = _KEY_AND_VERSION.unpack_from(frame)
     return api_key != ApiKey.PRODUCE or has_many_partitions(frame, version, MANY_PARTS)
+
+
+def _check_size(frame: memoryview) -> None:
+    """Raise RemoteWireError for a request that is larger than it can have a reason to be."""
+    api_key, version = _KEY_AND_VERSION.unpack_from(frame)
+    if len(frame) > MOST_BYTES and api_key not in _UNBOUNDED:
+        raise RemoteWireError(
+            f"a request of API {api_key} (version {version}) has {len(frame)} bytes: "
+            f"but for records, at most {MOST_BYTES} are taken"
+        )
 
 
 class Dispatcher:
@@ -59,6 +77,7 @@ class Dispatcher:
             exchange.park()
             return
         if len(frame) > LARGE_BYTES and _has_many_parts(frame):
+            _check_size(frame)
             begin(self._broker.pool, exchange, self._serve_in_pool(exchange, frame))
             if _KEY_AND_VERSION.unpack_from(frame)[0] not in WORK:
                 exchange.park()
@@ -70,7 +89,7 @@ class Dispatcher:
         self._classic.on_request(exchange, frame)
 
     def _serve_in_pool(self, exchange: Exchange, frame: memoryview) -> Steps:
-        yield 0
+        yield 0 if frame[1] == ApiKey.PRODUCE else DECODED_FACTOR * len(frame)
         # What waits afterwards has let the request's memory go.
         exchange.keep_counted(kept=False)
         self._serve(exchange, frame)

@@ -192,9 +192,10 @@ def begin(pool: WorkPool, exchange: Exchange, steps: Steps) -> None:
     """Serve ``exchange`` by ``steps``: on this thread up to their first yield, if there is one, then in the
     pool. To be called by the handler of a request, before it returns.
     """
-    if next(steps, None) is not None:
+    need_bytes = next(steps, None)
+    if need_bytes is not None:
         exchange.keep_counted()
-        pool.submit(_guarded(exchange, steps))
+        pool.submit(_guarded(exchange, chain((need_bytes,), steps) if need_bytes else steps))
 
 
 def begin_here(pool: WorkPool, exchange: Exchange, clock: Clock, steps: Steps) -> None:

@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
+from minikafka.base.errors import RemoteWireError
 from minikafka.records.message_set import Record, build_message_set
+from minikafka.server.dispatch import MOST_BYTES
+from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from minikafka.wire.framing import RequestHeader
+from minikafka.wire.keys import ApiKey
 from minikafka.wire.parts import Part, join
 from minikafka.wire.table import APIS
 from tests.scenarios import simulation
@@ -102,3 +106,24 @@ def test_bytes_that_are_no_request_end_the_connection_from_the_pool_too() -> Non
     exchange = Recording()
     with pytest.raises(AssertionError, match=r"string|end|byte"):
         server.handler.on_request(exchange, memoryview(bytearray(b"\0\3\0\2" + b"\x7f" * 20_000)))
+
+
+def test_a_request_larger_than_it_can_have_a_reason_to_be_ends_its_connection() -> None:
+    world = Simulation()
+    world.machine.start()
+    protocols = (JoinGroupRequestProtocol("p", bytes(MOST_BYTES)),)
+    join_group = JoinGroupRequest("g", 10_000, 10_000, "", "consumer", protocols)
+    with pytest.raises(RemoteWireError, match="at most 16777216 are taken"):
+        dispatched(world, Request(ApiKey.JOIN_GROUP, 1, join_group))
+
+
+def test_a_large_request_says_what_it_takes_before_it_is_decoded() -> None:
+    world = Simulation()
+    world.machine.start()
+    assert world.machine.running is not None
+    pool = world.machine.running.broker.pool = HoldingPool()  # type: ignore[assignment]
+    request = simulation.metadata(*(f"topic-{number}" for number in range(200_000)))
+    asked = dispatched(world, request)
+    (steps,) = pool.jobs
+    assert next(steps) > 20 << 20
+    assert not asked.answered

@@ -8,11 +8,19 @@ from __future__ import annotations
 
 from minikafka.server.context import RequestContext
 from minikafka.server.coordinator import Coordinator
+from minikafka.server.work_pool import Steps, begin_here
 from minikafka.wire.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
 def handle(coordinator: Coordinator, context: RequestContext, request: DeleteGroupsRequest) -> None:
     """Serve one request."""
-    names = dict.fromkeys(request.groups_names)
-    rows = tuple(DeletableGroupResult(name, coordinator.delete(name)) for name in names)
-    context.reply(DeleteGroupsResponse(throttle_time_ms=0, results=rows))
+    broker = coordinator.broker
+    begin_here(broker.pool, context.exchange, broker.clock, _serve(coordinator, context, request))
+
+
+def _serve(coordinator: Coordinator, context: RequestContext, request: DeleteGroupsRequest) -> Steps:
+    rows: list[DeletableGroupResult] = []
+    for name in dict.fromkeys(request.groups_names):
+        yield 0
+        rows.append(DeletableGroupResult(name, coordinator.delete(name)))
+    context.reply(DeleteGroupsResponse(throttle_time_ms=0, results=tuple(rows)))

@@ -15,6 +15,7 @@ from minikafka.base.errors import BrokerError, ErrorCode, OffsetOutOfRange, Stor
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
+from minikafka.server.work_pool import Steps, begin
 from minikafka.wire.apis.delete_records import (
     HIGH_WATERMARK,
     DeleteRecordsPartition,
@@ -30,14 +31,20 @@ NO_WATERMARK = -1
 
 
 def handle(broker: Broker, context: RequestContext, request: DeleteRecordsRequest) -> None:
-    """Serve one request."""
-    topics = tuple(
-        DeleteRecordsTopicResult(
-            topic.name, tuple(_result(broker, topic.name, part) for part in topic.partitions)
-        )
-        for topic in request.topics
-    )
-    context.reply(DeleteRecordsResponse(throttle_time_ms=0, topics=topics))
+    """Serve one request: in the pool, as each partition costs a flush."""
+    begin(broker.pool, context.exchange, _serve(broker, context, request))
+
+
+def _serve(broker: Broker, context: RequestContext, request: DeleteRecordsRequest) -> Steps:
+    yield 0
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for part in topic.partitions:
+            rows.append(_result(broker, topic.name, part))
+            yield 0
+        topics.append(DeleteRecordsTopicResult(topic.name, tuple(rows)))
+    context.reply(DeleteRecordsResponse(throttle_time_ms=0, topics=tuple(topics)))
 
 
 def _result(broker: Broker, topic: str, part: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:

@@ -32,7 +32,7 @@ from minikafka.wire.apis.describe_configs import (
     ResourceType,
 )
 
-AT_ONCE = 100
+AT_ONCE = 20
 """Topics whose settings are read together."""
 TOPIC_BYTES = 4_000
 """What a topic's settings take in an answer, encoded."""

@@ -1,7 +1,7 @@
 """DescribeGroups: state and members of groups.
 
 Versions: 1 adds throttle_time_ms. Behaviour: metadata and assignments are told of stable groups only; a group
-that there is not is Dead, without an error.
+that there is not is Dead, without an error. One that is named twice is answered once.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.server.context import RequestContext
 from minikafka.server.coordinator import Coordinator
+from minikafka.server.work_pool import Steps, begin_here
 from minikafka.wire.apis.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -16,11 +17,28 @@ from minikafka.wire.apis.describe_groups import (
     DescribeGroupsResponse,
 )
 
+ROW_BYTES = 300
+"""What a group or a member takes in an answer, without metadata and assignment."""
+
 
 def handle(coordinator: Coordinator, context: RequestContext, request: DescribeGroupsRequest) -> None:
     """Serve one request."""
-    rows = tuple(_described(coordinator, group_id) for group_id in request.groups)
-    context.reply(DescribeGroupsResponse(throttle_time_ms=0, groups=rows))
+    broker = coordinator.broker
+    begin_here(broker.pool, context.exchange, broker.clock, _serve(coordinator, context, request))
+
+
+def _serve(coordinator: Coordinator, context: RequestContext, request: DescribeGroupsRequest) -> Steps:
+    rows: list[DescribedGroup] = []
+    answer_bytes = 0
+    for group_id in dict.fromkeys(request.groups):
+        yield 0
+        row = _described(coordinator, group_id)
+        answer_bytes += ROW_BYTES + sum(
+            ROW_BYTES + len(member.member_metadata) + len(member.member_assignment) for member in row.members
+        )
+        rows.append(row)
+    yield answer_bytes
+    context.reply(DescribeGroupsResponse(throttle_time_ms=0, groups=tuple(rows)))
 
 
 def _described(coordinator: Coordinator, group_id: str) -> DescribedGroup:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Container, Iterable
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.log.log import Log
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
+from minikafka.server.work_pool import Steps, begin_here
 from minikafka.wire.apis.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -25,9 +25,15 @@ from minikafka.wire.apis.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
+STEP_PARTITIONS = 100
+
 
 def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> None:
     """Serve one request."""
+    begin_here(broker.pool, context.exchange, broker.clock, _serve(broker, context, request))
+
+
+def _serve(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> Steps:
     wanted = None
     if request.topics is not None:
         wanted = {
@@ -35,10 +41,16 @@ def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequ
             for topic in request.topics
             for partition in topic.partitions
         }
-    results = [
-        DescribeLogDirsResult(ErrorCode.NONE, os.path.abspath(path), _topics(broker, logs, wanted))
-        for path, logs in broker.logs.by_directory().items()
-    ]
+    results = []
+    for path, logs in broker.logs.by_directory().items():
+        topics: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
+        for done, (topic_partition, log) in enumerate(logs):
+            if done % STEP_PARTITIONS == STEP_PARTITIONS - 1:
+                yield 0
+            if wanted is None or topic_partition in wanted:
+                topics[topic_partition.topic].append(_row(broker, topic_partition, log))
+        rows = tuple(DescribeLogDirsTopic(name, tuple(parts)) for name, parts in topics.items())
+        results.append(DescribeLogDirsResult(ErrorCode.NONE, os.path.abspath(path), rows))
     results += [
         DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, os.path.abspath(path), ())
         for path in broker.logs.unusable_paths
@@ -46,19 +58,11 @@ def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequ
     context.reply(DescribeLogDirsResponse(throttle_time_ms=0, results=tuple(results)))
 
 
-def _topics(
-    broker: Broker, logs: Iterable[tuple[TopicPartition, Log]], wanted: Container[TopicPartition] | None
-) -> tuple[DescribeLogDirsTopic, ...]:
-    topics: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
-    for topic_partition, log in logs:
-        if wanted is None or topic_partition in wanted:
-            high_watermark = broker.readable_up_to(topic_partition, log)
-            topics[topic_partition.topic].append(
-                DescribeLogDirsPartition(
-                    topic_partition.partition,
-                    log.size_bytes,
-                    max(0, high_watermark - log.end_offset),
-                    is_future_key=False,
-                )
-            )
-    return tuple(DescribeLogDirsTopic(name, tuple(rows)) for name, rows in topics.items())
+def _row(broker: Broker, topic_partition: TopicPartition, log: Log) -> DescribeLogDirsPartition:
+    high_watermark = broker.readable_up_to(topic_partition, log)
+    return DescribeLogDirsPartition(
+        topic_partition.partition,
+        log.size_bytes,
+        max(0, high_watermark - log.end_offset),
+        is_future_key=False,
+    )

@@ -8,11 +8,21 @@ from __future__ import annotations
 
 from minikafka.server.context import RequestContext
 from minikafka.server.coordinator import Coordinator
+from minikafka.server.work_pool import Steps, begin_here
 from minikafka.wire.apis.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+ROW_BYTES = 5_000
+"""More than a group takes in an answer: so that an answer about a thousand is made in the pool."""
 
 
 def handle(coordinator: Coordinator, context: RequestContext, request: ListGroupsRequest) -> None:
     """Serve one request."""
+    broker = coordinator.broker
+    begin_here(broker.pool, context.exchange, broker.clock, _serve(coordinator, context))
+
+
+def _serve(coordinator: Coordinator, context: RequestContext) -> Steps:
     error, groups = coordinator.groups()
+    yield len(groups) * ROW_BYTES
     rows = tuple(ListedGroup(group_id, protocol_type) for group_id, protocol_type in groups)
     context.reply(ListGroupsResponse(throttle_time_ms=0, error_code=error, groups=rows))

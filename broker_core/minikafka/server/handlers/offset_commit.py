@@ -20,6 +20,7 @@ from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.server.coordinator import Coordinator
 from minikafka.server.later import answer_by_jobs
+from minikafka.server.work_pool import Steps, begin_here
 from minikafka.server.zookeeper_offsets import AT_ONCE
 from minikafka.wire.apis.offset_commit import (
     DEFAULT_RETENTION,
@@ -30,17 +31,34 @@ from minikafka.wire.apis.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
+STEP_PARTITIONS = 500
+"""What is looked at in one step."""
+PARTITION_BYTES = 500
+"""What a partition takes until it is written and answered."""
+
 _Errors = dict[TopicPartition, ErrorCode]
 
 
 def handle(coordinator: Coordinator, context: RequestContext, request: OffsetCommitRequest) -> None:
     """Serve one request."""
     broker = coordinator.broker
+    begin_here(broker.pool, context.exchange, broker.clock, _serve(coordinator, context, request))
+
+
+def _serve(coordinator: Coordinator, context: RequestContext, request: OffsetCommitRequest) -> Steps:
+    broker = coordinator.broker
+    total = sum(len(topic.partitions) for topic in request.topics)
+    if total > STEP_PARTITIONS:
+        yield total * PARTITION_BYTES
+    seen = 0
     errors: _Errors = {}
     commits: dict[TopicPartition, OffsetValue] = {}
     now_ms = broker.clock.now_ms()
     for topic in request.topics:
         for part in topic.partitions:
+            seen += 1
+            if seen % STEP_PARTITIONS == 0:
+                yield total * PARTITION_BYTES
             topic_partition = TopicPartition(topic.name, part.partition_index)
             if broker.image.leadership(topic_partition) is None:
                 errors[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -52,6 +70,11 @@ def handle(coordinator: Coordinator, context: RequestContext, request: OffsetCom
     def response(error: ErrorCode) -> OffsetCommitResponse:
         return _response(request, {**errors, **dict.fromkeys(commits, error)})
 
+    def reply(error: ErrorCode) -> Steps:
+        if total > STEP_PARTITIONS:
+            yield total * PARTITION_BYTES
+        context.reply(response(error))
+
     if not commits:
         context.reply(response(ErrorCode.NONE))
     elif context.version == 0:
@@ -62,7 +85,7 @@ def handle(coordinator: Coordinator, context: RequestContext, request: OffsetCom
             request.member_id,
             request.generation_id,
             commits,
-            lambda error: context.answer(lambda: response(error)),
+            lambda error: begin_here(broker.pool, context.exchange, broker.clock, reply(error)),
         )
 
 

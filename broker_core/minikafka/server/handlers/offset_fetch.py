@@ -10,7 +10,6 @@ group, or whether anybody is, does not matter.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import groupby
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
@@ -19,6 +18,7 @@ from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.server.coordinator import Coordinator
 from minikafka.server.later import answer_by_jobs
+from minikafka.server.work_pool import Steps, begin_here
 from minikafka.server.zookeeper_offsets import AT_ONCE
 from minikafka.wire.apis.offset_fetch import (
     NO_OFFSET,
@@ -32,39 +32,68 @@ from minikafka.wire.apis.offset_fetch import (
 ROW_BYTES = 300
 """What a row of an answer takes until it is encoded."""
 
+STEP_ROWS = 500
+"""Rows that are made in one step."""
+
 _Row = Callable[[TopicPartition], OffsetFetchResponsePartition]
 
 
 def handle(coordinator: Coordinator, context: RequestContext, request: OffsetFetchRequest) -> None:
     """Serve one request."""
+    broker = coordinator.broker
     if context.version == 0:
-        _fetch_from_zookeeper(coordinator.broker, context, request)
-        return
+        _fetch_from_zookeeper(broker, context, request)
+    else:
+        begin_here(broker.pool, context.exchange, broker.clock, _serve(coordinator, context, request))
+
+
+def _serve(coordinator: Coordinator, context: RequestContext, request: OffsetFetchRequest) -> Steps:
     try:
-        committed = coordinator.offsets(request.group_id)
+        committed = coordinator.offsets(request.group_id, _named(request))
     except BrokerError as error:
         code = error.code
         # Where the group's error has no place, each partition has it.
         named = (request.topics or ()) if context.version < 2 else ()
+        yield sum(len(topic.partition_indexes) for topic in named) * ROW_BYTES
         context.reply(_response(named, lambda key: _none(key, code), code))
         return
     topics = request.topics
+    total = len(committed) if topics is None else sum(len(topic.partition_indexes) for topic in topics)
+    yield total * ROW_BYTES
     if topics is None:
+        by_topic: dict[str, list[int]] = {}
+        for done, key in enumerate(committed):
+            by_topic.setdefault(key.topic, []).append(key.partition)
+            if done % STEP_ROWS == STEP_ROWS - 1:
+                yield total * ROW_BYTES
         topics = tuple(
-            OffsetFetchRequestTopic(name, tuple(key.partition for key in keys))
-            for name, keys in groupby(sorted(committed), key=lambda key: key.topic)
+            OffsetFetchRequestTopic(name, tuple(sorted(by_topic[name]))) for name in sorted(by_topic)
         )
+    answers = []
+    for topic in topics:
+        rows = []
+        for index in topic.partition_indexes:
+            key = TopicPartition(topic.name, index)
+            value = committed.get(key)
+            rows.append(_none(key, ErrorCode.NONE) if value is None else _committed(key, value))
+            if len(rows) % STEP_ROWS == STEP_ROWS - 1:
+                yield total * ROW_BYTES
+        answers.append(OffsetFetchResponseTopic(topic.name, tuple(rows)))
+        yield total * ROW_BYTES
+    context.reply(OffsetFetchResponse(throttle_time_ms=0, topics=tuple(answers), error_code=ErrorCode.NONE))
 
-    def row(key: TopicPartition) -> OffsetFetchResponsePartition:
-        value = committed.get(key)
-        return _none(key, ErrorCode.NONE) if value is None else _committed(key, value)
 
-    context.reply(_response(topics, row))
+def _named(request: OffsetFetchRequest) -> list[TopicPartition] | None:
+    """The partitions that are asked for; None: all."""
+    if request.topics is None:
+        return None
+    return [
+        TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes
+    ]
 
 
 def _fetch_from_zookeeper(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> None:
-    named = request.topics or ()
-    keys = [TopicPartition(topic.name, index) for topic in named for index in topic.partition_indexes]
+    named, keys = request.topics or (), _named(request) or []
     known = [key for key in dict.fromkeys(keys) if broker.image.leadership(key) is not None]
     committed: dict[TopicPartition, int] = {}
 

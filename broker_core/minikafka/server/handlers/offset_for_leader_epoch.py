@@ -13,6 +13,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.log.epochs import UNKNOWN
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
+from minikafka.server.work_pool import Steps, begin_here
 from minikafka.wire.apis.offset_for_leader_epoch import (
     EpochPartition,
     EpochPartitionResponse,
@@ -21,14 +22,25 @@ from minikafka.wire.apis.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 
+STEP_PARTITIONS = 100
+
 
 def handle(broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest) -> None:
     """Serve one request. Nothing is changed, so the core's lock is not needed."""
-    topics = tuple(
-        EpochTopicResponse(topic.name, tuple(_end_of(broker, topic.name, part) for part in topic.partitions))
-        for topic in request.topics
-    )
-    context.reply(OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=topics))
+    begin_here(broker.pool, context.exchange, broker.clock, _serve(broker, context, request))
+
+
+def _serve(broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest) -> Steps:
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for part in topic.partitions:
+            rows.append(_end_of(broker, topic.name, part))
+            if len(rows) % STEP_PARTITIONS == 0:
+                yield 0
+        topics.append(EpochTopicResponse(topic.name, tuple(rows)))
+        yield 0
+    context.reply(OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=tuple(topics)))
 
 
 def _end_of(broker: Broker, topic: str, part: EpochPartition) -> EpochPartitionResponse:
