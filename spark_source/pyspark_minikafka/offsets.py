@@ -8,12 +8,15 @@ JSON in the form of Spark's Kafka connector, topics and partitions in order::
 
 A stream's offset may carry one more key. ``:`` cannot stand in a topic name, so the key cannot be a topic:
 
-* ``"minikafka:initial": true`` marks what ``initialOffset()`` gave: the query has planned no batch yet.
-* ``"minikafka:start": {…}`` stands in the end offset of batch 0 and says where that batch starts. Spark does
-  not keep the initial offset of a Python source: were batch 0 to fail, a restart would ask for it again, and
-  with ``startingOffsets=latest`` the records between would be lost. With it batch 0 is replayed as planned.
+* ``"minikafka:initial": {}`` marks what ``initialOffset()`` gave: the query has planned no batch yet.
+* ``"minikafka:start=flights:0:23,1:40;delays:0:5": {}`` stands in the end offset of batch 0 and says where
+  that batch starts. Spark does not keep the initial offset of a Python source: were batch 0 to fail, a
+  restart would ask for it again, and with ``startingOffsets=latest`` the records between would be lost. With
+  it batch 0 is replayed as planned.
 
-Later offsets carry nothing extra, so that Spark's own connector can go on from them.
+Such a key says all by itself and has no partitions, so that Spark's own connector, which can go on from any
+offset, and listeners to a query's progress, which show them, find nothing there that looks like an offset.
+Checkpoints before had ``"minikafka:start": {OFFSETS}``, which is read as well. Later offsets carry nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ LATEST = -1
 EARLIEST = -2
 
 INITIAL_KEY = "minikafka:initial"
-START_KEY = "minikafka:start"
+START_KEY = "minikafka:start="
+_FORMER_START_KEY = "minikafka:start"
+_OURS = "minikafka:"
 
 Offsets = dict[TopicPartition, int]
 OffsetJson = dict[str, Any]
@@ -97,20 +102,53 @@ class StreamOffset:
         """As a dict for Spark."""
         document = to_json(self.positions)
         if self.initial:
-            document[INITIAL_KEY] = True
+            document[INITIAL_KEY] = {}
         if self.batch_start is not None:
-            document[START_KEY] = to_json(self.batch_start)
+            document[_start_key(self.batch_start)] = {}
         return document
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> StreamOffset:
         """The offset in ``document``; BadStreamOffset for what is none."""
-        rest = dict(document)
-        initial = rest.pop(INITIAL_KEY, False) is True
-        start = rest.pop(START_KEY, None)
-        if start is not None and not isinstance(start, dict):
-            raise BadStreamOffset(f"{START_KEY} in the checkpoint must hold offsets, not {start!r}")
-        return cls(_from_json(rest), initial, None if start is None else _from_json(start))
+        rest = {name: value for name, value in document.items() if not name.startswith(_OURS)}
+        initial, start = False, None
+        for name, value in document.items():
+            if name == INITIAL_KEY:
+                initial = True
+            elif name == _FORMER_START_KEY and isinstance(value, dict):
+                start = _from_json(value)
+            elif name.startswith(START_KEY) and value == {}:
+                start = _of_start_key(name)
+            elif name.startswith(_OURS):
+                raise _not_ours(name, value)
+        return cls(_from_json(rest), initial, start)
+
+
+def _start_key(start: Mapping[TopicPartition, int]) -> str:
+    topics = (
+        f"{topic}:" + ",".join(f"{partition}:{offset}" for partition, offset in partitions.items())
+        for topic, partitions in to_json(start).items()
+    )
+    return START_KEY + ";".join(topics)
+
+
+def _of_start_key(key: str) -> Offsets:
+    offsets: Offsets = {}
+    for text in filter(None, key.removeprefix(START_KEY).split(";")):
+        topic, _, partitions = text.partition(":")
+        for pair in partitions.split(","):
+            partition, _, offset = pair.partition(":")
+            if not partition.isdecimal() or not offset.isdecimal():
+                raise _not_ours(key, {})
+            offsets[TopicPartition(topic, int(partition))] = int(offset)
+    return offsets
+
+
+def _not_ours(key: str, value: object) -> BadStreamOffset:
+    return BadStreamOffset(
+        f"the checkpoint holds {json.dumps({key: value})[:200]}, which this version of minikafka does not "
+        "know: use the checkpoint of this query, and the version that wrote it or a newer one"
+    )
 
 
 def batch_start(start: StreamOffset, end: StreamOffset) -> Mapping[TopicPartition, int]:

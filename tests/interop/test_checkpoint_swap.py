@@ -281,16 +281,25 @@ def test_each_of_several_sources_begins_where_its_own_file_says(
     assert query.has([record for record in query.sent if record[2] >= begins[record[0]]])
 
 
-def test_a_query_that_began_here_goes_to_the_peer_once_it_has_a_second_batch(
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_query_that_began_here_goes_to_the_peer(
+    sparks: Sparks, broker: Broker, tmp_path: Path, batches: int
+) -> None:
+    query = Query(sparks, broker, tmp_path, 2)
+    for _ in range(batches):
+        query.send(3)
+        assert query.run(OURS, startingOffsets="earliest") == ""
+    query.send(3)
+    assert query.run(PEER) == ""
+    assert query.has(query.sent)
+
+
+def test_a_first_batch_of_ours_that_failed_is_repeated_by_the_peer_from_where_its_options_say(
     sparks: Sparks, broker: Broker, tmp_path: Path
 ) -> None:
     query = Query(sparks, broker, tmp_path, 2)
     query.send(3)
-    assert query.run(OURS, startingOffsets="earliest") == ""
-    # Its first batch carries where it begins, which the peer refuses rather than to guess.
-    assert "minikafka:start" in query.run(PEER)
+    assert "the sink is away" in query.run(OURS, fails=0, startingOffsets="earliest")
     query.send(3)
-    assert query.run(OURS) == ""
-    query.send(3)
-    assert query.run(PEER) == ""
+    assert query.run(PEER, startingOffsets="earliest") == ""
     assert query.has(query.sent)

@@ -32,7 +32,7 @@ def take(name: str, topic: str, directory: Path) -> None:
     for source in (path for path in (RECORDED / name).rglob("*") if path.is_file()):
         target = directory / source.relative_to(RECORDED / name)
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(source.read_bytes().replace(b'"orders"', f'"{topic}"'.encode()))
+        target.write_bytes(source.read_bytes().replace(b"orders", topic.encode()))
 
 
 def fill(kafka: Kafka) -> str:
@@ -49,6 +49,7 @@ def fill(kafka: Kafka) -> str:
         ("kafka-first-batch", 0, (2, 2), (4, 8)),
         ("kafka-running", 2, (8, 16), None),
         ("minikafka-first-batch", 0, (0, 0), (3, 6)),
+        ("minikafka-first-batch-key", 0, (0, 0), (3, 6)),
         ("minikafka-running", 2, (6, 12), None),
     ],
 )

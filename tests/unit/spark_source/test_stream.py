@@ -143,7 +143,7 @@ def test_only_the_first_batch_carries_more_than_the_peer_would_write(limits: boo
     cluster = FakeCluster(t=[(0, 5)])
     spark = Spark(cluster, limits=limits)
     first = spark.latest(None)
-    assert set(first) == {"t", "minikafka:start"}
+    assert first == {"t": {"0": 5}, "minikafka:start=t:0:5": {}}
     spark.ranges(None, first)
     for _ in range(2):
         cluster.grow("t", 0, 1)
