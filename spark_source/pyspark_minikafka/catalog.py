@@ -34,7 +34,7 @@ def refuse_without_options(options: Mapping[str, str]) -> None:
         return
     raise ConfigError(
         "options",
-        "",
-        "are missing: say what to read (subscribe, …) or where to write (topic, kafka.bootstrap.servers or "
-        f"minikafka.data.dir). Of a table in the catalog Spark hands none to a Python source: {_INSTEAD}",
+        None,
+        "none are given: say what to read (subscribe, …) or where to write (topic, kafka.bootstrap.servers "
+        f"or minikafka.data.dir). Of a table in the catalog Spark hands none to a Python source: {_INSTEAD}",
     )

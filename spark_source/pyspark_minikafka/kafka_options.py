@@ -10,12 +10,12 @@ Every key is one of four kinds, and none is dropped in silence:
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from minikafka.base.errors import ConfigError
+from minikafka.base.near_misses import did_you_mean, nearest
 from minikafka.clients.isolation import IsolationLevel
 
 PREFIX = "kafka."
@@ -46,6 +46,33 @@ REJECTED: dict[str, str] = {
 
 UNSUPPORTED_PREFIXES = ("ssl.", "sasl.")
 UNSUPPORTED_KEYS = frozenset({"transactional.id", "partitioner.class"})
+_SECURITY = frozenset(
+    {
+        "sasl.client.callback.handler.class",
+        "sasl.jaas.config",
+        "sasl.kerberos.service.name",
+        "sasl.login.callback.handler.class",
+        "sasl.login.class",
+        "sasl.mechanism",
+        "sasl.oauthbearer.token.endpoint.url",
+        "ssl.cipher.suites",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.protocol",
+        "ssl.provider",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+"""What is mostly set of these, so that a slip is told as one."""
 ONLY_DEFAULT: dict[str, str] = {
     "security.protocol": "plaintext",
 }
@@ -260,14 +287,16 @@ def meant(name: str, others: Iterable[str] = ()) -> str | None:
 
     name: in lower case, with its prefix. others: options that are no client properties.
     """
-    ours = {*_CONNECTION, *_FETCH, *_PRODUCER, *REJECTED}
-    if name.removeprefix(PREFIX) in {*_KAFKAS_OWN, *ours}:
+    ours = {*_CONNECTION, *_FETCH, *_PRODUCER, *REJECTED, *ONLY_DEFAULT, *UNSUPPORTED_KEYS}
+    if name.removeprefix(PREFIX) in {*_KAFKAS_OWN, *ours, *_SECURITY}:
         return None if name.startswith(PREFIX) else PREFIX + name
+    if name.startswith(PREFIX):
+        ours |= _SECURITY  # ``provider`` alone, which Spark adds, is none of these
     known = {other.lower(): other for other in others} | {PREFIX + key: PREFIX + key for key in ours}
     for text in (name, name.removeprefix(PREFIX), PREFIX + name):
-        close = difflib.get_close_matches(text, known, n=1, cutoff=_LIKENESS)
-        if close:
-            return known[close[0]]
+        close = nearest(text, known, _LIKENESS)
+        if close is not None:
+            return known[close]
     return None
 
 
@@ -304,7 +333,9 @@ def _refuse(key: str, value: str) -> None:
     if key in REJECTED:
         raise ConfigError(PREFIX + key, value, REJECTED[key])
     if key in UNSUPPORTED_KEYS or key.startswith(UNSUPPORTED_PREFIXES):
-        raise ConfigError(PREFIX + key, value, NOT_YET)
+        meant = None if key in _SECURITY else nearest(key, _SECURITY)
+        hint = did_you_mean(None if meant is None else PREFIX + meant)
+        raise ConfigError(PREFIX + key, value, NOT_YET + hint)
     if key in ONLY_DEFAULT and value.strip().lower() != ONLY_DEFAULT[key]:
         raise ConfigError(PREFIX + key, value, f"{NOT_YET}; leave it out or use {ONLY_DEFAULT[key]}")
 

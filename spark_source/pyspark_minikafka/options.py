@@ -6,13 +6,13 @@ allowed.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from minikafka.base.errors import ConfigError
+from minikafka.base.near_misses import did_you_mean, hinted, nearest
 from pyspark_minikafka import bounds, resume, subscription, workers
 from pyspark_minikafka.bounds import ALL_EARLIEST, ALL_LATEST, Bound, GroupBound
 from pyspark_minikafka.group_options import COMMIT_GROUP, GroupOptions, group_options, without_effect
@@ -72,9 +72,11 @@ _SOURCE_KEYS = (
     DATA_DIR,
     SERVERS,
 )
-_PLACES = frozenset({*STRATEGIES, *bounds.START_NAMES, *bounds.END_NAMES, bounds.NO_MATCH})
-"""Options that say what is read, and from where to where: written wrong, they are no mere warning."""
 _SINK_KEYS = ("topic", "includeHeaders", DATA_DIR, SERVERS)
+_PLACES = frozenset({*STRATEGIES, *bounds.START_NAMES, *bounds.END_NAMES, bounds.NO_MATCH, "topic"})
+"""Options that say what is read, from where to where, and where rows go: written wrong, they are no mere
+warning.
+"""
 
 
 _NO_ACKNOWLEDGEMENT = (
@@ -176,8 +178,9 @@ def _location(options: Mapping[str, str], kafka: KafkaOptions, working_directory
         return Location(kafka.bootstrap_servers, None)
     for name, value in options.items():
         # Only a warning, and rows would go to a cluster that nobody meant.
-        if "bootstrap" in name or difflib.get_close_matches(name, [SERVERS], cutoff=0.85):
-            raise ConfigError(name, value, f"is no option: {SERVERS} is, or none for a cluster of one's own")
+        if "bootstrap" in name or nearest(name, [SERVERS], 0.85):
+            allowed = f"is no option{did_you_mean(SERVERS)} (Give neither for the embedded broker.)"
+            raise ConfigError(name, value, allowed)
     if data_dir is not None and not data_dir.strip():
         raise ConfigError(DATA_DIR, data_dir, "must be a directory (it is made when it is not there)")
     path = os.path.expanduser((data_dir or DEFAULT_DATA_DIR).strip())
@@ -198,7 +201,7 @@ def _warnings(options: Mapping[str, str], kafka: KafkaOptions, known: tuple[str,
     read: that would be read from another place than asked for.
     """
     anywhere = {name.lower() for name in (*_SOURCE_KEYS, *_SINK_KEYS)}
-    warnings, idle = [], []
+    idle = []
     for name in sorted(options):
         client = name.startswith(PREFIX)
         # Spark and its tools add keys of their own, so of others only what looks like a slip is mentioned.
@@ -211,21 +214,16 @@ def _warnings(options: Mapping[str, str], kafka: KafkaOptions, known: tuple[str,
         meant = meant_by(name, known)
         meant = "startingOffsets" if meant == "kafka.auto.offset.reset" else meant
         if meant in _PLACES:
-            raise ConfigError(name, options[name], f"is no option: did you mean {meant}?")
-        hint = "" if meant is None else f"did you mean {meant}?"
-        if client:
-            idle.append(f"{name} ({hint})" if hint else name)
-        elif hint:
-            warnings.append(f"the unknown option {name} is ignored; {hint}")
-    if idle:
-        warnings.insert(0, f"these options have no effect: {', '.join(idle)}")
-    return tuple(warnings)
+            raise ConfigError(name, options[name], f"is no option{did_you_mean(meant)}")
+        if client or meant is not None:
+            idle.append(hinted(name, meant))
+    return (f"these options have no effect: {', '.join(idle)}",) if idle else ()
 
 
 def _no_option_of_ours(name: str, known: tuple[str, ...]) -> str:
-    ours = [key for key in known if key.startswith(OUR_PREFIX)]
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
-    return f"is no option; {f'did you mean {close[0]}?' if close else ', '.join(ours) + ' are'}"
+    meant = nearest(name, known)
+    ours = ", ".join(key for key in known if key.startswith(OUR_PREFIX))
+    return f"is no option{did_you_mean(meant)}" if meant else f"is no option; there are {ours}"
 
 
 def _headers(options: Mapping[str, str]) -> bool:
@@ -296,13 +294,14 @@ def source_options(
     """
     options = _lowered(given)
     kafka = kafka_options(options, sink=False)
+    warnings = _warnings(options, kafka, _SOURCE_KEYS)
     chosen = strategy(options)
     starting, ending = _bounds(options, mode)
     trigger = _trigger(options)
     location = _location(options, kafka, working_directory)
     starts_at = starting.group if isinstance(starting, GroupBound) else None
     groups = group_options(options, embedded=location.data_dir is not None, starts_at=starts_at)
-    warnings = _warnings(options, kafka, _SOURCE_KEYS) + _group_warnings(options)
+    warnings += _group_warnings(options)
     warnings += without_effect(options, used=groups.commit is not None or starts_at is not None)
     if mode is Mode.BATCH:
         warnings += tuple(

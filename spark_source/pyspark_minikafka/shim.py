@@ -79,7 +79,7 @@ def find_spark_jars(environment: Mapping[str, str] = os.environ) -> Path:
             return directory
     raise ConfigError(
         "SPARK_HOME",
-        environment.get("SPARK_HOME", ""),
+        environment.get("SPARK_HOME"),
         f"{_COMPILER}*.jar, which comes with Spark, is needed to compile the Scala shim, and is not in "
         f"{' or '.join(map(str, seen)) or 'any PySpark, as none is installed'}: "
         "pip install 'minikafka[spark]', or set SPARK_HOME to a whole installation",

@@ -47,7 +47,8 @@ def strategy(options: Mapping[str, str]) -> Strategy:
     given = [name for name in NAMES if name.lower() in options]
     choices = "exactly one of the options assign, subscribe and subscribePattern must say what to read"
     if not given:
-        raise ConfigError("subscribe", None, choices)
+        writes = " (topic is for writes)" if "topic" in options else ""
+        raise ConfigError("subscribe", None, choices + writes)
     if len(given) > 1:
         raise ConfigError(given[1], options[given[1].lower()], f"{choices}; given are {', '.join(given)}")
     value = options[given[0].lower()]

@@ -68,6 +68,5 @@ def test_a_task_stays_within_eight_times_the_largest_message(
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr[-4_000:]
     told = json.loads(done.stdout)
-    print(told)
     assert (told["rows"], told["value_bytes"]) == (MESSAGES, MESSAGES * VALUE_BYTES)
     assert told["most"] <= MOST_BYTES, told

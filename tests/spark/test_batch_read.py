@@ -203,7 +203,7 @@ def test_servers_that_do_not_answer_are_named(read: Read) -> None:
         ({"kafka__sasl__jaas__config": "tiger"}, "kafka.sasl.jaas.config='***': not supported yet"),
         (
             {"startingOfsets": "latest"},
-            "startingofsets='latest': is no option: did you mean startingOffsets?",
+            "startingofsets='latest': is no option; did you mean startingOffsets?",
         ),
         ({"failOnDataLoss": "x"}, "failOnDataLoss='x': must be true or false"),
     ],

@@ -386,7 +386,8 @@ class CoordinationLost(CoordinationError):
 class ConfigError(MinikafkaError):
     """An option or property that cannot be used: its name, the value and what is allowed.
 
-    ``value`` is as people may see it: a secret is ``***`` from here on, in every text, log and pickle.
+    ``value`` is as people may see it: a secret is ``***`` from here on, in every text, log and pickle. None
+    where it was not given.
     """
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
@@ -397,7 +398,8 @@ class ConfigError(MinikafkaError):
         self.allowed = allowed
 
     def __str__(self) -> str:
-        return f"{self.name}={self.value!r}: {self.allowed}"
+        given = "" if self.value is None else f"={self.value!r}"
+        return f"{self.name}{given}: {self.allowed}"
 
 
 class ConfigErrors(ConfigError):

@@ -102,7 +102,9 @@ def add(
     role = Role(producer, consumer, idempotent)
     asked = Asked.of(allowed, denied, allow_hosts, deny_hosts, operations)
     if not asked.principals:
-        raise ConfigError("--allow-principal", "", "say who may (User:NAME), or --deny-principal who may not")
+        raise ConfigError(
+            "--allow-principal", None, "say who may (User:NAME), or --deny-principal who may not"
+        )
     rules = [AclBinding(*one) for one in rules_of(resources, asked, role)]
     with _keeper(bootstrap, zookeeper, data_dir) as keeper:
         about = dict.fromkeys(one.resource for one in rules)

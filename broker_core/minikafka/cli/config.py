@@ -110,7 +110,7 @@ def set_(
     """
     changes = changes_of("--delete", key_values("K=V", settings), delete)
     if not changes:
-        raise ConfigError("K=V", "", "give settings to change, or --delete K")
+        raise ConfigError("K=V", None, "give settings to change, or --delete K")
 
     from minikafka.cli import entities
     from minikafka.cli.connect import connected, coordinated

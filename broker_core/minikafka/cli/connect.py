@@ -97,7 +97,9 @@ def coordinated(zookeeper: str | None, bootstrap: str | None, data_dir: Path | N
     elif data_dir is not None:
         connect = _local(data_dir, writes=False).zookeeper_connect
     else:
-        raise ConfigError("--zookeeper", "", "give the address that `minikafka up` printed, or --data-dir D")
+        raise ConfigError(
+            "--zookeeper", None, "give the address that `minikafka up` printed, or --data-dir D"
+        )
     store = ZooKeeperStore(connect, connect_timeout_ms=REACH_TIMEOUT_MS, make_chroot=False)
     try:
         check_coordinated(store, connect)

@@ -149,7 +149,7 @@ def _wanted(topic: str | None, whitelist: str | None, blacklist: str | None) -> 
     options = {"TOPIC": topic, "--whitelist": whitelist, "--blacklist": blacklist}
     given = {name: value for name, value in options.items() if value is not None}
     if len(given) != 1:
-        *others, (name, value) = given.items() or [("TOPIC", "")]
+        *others, (name, value) = given.items() or [("TOPIC", None)]
         too = "".join(f"{one}={other!r} is given too: " for one, other in others)
         raise ConfigError(name, value, f"{too}give one of: a topic, --whitelist REGEX, --blacklist REGEX")
     if topic is not None:
@@ -172,7 +172,7 @@ def _check_group(
         if zookeeper:
             raise ConfigError("--zookeeper", zookeeper, "give --group G too, which lives there")
         if not isinstance(wanted, str):
-            raise ConfigError("--group", "", "name the group by which topics are chosen by a pattern")
+            raise ConfigError("--group", None, "name the group by which topics are chosen by a pattern")
         return
     if group == "":
         raise ConfigError("--group", group, "a name that the members share")

@@ -330,7 +330,7 @@ def _partitions(
     if not chosen:
         known = admin.list_topics(internal=True)
         if not committed:
-            raise ConfigError("--topic", "", f"group {group!r} has no offsets yet: name the topics")
+            raise ConfigError("--topic", None, f"group {group!r} has no offsets yet: name the topics")
         return sorted(tp for tp in committed if tp.topic in known)
     wanted = set()
     for name, numbers in chosen:

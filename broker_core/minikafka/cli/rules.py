@@ -107,7 +107,7 @@ def resources_of(
         found.append(Resource(ResourceType.GROUP, name.strip()))
     found += [CLUSTER] * cluster
     if required and not found:
-        raise ConfigError("--topic", "", "say what it is about: --topic T, --group G or --cluster")
+        raise ConfigError("--topic", None, "say what it is about: --topic T, --group G or --cluster")
     return list(dict.fromkeys(found))
 
 
@@ -157,7 +157,7 @@ def meant(resources: Sequence[Resource], asked: Asked, role: Role) -> Callable[[
     """Which of the resources' rules the options name; None for all of them. Raises ConfigError."""
     if role:
         if not asked.principals:
-            raise ConfigError("--allow-principal", "", "say whose rules as a producer or consumer")
+            raise ConfigError("--allow-principal", None, "say whose rules as a producer or consumer")
         exact = frozenset(rules_of(resources, asked, role))
         return lambda rule: rule in exact
     if not asked.principals and not asked.operations:

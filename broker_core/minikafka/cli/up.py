@@ -157,9 +157,9 @@ def prepare(
     ports = members.ports_of(port, count, "--port")
 
     # The broker finds the same, but says it in its log only.
-    unknown = BrokerConfig.from_properties({"zookeeper.connect": "localhost:2181", **config}).unknown
-    if unknown:
-        note(f"minikafka: these properties are not used by this version: {', '.join(unknown)}")
+    unused = BrokerConfig.from_properties({"zookeeper.connect": "localhost:2181", **config}).unused()
+    if unused:
+        note(f"minikafka: {unused}")
     lock.await_free(str(data_dir / ".lock"))  # one that was killed may still be ending, on these ports
     strays.check_none(data_dir)
     if "listeners" not in config:  # they take the place of --host and --port

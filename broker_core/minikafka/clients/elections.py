@@ -115,7 +115,7 @@ def request(store: Store, partitions: Collection[TopicPartition]) -> str:
     already, there is no controller) before anything is changed.
     """
     if not partitions:
-        raise ConfigError(OPTION, "", "there is none to elect a leader for")
+        raise ConfigError(OPTION, None, "there is none to elect a leader for")
     topics = {one.topic for one in partitions}
     placement.check_known(store, OPTION, partitions, placement.assigned(store, topics))
     try:

@@ -7,12 +7,12 @@ bits, and a name that nobody knows is no fault but a warning.
 
 from __future__ import annotations
 
-import difflib
 import logging
 import re
 from collections.abc import Collection, Iterable, Mapping
 
 from minikafka.base.errors import ConfigError, ConfigErrors
+from minikafka.base.near_misses import did_you_mean, nearest
 
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 
@@ -99,21 +99,15 @@ def warn_of_unknown(given: Iterable[str], known: Collection[str]) -> dict[str, s
         if not name.startswith("external"):
             near = nearest(name, known)
             meant[near or name] = name
-            _log.warning("property %s is not valid%s", name, f" (is it {near}?)" if near else "")
+            _log.warning("property %s is not valid%s", name, did_you_mean(near))
     return meant
-
-
-def nearest(word: str, words: Iterable[str], least: float = 0.8) -> str | None:
-    """That of ``words`` which was probably meant; None where none is like it (``difflib``'s ratio)."""
-    found = difflib.get_close_matches(word, sorted(words), 1, least)
-    return found[0] if found else None
 
 
 def _explained(fault: ConfigError, meant: Mapping[str, str]) -> ConfigError:
     given = meant.get(fault.name) if fault.value is None else None
     if given is None:
         return fault
-    return ConfigError(fault.name, None, f"{fault.allowed} (given is {given}: is it meant?)")
+    return ConfigError(fault.name, None, f"{fault.allowed} ({given} is given: did you mean {fault.name}?)")
 
 
 def _text_of(value: object) -> str:

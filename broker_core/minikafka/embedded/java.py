@@ -49,7 +49,7 @@ def find_java(environment: Mapping[str, str] = os.environ, *, purpose: str = "to
             )
     raise ConfigError(
         "JAVA_HOME",
-        environment.get("JAVA_HOME", ""),
+        environment.get("JAVA_HOME"),
         f"Java {JAVA_MIN_VERSION} or newer is needed {purpose} ({', '.join(seen)}): install one, on "
         "Debian with `apt install openjdk-17-jre-headless` (or openjdk-21-jre-headless), on macOS with "
         "`brew install openjdk@17`, or point JAVA_HOME at it",

@@ -86,7 +86,7 @@ def find_jars(environment: Mapping[str, str] = os.environ) -> list[str]:
             return jars
     raise ConfigError(
         "zookeeper.connect",
-        "",
+        None,
         "no ZooKeeper is given, and the jars to start one are not here, which come with PySpark: "
         "pip install 'minikafka[spark]', or give --zookeeper HOST:PORT",
     )

@@ -175,7 +175,7 @@ def _config(path: str, overrides: list[str]) -> BrokerConfig:
         properties[name.strip()] = value.strip()
     config = BrokerConfig.from_properties(properties)
     if config.unknown:
-        _log.warning("these properties are not used by this version: %s", ", ".join(config.unknown))
+        _log.warning("%s", config.unused())
     return config
 
 

@@ -38,7 +38,7 @@ def check_company(brokers: Iterable[BrokerAddress], connector: Connector) -> Non
         if all(one.api_key != ApiKey.OFFSET_FOR_LEADER_EPOCH for one in spoken.api_keys):
             raise ConfigError(
                 "inter.broker.protocol.version",
-                "",
+                None,
                 f"{address} is of an older release: give this broker inter.broker.protocol.version=0.10.1, "
                 "so that it stores and says nothing that the other one does not know",
             )

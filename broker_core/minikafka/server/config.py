@@ -21,6 +21,7 @@ from typing import Any
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import host_port
+from minikafka.base.near_misses import with_hints
 from minikafka.groups.messages import Versions
 from minikafka.groups.shard import GroupSettings
 from minikafka.log.config import BROKER_PROPERTIES, LogConfig, default_text
@@ -306,6 +307,11 @@ class BrokerConfig:
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     """As they were given, secrets too."""
 
+    def unused(self) -> str:
+        """The warning about ``unknown`` names, with what was probably meant; empty without any."""
+        named = with_hints(self.unknown, {*_KEYS, *BROKER_PROPERTIES})
+        return named and f"these properties are not used by this version: {named}"
+
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
         """Check and take over ``properties``.
@@ -318,7 +324,7 @@ class BrokerConfig:
             text = known.get(name, default)
             values[name] = None if text is None else parse(name, text)
         if values["zookeeper.connect"] is None:
-            raise ConfigError("zookeeper.connect", "", "must be given: HOST:PORT, or HOST:PORT/CHROOT")
+            raise ConfigError("zookeeper.connect", None, "must be given: HOST:PORT, or HOST:PORT/CHROOT")
         log_dirs = _directories(values["log.dirs"] or values["log.dir"])
         beside_0_10 = known.get(_PROTOCOL, "").startswith("0.10.")
         if beside_0_10:

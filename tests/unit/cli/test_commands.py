@@ -150,7 +150,7 @@ def test_an_error_of_many_lines_becomes_one() -> None:
         (["config", "set", "topic", "t", "a.b"], "K=V='a.b'"),
         (["config", "set", "topic", "t", "--delete", "a.b=1"], "--delete='a.b=1'"),
         (["config", "get", "group", "g"], "'group'"),
-        (["config", "get", "client", "c"], "--zookeeper='': give the address that `minikafka up` printed"),
+        (["config", "get", "client", "c"], "--zookeeper: give the address that `minikafka up` printed"),
         (["config", "get", "client", "c", "--bootstrap", "h:1"], "brokers do not tell: give --zookeeper"),
         (["config", "get", "topic", "t", "--zookeeper", "h:1"], "for topics give --bootstrap"),
         (["config", "get", "broker", "b", "--zookeeper", "h:1"], "NAME='b': the id of a broker"),

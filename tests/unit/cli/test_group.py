@@ -201,7 +201,7 @@ def test_a_reset_makes_a_group_that_was_not_there(
     assert brokers.groups.group("new").offsets == {T1: (3, "")}
     assert failed(capfd, "reset", "other", "--to-latest") == (
         2,
-        "minikafka: --topic='': group 'other' has no offsets yet: name the topics\n",
+        "minikafka: --topic: group 'other' has no offsets yet: name the topics\n",
     )
 
 

@@ -213,10 +213,10 @@ def test_a_line_has_what_is_printed() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "TOPIC='': give one of: a topic, --whitelist REGEX, --blacklist REGEX"),
+        ([], "TOPIC: give one of: a topic, --whitelist REGEX, --blacklist REGEX"),
         (["t", "--whitelist", "u", "--group", "g"], "--whitelist='u': TOPIC='t' is given too: give one of"),
         (["--whitelist", "a", "--blacklist", "b", "--group", "g"], "give one of"),
-        (["--whitelist", "t.*"], "--group='': name the group"),
+        (["--whitelist", "t.*"], "--group: name the group"),
         (["--blacklist", "(", "--group", "g"], "--blacklist='('"),
         (["t", "--zookeeper", "z:1"], "--zookeeper='z:1': give --group G too"),
         (["t", "--group", "g", "--property", "offsets.storage=kafka"], "is for --zookeeper"),

@@ -466,7 +466,7 @@ def test_a_setting_that_nobody_knows_is_named_before_anything_is_started(tmp_pat
         *("up", "--data-dir", str(tmp_path / "d"), "--port", "0", "--zookeeper", "127.0.0.1:1"),
         *("--set", "num.partitons=4", "--set", "zookeeper.connection.timeout.ms=500"),
     )
-    assert done.err.splitlines()[0].endswith("not used by this version: num.partitons")
+    assert done.err.splitlines()[0].endswith(" num.partitons (did you mean num.partitions?)")
 
 
 def test_a_taken_port_is_told(tmp_path: Path, cluster: Up) -> None:

@@ -35,7 +35,7 @@ def test_kafkas_properties_are_read_and_others_are_a_warning(caplog: pytest.LogC
         isolation=IsolationLevel.READ_COMMITTED,
     )
     assert caplog.messages == [
-        "property auto.offset.rest is not valid (is it auto.offset.reset?)",
+        "property auto.offset.rest is not valid; did you mean auto.offset.reset?",
         "property key.deserializer is not valid",
     ]
 
@@ -113,7 +113,7 @@ def test_what_is_one_of_some_words_may_be_given_as_text_and_as_value() -> None:
         ({"assignors": "first"}, "partition.assignment.strategy='first': of range, roundrobin"),
         ({"assignors": (1,)}, "partition.assignment.strategy='1': of range, roundrobin"),
         ({"assignors": None}, "partition.assignment.strategy='None': of range, roundrobin"),
-        ({"group_id": None}, "group.id=None: a name"),
+        ({"group_id": None}, "group.id: a name"),
     ],
 )
 def test_a_value_of_another_type_is_refused_at_construction(values: dict[str, Any], message: str) -> None:

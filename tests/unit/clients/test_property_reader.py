@@ -59,7 +59,7 @@ def test_a_name_that_nobody_reads_is_a_warning_with_the_nearest_one_that_is(
     with caplog.at_level(logging.WARNING):
         read.finish()
     assert [record.getMessage() for record in caplog.records] == [
-        "property auto.commit.enabel is not valid (is it auto.commit.enable?)",
+        "property auto.commit.enabel is not valid; did you mean auto.commit.enable?",
         "property zzz is not valid",
     ]
 
@@ -71,8 +71,11 @@ def test_what_must_be_given_and_has_nearly_its_name_is_named_beside_it() -> None
     with pytest.raises(ConfigErrors) as refusal:
         read.finish()
     assert str(refusal.value).split("; ") == [
-        "zookeeper.connect=None: must be given: HOST:PORT (given is zookeper.connect: is it meant?)",
-        "group.id=None: must be given: a name",
+        (
+            "zookeeper.connect: must be given: HOST:PORT "
+            "(zookeper.connect is given: did you mean zookeeper.connect?)"
+        ),
+        "group.id: must be given: a name",
     ]
 
 
@@ -82,7 +85,7 @@ def test_names_that_nobody_reads_are_told_beside_the_faults(caplog: pytest.LogCa
     read.integer("a", 1)
     with caplog.at_level(logging.WARNING), pytest.raises(ConfigErrors):
         read.finish()
-    assert caplog.messages == ["property auto.commit.enabel is not valid (is it auto.commit.enable?)"]
+    assert caplog.messages == ["property auto.commit.enabel is not valid; did you mean auto.commit.enable?"]
 
 
 def test_the_one_error_goes_to_another_process_as_it_is() -> None:

@@ -236,7 +236,7 @@ def test_what_is_read_of_transactions_can_be_chosen() -> None:
 
 def test_a_slip_in_an_options_name_is_mentioned() -> None:
     (warning,) = source(failOnDataLos="false").warnings
-    assert warning == "the unknown option failondatalos is ignored; did you mean failOnDataLoss?"
+    assert warning == "these options have no effect: failondatalos (did you mean failOnDataLoss?)"
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_a_slip_in_an_options_name_is_mentioned() -> None:
 )
 def test_a_slip_that_would_read_from_another_place_is_refused(name: str, meant: str) -> None:
     refusal = refusal_of({"subscribe": "t", name: "earliest"})
-    assert str(refusal) == f"{name.lower()}='earliest': is no option: did you mean {meant}?"
+    assert str(refusal) == f"{name.lower()}='earliest': is no option; did you mean {meant}?"
 
 
 @pytest.mark.parametrize(
@@ -271,6 +271,59 @@ def test_a_slip_in_a_client_property_is_mentioned(name: str, meant: str) -> None
     (warning,) = sink(**{name: "1"}).warnings
     assert name in warning
     assert f"did you mean {meant}?" in warning
+
+
+@pytest.mark.parametrize("given", [{"topicc": "t"}, {"topics": "t"}, {"topicc": "t", "topic": "u"}])
+def test_a_slip_that_would_write_to_another_place_is_refused(given: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=r"topic[cs]='t': is no option; did you mean topic\?"):
+        sink_options(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"subscrib": "t"}, "subscrib='t': is no option; did you mean subscribe?"),
+        (
+            {"topic": "t"},
+            (
+                "subscribe: exactly one of the options assign, subscribe and subscribePattern must say what "
+                "to read (topic is for writes)"
+            ),
+        ),
+    ],
+)
+def test_a_read_that_names_no_topic_says_what_it_takes(given: dict[str, str], said: str) -> None:
+    assert str(refusal_of(given)) == said
+
+
+@pytest.mark.parametrize("read", [True, False])
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("kafka.sasl.jass.config", "kafka.sasl.jaas.config"),
+        ("kafka.sasl.mecanism", "kafka.sasl.mechanism"),
+        ("kafka.ssl.trustore.password", "kafka.ssl.truststore.password"),
+    ],
+)
+def test_a_slip_in_what_is_not_supported_is_mentioned(name: str, meant: str, read: bool) -> None:
+    with pytest.raises(ConfigError) as refused:
+        source_options({"subscribe": "t", name: "tiger"}, Mode.BATCH) if read else sink(**{name: "tiger"})
+    assert str(refused.value).endswith(
+        f"not supported yet by this version of minikafka; did you mean {meant}?"
+    )
+
+
+def test_a_slip_in_how_brokers_are_reached_is_mentioned() -> None:
+    (warning,) = source(kafka__securty__protocol="SASL_SSL").warnings
+    assert warning == (
+        "these options have no effect: kafka.securty.protocol (did you mean kafka.security.protocol?)"
+    )
+
+
+@pytest.mark.parametrize("name", ["bootstrap.servers", "kafka.bootstrap.server"])
+def test_a_slip_in_the_servers_is_refused(name: str) -> None:
+    refusal = refusal_of({"subscribe": "t", name: "h:1"})
+    assert str(refusal).startswith(f"{name}='h:1': is no option; did you mean kafka.bootstrap.servers?")
 
 
 @pytest.mark.parametrize("name", ["kafka.fetch.max.bytes", "kafka.max.poll.records", "kafka.client.rack"])

@@ -479,5 +479,5 @@ def test_sparks_wrapper_for_available_now_is_neither_refused_nor_warned(
 
 def test_a_stream_without_options_is_refused_by_its_reader_too() -> None:
     reader = stream.reader({}, SOURCE_SCHEMA)
-    with pytest.raises(ConfigError, match="options='': are missing"):
+    with pytest.raises(ConfigError, match="options: none are given"):
         reader.initialOffset()

@@ -9,8 +9,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from minikafka.base.errors import ConfigError
+from minikafka.base.near_misses import did_you_mean, nearest
 from minikafka.clients.consumer.partition_assignor import STRATEGIES, STRATEGY
-from minikafka.clients.property_reader import PropertyReader, nearest
+from minikafka.clients.property_reader import PropertyReader
 from minikafka.registry.paths import BROKER_IDS
 
 ZOOKEEPER, KAFKA = "zookeeper", "kafka"
@@ -112,14 +113,13 @@ class ConsumerConfig:
         reset = self.auto_offset_reset
         if reset in _RESETS:
             return
-        near = nearest(reset.lower(), _RESETS, 0.6)
         _log.warning(
-            "auto.offset.reset=%r is neither %s nor %s%s: as with none, streams will raise an error where "
-            "nothing was committed, or where the log does not have the offset",
+            "auto.offset.reset=%r is neither %s nor %s: as with none, streams will raise an error where "
+            "nothing was committed, or where the log does not have the offset%s",
             reset,
             SMALLEST,
             LARGEST,
-            f" (is it {near}?)" if near else "",
+            did_you_mean(nearest(reset.lower(), _RESETS, 0.6)),
         )
 
     @property

@@ -112,8 +112,8 @@ def test_every_fault_is_named_at_once() -> None:
         }
     )
     assert found == {
-        "group.id": "group.id=None: must be given: letters and digits of ASCII, '.', '_' and '-'",
-        "zookeeper.connect": "zookeeper.connect=None: must be given: HOST:PORT, or HOST:PORT/CHROOT",
+        "group.id": "group.id: must be given: letters and digits of ASCII, '.', '_' and '-'",
+        "zookeeper.connect": "zookeeper.connect: must be given: HOST:PORT, or HOST:PORT/CHROOT",
         "client.id": "client.id='a b': made of letters and digits of ASCII, '.', '_' and '-'",
         "consumer.id": "consumer.id='x/y': a name without '/' and control characters: a part of a path",
         "auto.offset.reset": "auto.offset.reset='earliest': smallest or largest, or another word, such as "
@@ -150,9 +150,9 @@ def test_another_word_than_smallest_and_largest_is_left_to_the_iterator(word: st
 @pytest.mark.parametrize(
     ("word", "hint"),
     [
-        ("smalest", " (is it smallest?)"),
-        ("Largest", " (is it largest?)"),
-        ("non", " (is it none?)"),
+        ("smalest", "; did you mean smallest?"),
+        ("Largest", "; did you mean largest?"),
+        ("non", "; did you mean none?"),
         ("x", ""),
     ],
 )
@@ -163,8 +163,9 @@ def test_a_word_that_is_no_rule_is_warned_of_once_with_those_that_are(
         config(auto_offset_reset=word)
     (said,) = caplog.messages
     assert said.startswith(
-        f"auto.offset.reset={word!r} is neither smallest nor largest{hint}: as with none, streams will raise "
+        f"auto.offset.reset={word!r} is neither smallest nor largest: as with none, streams will raise "
     )
+    assert said.endswith(f"does not have the offset{hint}")
 
 
 @pytest.mark.parametrize("word", ["smallest", "largest", "none"])
@@ -176,7 +177,7 @@ def test_no_rule_that_is_wanted_is_warned_of(word: str, caplog: pytest.LogCaptur
 
 def test_a_name_that_is_nearly_zookeepers_is_named_where_that_is_missing() -> None:
     found = faults({"group.id": "g", "zookeper.connect": "h:2181"})
-    assert found["zookeeper.connect"].endswith("(given is zookeper.connect: is it meant?)")
+    assert found["zookeeper.connect"].endswith("(zookeper.connect is given: did you mean zookeeper.connect?)")
 
 
 def test_any_negative_timeout_is_none() -> None:
@@ -187,7 +188,7 @@ def test_an_unknown_key_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         ConsumerConfig.from_properties({**NEEDED, "dual.commit.enable": "true", "external.thing": "1"})
     assert [record.getMessage() for record in caplog.records] == [
-        "property dual.commit.enable is not valid (is it dual.commit.enabled?)"
+        "property dual.commit.enable is not valid; did you mean dual.commit.enabled?"
     ]
 
 

@@ -169,7 +169,7 @@ def test_names_that_nobody_knows_are_warned_of_and_kept_for_the_classes(
     with caplog.at_level(logging.WARNING):
         made = config(my_encoder_size=5, serializer_encoding="UTF-16", producer_typ="async")
     assert "my.encoder.size" in caplog.text
-    assert "(is it producer.type?)" in caplog.text
+    assert "; did you mean producer.type?" in caplog.text
     assert "serializer.encoding" not in caplog.text
     assert made.properties["my.encoder.size"] == 5
     assert made.properties["serializer.encoding"] == "UTF-16"
