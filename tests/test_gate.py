@@ -122,6 +122,53 @@ def test_the_scripts_are_bash_that_parses(script: str) -> None:
 
 
 @pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    """A directory for PATH in which no tool can set up a peer, each for another reason."""
+    (tmp_path / "bin").mkdir()
+    texts = {
+        "mvn": "exit 3",
+        "npm": "echo no registry >&2; exit 7",
+        "cargo": "exec sleep 100",
+        "go": "exit 1",
+    }
+    for name, text in {**texts, "javac": "exit 0"}.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    return tmp_path / "bin"
+
+
+def set_up(tools: Path, cache: Path) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MINIKAFKA_")}
+    environment |= {
+        "PATH": f"{tools}:{environment['PATH']}",
+        "MINIKAFKA_INTEROP_CACHE": str(cache),
+        "MINIKAFKA_TESTS_UNTIL": "1",  # over long ago: a second for each
+    }
+    command = ["bash", SCRIPTS / "interop", "--setup"]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+@pytest.mark.process
+def test_peers_that_cannot_be_set_up_are_named_with_the_reason(tools: Path, tmp_path: Path) -> None:
+    done = set_up(tools, tmp_path / "cache")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "left out: kafka-3.9: mvn could not set it up: it ended with 3 and said nothing (" in done.stderr
+    assert "left out: kafkajs: npm could not set it up: no registry (" in done.stderr
+    assert "left out: rskafka: cargo could not set it up: not done after 1 s; " in done.stderr
+
+
+@pytest.mark.process
+def test_a_peer_that_was_set_up_before_needs_no_tool(tools: Path, tmp_path: Path) -> None:
+    made = 'for last; do :; done; mkdir -p "${last#-DoutputDirectory=}"; exit 0'
+    (tools / "mvn").write_text(f"#!/bin/sh\n{made}\n")
+    first = set_up(tools, tmp_path / "cache")
+    (tools / "mvn").write_text("#!/bin/sh\nexit 1\n")
+    second = set_up(tools, tmp_path / "cache")
+    assert first.stdout == second.stdout
+    assert f"export MINIKAFKA_KAFKA3_LIBS={tmp_path / 'cache' / 'kafka-3.9'}" in second.stdout.splitlines()
+
+
+@pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A directory with ``.ci/run`` beside a gate and an interop script that pass."""
     (tmp_path / ".ci").mkdir()
