@@ -47,6 +47,15 @@ def host_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def is_topic_name(name: str) -> bool:
+    """Whether ``check_topic_name`` takes it."""
+    try:
+        check_topic_name(name)
+    except BrokerError:
+        return False
+    return True
+
+
 def check_topic_name(name: str) -> None:
     """Raise INVALID_TOPIC unless ``name`` is a legal topic name (``Topic.validate`` of 0.10.1)."""
     problem = None

@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 
 from minikafka.base.errors import ConfigError, CoordinationError, NoNode
-from minikafka.base.ids import TopicPartition
+from minikafka.base.ids import TopicPartition, is_topic_name
 from minikafka.registry import paths
 from minikafka.registry.paths import PartitionState, TopicAssignment
 from minikafka.registry.store import Store
@@ -30,12 +30,12 @@ def assigned(store: Store, topics: Iterable[str] | None = None) -> dict[TopicPar
     """The replicas of the partitions of ``topics`` that there are.
 
     None: of all topics; one whose znode cannot be read is left out, with a warning. Of ``topics`` that are
-    named none is: CoordinationError.
+    named none is: CoordinationError. What can be no topic's name is a topic that there is not.
     """
     if topics is None:
         assignments = readable_assignments(store, _children(store, paths.BROKER_TOPICS))
     else:
-        by_path = {paths.topic_path(name): name for name in sorted(set(topics))}
+        by_path = {paths.topic_path(name): name for name in sorted(filter(is_topic_name, set(topics)))}
         assignments = {
             by_path[path]: TopicAssignment.from_json(data, path).partitions
             for path, (data, _) in store.read_all(by_path).items()

@@ -45,6 +45,7 @@ def test_a_proposal_keeps_replicas_in_different_racks() -> None:
 @pytest.mark.parametrize(
     ("topics", "brokers", "words"),
     [
+        (["t/partitions"], [0], "there is no topic 't/partitions'"),
         (["tt"], [0], "there is no topic 'tt'; there is 't'"),
         (["t"], [0, 9], r"brokers=\[9\]: the brokers that live are \[0, 1, 2\]"),
         (["t"], [0, 0], "one or more brokers, each once"),
