@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from minikafka.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
+from minikafka.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
 from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from minikafka.wire.apis.metadata import MetadataRequest
@@ -145,3 +146,20 @@ def test_members_that_bring_much_and_go_leave_little(large_cluster: AttackedBrok
         for frame in frames:
             with socket.create_connection((HOST, large_cluster.port)) as sock:
                 sock.sendall(frame)
+
+
+def test_answers_that_nobody_takes_leave_the_others_their_room(large_cluster: AttackedBroker) -> None:
+    # Each in a version of its own: what is the same for all is sent from the same memory.
+    frames = [
+        frame_of(Request(ApiKey.METADATA, version, MetadataRequest(None, True))) for version in range(8)
+    ]
+    names = tuple(DescribeConfigsResource(2, f"{'no' * 100}-{number}", None) for number in range(50_000))
+    frames.append(frame_of(Request(ApiKey.DESCRIBE_CONFIGS, 1, DescribeConfigsRequest(names, True))))
+    with Others(large_cluster), contextlib.ExitStack() as stack:
+        socks = [
+            stack.enter_context(socket.create_connection((HOST, large_cluster.port))) for _ in range(100)
+        ]
+        for number, sock in enumerate(socks):
+            sock.settimeout(PATIENCE_S)
+            with contextlib.suppress(OSError):  # it is cut off while it sends
+                sock.sendall(frames[number % len(frames)])

@@ -38,6 +38,7 @@ from minikafka.net.alarms import NEVER_MS, Alarms
 from minikafka.net.backlog import FREE_BYTES, Backlog
 from minikafka.net.port import RequestHandler
 from minikafka.net.transfer import TURN_BYTES, Outgoing, peer_name, reason_of
+from minikafka.net.unsent import STALL_BYTES, LargeResponse, Unsent
 from minikafka.net.wakeup import Wakeup
 from minikafka.wire.framing import FrameReader, encode_frame
 from minikafka.wire.parts import Part
@@ -47,8 +48,7 @@ logger = logging.getLogger("minikafka.net")
 WINDOW_BYTES = 4096
 """How far a connection is read ahead: what small requests came together are received together."""
 STALL_MS = 1_000
-STALL_BYTES = 10_000
-"""Where others wait for room, a connection that holds some must send so much of its request in so long."""
+"""Where others wait for room, who holds some must move ``STALL_BYTES`` of request or response in so long."""
 ROUNDS = 8
 """Requests of one connection, received together, that are served before others are looked at."""
 
@@ -84,6 +84,7 @@ class _Peer:
         "exchange",
         "held",
         "host",
+        "large",
         "last_active_ms",
         "lingering",
         "listener",
@@ -108,6 +109,7 @@ class _Peer:
         self.reader = FrameReader(max_request_bytes, window=WINDOW_BYTES)
         self.exchange: SocketExchange | None = None
         self.outgoing: Outgoing | None = None
+        self.large: LargeResponse | None = None
         # How long to pause after what is going out; until when it is paused, 0 when it is not.
         self.pause_ms = 0
         self.paused_until_ms = 0
@@ -116,8 +118,7 @@ class _Peer:
         self.events = 0
         self.last_active_ms = now_ms
         self.alarm_ms = NEVER_MS
-        # What the backlog counts of it: its request, and the request's bytes; how many of them had come when
-        # somebody was seen to wait for room.
+        # What the backlog counts of it: its request, and its bytes; how many had come at the last look.
         self.counted = False
         self.reserved = 0
         self.seen_bytes: int | None = None
@@ -183,12 +184,14 @@ class Processor:
         options: ServerOptions,
         *,
         backlog: Backlog,
+        unsent: Unsent,
         left: Callable[[str], None],
         clock: Clock | None = None,
     ) -> None:
         self._handler = handler
         self._options = options
         self._backlog = backlog
+        self._unsent = unsent
         self._left = left
         self._clock = clock or SystemClock()
         self._selector = selectors.DefaultSelector()
@@ -249,6 +252,11 @@ class Processor:
         peer.outgoing = outgoing
         peer.pause_ms = pause_ms
         self._uncount(peer)
+        if outgoing.memory_bytes > FREE_BYTES:
+            peer.large = self._unsent.begin(outgoing.memory_bytes)
+            if peer.large is None:
+                self.close_peer(peer, f"no room for its response of {outgoing.memory_bytes} bytes")
+                return
         peer.last_active_ms = self._clock.monotonic_ms()
         self._guarded(peer, self._write)
 
@@ -268,6 +276,8 @@ class Processor:
         self._uncount(peer)
         if peer.outgoing is not None:
             peer.outgoing.close()
+        if peer.large is not None:
+            peer.large.end()
         # An alarm that is out of date may keep the peer for minutes: not its memory.
         peer.reader, peer.memory = FrameReader(0), {}
         logger.log(level, "connection from %s closed: %s", peer.name, reason)
@@ -466,18 +476,25 @@ class Processor:
         outgoing = peer.outgoing
         if outgoing is None:
             return
-        if outgoing.write(peer.sock):
+        taken = outgoing.write(peer.sock)
+        if taken:
             peer.last_active_ms = self._clock.monotonic_ms()
+        if peer.large is not None:
+            peer.large.took(taken)
         if outgoing.waits_for is not None:
             self._watch(peer, peer.events & ~WRITE)
             outgoing.waits_for.prepare(lambda: self._post(lambda: self._write_more(peer, outgoing)))
             return
         if not outgoing.done:
             self._watch(peer, WRITE)
-            self._alarms.set(peer, self._clock.monotonic_ms() + self._options.write_timeout_ms)
+            timeout_ms = self._stall_ms if peer.large is not None else self._options.write_timeout_ms
+            self._alarms.set(peer, self._clock.monotonic_ms() + timeout_ms)
             return
         outgoing.close()
         peer.outgoing = None
+        if peer.large is not None:
+            peer.large.end()
+            peer.large = None
         self._watch(peer, READ)
         if self._drain_until_ms is not None:
             self._linger(peer)
@@ -541,9 +558,9 @@ class Processor:
             if complaint and quiet_ms >= limit_ms:
                 self.close_peer(peer, complaint.format(quiet_ms), level)
                 continue
-            if self._stalls(peer):
-                complaint = f"it sent less than {STALL_BYTES} bytes of its request in {self._stall_ms} ms"
-                self.close_peer(peer, f"{complaint}, and others wait for room")
+            stalled = self._stalled(peer)
+            if stalled:
+                self.close_peer(peer, f"{stalled} in {self._stall_ms} ms, and others need the room")
                 continue
             look_ms = (peer.last_active_ms if complaint else now_ms) + limit_ms
             if peer.paused_until_ms > now_ms:
@@ -553,18 +570,21 @@ class Processor:
                 self._watch(peer, READ)
                 if peer.reader.ahead:
                     self._ready[peer] = None
-            if peer.reserved:
+            if peer.reserved or peer.large is not None:
                 look_ms = min(look_ms, now_ms + self._stall_ms)
             self._alarms.set(peer, look_ms)
 
-    def _stalls(self, peer: _Peer) -> bool:
-        """Whether it keeps others from being read, and has sent next to nothing since the last look."""
+    def _stalled(self, peer: _Peer) -> str:
+        """How it keeps memory from others, and has moved next to nothing since the last look; or ''."""
+        if peer.large is not None and peer.large.stalls():
+            return f"it took less than {STALL_BYTES} bytes of its response"
         receiving = peer.reserved and peer.exchange is None and peer.outgoing is None and not peer.held
         if not receiving or not self._backlog.scarce:
             peer.seen_bytes = None
-            return False
+            return ""
         seen, peer.seen_bytes = peer.seen_bytes, peer.reader.received_bytes
-        return seen is not None and peer.seen_bytes - seen < STALL_BYTES
+        stalls = seen is not None and peer.seen_bytes - seen < STALL_BYTES
+        return f"it sent less than {STALL_BYTES} bytes of its request" if stalls else ""
 
     def _limit(self, peer: _Peer) -> tuple[int, str, int]:
         """How long a connection may be quiet in its present state, and what is logged then ('': it may)."""

@@ -17,6 +17,7 @@ from minikafka.net.limits import Admission, ConnectionLimits
 from minikafka.net.port import Endpoint, Exchange, RequestHandler, Server
 from minikafka.net.processor import Processor, ServerOptions
 from minikafka.net.transfer import peer_name
+from minikafka.net.unsent import Unsent
 
 __all__ = [
     "ConnectionLimits",
@@ -28,6 +29,7 @@ __all__ = [
     "SocketServer",
 ]
 
+UNSENT_BYTES = 128 << 20
 _STUCK_MS = 5000
 """How much longer than the drain a stop waits for a handler that blocks."""
 
@@ -37,8 +39,8 @@ class SocketServer:
 
     ``processors``: threads (``num.network.threads``, here for all listeners together). ``backlog``: of the
     system, connections that nobody has accepted yet. ``queued_requests``, ``queued_bytes``: see
-    ``net.backlog``; ``limits``: ``net.limits``. The others are explained at ``ServerOptions``; the defaults
-    are Kafka's, but that buffers are left to the system.
+    ``net.backlog``; ``unsent_bytes``: ``net.unsent``; ``limits``: ``net.limits``. The others are explained at
+    ``ServerOptions``; the defaults are Kafka's, but that buffers are left to the system.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class SocketServer:
         receive_buffer_bytes: int | None = None,
         queued_requests: int = 500,
         queued_bytes: int | None = None,
+        unsent_bytes: int = UNSENT_BYTES,
         limits: ConnectionLimits | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -75,6 +78,7 @@ class SocketServer:
         )
         self._clock = clock or SystemClock()
         self._backlog = Backlog(queued_requests, queued_bytes)
+        self._unsent = Unsent(unsent_bytes)
         self._admission = Admission(limits or ConnectionLimits(), processors, self._clock)
         self._ports: dict[str, int] = {}
         self._acceptors: list[Acceptor] = []
@@ -130,6 +134,7 @@ class SocketServer:
             self._handler,
             self._options,
             backlog=self._backlog,
+            unsent=self._unsent,
             left=lambda ip: self._admission.leave(number, ip),
             clock=self._clock,
         )

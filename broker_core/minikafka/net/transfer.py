@@ -38,10 +38,14 @@ class Outgoing:
 
     def __init__(self, parts: Iterable[Part]) -> None:
         self._parts: deque[memoryview | FileSlice | LazyPart] = deque()
+        self.memory_bytes = 0
+        """What the parts had in memory at first."""
         for part in parts:
             # Empty parts are left out, as a "more follows" must be followed.
-            if part_size(part):
+            size = part_size(part)
+            if size:
                 is_memory = not isinstance(part, (FileSlice, LazyPart))
+                self.memory_bytes += size if is_memory else 0
                 self._parts.append(memoryview(part).cast("B") if is_memory else part)  # type: ignore[arg-type]
         self._sendfile = HAS_SENDFILE
         self.waits_for: LazyPart | None = None
