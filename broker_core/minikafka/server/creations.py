@@ -7,8 +7,8 @@ that came meanwhile.
 
 What is needed to serve at all (the offsets topic) goes first and is never refused. Automatic creation is
 refused while ``AUTOMATIC_MAX`` wait: the client hears LEADER_NOT_AVAILABLE, as of every topic that is to
-come, and asks again. CreateTopics is refused while ``PENDING_MAX`` wait. A topic of such a request whose
-time-out comes before its turn is not made.
+come, and asks again. CreateTopics is refused while ``PENDING_MAX`` wait, or ``PARTITIONS_MAX`` partitions. A
+topic of such a request whose time-out comes before its turn is not made.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ AT_ONCE = 50
 """Topics of one job: some 0.1 s with ZooKeeper on the same host."""
 AUTOMATIC_MAX = 1_000
 PENDING_MAX = 10_000
+PARTITIONS_MAX = 200_000
+"""Of all topics that wait for requests; one alone may have more."""
 _NAMED = 5
 """Topics that a message about many names."""
 
@@ -74,6 +76,8 @@ class Creations:
         self._make = make
         self._lock = threading.Lock()
         self._waiting: deque[_Waiting] = deque()
+        self._partitions = 0
+        """How many the waiting topics will have."""
         self._automatic: set[str] = set()
         """Names that are waiting, or being made, because somebody needs them."""
         self._scheduled = False
@@ -103,6 +107,7 @@ class Creations:
             if wish.name in self._automatic:
                 return
             self._automatic.add(wish.name)
+            self._partitions += len(wish.assignment)
             waiting = _Waiting(wish, None, None)
             if wish.name in INTERNAL_TOPICS:
                 self._waiting.appendleft(waiting)
@@ -115,7 +120,8 @@ class Creations:
         refused = []
         with self._lock:
             for wish in wishes:
-                if len(self._waiting) < PENDING_MAX:
+                if self._has_room(len(wish.assignment)):
+                    self._partitions += len(wish.assignment)
                     self._waiting.append(_Waiting(wish, failed, deadline_ms))
                 else:
                     refused.append(wish.name)
@@ -123,10 +129,15 @@ class Creations:
             self._worker.submit(lambda: self._refuse(refused, failed))
         self._schedule()
 
+    def _has_room(self, partitions: int) -> bool:
+        waiting = len(self._waiting)
+        return not waiting or (waiting < PENDING_MAX and self._partitions + partitions <= PARTITIONS_MAX)
+
     def _refuse(self, names: list[str], failed: Failed) -> None:
-        _log.warning("%d new topics are refused: %d wait to be made", len(names), PENDING_MAX)
+        waiting = len(self._waiting)
+        _log.warning("%d new topics are refused: %d wait to be made", len(names), waiting)
         for name in names:
-            failed(name, _not_begun(f"{PENDING_MAX} topics wait to be made, and no more can"))
+            failed(name, _not_begun(f"{waiting} topics wait to be made, and no more can"))
 
     def _schedule(self) -> None:
         with self._lock:
@@ -199,6 +210,7 @@ class Creations:
         with self._lock:
             while self._waiting and len(taken) < AT_ONCE and self._waiting[0].wish.name not in taken:
                 one = self._waiting.popleft()
+                self._partitions -= len(one.wish.assignment)
                 if one.deadline_ms is not None and one.deadline_ms <= now_ms:
                     late.append(one)
                 else:

@@ -18,6 +18,13 @@ _log = logging.getLogger(__name__)
 EXPIRATION_MS = 15 * 60 * 1000
 """How old a notification becomes: 0.10.1's ``changeExpirationMs``."""
 
+KEPT_MAX = 1_000
+CROWDED_MS = 60_000
+"""Of more than ``KEPT_MAX`` the oldest ones go at this age: each look lists all of them, and clients can
+change settings in a loop. Brokers follow within seconds; one that was away for longer has lost its session,
+and reads all settings anew.
+"""
+
 
 class Notifications:
     """The notifications of one directory, each of which is acted on once."""
@@ -44,9 +51,11 @@ class Notifications:
             if name not in self._made_ms:
                 self._act_on(name, act)
         now_ms = self._clock.now_ms()
-        for name, made_ms in self._made_ms.items():
+        spare = len(self._made_ms) - KEPT_MAX
+        for place, (name, made_ms) in enumerate(sorted(self._made_ms.items())):
             # What is not Kafka's stays.
-            if name.startswith(self._prefix) and now_ms - made_ms > EXPIRATION_MS:
+            limit_ms = EXPIRATION_MS if place >= spare else CROWDED_MS
+            if name.startswith(self._prefix) and now_ms - made_ms > limit_ms:
                 with contextlib.suppress(NoNode):  # another broker may have been first
                     self._store.delete(f"{self._directory}/{name}", recursive=True)
 

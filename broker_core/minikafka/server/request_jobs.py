@@ -3,7 +3,8 @@
 The worker is the control path: elections of leaders, opened logs. A request may name thousands of settings
 or offsets, each of which costs a round trip to ZooKeeper, and hundreds of clients may ask at once. So at most
 one part, of about ``PART_MS``, stands among the worker's jobs; the next one, of another request if there is
-one, is submitted behind what came meanwhile. Each connection has one request in work, which bounds the queue.
+one, is submitted behind what came meanwhile. Each connection has one request in work, which bounds the queue;
+what goes on although its client does not wait is claimed by the name that it is about.
 """
 
 from __future__ import annotations
@@ -37,6 +38,22 @@ class RequestJobs:
         self._lock = threading.Lock()
         self._jobs: deque[RequestJob] = deque()
         self._scheduled = False
+        self._claimed: set[tuple[str, str]] = set()
+
+    def claim(self, what: str, name: str) -> bool:
+        """Whether nobody else has claimed this until ``release``: a request whose client does not wait may be
+        sent again and again.
+        """
+        with self._lock:
+            if (what, name) in self._claimed:
+                return False
+            self._claimed.add((what, name))
+            return True
+
+    def release(self, what: str, name: str) -> None:
+        """What was claimed is done."""
+        with self._lock:
+            self._claimed.discard((what, name))
 
     def __len__(self) -> int:
         return len(self._jobs)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from minikafka.base.errors import (
     BadVersion,
@@ -19,7 +20,7 @@ from minikafka.base.errors import (
     SessionExpired,
 )
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition, check_topic_name
-from minikafka.base.words import shortened
+from minikafka.base.words import counted, shortened
 from minikafka.controller.assignment import (
     assign_replicas,
     check_assignment,
@@ -42,6 +43,7 @@ BROKER_DEFAULT = -1
 
 MOST_NEW_PARTITIONS = 10_000
 """What the topics of one request may get together, as in Kafka's later releases, where there are several."""
+_DELETED_AT_ONCE = 50
 _LOGGED_REFUSALS = 50
 """Of how many topics of one request the log says that they were refused."""
 
@@ -336,18 +338,56 @@ def check_more_partitions(
     return GrowthRequest(name, added)
 
 
-def submit_growths(broker: Broker, wishes: Sequence[GrowthRequest], ticket: TopicTicket) -> None:
-    """Add the partitions to the topics' znodes on the worker; the controller does the rest."""
+def submit_deletions(broker: Broker, names: Iterable[str]) -> None:
+    """Mark topics for deletion on the worker, unless that is under way; the controller does the rest."""
+    jobs = broker.request_jobs
+    wanted = [name for name in names if jobs.claim("delete", name)]
     done = 0
 
     def job(is_over: Callable[[], bool]) -> bool:
         nonlocal done
-        while done < len(wishes):
-            add(wishes[done])
+        while done < len(wanted):
+            some = wanted[done : done + _DELETED_AT_ONCE]
+            try:
+                broker.registrar.request_deletions(some)
+            except (CoordinationLost, SessionExpired):
+                raise  # the worker runs this job again
+            except CoordinationError as error:
+                _log.error("%s cannot be deleted: %s", counted(len(some), "topic"), error)
+            done += len(some)
+            for name in some:
+                jobs.release("delete", name)
+            if is_over():
+                break
+        return done == len(wanted)
+
+    if wanted:
+        jobs.submit(job)
+
+
+def submit_growths(broker: Broker, wishes: Sequence[GrowthRequest], ticket: TopicTicket) -> None:
+    """Add the partitions to the topics' znodes on the worker; the controller does the rest. A topic that is
+    about to get some gets no more: REQUEST_TIMED_OUT, after which clients ask again.
+    """
+    jobs = broker.request_jobs
+    claimed = []
+    for wish in wishes:
+        if jobs.claim("grow", wish.name):
+            claimed.append(wish)
+        else:
+            busy = BrokerError(ErrorCode.REQUEST_TIMED_OUT, f"topic {wish.name} is just getting partitions")
+            broker.run(partial(ticket.failed_later, broker, wish.name, busy))
+    done = 0
+
+    def job(is_over: Callable[[], bool]) -> bool:
+        nonlocal done
+        while done < len(claimed):
+            add(claimed[done])
+            jobs.release("grow", claimed[done].name)
             done += 1
             if is_over():
-                return done == len(wishes)
-        return True
+                break
+        return done == len(claimed)
 
     def add(wish: GrowthRequest) -> None:
         try:
@@ -361,9 +401,11 @@ def submit_growths(broker: Broker, wishes: Sequence[GrowthRequest], ticket: Topi
             raise  # the worker runs this job again
         except OtherCluster as error:
             failure = BrokerError(ErrorCode.NOT_CONTROLLER, str(error))
-        except CoordinationError as error:
+        except Exception as error:  # noqa: BLE001 - it would keep what is claimed
+            if not isinstance(error, CoordinationError):
+                _log.exception("topic %s gets no partitions", wish.name)
             failure = BrokerError(ErrorCode.UNKNOWN, str(error))
         broker.run(lambda: ticket.failed_later(broker, wish.name, failure))
 
-    if wishes:
-        broker.request_jobs.submit(job)
+    if claimed:
+        jobs.submit(job)

@@ -10,7 +10,14 @@ from minikafka.base.clock import ManualClock
 from minikafka.base.errors import BrokerError, CoordinationError, CoordinationLost, ErrorCode
 from minikafka.base.ids import OFFSETS_TOPIC
 from minikafka.controller.assignment import Assignment
-from minikafka.server.creations import AT_ONCE, AUTOMATIC_MAX, PENDING_MAX, CreationRequest, Creations
+from minikafka.server.creations import (
+    AT_ONCE,
+    AUTOMATIC_MAX,
+    PARTITIONS_MAX,
+    PENDING_MAX,
+    CreationRequest,
+    Creations,
+)
 from minikafka.server.worker import InlineWorker
 
 Topics = Mapping[str, tuple[Assignment, Mapping[str, str]]]
@@ -197,3 +204,16 @@ def test_a_connection_that_is_lost_between_single_topics_has_all_of_them_tried_a
     del harness.bad["b"]
     harness.worker.run_until_idle()
     assert (harness.done, harness.failures) == (["a", "a", "b"], {"bad": ErrorCode.UNKNOWN})
+
+
+def test_waiting_topics_have_a_limit_of_partitions_together() -> None:
+    harness, half = Harness(), dict.fromkeys(range(PARTITIONS_MAX // 2 + 1), (1,))
+    wide = [CreationRequest(name, half, {}) for name in ("a", "b")]
+    for _ in range(2):  # what was made leaves its room
+        harness.creations.add(wide, harness.failed, None)
+        harness.ask("small")
+        harness.worker.run_until_idle()
+        assert harness.failures == {"b": ErrorCode.REQUEST_TIMED_OUT}
+        assert harness.done == ["a", "small"]
+        harness.failures.clear()
+        harness.done.clear()

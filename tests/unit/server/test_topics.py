@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -18,9 +18,11 @@ from minikafka.wire.apis.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
 )
+from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
 from minikafka.wire.apis.describe_configs import ResourceType
 from minikafka.wire.keys import ApiKey
 from tests.scenarios.simulation import Request, Simulation
+from tests.unit.server.test_dispatch import dispatched
 
 LARGE = {LEADER_REPLICAS: ",".join(f"{number}:1" for number in range(150_000))}
 """Valid settings of 1.2 MB."""
@@ -104,3 +106,34 @@ def test_the_log_names_some_of_the_topics_that_are_refused(caplog: pytest.LogCap
     caplog.set_level("INFO")
     world.call(of_300_topics())
     assert caplog.text.count("is refused") == 50
+
+
+def deleting(name: str) -> Request:
+    return Request(ApiKey.DELETE_TOPICS, 1, DeleteTopicsRequest((name,), 0))
+
+
+def growing(name: str, count: int) -> Request:
+    request = CreatePartitionsRequest((CreatePartitionsTopic(name, count, None),), 0, validate_only=False)
+    return Request(ApiKey.CREATE_PARTITIONS, 0, request)
+
+
+@pytest.mark.parametrize("request_of", [lambda: deleting("t"), lambda: growing("t", 3)])
+def test_requests_that_do_not_wait_queue_once_for_each_topic(
+    request_of: Callable[[], Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = Simulation()
+    world.machine.start()
+    world.create_topic("t")
+    assert world.machine.running is not None
+    broker = world.machine.running.broker
+    held: list[Callable[[], None]] = []
+    monkeypatch.setattr(broker.worker, "submit", held.append)
+    for _ in range(20):
+        assert dispatched(world, request_of()).answered
+    assert (len(held), len(broker.request_jobs)) == (1, 1)
+    monkeypatch.undo()
+    broker.worker.submit(held[0])
+    world.settle()
+    assert not len(broker.request_jobs)
+    assert dispatched(world, request_of()).answered
+    assert len(broker.request_jobs) <= 1

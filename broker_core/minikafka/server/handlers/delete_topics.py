@@ -7,12 +7,10 @@ whose znode is nonsense. A time-out leaves the deletion under way: REQUEST_TIMED
 
 from __future__ import annotations
 
-from functools import partial
-
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
-from minikafka.server.topics import TopicTicket, check_controller, error_code_of
+from minikafka.server.topics import TopicTicket, check_controller, error_code_of, submit_deletions
 from minikafka.server.work_pool import Steps, begin_here
 from minikafka.wire.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
@@ -47,7 +45,7 @@ def _serve(broker: Broker, context: RequestContext, request: DeleteTopicsRequest
             ticket.fail(name, error)
 
     def submit() -> None:
-        broker.worker.submit(partial(broker.registrar.request_deletions, wanted))
+        submit_deletions(broker, wanted)
 
     ticket.start(broker, request.timeout_ms, submit)
 

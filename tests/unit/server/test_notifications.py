@@ -1,0 +1,36 @@
+"""How long notifications in ZooKeeper stay."""
+
+from __future__ import annotations
+
+from minikafka.base.clock import ManualClock
+from minikafka.registry.memory import MemoryZooKeeper
+from minikafka.server.notifications import CROWDED_MS, EXPIRATION_MS, KEPT_MAX, Notifications
+
+DIRECTORY = "/news"
+
+
+def left_after(count: int, age_ms: int) -> tuple[int, str]:
+    """How many of ``count`` notifications are there at that age, and the first one."""
+    clock = ManualClock()
+    zookeeper = MemoryZooKeeper(clock)
+    store = zookeeper.connect()
+    store.create(DIRECTORY)
+    notifications, seen = Notifications(store, clock, DIRECTORY, "n_", "news"), []
+    for number in range(count):
+        store.create(f"{DIRECTORY}/n_{number:010d}", b"")
+    notifications.follow(lambda data, path: seen.append(path))
+    clock.advance(age_ms)
+    notifications.follow(lambda data, path: seen.append(path))
+    assert len(seen) == count
+    names = sorted(store.children(DIRECTORY))
+    return len(names), names[0] if names else ""
+
+
+def test_they_stay_for_a_quarter_of_an_hour() -> None:
+    assert left_after(5, EXPIRATION_MS) == (5, "n_0000000000")
+    assert left_after(5, EXPIRATION_MS + 1) == (0, "")
+
+
+def test_of_very_many_the_oldest_go_after_a_minute() -> None:
+    assert left_after(KEPT_MAX + 5, CROWDED_MS) == (KEPT_MAX + 5, "n_0000000000")
+    assert left_after(KEPT_MAX + 5, CROWDED_MS + 1) == (KEPT_MAX, "n_0000000005")
