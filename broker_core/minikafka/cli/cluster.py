@@ -50,16 +50,20 @@ def describe(
 def log_dirs(
     broker: Annotated[
         list[int] | None,
-        typer.Option("--broker", help="The id of a broker; several times for several. [all]"),
+        typer.Option("--broker", metavar="ID", help="The id of a broker; several times for several. [all]"),
     ] = None,
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", help="Only this topic; several times for several. [all]")
+        list[str] | None,
+        typer.Option("--topic", metavar="T", help="Only this topic; several times for several. [all]"),
     ] = None,
     bootstrap: Bootstrap = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
     """The data directories of brokers, and the size of each log in them, in bytes.
+
+    Offset lag: how many offsets a log ends before its partition's high watermark. Future: a log that is being
+    moved to another directory.
 
     Status 1: a directory is offline, or a --topic has no log.
     """

@@ -114,9 +114,9 @@ def consume(
 ) -> None:
     """Print the messages of topics as they come, until --max or Ctrl-C.
 
-    To a pipe or a file, keys and values go as they are; bytes that are no UTF-8 as \\xff, or with --format
-    json in base64. On a terminal, which would act on them, control characters are shown as escapes (\\x1b),
-    as they are in names everywhere.
+    A key or value that is null is shown as null. To a pipe or a file, keys and values go as they are; bytes
+    that are no UTF-8 as \\xff, or with --format json in base64. On a terminal, which would act on them,
+    control characters are shown as escapes (\\x1b), as they are in names everywhere.
     """
     where = parse_start(start)
     wanted = _wanted(topic, whitelist, blacklist)

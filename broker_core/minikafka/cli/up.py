@@ -215,13 +215,24 @@ def check_free(host: str, ports: Sequence[int]) -> None:
         raise ConfigError("--host", given, "is no address of this machine: name one, or 0.0.0.0 for all")
     for port in ports:
         if port and not can_bind(host, port) and can_connect(host, port):
+            address = host_port(host, port)
             needed = f" (the brokers need {ports[0]} to {ports[-1]})" if len(ports) > 1 else ""
             raise ConfigError(
                 "--port",
                 str(ports[0]),
-                f"another process listens on {host_port(host, port)}{needed}; name another, or --port 0 for "
+                f"{listener_at(address)} listens on {address}{needed}; name another, or --port 0 for "
                 f"{'a free one' if len(ports) == 1 else 'free ones'}",
             )
+
+
+def listener_at(address: str) -> str:
+    """Who listens there, as far as this user's clusters are known."""
+    from minikafka.embedded import local
+
+    for cluster in local.list_running():
+        if address in cluster.bootstrap_servers.split(","):
+            return f"the cluster of {cluster.data_dir} (process {cluster.pid})"
+    return next((str(one) for one in local.list_strays() if one.address == address), "another process")
 
 
 def odd_addresses(host: str, ports: Sequence[int], config: Mapping[str, str]) -> Iterator[str]:

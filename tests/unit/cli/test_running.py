@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -43,6 +44,18 @@ def test_a_cluster_whose_directory_was_removed_is_listed_while_it_runs_and_can_b
     assert capfd.readouterr() == (f"stopped {directory}, which had been removed\n", "")
     assert process.wait() == -signal.SIGTERM
     assert not directory.exists()
+
+
+@pytest.mark.process
+def test_up_names_the_cluster_of_this_user_that_has_its_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        there = local.LocalCluster(f"127.0.0.1:5,127.0.0.1:{port}", "z", "id", "boot", "/other", 77, "then")
+        monkeypatch.setattr(local, "list_running", lambda: [there])
+        assert run(["up", "--data-dir", str(tmp_path / "d"), "--port", str(port)]) == 2
+    assert f"the cluster of /other (process 77) listens on 127.0.0.1:{port};" in capfd.readouterr().err
 
 
 @pytest.mark.process
