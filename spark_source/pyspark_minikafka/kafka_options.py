@@ -10,8 +10,9 @@ Every key is one of four kinds, and none is dropped in silence:
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from minikafka.base.errors import ConfigError
@@ -282,7 +283,8 @@ _KAFKAS_OWN = frozenset(
 """Client properties of Kafka's that are no slip of the pen, though they have no effect here."""
 
 
-def meant(name: str, others: Iterable[str] = ()) -> str | None:
+@functools.lru_cache(256)  # the same options are read again for every micro-batch that is written
+def meant(name: str, others: tuple[str, ...] = ()) -> str | None:
     """The option that ``name``, which nobody knows, was probably meant to be; None for a guess that is none.
 
     name: in lower case, with its prefix. others: options that are no client properties.
