@@ -290,6 +290,22 @@ def test_large_content_that_is_written_anew_stops_nobody(
         assert codes(attack(broker, 3, request)) == {0}
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("magic", "settings"),
+    [(0, {}), (1, {}), (1, {"message_format_version": "0.9.0"}), (0, {"message_format_version": "0.10.0"})],
+)
+def test_requests_of_very_many_wrappers_stop_nobody(
+    broker: AttackedBroker, magic: int, settings: dict[str, str]
+) -> None:
+    one = build_message_set([Record(None, b"x", 1)], magic=magic, codec=Codec.GZIP)
+    broker.create_topic("bombs", 1, **settings)
+    request = simulation.produce("bombs", (20 << 20) // len(one) * one, version=2)
+    with Others(broker):
+        assert codes(attack(broker, 2, request)) == {0}
+
+
 RECORDS = 1_000_000
 
 

@@ -67,6 +67,7 @@ _ZSTD_SKIPPABLE = 0x184D2A50
 """The magic of frames without content; its last four bits mean nothing."""
 _ZSTD_BLOCK_BYTES = 128 << 10
 _INT32 = struct.Struct(">i")
+_NOTHING = memoryview(b"")
 _UINT32_LITTLE = struct.Struct("<I")
 
 
@@ -224,7 +225,7 @@ def _room(size_bytes: int) -> memoryview:
 
 def _decompress_gzip(data: Buffer, max_bytes: int) -> memoryview:
     view = memoryview(data)
-    room = _room(min(max_bytes, _GZIP_MOST * len(view)))
+    room: memoryview | None = None
     at = size = 0
     while at < len(view) or at == 0:
         # Nearly always there is one member. zlib copies what it has not read, so it is given small parts:
@@ -237,11 +238,20 @@ def _decompress_gzip(data: Buffer, max_bytes: int) -> memoryview:
                 raise _damaged(Codec.GZIP, "it ends too early" if view else "it is empty")
             for piece in _gzip_pieces(member, part):
                 _check_bound(Codec.GZIP, size + len(piece), max_bytes)
+                if room is None:
+                    if len(part) == len(view) and _is_done(member):
+                        return memoryview(piece)  # all of it, as with most small content
+                    room = _room(min(max_bytes, _GZIP_MOST * len(view)))
                 room[size : size + len(piece)] = piece
                 size += len(piece)
             at += len(part) - len(member.unused_data)
             part_bytes = min(4 * part_bytes, _GZIP_PART_BYTES_MOST)
-    return room[:size]
+    return _NOTHING if room is None else room[:size]
+
+
+def _is_done(member: zlib._Decompress) -> bool:
+    """Whether the member has ended, and nothing is left of what it was given."""
+    return member.eof and not member.unused_data and not member.unconsumed_tail
 
 
 def _gzip_pieces(member: zlib._Decompress, part: memoryview) -> Iterator[bytes]:

@@ -11,6 +11,7 @@ Up is for what is produced, and for nothing else: what is stored never gets a ne
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,12 +35,17 @@ from minikafka.records.message_set import (
     open_wrapper,
     wrap,
 )
+from minikafka.records.wrappers import Wrappers, memory_to_open, open_group
 
 _TIMESTAMP_BYTES = 8
 """What a message of magic 1 has more than one of magic 0."""
-_NO_WRAPPERS = np.zeros(0, dtype=np.int64)
-_NO_WRAPPERS.flags.writeable = False
+_NO_COUNTS = np.zeros(0, dtype=np.int64)
+_NO_COUNTS.flags.writeable = False
 _NO_MARKS = np.zeros(0, dtype=np.int64)
+HELD_BYTES = 8 << 20
+"""What a set that is written anew in steps may have in hand between two of them."""
+REWRITE_MEMORY = 3
+"""Times the content: what was opened, what is made of it, and that compressed."""
 _GROWTH_BYTES = 27
 """What stands around a key and a value takes 7 bytes at least in a batch, and 34 in a message of magic 1."""
 
@@ -217,10 +223,16 @@ class Rewritten:
     content_bytes: int
 
 
-def rewrite(
-    data: Buffer, magic: int, codec: Codec, max_message_bytes: int, max_content_bytes: int
-) -> Rewritten:
-    """A valid set of magic 0 and 1 in ``magic``, 0 or 1, and ``codec``: one wrapper, or messages alone.
+def rewrite_steps(
+    data: Buffer,
+    wrappers: Wrappers,
+    magic: int,
+    codec: Codec,
+    max_message_bytes: int,
+    max_content_bytes: int,
+) -> Generator[int, None, Rewritten]:
+    """A valid set of magic 0 and 1 in ``magic``, 0 or 1, and ``codec``: one wrapper, or messages alone. In
+    steps, each with the memory that the next one takes, as long as little of it is made.
 
     Messages that become magic 1 get the timestamp -1; whoever sets append times writes them over it.
     MESSAGE_TOO_LARGE when a message is larger then than ``max_message_bytes``; RECORD_LIST_TOO_LARGE when all
@@ -231,21 +243,28 @@ def rewrite(
     view = memoryview(data)
     state = run_state(magic, max_message_bytes if codec is Codec.NONE else INT64_MAX)
     parts: list[Buffer] = []
-    position = content_bytes = 0
+    position = content_bytes = number = made = 0
     while True:
-        stop, part, position = convert_messages(view, position, state)
-        parts.append(part)
-        if stop != stops.WRAPPER:
+        end = int(wrappers.column(write.WRAPPER_AT)[number]) if number < len(wrappers) else len(view)
+        if position < end:
+            _, part, position = convert_messages(view[:end], position, state)
+            parts.append(part)
+        if number == len(wrappers):
             break
-        content = open_wrapper(view, position, max_content_bytes)
-        content_bytes += len(content.data)
+        group = wrappers.run_from(number)
+        if made <= HELD_BYTES:
+            yield REWRITE_MEMORY * memory_to_open(view, group, max_content_bytes)
+        content, ends = open_group(view, group, max_content_bytes)
+        content_bytes += len(content)
         _check_content(content_bytes, max_content_bytes)
-        _, part, _ = convert_messages(content.data, 0, state, position)
+        _, part, _ = convert_messages(content, 0, state, position)
         parts.append(part)
-        position += content.size_bytes
+        made += len(part)
+        number += len(ends)
+        position = int(group[len(ends) - 1, write.WRAPPER_AT] + group[len(ends) - 1, write.WRAPPER_SIZE])
         del content  # before another is opened, or all is put together
     messages = bytearray().join(parts)
-    write.assign_offsets(writable(messages), 0, _NO_WRAPPERS, -1, 0, _NO_MARKS)
+    write.assign_offsets(writable(messages), 0, _NO_COUNTS, -1, 0, _NO_MARKS)
     max_timestamp_ms, max_timestamp_at = (
         int(state[place]) for place in (write.CONVERT_MAX_TIMESTAMP, write.CONVERT_MAX_AT)
     )

@@ -7,15 +7,18 @@ is done in steps, and before each one its memory is named.
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from minikafka.records.batch import ATTRIBUTES_AT, BATCH_HEADER_BYTES, BatchHeader, records_of, size_of
 from minikafka.records.compression import ContentBudget, content_bound
-from minikafka.records.message_set import CODEC_MASK, Codec, Content, open_wrapper, wrapper_value
+from minikafka.records.conversion import REWRITE_MEMORY
+from minikafka.records.message_set import CODEC_MASK, Codec
 from minikafka.records.produced import Limits
+from minikafka.records.wrappers import memory_to_open, open_group
 
 REWRITE_COST = 16
 """What it takes to compress a byte, in bytes that are decompressed."""
-REWRITE_MEMORY = 3
-"""Times the content: what was opened, what is made of it, and that compressed."""
 _CODEC_AT = ATTRIBUTES_AT + 1
 """The attributes are an int16, whose second byte holds the codec."""
 
@@ -35,11 +38,13 @@ class ContentOpener:
         self.content_bytes += len(content)
         return content
 
-    def wrapper(self, view: memoryview, position: int, limits: Limits) -> Content:
-        """A wrapper with its content."""
-        content = open_wrapper(view, position, limits.max_content_bytes, self.budget)
-        self.content_bytes += len(content.data)
-        return content
+    def group(
+        self, view: memoryview, rows: NDArray[np.int64], limits: Limits
+    ) -> tuple[memoryview, NDArray[np.int64]]:
+        """See ``open_group``."""
+        content, ends = open_group(view, rows, limits.max_content_bytes, self.budget)
+        self.content_bytes += len(content)
+        return content, ends
 
     def memory_for_batch(self, view: memoryview, position: int, limits: Limits) -> int:
         """What the content of a batch takes at most. Only the batch's size is known to be right."""
@@ -49,10 +54,9 @@ class ContentOpener:
         stored = view[position + BATCH_HEADER_BYTES : position + size_of(view, position)]
         return content_bound(Codec(codec), stored, limits.max_content_bytes)
 
-    def memory_for_wrapper(self, view: memoryview, position: int, limits: Limits) -> int:
-        """As ``memory_for_batch``, of a wrapper whose lengths are known to be right."""
-        codec, value = wrapper_value(view, position)
-        return 0 if value is None else content_bound(codec, value, limits.max_content_bytes)
+    def memory_for_group(self, view: memoryview, rows: NDArray[np.int64], limits: Limits) -> int:
+        """As ``memory_for_batch``, of the group that begins with the first of these wrappers."""
+        return memory_to_open(view, rows, limits.max_content_bytes)
 
     def before_rewriting(self, view: memoryview) -> int:
         """Count that ``view``, which was opened, is written anew; the memory that this needs."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from minikafka.base.values import fast_value
 from minikafka.records.arrays import INT64_MAX, INT64_MIN
 from minikafka.records.batch import MAGIC, BatchHeader
 from minikafka.records.compression import MAX_CONTENT_BYTES
-from minikafka.records.message_set import Codec, Content, TimestampType
+from minikafka.records.message_set import Codec, TimestampType
+from minikafka.records.wrappers import NO_WRAPPERS, Wrappers
 
 
 @fast_value
@@ -58,7 +57,7 @@ class ValidatedSet:
     codec: Codec
     magic: int
     max_message_bytes: int
-    wrappers: tuple[Wrapper, ...]
+    wrappers: Wrappers
     batches: tuple[BatchHeader, ...] = ()
     prepared: tuple[int, memoryview] | None = None
     """A base offset, and ``data`` with its magic 0 wrappers built for it."""
@@ -80,7 +79,7 @@ class ValidatedSet:
             header.codec,
             MAGIC,
             limits.max_message_bytes,
-            (),
+            NO_WRAPPERS,
             (header,),
             stamped=stamped,
         )
@@ -116,16 +115,3 @@ class AssignedSet:
 
 class OffsetMoved(Exception):
     """The log's end has moved since the set was prepared for it: prepare the set again, without locks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wrapper:
-    """A wrapper whose content, of ``content_bytes``, is valid; it is not kept. ``consecutive``: the inner
-    offsets are 0, 1, 2 …
-    """
-
-    content: Content
-    count: int
-    max_timestamp_ms: int
-    consecutive: bool
-    content_bytes: int

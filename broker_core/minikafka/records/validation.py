@@ -17,14 +17,15 @@ Batches of magic 2 stay as they are but for their largest timestamp, when it was
 and for a codec that ``Limits`` ask for.
 
 Content is let go once it was checked, and opened again where a wrapper has to be built anew: a kilobyte of it
-may stand for a megabyte, and a request may hold a thousand wrappers. Who serves others meanwhile gives
-``validate`` a budget, which small sets keep to, and takes ``validate_steps`` for what exceeds it.
+may stand for a megabyte. A request may hold hundreds of thousands of wrappers, so they are checked in groups
+(``wrappers``), and of more than ``BUILT_ANEW_MOST`` that have to be built anew one is made. Who serves others
+meanwhile gives ``validate`` a budget, which small sets keep to, and takes ``validate_steps`` for what exceeds
+it.
 """
 
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Generator
 from dataclasses import replace
 
@@ -34,7 +35,7 @@ from numpy.typing import NDArray
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import Buffer
 from minikafka.records import kernels, stops
-from minikafka.records.arrays import INT64_MAX, read_only, writable
+from minikafka.records.arrays import read_only, writable
 from minikafka.records.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.batch import (
     BatchHeader,
@@ -46,28 +47,29 @@ from minikafka.records.batch import (
 )
 from minikafka.records.checksums import CRC32_TABLES, CRC_TABLES
 from minikafka.records.compression import ContentBudget
-from minikafka.records.conversion import down_convert, rewrite, rewrite_batches
+from minikafka.records.conversion import REWRITE_MEMORY, down_convert, rewrite_batches, rewrite_steps
 from minikafka.records.message_set import (
     ATTRIBUTES_AT,
     CODEC_MASK,
-    CRC_AT,
     ENTRY_HEADER_BYTES,
     MAGIC_AT,
     MIN_SIZE,
     NO_TIMESTAMP,
     TIMESTAMP_AT,
     Codec,
-    Content,
     TimestampType,
     open_wrapper,
     wrap,
 )
-from minikafka.records.opening import REWRITE_COST, REWRITE_MEMORY, ContentOpener
-from minikafka.records.produced import AssignedSet, Limits, OffsetMoved, ValidatedSet, Wrapper
+from minikafka.records.opening import REWRITE_COST, ContentOpener
+from minikafka.records.produced import AssignedSet, Limits, OffsetMoved, ValidatedSet
 from minikafka.records.survey import PlainBatch, allows, as_sent
+from minikafka.records.wrappers import NO_WRAPPERS, Wrappers, survey
 
 ASSIGNED_AGAIN_BYTES = 64 << 10
 """How much content ``assign`` compresses again, which it does under locks, for an offset that has moved."""
+BUILT_ANEW_MOST = 64
+"""Of more wrappers that have to be built anew, one is made, as 0.10.1 makes it of every set with such."""
 _SELDOM = 1 << 40
 """Bytes that no set has: only its first entry is marked."""
 _INT64 = struct.Struct(">q")
@@ -100,8 +102,8 @@ def validate(
 
 
 def validate_steps(data: Buffer, limits: Limits, now_ms: int) -> Steps:
-    """``validate`` in steps, each of which opens one wrapper or batch at most, and returns what that returns.
-    A set that is written anew is so in one step.
+    """``validate`` in steps, each of which opens one batch or group of wrappers at most; returns what that
+    returns. Batches are written anew in one step.
     """
     return _steps(_writable(data), limits, now_ms, ContentOpener(None))
 
@@ -133,9 +135,9 @@ def _steps(view: memoryview, limits: Limits, now_ms: int, opener: ContentOpener)
         return (yield from _steps(_writable(_stored(view, batches, limits)), limits, now_ms, opener))
     if not batches and _must_rewrite(state, wrappers, limits):
         yield opener.before_rewriting(view)
-        view, wrappers = _rewritten(view, state, wrappers, limits)
+        view, wrappers = yield from _rewritten(view, state, wrappers, limits)
     codec, magic = _first(view, batches) if count else (Codec.NONE, -1)
-    if any(wrapper.content.magic and not wrapper.consecutive for wrapper in wrappers):
+    if wrappers.gaps:
         yield opener.before_rewriting(view)
     view, wrappers = _finish_wrappers(view, wrappers, limits, now_ms)
     max_timestamp_ms, max_timestamp_at = int(state[write.MAX_TIMESTAMP]), int(state[write.MAX_AT])
@@ -152,7 +154,7 @@ def _steps(view: memoryview, limits: Limits, now_ms: int, opener: ContentOpener)
         codec,
         magic,
         limits.max_message_bytes,
-        tuple(wrappers),
+        wrappers,
         batches=tuple(batches),
         stamped=limits.timestamp_type is TimestampType.LOG_APPEND_TIME,
     )
@@ -187,52 +189,49 @@ def _stored(view: memoryview, batches: list[BatchHeader], limits: Limits) -> Buf
     return _batches_in_codec(view, limits)
 
 
-def _must_rewrite(state: NDArray[np.int64], wrappers: list[Wrapper], limits: Limits) -> bool:
+def _must_rewrite(state: NDArray[np.int64], wrappers: Wrappers, limits: Limits) -> bool:
     """Whether a message of magic 0 or 1 is not of the format or codec that is stored."""
     write = kernels.write
-    plain = int(state[write.COUNT]) - sum(wrapper.count for wrapper in wrappers)
-    plain_magic_1 = int(state[write.STAMPED]) - sum(wrapper.content.magic for wrapper in wrappers)
-    if limits.magic in {0, 1} and (
-        plain_magic_1 != plain * limits.magic
-        or any(wrapper.content.magic != limits.magic for wrapper in wrappers)
-    ):
+    if wrappers.gaps + wrappers.absolute > BUILT_ANEW_MOST:
         return True
+    plain = int(state[write.COUNT]) - wrappers.count
+    if limits.magic in {0, 1}:
+        plain_magic_1 = int(state[write.STAMPED]) - (len(wrappers) - wrappers.absolute)
+        if plain_magic_1 != plain * limits.magic or wrappers.absolute != len(wrappers) * (1 - limits.magic):
+            return True
     if limits.codec in {None, Codec.ZSTD}:
         return False
-    return any(wrapper.content.codec is not limits.codec for wrapper in wrappers) or (
-        plain > 0 and limits.codec is not Codec.NONE
-    )
+    return wrappers.codecs not in {0, 1 << limits.codec} or (plain > 0 and limits.codec is not Codec.NONE)
 
 
 def _rewritten(
-    view: memoryview, state: NDArray[np.int64], wrappers: list[Wrapper], limits: Limits
-) -> tuple[memoryview, list[Wrapper]]:
-    """The set as it is stored; the state is as if it had been sent so."""
+    view: memoryview, state: NDArray[np.int64], wrappers: Wrappers, limits: Limits
+) -> Generator[int, None, tuple[memoryview, Wrappers]]:
+    """The set as it is stored; the state is as if it had been sent so. In steps."""
     write = kernels.write
     codec = limits.codec
     if codec is None or codec is Codec.ZSTD:
-        codec = wrappers[-1].content.codec if wrappers else Codec.NONE
+        codec = Codec(wrappers.column(write.WRAPPER_CODEC)[-1]) if wrappers else Codec.NONE
     magic = limits.magic
     if magic not in {0, 1}:
         magic = int(state[write.STAMPED] > 0)
-    new = rewrite(view, magic, codec, limits.max_message_bytes, limits.max_content_bytes)
+    new = yield from rewrite_steps(
+        view, wrappers, magic, codec, limits.max_message_bytes, limits.max_content_bytes
+    )
     count = int(state[write.COUNT])
     state[write.MAX_TIMESTAMP], state[write.MAX_AT] = new.max_timestamp_ms, new.max_timestamp_at
     if codec is Codec.NONE:
         state[write.STAMPED] = count * magic
-        return new.data, []
+        return new.data, NO_WRAPPERS
     state[write.STAMPED] = magic
-    content = Content(
-        position=0,
-        size_bytes=len(new.data),
-        offset=count - 1,
+    return new.data, Wrappers.of_one(
+        size=len(new.data),
         magic=magic,
         codec=codec,
-        timestamp_type=TimestampType.CREATE_TIME if magic else TimestampType.NO_TIMESTAMP_TYPE,
-        timestamp_ms=new.max_timestamp_ms,
-        data=_NOT_KEPT,
+        count=count,
+        max_timestamp_ms=new.max_timestamp_ms,
+        content_bytes=new.content_bytes,
     )
-    return new.data, [Wrapper(content, count, new.max_timestamp_ms, True, new.content_bytes)]
 
 
 def _without_batches(view: memoryview, batches: list[BatchHeader], limits: Limits) -> bytes:
@@ -252,10 +251,10 @@ def _batches_in_codec(view: memoryview, limits: Limits) -> bytearray:
     return rewrite_batches(view, codec, limits.max_message_bytes, limits.max_content_bytes)
 
 
-def _first_entry_count(codec: Codec, wrappers: list[Wrapper], batches: list[BatchHeader]) -> int:
+def _first_entry_count(codec: Codec, wrappers: Wrappers, batches: list[BatchHeader]) -> int:
     if batches:
         return batches[0].count
-    return 1 if codec is Codec.NONE else wrappers[0].count
+    return 1 if codec is Codec.NONE else int(wrappers.counts[0])
 
 
 def _first(view: memoryview, batches: list[BatchHeader]) -> tuple[Codec, int]:
@@ -278,10 +277,10 @@ def _new_state(limits: Limits, now_ms: int) -> NDArray[np.int64]:
 
 def _check_entries(
     view: memoryview, state: NDArray[np.int64], limits: Limits, now_ms: int, opener: ContentOpener
-) -> Generator[int, None, tuple[list[Wrapper], list[BatchHeader]]]:
+) -> Generator[int, None, tuple[Wrappers, list[BatchHeader]]]:
     write = kernels.write
     array = read_only(view)
-    wrappers: list[Wrapper] = []
+    groups: list[NDArray[np.int64]] = []
     batches: list[BatchHeader] = []
     while True:
         position = int(state[write.POSITION])
@@ -295,7 +294,7 @@ def _check_entries(
         if batches and int(state[write.COUNT]) != sum(header.count for header in batches):
             raise stops.corrupt("messages of magic 0 or 1 stand among batches of magic 2", position)
         if stop in {stops.END, stops.PARTIAL}:
-            return wrappers, batches
+            return Wrappers.of(groups, state), batches
         if stop == stops.BATCH and limits.max_magic >= BATCH_MAGIC:
             if opener.budget is None:
                 yield opener.memory_for_batch(view, position, limits)
@@ -308,15 +307,15 @@ def _check_entries(
         if stop != stops.WRAPPER:
             stop = stops.OTHER_MAGIC if stop == stops.BATCH else stop
             raise _fault(stop, view, position, limits, now_ms)
-        if opener.budget is None:
-            yield opener.memory_for_wrapper(view, position, limits)
-        content = opener.wrapper(view, position, limits)
-        wrapper = _check_content(content, limits, now_ms)
-        del content  # before another is opened
-        state[write.POSITION] += wrapper.content.size_bytes
-        _pass(state, wrapper.count, wrapper.max_timestamp_ms)
-        state[write.STAMPED] += wrapper.content.magic
-        wrappers.append(wrapper)
+        rows = survey(array, state)
+        while len(rows):
+            if opener.budget is None:
+                yield opener.memory_for_group(view, rows, limits)
+            content, ends = opener.group(view, rows, limits)
+            group, rows = rows[: len(ends)], rows[len(ends) :]
+            _check_contents(content, ends, state, group, limits, now_ms)
+            del content  # before another is opened
+            groups.append(group)
 
 
 def _pass(state: NDArray[np.int64], count: int, max_timestamp_ms: int) -> None:
@@ -327,25 +326,26 @@ def _pass(state: NDArray[np.int64], count: int, max_timestamp_ms: int) -> None:
         state[write.MAX_TIMESTAMP], state[write.MAX_AT] = max_timestamp_ms, state[write.COUNT] - 1
 
 
-def _check_content(content: Content, limits: Limits, now_ms: int) -> Wrapper:
+def _check_contents(
+    content: memoryview,
+    ends: NDArray[np.int64],
+    state: NDArray[np.int64],
+    group: NDArray[np.int64],
+    limits: Limits,
+    now_ms: int,
+) -> None:
+    """Check what a group of wrappers holds, complete its rows, and count it in the state."""
     write = kernels.write
-    state = _new_state(limits, now_ms)
-    state[write.MAX_MESSAGE_BYTES] = INT64_MAX
-    state[write.INNER] = 1
-    state[write.WRAPPER_MAGIC] = content.magic
-    stop = write.validate_run(read_only(content.data), CRC32_TABLES, state)
-    if stop != stops.END:
-        raise _fault(stop, content.data, int(state[write.POSITION]), limits, now_ms, content.position)
-    count = int(state[write.COUNT])
-    if count == 0:
-        raise stops.corrupt("the compressed message holds no message", content.position)
-    return Wrapper(
-        replace(content, data=_NOT_KEPT),
-        count,
-        int(state[write.MAX_TIMESTAMP]),
-        bool(state[write.CONSECUTIVE]),
-        len(content.data),
-    )
+    inner_state = state.copy()
+    good = write.check_contents(read_only(content), CRC32_TABLES, ends, inner_state, group.reshape(-1), state)
+    if good == len(ends):
+        return
+    inside = int(group[good, write.WRAPPER_AT])
+    if inner_state[write.STOP] == stops.END:
+        raise stops.corrupt("the compressed message holds no message", inside)
+    view = content[int(ends[good - 1]) if good else 0 : int(ends[good])]
+    position = int(inner_state[write.POSITION])
+    raise _fault(int(inner_state[write.STOP]), view, position, limits, now_ms, inside)
 
 
 def _check_batch(
@@ -415,79 +415,66 @@ def _fault(
 
 
 def _finish_wrappers(
-    view: memoryview, wrappers: list[Wrapper], limits: Limits, now_ms: int
-) -> tuple[memoryview, list[Wrapper]]:
+    view: memoryview, wrappers: Wrappers, limits: Limits, now_ms: int
+) -> tuple[memoryview, Wrappers]:
     """Give magic 1 wrappers their content's timestamp; build those anew whose inner offsets have gaps."""
-    replaced = []
-    for wrapper in wrappers:
-        content = wrapper.content
-        if content.magic == 0:
-            continue
-        if not wrapper.consecutive:
-            replaced.append((content, _rebuilt(view, wrapper, 0, limits.max_message_bytes)))
-        elif (
-            limits.timestamp_type is TimestampType.CREATE_TIME
-            and content.timestamp_ms != wrapper.max_timestamp_ms
-        ):
-            end = content.position + content.size_bytes
-            _INT64.pack_into(view, content.position + TIMESTAMP_AT, wrapper.max_timestamp_ms)
-            crc = zlib.crc32(view[content.position + MAGIC_AT : end])
-            _UINT32.pack_into(view, content.position + CRC_AT, crc)
-    if not replaced:
+    write = kernels.write
+    if limits.timestamp_type is TimestampType.CREATE_TIME and wrappers.mistimed:
+        wrappers.stamp(writable(view))
+    if not wrappers.gaps:
         return view, wrappers
+    gaps = wrappers.with_gaps()
+    replaced = [
+        (wrappers.rows[number], _rebuilt(view, wrappers.rows[number], 0, limits.max_message_bytes))
+        for number in gaps
+    ]
     # ``assign`` may need the positions, which have moved.
-    sizes = {content.position: len(entry) for content, entry in replaced}
-    moved = []
-    shift = 0
-    for wrapper in wrappers:
-        content = wrapper.content
-        size = sizes.get(content.position, content.size_bytes)
-        content = replace(content, position=content.position + shift, size_bytes=size)
-        shift += size - wrapper.content.size_bytes
-        moved.append(replace(wrapper, content=content))
-    return _splice(view, replaced), moved
+    moved = wrappers.rows.copy()
+    moved[gaps, write.WRAPPER_SIZE] = [len(entry) for _, entry in replaced]
+    shifts = np.cumsum(moved[:, write.WRAPPER_SIZE] - wrappers.column(write.WRAPPER_SIZE))
+    moved[1:, write.WRAPPER_AT] += shifts[:-1]
+    return _splice(view, replaced), wrappers.moved(moved)
 
 
-def _rebuilt(view: memoryview, wrapper: Wrapper, first_inner_offset: int, max_message_bytes: int) -> bytes:
+def _rebuilt(
+    view: memoryview, row: NDArray[np.int64], first_inner_offset: int, max_message_bytes: int
+) -> bytes:
     """The wrapper with inner offsets from ``first_inner_offset`` on. MESSAGE_TOO_LARGE if it grew so."""
-    content = wrapper.content
-    inner = bytearray(open_wrapper(view, content.position).data)
-    kernels.write.assign_offsets(writable(inner), first_inner_offset, _NO_WRAPPERS, -1, 0, _NO_MARKS)
+    write = kernels.write
+    position = int(row[write.WRAPPER_AT])
+    inner = bytearray(open_wrapper(view, position).data)
+    write.assign_offsets(writable(inner), first_inner_offset, _NO_COUNTS, -1, 0, _NO_MARKS)
     entry = wrap(
         inner,
-        offset=first_inner_offset + wrapper.count - 1,
-        magic=content.magic,
-        codec=content.codec,
-        timestamp_ms=wrapper.max_timestamp_ms,
+        offset=first_inner_offset + int(row[write.WRAPPER_COUNT]) - 1,
+        magic=int(row[write.WRAPPER_FORMAT]),
+        codec=Codec(row[write.WRAPPER_CODEC]),
+        timestamp_ms=int(row[write.WRAPPER_TIMESTAMP]),
     )
     if len(entry) > max_message_bytes:
         raise BrokerError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"the message at position {content.position} has {len(entry)} bytes once it was compressed "
+            f"the message at position {position} has {len(entry)} bytes once it was compressed "
             f"again with its new offsets, max.message.bytes is {max_message_bytes}",
         )
     return entry
 
 
-def _splice(view: memoryview, replaced: list[tuple[Content, bytes]]) -> memoryview:
+def _splice(view: memoryview, replaced: list[tuple[NDArray[np.int64], bytes]]) -> memoryview:
+    write = kernels.write
     out = bytearray()
     position = 0
-    for content, entry in replaced:
-        out += view[position : content.position]
+    for row, entry in replaced:
+        at = int(row[write.WRAPPER_AT])
+        out += view[position:at]
         out += entry
-        position = content.position + content.size_bytes
+        position = at + int(row[write.WRAPPER_SIZE])
     out += view[position:]
     return memoryview(out)
 
 
-def _absolute_bytes(valid: ValidatedSet) -> int:
-    """The content of all wrappers whose inner offsets are absolute."""
-    return sum(wrapper.content_bytes for wrapper in valid.wrappers if wrapper.content.magic == 0)
-
-
-_NOT_KEPT = memoryview(b"")
-_NO_WRAPPERS = np.zeros(0, dtype=np.int64)
-_NO_WRAPPERS.flags.writeable = False
+_NO_COUNTS = np.zeros(0, dtype=np.int64)
+_NO_COUNTS.flags.writeable = False
 _NO_MARKS = np.zeros(0, dtype=np.int64)
 
 
@@ -496,16 +483,16 @@ def prepare(valid: ValidatedSet, base_offset: int, budget: ContentBudget | None 
 
     Raises as ``assign`` does, and BudgetExceeded as ``validate`` does.
     """
-    if not valid.wrappers or all(wrapper.content.magic for wrapper in valid.wrappers):
+    if not valid.wrappers.absolute:
         return valid
     if budget is not None:
-        budget.take(REWRITE_COST * _absolute_bytes(valid))
+        budget.take(REWRITE_COST * valid.wrappers.absolute_bytes)
     return replace(valid, prepared=(base_offset, _renumber_magic_0(valid, base_offset)))
 
 
 def memory_to_prepare(valid: ValidatedSet) -> int:
     """The bytes that ``prepare`` takes."""
-    return REWRITE_MEMORY * _absolute_bytes(valid)
+    return REWRITE_MEMORY * valid.wrappers.absolute_bytes
 
 
 def assign(
@@ -519,15 +506,14 @@ def assign(
     set was prepared for another offset and it would take long to build its wrappers for this one.
     """
     data = valid.data
-    counts = _NO_WRAPPERS
+    counts = _NO_COUNTS
     if len(valid.batches) == 1 and valid.batches[0].size_bytes == len(data):
         place(data, base_offset, leader_epoch)
         return _assigned(valid, data, base_offset, ((base_offset + valid.count - 1, 0),))
     if valid.wrappers:
-        counts = np.array([wrapper.count for wrapper in valid.wrappers], dtype=np.int64)
-        counts.flags.writeable = False
+        counts = valid.wrappers.counts
         moved = valid.prepared is not None and valid.prepared[0] != base_offset
-        if moved and _absolute_bytes(valid) > ASSIGNED_AGAIN_BYTES:
+        if moved and valid.wrappers.absolute_bytes > ASSIGNED_AGAIN_BYTES:
             raise OffsetMoved
         data = _renumber_magic_0(valid, base_offset)
     room = 2 + len(data) // max(mark_every, ENTRY_HEADER_BYTES + MIN_SIZE)
@@ -553,20 +539,22 @@ def _assigned(
 
 def _renumber_magic_0(valid: ValidatedSet, base_offset: int) -> memoryview:
     """Compress magic 0 wrappers again with absolute inner offsets from ``base_offset`` on."""
-    if all(wrapper.content.magic for wrapper in valid.wrappers):
+    wrappers = valid.wrappers
+    if not wrappers.absolute:
         return valid.data
     if valid.prepared is not None and valid.prepared[0] == base_offset:
         return valid.prepared[1]
+    write = kernels.write
     replaced = []
     offset = base_offset
     position = 0
-    for wrapper in valid.wrappers:
-        content = wrapper.content
+    for row in wrappers.rows:
+        at = int(row[write.WRAPPER_AT])
         between = np.zeros(3, dtype=np.int64)
-        kernels.read.measure(read_only(valid.data[position : content.position]), between)
+        kernels.read.measure(read_only(valid.data[position:at]), between)
         offset += int(between[0])
-        if content.magic == 0 and not (wrapper.consecutive and offset == 0):
-            replaced.append((content, _rebuilt(valid.data, wrapper, offset, valid.max_message_bytes)))
-        offset += wrapper.count
-        position = content.position + content.size_bytes
+        if not row[write.WRAPPER_FORMAT] and not (row[write.WRAPPER_CONSECUTIVE] and offset == 0):
+            replaced.append((row, _rebuilt(valid.data, row, offset, valid.max_message_bytes)))
+        offset += int(row[write.WRAPPER_COUNT])
+        position = at + int(row[write.WRAPPER_SIZE])
     return _splice(valid.data, replaced) if replaced else valid.data

@@ -307,7 +307,7 @@ def test_a_refused_set_was_not_changed_up_to_the_fault() -> None:
 def test_a_message_that_is_too_large_is_refused_before_it_is_opened(
     codec: Codec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "open_wrapper", lambda *_: pytest.fail("it was opened"))
+    monkeypatch.setattr(opening, "open_group", lambda *_: pytest.fail("it was opened"))
     monkeypatch.setattr(opening, "records_of", lambda *_: pytest.fail("it was opened"))
     limits = Limits(max_message_bytes=60, max_magic=2)
     for magic in (0, 1, 2):
@@ -391,11 +391,11 @@ def test_a_set_that_is_written_anew_takes_more_of_the_budget() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_each_wrapper_is_a_step_that_names_its_memory(magic: int) -> None:
-    data = bytearray(_compressed(magic, Codec.LZ4, 100_000) * 3)
+def test_each_wrapper_of_large_content_is_a_step_that_names_its_memory(magic: int) -> None:
+    data = bytearray(_compressed(magic, Codec.LZ4, 2_000_000) * 3)
     steps = validate_steps(data, Limits(), 1)
     needs = [next(steps) for _ in range(3)]
-    assert all(need >= 100_000 for need in needs)
+    assert all(need >= 2_000_000 for need in needs)
     with pytest.raises(StopIteration) as end:
         next(steps)
     assert end.value.value.count == 3

@@ -36,7 +36,7 @@ TIMESTAMP_TYPE = stops.TIMESTAMP_TYPE
 VALUES_FULL = stops.VALUES_FULL
 END = stops.END
 
-# Places in the ``state`` of validate_run.
+# Places in the ``state`` of validate_run, survey_wrappers and check_contents.
 POSITION = 0  # of the next entry; in and out
 COUNT = 1  # messages passed; in and out
 MAX_TIMESTAMP = 2  # in and out
@@ -49,7 +49,15 @@ LATEST = 8
 INNER = 9  # 0 or 1: the content of a wrapper
 WRAPPER_MAGIC = 10
 MAX_AT = 11  # how many messages came before the first with MAX_TIMESTAMP; in and out
-STATE_SIZE = 12
+STOP = 12  # of check_contents
+# What check_contents counts; in and out.
+WRAPPED = 13  # messages in wrappers
+GAPS = 14  # wrappers of magic 1 whose inner offsets are not 0, 1, 2 …
+ABSOLUTE = 15  # wrappers of magic 0
+ABSOLUTE_BYTES = 16  # what these hold
+MISTIMED = 17  # wrappers of magic 1 with another timestamp than the largest of what they hold
+CODECS = 18  # a bit for each codec of a wrapper
+STATE_SIZE = 19
 
 
 @inner
@@ -60,45 +68,45 @@ def note_timestamp(state: Longs, timestamp: Number) -> None:
         state[MAX_AT] = state[COUNT]
 
 
-@kernel(BYTES, TABLES, I64S_OUT)
-def validate_run(data: Bytes, tables: Tables, state: Longs) -> Number:
-    """Check what a producer sent, up to the end, a wrapper (which is checked itself), a batch (which is
-    not) or the first fault.
+@inner
+def check_entry(data: Bytes, tables: Tables, state: Longs, position: Number) -> tuple[Number, Number, Number]:
+    """``(code, end, key_length)`` of what a producer sent at ``position``: WHOLE, WRAPPER or why not."""
+    code, end = entry_end(data, position)
+    if code == BATCH and state[INNER]:
+        code = INNER_MAGIC
+    if code != WHOLE:
+        return code, end, 0
+    magic = data[position + 16]
+    attributes = data[position + 17]
+    if state[INNER] and magic != state[WRAPPER_MAGIC]:
+        return INNER_MAGIC, end, 0
+    if end - position > state[MAX_MESSAGE_BYTES]:
+        return TOO_LARGE, end, 0
+    if load_u32(data, position + 12) != crc32(tables, data, position + 16, end):
+        return BAD_CRC, end, 0
+    code, _, key_length, _, _ = fields(data, position, end)
+    if code != WHOLE:
+        return code, end, 0
+    # Inside of a wrapper the bit means nothing: the wrapper's stands for all.
+    if magic == 1 and attributes & 8 and not state[INNER]:
+        return TIMESTAMP_TYPE, end, 0
+    if attributes & 7:
+        return BAD_CODEC if attributes & 7 > 3 else NESTED if state[INNER] else WRAPPER, end, 0
+    return WHOLE, end, key_length
 
-    POSITION is then that of the entry where the run stopped.
-    """
+
+@inner
+def check_messages(data: Bytes, tables: Tables, state: Longs) -> Number:
+    """See ``validate_run``."""
     position = state[POSITION]
-    code = WHOLE
-    while code == WHOLE:
-        code, end = entry_end(data, position)
-        if code == BATCH and state[INNER]:
-            code = INNER_MAGIC
+    while True:
+        code, end, key_length = check_entry(data, tables, state, position)
         if code != WHOLE:
-            break
-        magic = data[position + 16]
-        attributes = data[position + 17]
-        if state[INNER] and magic != state[WRAPPER_MAGIC]:
-            code = INNER_MAGIC
-        elif end - position > state[MAX_MESSAGE_BYTES]:
-            code = TOO_LARGE
-        elif load_u32(data, position + 12) != crc32(tables, data, position + 16, end):
-            code = BAD_CRC
-        if code != WHOLE:
-            break
-        code, _, key_length, _, _ = fields(data, position, end)
-        if code != WHOLE:
-            break
-        # Inside of a wrapper the bit means nothing: the wrapper's stands for all.
-        if magic == 1 and attributes & 8 and not state[INNER]:
-            code = TIMESTAMP_TYPE
-            break
-        if attributes & 7:
-            code = BAD_CODEC if attributes & 7 > 3 else NESTED if state[INNER] else WRAPPER
             break
         if state[KEY_NEEDED] and key_length < 0:
             code = NO_KEY
             break
-        if magic == 1:
+        if data[position + 16] == 1:
             timestamp = np.int64(load_u64(data, position + 18))
             if timestamp < state[EARLIEST] or timestamp > state[LATEST]:
                 code = TIMESTAMP_RANGE
@@ -111,6 +119,120 @@ def validate_run(data: Bytes, tables: Tables, state: Longs) -> Number:
         position = end
     state[POSITION] = position
     return code
+
+
+@kernel(BYTES, TABLES, I64S_OUT)
+def validate_run(data: Bytes, tables: Tables, state: Longs) -> Number:
+    """Check what a producer sent, up to the end, a wrapper (which is checked itself), a batch (which is
+    not) or the first fault.
+
+    POSITION is then that of the entry where the run stopped.
+    """
+    return check_messages(data, tables, state)
+
+
+# Fields of a row of ``survey_wrappers``: what is known of a wrapper.
+WRAPPER_AT = 0  # its position
+WRAPPER_SIZE = 1  # with offset and size
+WRAPPER_FORMAT = 2  # its magic
+WRAPPER_CODEC = 3
+WRAPPER_VALUE = 4  # how far behind its position the content lies, -1 when there is none
+WRAPPER_TIMESTAMP = 5  # its own; then the largest of its messages, from ``check_contents``, which adds
+WRAPPER_COUNT = 6  # how many these are,
+WRAPPER_CONSECUTIVE = 7  # whether their offsets are 0, 1, 2 …,
+WRAPPER_CONTENT = 8  # and their bytes
+WRAPPER_FIELDS = 9
+
+
+@kernel(BYTES, TABLES, I64S_OUT, I64S_OUT)
+def survey_wrappers(data: Bytes, tables: Tables, state: Longs, rows: Longs) -> Number:
+    """How many wrappers that are right themselves lie at POSITION one after another, as far as there are rows
+    for them. The state stays."""
+    position = state[POSITION]
+    found = np.int64(0)
+    while rows.size - found * WRAPPER_FIELDS >= WRAPPER_FIELDS:
+        code, end, _ = check_entry(data, tables, state, position)
+        if code != WRAPPER:
+            break
+        _, _, _, value_at, value_length = fields(data, position, end)
+        row = found * WRAPPER_FIELDS
+        rows[row + WRAPPER_AT] = position
+        rows[row + WRAPPER_SIZE] = end - position
+        rows[row + WRAPPER_FORMAT] = data[position + 16]
+        rows[row + WRAPPER_CODEC] = data[position + 17] & 7
+        rows[row + WRAPPER_VALUE] = value_at - position if value_length >= 0 else -1
+        rows[row + WRAPPER_TIMESTAMP] = np.int64(load_u64(data, position + 18)) if data[position + 16] else -1
+        found += 1
+        position = end
+    return found
+
+
+@kernel(BYTES, TABLES, I64S, I64S_OUT, I64S_OUT, I64S_OUT)
+def check_contents(
+    data: Bytes, tables: Tables, ends: Longs, inner_state: Longs, rows: Longs, state: Longs
+) -> Number:
+    """Check what some wrappers hold, which lies one after another in ``data``, complete their rows, and count
+    them in ``state``, whose POSITION is behind them then. How many are right: of the next one, STOP in
+    ``inner_state`` says what is wrong at POSITION there, or COUNT is 0 as it holds nothing.
+
+    ``inner_state`` gives the limits.
+    """
+    begin = np.int64(0)
+    inner_state[INNER] = 1
+    inner_state[MAX_MESSAGE_BYTES] = 0x7FFFFFFFFFFFFFFF
+    for number in range(ends.size):
+        row = number * WRAPPER_FIELDS
+        magic = rows[row + WRAPPER_FORMAT]
+        inner_state[POSITION] = 0
+        inner_state[COUNT] = 0
+        inner_state[MAX_TIMESTAMP] = -1
+        inner_state[CONSECUTIVE] = 1
+        inner_state[WRAPPER_MAGIC] = magic
+        inner_state[STOP] = check_messages(data[begin : ends[number]], tables, inner_state)
+        count = inner_state[COUNT]
+        if inner_state[STOP] != END or count == 0:
+            return np.int64(number)
+        newest = inner_state[MAX_TIMESTAMP]
+        size = ends[number] - begin
+        state[WRAPPED] += count
+        state[COUNT] += count
+        if newest > state[MAX_TIMESTAMP]:
+            # To the log a wrapper is one entry, that of its last offset.
+            state[MAX_TIMESTAMP] = newest
+            state[MAX_AT] = state[COUNT] - 1
+        if magic == 0:
+            state[ABSOLUTE] += 1
+            state[ABSOLUTE_BYTES] += size
+        else:
+            state[STAMPED] += 1
+            state[GAPS] += inner_state[CONSECUTIVE] == 0
+            state[MISTIMED] += newest != rows[row + WRAPPER_TIMESTAMP]
+        state[CODECS] |= np.int64(1) << rows[row + WRAPPER_CODEC]
+        state[POSITION] = rows[row + WRAPPER_AT] + rows[row + WRAPPER_SIZE]
+        rows[row + WRAPPER_TIMESTAMP] = newest
+        rows[row + WRAPPER_COUNT] = count
+        rows[row + WRAPPER_CONSECUTIVE] = inner_state[CONSECUTIVE]
+        rows[row + WRAPPER_CONTENT] = size
+        begin = ends[number]
+    return np.int64(ends.size)
+
+
+@kernel(BYTES_OUT, TABLES, I64S)
+def stamp_wrappers(data: Bytes, tables: Tables, rows: Longs) -> Number:
+    """Write the largest timestamp of what it holds into every wrapper of magic 1 that has another. How many
+    these were."""
+    changed = np.int64(0)
+    for row in range(0, rows.size, WRAPPER_FIELDS):
+        position = rows[row + WRAPPER_AT]
+        if rows[row + WRAPPER_FORMAT] == 0:
+            continue
+        if np.int64(load_u64(data, position + 18)) == rows[row + WRAPPER_TIMESTAMP]:
+            continue
+        store_u64(data, position + 18, np.uint64(rows[row + WRAPPER_TIMESTAMP]))
+        end = position + rows[row + WRAPPER_SIZE]
+        store_u32(data, position + 12, crc32(tables, data, position + 16, end))
+        changed += 1
+    return changed
 
 
 @kernel(BYTES_OUT, I64, I64S, I64, I64, I64S_OUT)
