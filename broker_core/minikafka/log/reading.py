@@ -43,11 +43,14 @@ class LogRead:
         end = self.slice.position + self.slice.length
         return (yield from self.segment.classic_steps(self.slice.position, end))
 
-    def has_transactions(self) -> bool:
-        """Whether a batch in the slice belongs to a transaction, or ends one. StorageError, BrokerError."""
+    def transaction_steps(self) -> Generator[int, None, bool]:
+        """Whether a batch in the slice belongs to a transaction, or ends one. In steps that read it where
+        nobody knows yet. StorageError, BrokerError.
+        """
         if self.slice is None or self.segment is None:
             return False
-        return self.segment.has_transactions(self.slice.position, self.slice.position + self.slice.length)
+        end = self.slice.position + self.slice.length
+        return (yield from self.segment.transaction_steps(self.slice.position, end))
 
 
 @fast_value

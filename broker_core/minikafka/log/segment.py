@@ -352,10 +352,11 @@ class Segment:
             yield 0
         return True
 
-    def has_transactions(self, position: int, end: int) -> bool:
+    def transaction_steps(self, position: int, end: int) -> Generator[int, None, bool]:
         """Whether a whole entry between two positions, the first of an entry, is of a transaction or its end.
 
-        Looked at once where entries are read one after another; what was appended here is known.
+        Looked at once where entries are read one after another; what was appended here is known. In steps of
+        a window each, which need no memory to speak of.
         """
         begin, behind = self._settled
         if begin <= position and end <= behind:
@@ -365,6 +366,7 @@ class Segment:
             if has_transactions(data):
                 return True
             at += len(data)
+            yield 0
         self._settle(position, at)
         return False
 

@@ -9,7 +9,7 @@ from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
 from minikafka.log.reading import LogRead
-from minikafka.log.transactions import aborted_transactions
+from minikafka.log.transactions import aborted_steps
 from minikafka.partition.partition import Partition
 from minikafka.records.compression import Codec
 from minikafka.server.broker import Broker
@@ -193,7 +193,7 @@ def part_steps(
         try:
             sent = yield from _records(broker, version, share.read, asked.fetch_offset, plain_bytes)
             if committed_only and share.partition is not None:
-                found = aborted_transactions(share.partition.log, share.read, share.high_watermark)
+                found = yield from aborted_steps(share.partition.log, share.read, share.high_watermark)
                 aborted = tuple(AbortedTransaction(*one) for one in found)
         except BrokerError as error:
             sent = b""

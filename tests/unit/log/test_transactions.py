@@ -1,0 +1,85 @@
+"""The search for aborted transactions in what a consumer reads, in steps."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from minikafka.base.memory_files import MemoryFiles
+from minikafka.log.config import LogConfig
+from minikafka.log.log import Log
+from minikafka.log.transactions import LOOK_BYTES, aborted_steps
+from minikafka.records.batch import ControlType, build_batch, build_control_batch
+from minikafka.records.message_set import Record
+from minikafka.records.replicated import replicated
+from tests.unit.log.support import open_log
+
+ROOM = LogConfig(segment_bytes=64 << 20)
+
+
+def add(log: Log, data: bytes) -> None:
+    copied = replicated(data, log.end_offset)
+    assert copied is not None
+    log.append_copy(copied)
+
+
+def add_records(log: Log, size: int, producer: int = -1) -> None:
+    """A batch of one record; with a producer it belongs to a transaction."""
+    batch = build_batch(
+        [Record(None, bytes(size), 1)],
+        base_offset=log.end_offset,
+        producer_id=producer,
+        producer_epoch=min(producer, 0),
+        base_sequence=min(producer, 0),
+        transactional=producer >= 0,
+    )
+    add(log, batch)
+
+
+def add_mark(log: Log, producer: int, kind: ControlType) -> None:
+    mark = build_control_batch(
+        kind,
+        coordinator_epoch=0,
+        producer_id=producer,
+        producer_epoch=0,
+        timestamp_ms=1,
+        base_offset=log.end_offset,
+    )
+    add(log, mark)
+
+
+def steps_of(search: Generator[int, None, list[tuple[int, int]]]) -> tuple[list[int], list[tuple[int, int]]]:
+    needs = []
+    while True:
+        try:
+            needs.append(next(search))
+        except StopIteration as end:
+            return needs, end.value
+
+
+def test_ends_that_lie_far_behind_are_searched_for_in_steps() -> None:
+    log = open_log(MemoryFiles(), ROOM)
+    for producer in range(5):
+        add_records(log, 10, producer)
+    for _ in range(8):
+        add_records(log, LOOK_BYTES - 1000)
+    for producer in range(5):
+        add_mark(log, producer, ControlType.ABORT if producer % 2 else ControlType.COMMIT)
+    read = log.read(0, 1000, partial=False)
+    needs, found = steps_of(aborted_steps(log, read, log.end_offset))
+    assert found == [(1, 1), (3, 3)]
+    assert len(needs) >= 8
+    assert set(needs) == {0}
+
+
+def test_a_large_answer_without_transactions_is_looked_at_in_steps_and_only_once() -> None:
+    files = MemoryFiles()
+    log = open_log(files, ROOM)
+    for _ in range(8):
+        add_records(log, LOOK_BYTES - 1000)
+    log.close()
+    log = open_log(files, ROOM, clean=True)
+    read = log.read(0, 16 << 20, partial=False)
+    needs, found = steps_of(aborted_steps(log, read, log.end_offset))
+    assert len(needs) >= 8
+    assert found == []
+    assert steps_of(aborted_steps(log, read, log.end_offset)) == ([], [])
