@@ -26,7 +26,7 @@ it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -98,7 +98,14 @@ def validate(
     view = _writable(data)
     if surveyed is not None and allows(limits, surveyed, now_ms):
         return as_sent(view, surveyed, limits)
-    return _finished(_steps(view, limits, now_ms, ContentOpener(budget)))
+    opener = ContentOpener(budget)
+    if _is_one_batch(view, limits):
+        # What today's producers send: without a generator around it.
+        header = _check_batch(view, 0, limits, now_ms, opener)
+        if not _is_stored_otherwise((header,), limits):
+            return _one_batch(view, header, limits, now_ms)
+        return _finished(_stored_steps(view, [header], limits, now_ms, opener))
+    return _finished(_steps(view, limits, now_ms, opener))
 
 
 def validate_steps(data: Buffer, limits: Limits, now_ms: int) -> Steps:
@@ -123,16 +130,20 @@ def _finished(steps: Steps) -> ValidatedSet:
 
 
 def _steps(view: memoryview, limits: Limits, now_ms: int, opener: ContentOpener) -> Steps:
-    if limits.max_magic >= BATCH_MAGIC and is_whole(view, 0) and size_of(view, 0) == len(view):
-        return (yield from _validate_batch(view, limits, now_ms, opener))
+    if _is_one_batch(view, limits):
+        if opener.budget is None:
+            yield opener.memory_for_batch(view, 0, limits)
+        header = _check_batch(view, 0, limits, now_ms, opener)
+        if _is_stored_otherwise((header,), limits):
+            return (yield from _stored_steps(view, [header], limits, now_ms, opener))
+        return _one_batch(view, header, limits, now_ms)
     state = _new_state(limits, now_ms)
     wrappers, batches = yield from _check_entries(view, state, limits, now_ms, opener)
     write = kernels.write
     count = int(state[write.COUNT])
     view = view[: int(state[write.POSITION])]
     if _is_stored_otherwise(batches, limits):
-        yield opener.before_rewriting(view)
-        return (yield from _steps(_writable(_stored(view, batches, limits)), limits, now_ms, opener))
+        return (yield from _stored_steps(view, batches, limits, now_ms, opener))
     if not batches and _must_rewrite(state, wrappers, limits):
         yield opener.before_rewriting(view)
         view, wrappers = yield from _rewritten(view, state, wrappers, limits)
@@ -160,14 +171,13 @@ def _steps(view: memoryview, limits: Limits, now_ms: int, opener: ContentOpener)
     )
 
 
-def _validate_batch(view: memoryview, limits: Limits, now_ms: int, opener: ContentOpener) -> Steps:
-    """``validate`` of one batch of magic 2 and nothing else, which is what today's producers send."""
-    if opener.budget is None:
-        yield opener.memory_for_batch(view, 0, limits)
-    header = _check_batch(view, 0, limits, now_ms, opener)
-    if _is_stored_otherwise([header], limits):
-        yield opener.before_rewriting(view)
-        return (yield from _steps(_writable(_stored(view, [header], limits)), limits, now_ms, opener))
+def _is_one_batch(view: memoryview, limits: Limits) -> bool:
+    """Whether it is one batch of magic 2 and nothing else."""
+    return limits.max_magic >= BATCH_MAGIC and is_whole(view, 0) and size_of(view, 0) == len(view)
+
+
+def _one_batch(view: memoryview, header: BatchHeader, limits: Limits, now_ms: int) -> ValidatedSet:
+    """A good batch that is stored as it was sent, but for append times."""
     stamped = limits.timestamp_type is TimestampType.LOG_APPEND_TIME
     if stamped:
         kernels.write.stamp_append_time(writable(view), CRC_TABLES, now_ms)
@@ -175,7 +185,15 @@ def _validate_batch(view: memoryview, limits: Limits, now_ms: int, opener: Conte
     return ValidatedSet.of_batch(view, header, limits, stamped=stamped)
 
 
-def _is_stored_otherwise(batches: list[BatchHeader], limits: Limits) -> bool:
+def _stored_steps(
+    view: memoryview, batches: list[BatchHeader], limits: Limits, now_ms: int, opener: ContentOpener
+) -> Steps:
+    """Write good batches anew, as they are stored, and validate that."""
+    yield opener.before_rewriting(view)
+    return (yield from _steps(_writable(_stored(view, batches, limits)), limits, now_ms, opener))
+
+
+def _is_stored_otherwise(batches: Sequence[BatchHeader], limits: Limits) -> bool:
     """Whether good batches are stored in another format or codec."""
     if limits.magic in {0, 1}:
         return bool(batches)
