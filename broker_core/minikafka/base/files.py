@@ -60,6 +60,11 @@ class File(Protocol):
     def set_modified_ms(self, time_ms: int) -> None:
         """Have the file look as if it had been modified last at this time."""
 
+    def in_place(self) -> bool:
+        """Whether it can be found again: False when nothing is at its path any more, or another file is and
+        this one was removed.
+        """
+
     def descriptor(self) -> int | None:
         """A descriptor for ``sendfile``, or None where there is none (in memory)."""
 
@@ -69,6 +74,9 @@ class File(Protocol):
 
 class Lock(Protocol):
     """An exclusive hold on a path, gone with the process at the latest."""
+
+    def in_place(self) -> bool:
+        """Whether another process would meet this hold: not when somebody removed the lock file."""
 
     def release(self) -> None:
         """Give the hold back; a second call does nothing."""
@@ -185,6 +193,16 @@ def _storage_errors(doing: str, path: str) -> Iterator[None]:
         raise kind(f"{doing} {path}: {error.strerror or error}") from error
 
 
+def _is_in_place(path: str, descriptor: int) -> bool:
+    try:
+        there = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    here = os.fstat(descriptor)
+    # Numbers of files alone are no proof: some network filesystems change them.
+    return here.st_nlink > 0 or os.path.samestat(here, there)
+
+
 class RealFile:
     """A file of the machine, used with positioned reads and writes only."""
 
@@ -241,6 +259,10 @@ class RealFile:
         with _storage_errors("cannot set the time of", self.path):
             os.utime(self._descriptor, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
+    def in_place(self) -> bool:
+        with _storage_errors("cannot look for", self.path):
+            return _is_in_place(self.path, self._descriptor)
+
     def descriptor(self) -> int:
         return self._descriptor
 
@@ -257,8 +279,13 @@ class RealFile:
 class RealLock:
     """``flock`` on a lock file: the kernel gives it back when the process dies, however it dies."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, path: str, descriptor: int) -> None:
+        self._path = path
         self._descriptor = descriptor
+
+    def in_place(self) -> bool:
+        with _storage_errors("cannot look for", self._path):
+            return _is_in_place(self._path, self._descriptor)
 
     def release(self) -> None:
         if self._descriptor >= 0:
@@ -340,4 +367,4 @@ class RealFiles:
                 ) from None
             raise StorageError(f"cannot lock {path}: {error.strerror or error}") from error
         write_holder(descriptor)
-        return RealLock(descriptor)
+        return RealLock(path, descriptor)

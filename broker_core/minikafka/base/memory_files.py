@@ -246,6 +246,9 @@ class MemoryFile:
         self._check("set the time of")
         self._content.modified_ms = time_ms
 
+    def in_place(self) -> bool:
+        return self._files.has_at(self.path, self._content)
+
     def descriptor(self) -> int | None:
         return None
 
@@ -267,7 +270,8 @@ class MemoryFile:
 class MemoryLock:
     """A hold on a path of ``MemoryFiles``."""
 
-    def __init__(self, release: Callable[[], None]) -> None:
+    def __init__(self, in_place: Callable[[], bool], release: Callable[[], None]) -> None:
+        self.in_place = in_place
         self._release: Callable[[], None] | None = release
 
     def release(self) -> None:
@@ -300,7 +304,8 @@ class MemoryFiles:
         self.life = 0
         """Counts the ends of the process: a file opened in an earlier life cannot be used."""
         self._root = _Directory()
-        self._locks: dict[str, int] = {}
+        self._locks: dict[str, tuple[int, _Node | None]] = {}
+        """In which life which file is held."""
         self._faults: list[_Fault] = []
 
     # What a test does to the disk.
@@ -446,20 +451,21 @@ class MemoryFiles:
 
     def lock(self, path: str) -> Lock:
         self.open(path, create=True).close()
-        if path in self._locks:
+        file, held = self._find(path), self._locks.get(path)
+        if held is not None and held[1] is file:
             raise DirectoryLocked(
                 f"{os.path.dirname(path) or '.'} is in use: another process holds {path}; "
                 "stop that process or choose another directory"
             )
-        life = self._locks[path] = self.life
+        hold = self._locks[path] = self.life, file
         self.note("lock", path)
 
         def release() -> None:
-            if self._locks.get(path) == life:
+            if self._locks.get(path) is hold:
                 del self._locks[path]
                 self.note("unlock", path)
 
-        return MemoryLock(release)
+        return MemoryLock(lambda: self.has_at(path, file), release)
 
     # What open files ask.
 
@@ -469,6 +475,10 @@ class MemoryFiles:
         if fault is not None:
             doing = {"sync": "flush"}.get(kind, kind)
             raise StorageError(f"cannot {doing} {path}: {os.strerror(fault.errno)}")
+
+    def has_at(self, path: str, node: _Node | None) -> bool:
+        """Whether ``path`` names this file."""
+        return node is not None and self._find(path) is node
 
     def room_for(self, path: str, content: _Content, position: int, length: int) -> tuple[int, int | None]:
         """How many of ``length`` bytes a write may leave, and the errno with which it fails (or None)."""

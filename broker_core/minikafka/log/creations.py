@@ -166,7 +166,7 @@ class Creations:
         if self._tree is None:
             return
         for directory in self._directories:
-            if directory.path in self._stale:
+            if directory.path in self._stale and directory.gone is None:
                 self._write(directory)
                 del self._stale[directory.path]
 

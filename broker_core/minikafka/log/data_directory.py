@@ -23,7 +23,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 
-from minikafka.base.errors import StorageError
+from minikafka.base.errors import DirectoryLocked, StorageError
 from minikafka.base.files import Files, Lock, make_dirs_durably
 from minikafka.base.ids import TopicPartition
 from minikafka.log.checkpoint import read_checkpoint, write_checkpoint
@@ -36,6 +36,7 @@ from minikafka.log.layout import (
     WATERMARKS_FILE,
     Layout,
 )
+from minikafka.log.meta import META_FILE
 
 _logger = logging.getLogger(__name__)
 
@@ -108,6 +109,8 @@ class DataDirectory:
         self.points = OffsetFile(files, self.file(RECOVERY_POINT_FILE))
         self.starts = OffsetFile(files, self.file(LOG_START_FILE))
         self.watermarks = OffsetFile(files, self.file(WATERMARKS_FILE))
+        self.gone: str | None = None
+        """Why nothing can be written there any more; None while it can be."""
         self.writing = mutex
         """Held by whoever writes these, from before the offsets are looked up: no older ones come after."""
         self._files = files
@@ -132,6 +135,28 @@ class DataDirectory:
         except BaseException:
             lock.release()
             raise
+
+    def find_removed(self) -> bool:
+        """Whether the directory was removed, emptied, or taken by another process while it is in use: then
+        it is ``gone``. A lock file that alone was removed is made, and taken, again.
+        """
+        if self.gone is not None or self._lock.in_place():
+            return self.gone is not None
+        if not self._files.exists(self.file(META_FILE)):
+            self.gone = f"{self.path} was removed, or emptied, while it was in use"
+            return True
+        try:
+            lock = self._files.lock(self.file(LOCK_FILE))
+        except DirectoryLocked as error:
+            self.gone = f"the lock file was removed, and {error}"
+            return True
+        except (StorageError, FileNotFoundError) as error:
+            _logger.warning("the lock file was removed, and cannot be made again yet: %s", error)
+            return False
+        self._lock.release()
+        self._lock = lock
+        _logger.warning("%s was removed, and is held again", self.file(LOCK_FILE))
+        return False
 
     def leave(self) -> None:
         """Give the lock back."""

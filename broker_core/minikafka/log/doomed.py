@@ -83,6 +83,9 @@ def remove_partitions(
 
     try:
         of_each(put_away)
+        if home.gone is not None:
+            forget(left())
+            return failed
         files.sync_dir(home.path)
         rubbish = home.rubbish_of(left())
         # Before the checkpoints: on a full disk this makes the room for them.

@@ -22,9 +22,9 @@ the first damage, or where a segment ends before the next one begins (not in a c
 holes), the log ends: what follows is kept in ``.corrupt`` files and cut. ``recovery`` tells of it.
 
 Disk failures while running. A failed append is cut off again and the log goes on. When even that fails, or
-an fsync does (after which nobody knows what the disk has), the log takes no more appends until it is opened
-again; reads go on. One flush at a time: of two fsyncs of a file that overlap, the kernel tells only one that
-pages were lost.
+an fsync does (after which nobody knows what the disk has), or the newest file was removed, the log takes no
+more appends until it is opened again; reads go on. One flush at a time: of two fsyncs of a file that overlap,
+the kernel tells only one that pages were lost.
 """
 
 from __future__ import annotations
@@ -267,6 +267,7 @@ class Log:
         newest = self._segments[-1]
         if newest.base_offset == self._end_offset:
             return newest
+        self._check_in_place()
         newest.trim()
         # No later flush looks at a segment that ends at the recovery point, and neither does recovery.
         flushed = self._durable.value >= self._end_offset
@@ -561,6 +562,8 @@ class Log:
             if behind or segment.base_offset >= max(target, 1):
                 continue
             segment.file.sync()
+            if newest and self.find_removed():
+                raise StorageError(self._failure)
             if not newest and segment.write_indexes(sync=True):
                 self._names_changed += 1
         if self.epochs.make_durable():
@@ -595,6 +598,29 @@ class Log:
         """
         with self._reshaping:
             self._closed = True
+
+    def find_removed(self) -> bool:
+        """Whether this finds the newest segment's file removed, or moved away: what the kernel goes on to
+        take for it, no restart finds. Then the log takes no more messages.
+        """
+        if self._failure is None and not self._segments[-1].file.in_place():
+            try:
+                with self._mutex:  # a truncation may have renamed it just now
+                    self._check_in_place()
+            except StorageError:
+                return True
+        return False
+
+    def fail(self, reason: str) -> None:
+        """Take no more messages."""
+        self._failure = self._failure or reason
+
+    def _check_in_place(self) -> None:
+        newest = self._segments[-1]
+        # In this order: what is deleted is closed before it is renamed.
+        if not newest.file.in_place() and not self._closed:
+            self._failure = f"{newest.path} was removed"
+            raise StorageError(self._failure)
 
     def _check_appendable(self) -> None:
         if self._closed:

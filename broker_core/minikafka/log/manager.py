@@ -165,6 +165,10 @@ class LogManager:
         """All logs: a copy, safe to go through while others come and go."""
         return dict(self._logs)
 
+    def held(self) -> tuple[TopicPartition, ...]:
+        """The partitions of which anything lies here."""
+        return tuple(self._homes)
+
     def partitions_of(self, topic: str) -> tuple[TopicPartition, ...]:
         """The topic's partitions of which anything lies here."""
         return tuple(sorted(partition for partition in list(self._homes) if partition.topic == topic))
@@ -198,7 +202,7 @@ class LogManager:
             )
         self.delete(partition)  # what an earlier deletion may have left
         check_topic_name(partition.topic)
-        homes = sorted(self._directories, key=lambda home: len(home.partitions))
+        homes = sorted(self._present(), key=lambda home: len(home.partitions))
         for home in homes:
             try:
                 return self._create_in(home, partition, overrides, Known(), flush_name=flush_name)
@@ -223,6 +227,8 @@ class LogManager:
         *,
         flush_name: bool,
     ) -> Log:
+        if home.gone is not None:
+            raise StorageError(home.gone)
         log = self._open(partition, home, overrides or {}, known)
         try:
             if log.size_bytes:
@@ -236,8 +242,29 @@ class LogManager:
 
     def flush_names(self) -> None:
         """Flush the names of partitions that were made. StorageError when a disk fails."""
-        for directory in self._directories:
+        for directory in self._present():
             self._files.sync_dir(directory.path)
+
+    def find_removed(self) -> str | None:
+        """Have logs whose files somebody removed, or moved away, take no more messages; the reason when that
+        befell every data directory.
+
+        What is written to such a file is read, and no restart finds it.
+        """
+        for directory in self._directories:
+            known, gone = directory.gone, directory.find_removed()
+            if gone and known is None:
+                _logger.error("%s: its logs take no more messages", directory.gone)
+            for partition, log in self._in(directory):
+                if directory.gone is not None:
+                    log.fail(directory.gone)
+                elif log.failure is None and not log.closed and log.find_removed():
+                    _logger.error("%s takes no more messages: %s", partition, log.failure)
+        lost = [directory.gone for directory in self._directories]
+        return None if None in lost else next(iter(lost), None)
+
+    def _present(self) -> list[DataDirectory]:
+        return [directory for directory in self._directories if directory.gone is None]
 
     def give_up(self, partition: TopicPartition) -> None:
         """Let go of a log that nobody serves yet, so that ``create`` opens and recovers it anew."""
@@ -291,7 +318,7 @@ class LogManager:
         log = self._logs.get(partition)
         if log is not None:
             log.abandon()
-        if log is not None or partition in self._unopened:
+        if home.gone is None and (log is not None or partition in self._unopened):
             # Removed by hand counts as removed.
             with contextlib.suppress(FileNotFoundError):
                 self._files.rename(home.home_of(partition), home.free_name(partition))
@@ -305,6 +332,9 @@ class LogManager:
         """
         home, log = self._homes.get(partition), self._logs.get(partition)
         if home is None:
+            return None
+        if home.gone is not None:
+            self.delete(partition)
             return None
         path = home.home_of(partition)
         aside = home.free_name(partition, STRAY_SUFFIX)
@@ -575,6 +605,8 @@ class LogManager:
 
     def _checkpoint(self, directory: DataDirectory) -> bool:
         """Write the offsets down; whether that was possible. StorageError as ``OffsetFile.write``."""
+        if directory.gone is not None:
+            return False
         with directory.writing:
             written = self._write_starts(directory)
             return directory.points.write(self._points_of(directory)) and written

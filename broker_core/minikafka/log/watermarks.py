@@ -40,6 +40,8 @@ class Watermarks:
         Where it is not possible, a warning says so, once until it is possible again.
         """
         for directory in self._directories:
+            if directory.gone is not None:
+                continue
             with directory.writing:
                 held, here = directory.watermarks.held, sorted(directory.partitions)
                 wanted = {partition: watermarks.get(partition, held.get(partition, 0)) for partition in here}
@@ -53,5 +55,6 @@ class Watermarks:
         for directory in self._directories:
             with directory.writing:
                 held = dict(directory.watermarks.held)
-                if [partition for partition in partitions if held.pop(partition, 0)]:
+                changed = [partition for partition in partitions if held.pop(partition, 0)]
+                if changed and directory.gone is None:
                     directory.watermarks.write(held)

@@ -5,6 +5,9 @@ takes this one out of the ISR. From then on it follows, and asks its leader for 
 can be written beside the log: it would be in sync again, and ``acks=all`` wait for it. Without another
 replica in sync nothing changes: reads are served, writes are refused until there is room again.
 
+Logs, and whole data directories, that somebody removes under the running broker have failed too. Where all of
+them are gone the broker stops.
+
 A controller of 0.10.1 does not look there. Where nobody else leads after half a minute of failures this
 broker does as that release does at once: it stops, in good order, and others lead.
 """
@@ -52,6 +55,8 @@ class FailingLogs:
         self._replicas = replicas
         self._fatal = fatal
         self._failing: dict[TopicPartition, _Failing] = {}
+        self._stopping = False
+        """Whether all its directories are gone, and that was said."""
 
     def failed(self, topic_partition: TopicPartition) -> None:
         """From anywhere: a log did not take what its leader here wrote."""
@@ -81,6 +86,13 @@ class FailingLogs:
                 self._broker.unwritable.discard(topic_partition)
         if any(one.told_ms is None or now_ms - one.told_ms >= _AGAIN_MS for one in self._failing.values()):
             self._broker.worker.submit(self._tell)
+
+    def find_removed(self) -> None:
+        """Look whether somebody removed logs, or all that this broker has. For the housekeeper's thread."""
+        reason = self._broker.logs.find_removed()
+        if reason is not None and not self._stopping:
+            self._stopping = True
+            self._fatal(f"{reason}: this broker stops, what it would take no restart could find")
 
     def _others(self, topic_partition: TopicPartition) -> bool:
         """Whether this broker is to lead a partition, and another replica could."""

@@ -80,6 +80,7 @@ class Housekeeper:
             duty(self._retry, _RETRY_MS),
             duty(self._delete_old, retention_ms, min(_FIRST_RETENTION_MS, retention_ms)),
             duty(self._expire_offsets, config.offsets.check_interval_ms),
+            duty(failing.find_removed, config.replication.checkpoint_interval_ms),
             duty(broker.logs.checkpoint_offsets, config.flush_checkpoint_interval_ms),
             duty(self.write_watermarks, config.replication.checkpoint_interval_ms),
             duty(in_sync.drop_laggards, max(1, config.replication.lag_time_max_ms // 2)),

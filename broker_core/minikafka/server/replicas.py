@@ -8,7 +8,7 @@ logged, kept, and tried again by ``retry``; it never keeps others from their lea
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from minikafka.base.errors import ErrorCode, MinikafkaError, StorageError
@@ -17,6 +17,7 @@ from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.log.log import Log
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
+from minikafka.registry import paths
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.server.coordinator import Coordinator
@@ -27,8 +28,8 @@ _log = logging.getLogger(__name__)
 
 _LONGEST_PAUSE_MS = 30_000
 _TOPICS_PATIENCE_MS = 5_000
-_UNCLAIMED_NAMED = 20
-"""Of the logs that are no replicas, so many are named."""
+_NAMED_MOST = 20
+"""Of many logs that a warning is about, so many are named."""
 
 Leaderships = Mapping[TopicPartition, Leadership]
 Brokers = Mapping[int, BrokerAddress]
@@ -48,6 +49,7 @@ class Replicas:
         self._known_since_ms: int | None = None
         """When this broker heard of the cluster, and not yet of topics that there are."""
         self._told_unclaimed = False
+        self._registered_at: int | None = None
         self._controller_epoch = 0
         self._not_opened: dict[TopicPartition, tuple[Leadership, Brokers]] = {}
         self._open_at_ms = 0
@@ -144,6 +146,7 @@ class Replicas:
         configs = broker.registrar.settings.of_topics(_topics(leaderships))
         created = broker.registrar.creations(configs)
         broker.logs.creations.look(topic_changes(broker.registrar.store))
+        held, registered_at = set(broker.logs.held()), self._registered()
         leaderships = self._of_these_topics(leaderships, created, leaders)
         behind = {key for key, leadership in leaderships.items() if self._is_behind(key, leadership)}
         codes |= dict.fromkeys(behind, ErrorCode.STALE_CONTROLLER_EPOCH)
@@ -165,6 +168,8 @@ class Replicas:
                     codes[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
                 else:
                     opened[topic_partition] = log
+        made = [key for key in opened.keys() - held if created.get(key.topic, registered_at) < registered_at]
+        self._tell_lost(key for key in made if leaderships[key].leader == broker.broker_id)
         self._write_down(opened, created, leaderships, leaders)
         self._write_begun(opened, leaderships, leaders)
         self._resign(leaderships)
@@ -179,6 +184,27 @@ class Replicas:
                 self._ahead.discard(topic_partition)
         self._fetchers.sweep()
         return codes
+
+    def _registered(self) -> int:
+        """The change of ZooKeeper that registered this process first; 0 where nobody knows."""
+        if self._registered_at is None:
+            path = paths.broker_path(self._broker.broker_id)
+            found = self._broker.registrar.store.read_all((path,)).get(path)
+            if found is None:
+                return 0
+            self._registered_at = found[1].created_at
+        return self._registered_at
+
+    @staticmethod
+    def _tell_lost(led: Iterable[TopicPartition]) -> None:
+        """Of topics that are older than this process, and had no log here."""
+        lost = sorted(map(str, led))
+        if lost:
+            _log.warning(
+                "partitions that this broker is to lead had no log here, and begin empty: if they were "
+                "written to before, their directories were removed or are others now: %s",
+                _named(lost),
+            )
 
     def _resign(self, leaderships: Leaderships) -> None:
         """Serve those no longer that were served, and cannot be as the controller says now: who led one
@@ -450,12 +476,10 @@ class Replicas:
             elif known is not None and broker.broker_id not in known.replicas:
                 left.append(f"{log.directory} (its replicas are on brokers {list(known.replicas)})")
         if left:
-            more = f", and {len(left) - _UNCLAIMED_NAMED} more" if len(left) > _UNCLAIMED_NAMED else ""
             _log.warning(
                 "logs that are no replicas of this broker stay and are not served; remove them if nobody "
-                "needs them: %s%s",
-                ", ".join(left[:_UNCLAIMED_NAMED]),
-                more,
+                "needs them: %s",
+                _named(left),
             )
 
     # --- giving up ------------------------------------------------------------------------------------------
@@ -510,3 +534,8 @@ class Replicas:
 def _topics(partitions: Iterable[TopicPartition]) -> Iterable[str]:
     """Their topics, in order: a run that is repeated goes the same way."""
     return dict.fromkeys(topic_partition.topic for topic_partition in partitions)
+
+
+def _named(found: Sequence[str]) -> str:
+    more = len(found) - _NAMED_MOST
+    return ", ".join(found[:_NAMED_MOST]) + (f", and {more} more" if more > 0 else "")

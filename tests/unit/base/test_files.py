@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -195,6 +195,49 @@ def test_a_lock_is_held_once_and_can_be_taken_again_after_its_release(disk: Disk
     lock.release()
     lock.release()
     files.lock(f"{root}/.lock").release()
+
+
+def test_a_lock_whose_file_was_removed_keeps_nobody_out(disk: Disk) -> None:
+    files, root = disk
+    lock = files.lock(f"{root}/.lock")
+    assert lock.in_place()
+    files.remove(f"{root}/.lock")
+    assert not lock.in_place()
+    other = files.lock(f"{root}/.lock")
+    assert other.in_place()
+    assert not lock.in_place()
+    lock.release()
+    with pytest.raises(DirectoryLocked):
+        files.lock(f"{root}/.lock")
+    other.release()
+
+
+def remove_file(files: Files, root: str) -> None:
+    files.remove(f"{root}/in/a")
+
+
+def remove_directory(files: Files, root: str) -> None:
+    files.remove_tree(f"{root}/in")
+
+
+def move_directory(files: Files, root: str) -> None:
+    files.rename(f"{root}/in", f"{root}/elsewhere")
+
+
+def make_another(files: Files, root: str) -> None:
+    files.remove(f"{root}/in/a")
+    files.open(f"{root}/in/a", create=True).close()
+
+
+@pytest.mark.parametrize("change", [remove_file, remove_directory, move_directory, make_another])
+def test_a_file_that_was_taken_away_is_not_in_place(disk: Disk, change: Callable[[Files, str], None]) -> None:
+    files, root = disk
+    files.make_dirs(f"{root}/in")
+    file = files.open(f"{root}/in/a", create=True)
+    assert file.in_place()
+    change(files, root)
+    assert not file.in_place()
+    file.close()
 
 
 def test_a_slice_reads_its_part_of_the_file(disk: Disk) -> None:

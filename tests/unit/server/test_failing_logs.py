@@ -100,3 +100,21 @@ def test_what_cannot_be_flushed_is_led_by_another_replica_without_a_write(world:
         log.flush()
     world.network.wait(lambda: False, world.clock.monotonic_ms() + 2_000)
     assert leader(world) == 1
+
+
+def test_what_somebody_removed_is_led_by_another_replica_without_a_write(
+    world: Simulation, reasons: list[str]
+) -> None:
+    world.produce("t", b"x")
+    world.machine.files.remove_tree("/data/t_0")
+    world.network.wait(lambda: False, world.clock.monotonic_ms() + 7_000)
+    assert (leader(world), reasons) == (1, [])
+
+
+def test_a_broker_whose_data_directory_was_removed_stops(world: Simulation, reasons: list[str]) -> None:
+    world.produce("t", b"x")
+    world.machine.files.remove_tree("/data")
+    world.network.wait(lambda: False, world.clock.monotonic_ms() + 20_000)
+    assert len(reasons) == 1
+    assert reasons[0].startswith("/data was removed, or emptied, while it was in use: this broker stops")
+    assert leader(world) == 1

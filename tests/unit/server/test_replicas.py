@@ -16,6 +16,7 @@ from minikafka.log.layout import Layout
 from minikafka.log.manager import LogManager
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
+from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.server.replicas import Replicas
 
 ONE = TopicPartition("my_topic", 0)
@@ -63,7 +64,7 @@ def broker_of(files: MemoryFiles) -> Any:
         registrar=SimpleNamespace(
             settings=SimpleNamespace(of_topics=lambda topics: {topic: {} for topic in topics}),
             creations=lambda _: {},
-            store=SimpleNamespace(exists=lambda path: None),
+            store=MemoryZooKeeper().connect(),
         ),
         throttles=SimpleNamespace(set_topic=nothing),
         worker=SimpleNamespace(submit=run),

@@ -1,0 +1,205 @@
+"""Logs and data directories that somebody removes while they are in use."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from minikafka.base.errors import DirectoryLocked, StorageError
+from minikafka.base.memory_files import MemoryFiles
+from minikafka.log.manager import LogManager
+from minikafka.log.meta import Meta, write_meta
+from tests.unit.log.support import HOME, ONE, OTHER, TWO, fill, log_of, manager_of, open_log, read_all
+
+
+@pytest.fixture
+def files() -> MemoryFiles:
+    return MemoryFiles()
+
+
+def remove_directory(files: MemoryFiles) -> None:
+    files.remove_tree(HOME)
+
+
+def remove_segment(files: MemoryFiles) -> None:
+    files.remove(f"{HOME}/00000000000.kafka")
+
+
+def move_away(files: MemoryFiles) -> None:
+    files.make_dirs("elsewhere")
+    files.rename(HOME, "elsewhere/t_0")
+
+
+ways = pytest.mark.parametrize("remove", [remove_directory, remove_segment, move_away])
+
+
+@ways
+def test_a_log_that_was_removed_takes_no_more_messages(
+    files: MemoryFiles, remove: Callable[[MemoryFiles], None]
+) -> None:
+    log = open_log(files)
+    fill(log, 10)
+    assert not log.find_removed()
+    remove(files)
+    assert log.find_removed()
+    with pytest.raises(StorageError, match="was removed"):
+        fill(log, 5)
+    assert len(read_all(log)) == 10
+
+
+@ways
+def test_what_was_removed_counts_as_flushed_no_more(
+    files: MemoryFiles, remove: Callable[[MemoryFiles], None]
+) -> None:
+    log = open_log(files)
+    fill(log, 10)
+    log.flush()
+    fill(log, 5)
+    remove(files)
+    with pytest.raises(StorageError, match="was removed"):
+        log.flush()
+    assert (log.recovery_point, log.end_offset) == (10, 15)
+    with pytest.raises(StorageError, match="was removed"):
+        fill(log, 5)
+
+
+@ways
+def test_no_segment_follows_one_that_was_removed(
+    files: MemoryFiles, remove: Callable[[MemoryFiles], None]
+) -> None:
+    log = open_log(files)
+    fill(log, 10)
+    remove(files)
+    with pytest.raises(StorageError, match="was removed"):
+        log.roll()
+    assert len(log.segments) == 1
+
+
+def test_a_log_that_is_cut_or_deleted_was_not_removed(files: MemoryFiles) -> None:
+    manager = manager_of(files)
+    log = manager.create(ONE)
+    fill(log, 50)
+    manager.truncate(ONE, 7)
+    assert not log.find_removed()
+    manager.truncate(ONE, 100, anew=True)
+    assert not log.find_removed()
+    manager.delete(ONE)
+    assert not log.find_removed()
+
+
+def test_other_logs_go_on_beside_one_that_was_removed(
+    files: MemoryFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = manager_of(files)
+    for partition in (ONE, TWO):
+        fill(manager.create(partition), 10)
+    files.remove_tree("d1/my_topic_0")
+    for _ in range(2):
+        assert manager.find_removed() is None
+    fill(log_of(manager, TWO), 5)
+    with pytest.raises(StorageError, match="was removed"):
+        fill(log_of(manager, ONE), 5)
+    told = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
+    assert told == ["my_topic-0 takes no more messages: d1/my_topic_0/00000000000.kafka was removed"]
+
+
+def two_directories(files: MemoryFiles) -> LogManager:
+    """Of a broker: ONE lies in d1, TWO in d2."""
+    manager = manager_of(files, "d1", "d2")
+    for directory in manager.paths:
+        write_meta(files, directory, Meta(0))
+    for partition in (ONE, TWO):
+        fill(manager.create(partition), 10)
+    return manager
+
+
+def test_logs_of_a_removed_directory_take_no_more_messages(
+    files: MemoryFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = two_directories(files)
+    files.remove_tree("d1")
+    for _ in range(2):
+        assert manager.find_removed() is None
+    with pytest.raises(StorageError, match="d1 was removed, or emptied"):
+        fill(log_of(manager, ONE), 5)
+    fill(log_of(manager, TWO), 5)
+    manager.checkpoint_offsets()
+    manager.watermarks.write({ONE: 10, TWO: 15})
+    manager.creations.begin(("cluster", 1))
+    manager.creations.record({ONE: 7, TWO: 7})
+    manager.begun.record({ONE: ((1, 10),), TWO: ((1, 15),)})
+    manager.flush_names()
+    assert not files.exists("d1")
+    assert [one.getMessage() for one in caplog.records] == [
+        "d1 was removed, or emptied, while it was in use: its logs take no more messages"
+    ]
+
+
+def test_new_logs_and_deletions_pass_a_removed_directory_by(files: MemoryFiles) -> None:
+    manager = two_directories(files)
+    files.remove_tree("d1")
+    manager.find_removed()
+    fill(manager.create(OTHER), 5)
+    assert files.exists("d2/other_0")
+    assert manager.delete(ONE)
+    assert manager.partitions_of("my_topic") == (TWO,)
+    fill(manager.create(ONE), 5)
+    assert files.exists("d2/my_topic_0")
+    assert not files.exists("d1")
+
+
+def test_a_directory_that_was_emptied_counts_as_removed(files: MemoryFiles) -> None:
+    manager = two_directories(files)
+    files.remove_tree("d1")
+    files.make_dirs("d1")
+    manager.find_removed()
+    with pytest.raises(StorageError, match="d1 was removed, or emptied"):
+        fill(log_of(manager, ONE), 5)
+    assert files.list_dir("d1") == []
+
+
+def test_the_last_directory_that_goes_is_a_reason_to_stop(files: MemoryFiles) -> None:
+    manager = two_directories(files)
+    files.remove_tree("d1")
+    assert manager.find_removed() is None
+    files.remove_tree("d2")
+    assert manager.find_removed() == "d1 was removed, or emptied, while it was in use"
+
+
+def test_a_lock_file_that_was_removed_is_held_again(files: MemoryFiles) -> None:
+    manager = two_directories(files)
+    files.remove("d1/.lock")
+    assert manager.find_removed() is None
+    with pytest.raises(DirectoryLocked):
+        manager_of(files, "d1")
+    fill(log_of(manager, ONE), 5)
+
+
+def test_a_directory_that_another_process_has_taken_is_left_to_it(files: MemoryFiles) -> None:
+    manager = two_directories(files)
+    files.remove("d1/.lock")
+    other = files.lock("d1/.lock")
+    manager.find_removed()
+    with pytest.raises(StorageError, match="lock file was removed, and d1 is in use"):
+        fill(log_of(manager, ONE), 5)
+    before = len(files.operations)
+    manager.checkpoint_offsets()
+    manager.delete(ONE)
+    assert [one for one in files.operations[before:] if one.path.startswith("d1")] == []
+    other.release()
+
+
+def test_a_lock_file_that_cannot_be_made_again_is_tried_again(
+    files: MemoryFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = two_directories(files)
+    files.remove("d1/.lock")
+    files.fail_next_open(match="d1/.lock")
+    assert manager.find_removed() is None
+    assert manager.find_removed() is None
+    assert [one.getMessage() for one in caplog.records] == [
+        "the lock file was removed, and cannot be made again yet: cannot open d1/.lock: Input/output error",
+        "d1/.lock was removed, and is held again",
+    ]
