@@ -45,3 +45,7 @@ class ManualClock:
             raise ValueError(f"time cannot go back by {-milliseconds} ms")
         self._now_ms += milliseconds
         self._monotonic_ms += milliseconds
+
+    def set_wall(self, milliseconds: int) -> None:
+        """Somebody sets the wall clock on, or back by a negative number: no time passes."""
+        self._now_ms += milliseconds

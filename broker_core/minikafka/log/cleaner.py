@@ -121,7 +121,7 @@ class Cleaner:
         wait: Callable[[float], object] = lambda seconds: None,
     ) -> None:
         self._files = files
-        self._clock = clock
+        self.clock = clock
         self._offsets = offsets
         self._discard = discard
         self._bytes_per_second = bytes_per_second
@@ -152,12 +152,12 @@ class Cleaner:
         """Wait as the rate asks for after so many bytes; ``check`` is called from time to time."""
         if self._bytes_per_second is None:
             return
-        now = self._clock.monotonic_ms()
+        now = self.clock.monotonic_ms()
         self._free_at_ms = max(self._free_at_ms, now) + 1000 * size_bytes / self._bytes_per_second
         while now < self._free_at_ms:
             self._wait(min(_WAIT_MOST_S, (self._free_at_ms - now) / 1000))
             check()
-            now = self._clock.monotonic_ms()
+            now = self.clock.monotonic_ms()
 
 
 class _Pass:
@@ -167,7 +167,7 @@ class _Pass:
         self, cleaner: Cleaner, log: Log, first_dirty: int, upper: int, should_stop: Callable[[], bool]
     ) -> None:
         self._cleaner = cleaner
-        self._files, self._clock, self._offsets = cleaner._files, cleaner._clock, cleaner._offsets
+        self._files, self._clock, self._offsets = cleaner._files, cleaner.clock, cleaner._offsets
         self._discard = cleaner._discard
         self._log = log
         self._config: LogConfig = log.config

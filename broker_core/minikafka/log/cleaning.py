@@ -107,7 +107,7 @@ class Cleaning:
         self._paused: set[TopicPartition] = set()
         self._uncleanable: dict[TopicPartition, str] = {}
         self._later_ms: dict[TopicPartition, int] = {}
-        """Not to be tried before."""
+        """Not to be tried before: monotonic, as nobody sets that clock."""
         self._running: tuple[TopicPartition, AbstractContextManager[object]] | None = None
         """The partition that is being cleaned, and what is held meanwhile."""
         self._stopped = False
@@ -131,7 +131,8 @@ class Cleaning:
     # For the thread that cleans.
 
     def run_once(self, now_ms: int) -> CleanReport | None:
-        """Clean the filthiest log that needs it; None when none does, or the cleaning was stopped.
+        """Clean the filthiest log that needs it; None when none does, or the cleaning was stopped. ``now_ms``
+        is wall-clock time, for ``min.compaction.lag.ms``.
 
         Does not raise for what is wrong with a log.
         """
@@ -143,7 +144,7 @@ class Cleaning:
                     return None
                 partition, log, dirt = chosen
                 try:
-                    report = self._clean(partition, log, dirt, now_ms)
+                    report = self._clean(partition, log, dirt)
                 finally:
                     self._running = None
             if report is not None:
@@ -169,12 +170,12 @@ class Cleaning:
         for partition, log in sorted(self._logs().items()):
             if not log.config.compacted or log.closed or log.failure is not None:
                 continue  # one that failed cannot be flushed, so nothing of it may be replaced
-            if not self._may_clean(partition, now_ms):
+            if not self._may_clean(partition):
                 continue
             try:
                 dirt = dirt_of(log, self.first_dirty(partition, log), now_ms)
             except StorageError as error:
-                self._put_off(partition, now_ms, error)
+                self._put_off(partition, error)
                 continue
             if dirt.ratio > log.config.min_cleanable_dirty_ratio and (
                 best is None or dirt.ratio > best[2].ratio
@@ -182,18 +183,22 @@ class Cleaning:
                 best = partition, log, dirt
         return best
 
-    def _may_clean(self, partition: TopicPartition, now_ms: int) -> bool:
+    def _may_clean(self, partition: TopicPartition) -> bool:
+        now_ms = self._cleaner.clock.monotonic_ms()
         return (
             partition not in self._paused
             and partition not in self._uncleanable
             and self._later_ms.get(partition, now_ms) <= now_ms
         )
 
-    def _put_off(self, partition: TopicPartition, now_ms: int, error: Exception) -> None:
+    def _put_off(self, partition: TopicPartition, error: Exception) -> None:
         _logger.warning("%s is not cleaned now, and tried again in a minute: %s", partition, error)
-        self._later_ms[partition] = now_ms + RETRY_MS
+        self._try_later(partition)
 
-    def _clean(self, partition: TopicPartition, log: Log, dirt: Dirt, now_ms: int) -> CleanReport | None:
+    def _try_later(self, partition: TopicPartition) -> None:
+        self._later_ms[partition] = self._cleaner.clock.monotonic_ms() + RETRY_MS
+
+    def _clean(self, partition: TopicPartition, log: Log, dirt: Dirt) -> CleanReport | None:
         try:
             report = self._cleaner.clean(
                 log,
@@ -215,10 +220,10 @@ class Cleaning:
         except Exception as error:  # noqa: BLE001 - one log must not keep the others from being cleaned
             # Deleted or closed meanwhile, it is not there to be cleaned.
             if not log.closed:
-                self._put_off(partition, now_ms, error)
+                self._put_off(partition, error)
             return None
         if report.end_offset <= dirt.first_dirty_offset:
-            self._later_ms[partition] = now_ms + RETRY_MS
+            self._try_later(partition)
             return None
         with self._mutex:
             if partition not in self._paused:

@@ -1,6 +1,9 @@
 """News in ZooKeeper, as 0.10.1's ZkNodeChangeNotificationListener follows them: persistent sequential znodes
-in one directory. Every broker acts once on each, and removes those that are older than 15 minutes. One that
-was away for longer has lost its session: what it knows is read anew then.
+in one directory. Every broker acts once on each, and removes those that it saw more than 15 minutes ago. One
+that was away for longer has lost its session: what it knows is read anew then.
+
+(0.10.1 removes those that were made so long ago by its own wall clock. One broker whose clock is wrong would
+take the news away before others have read it.)
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from minikafka.registry.store import Store
 _log = logging.getLogger(__name__)
 
 EXPIRATION_MS = 15 * 60 * 1000
-"""How old a notification becomes: 0.10.1's ``changeExpirationMs``."""
+"""How long a notification stays: 0.10.1's ``changeExpirationMs``."""
 
 KEPT_MAX = 1_000
 CROWDED_MS = 60_000
@@ -36,8 +39,8 @@ class Notifications:
         self._directory = directory
         self._prefix = prefix
         self._what = what
-        self._made_ms: dict[str, int] = {}
-        """When the notifications were made that are there and have been acted on."""
+        self._seen_ms: dict[str, int] = {}
+        """When the notifications that are there were acted on (monotonic)."""
 
     def follow(self, act: Callable[[bytes, str], None]) -> None:
         """For each new notification, in their order, call ``act`` with its data and path; then remove old
@@ -46,16 +49,16 @@ class Notifications:
         A job: after a lost connection it goes on where it was. What else fails for one does not stop others.
         """
         names = self._names()
-        self._made_ms = {name: self._made_ms[name] for name in names if name in self._made_ms}
+        self._seen_ms = {name: self._seen_ms[name] for name in names if name in self._seen_ms}
         for name in names:
-            if name not in self._made_ms:
+            if name not in self._seen_ms:
                 self._act_on(name, act)
-        now_ms = self._clock.now_ms()
-        spare = len(self._made_ms) - KEPT_MAX
-        for place, (name, made_ms) in enumerate(sorted(self._made_ms.items())):
+        now_ms = self._clock.monotonic_ms()
+        spare = len(self._seen_ms) - KEPT_MAX
+        for place, (name, seen_ms) in enumerate(sorted(self._seen_ms.items())):
             # What is not Kafka's stays.
             limit_ms = EXPIRATION_MS if place >= spare else CROWDED_MS
-            if name.startswith(self._prefix) and now_ms - made_ms > limit_ms:
+            if name.startswith(self._prefix) and now_ms - seen_ms > limit_ms:
                 with contextlib.suppress(NoNode):  # another broker may have been first
                     self._store.delete(f"{self._directory}/{name}", recursive=True)
 
@@ -67,10 +70,8 @@ class Notifications:
 
     def _act_on(self, name: str, act: Callable[[bytes, str], None]) -> None:
         path = f"{self._directory}/{name}"
-        made_ms = self._clock.now_ms()
         try:
-            data, stat = self._store.read(path)
-            made_ms = stat.created_ms
+            data, _ = self._store.read(path)
             act(data, path)
         except (CoordinationLost, SessionExpired):
             raise
@@ -78,4 +79,4 @@ class Notifications:
             return
         except CoordinationError as error:
             _log.warning("a notification of %s is passed over: %s", self._what, error)
-        self._made_ms[name] = made_ms
+        self._seen_ms[name] = self._clock.monotonic_ms()

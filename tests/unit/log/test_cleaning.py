@@ -237,6 +237,24 @@ def test_a_log_whose_disk_failed_is_tried_again_after_a_while(
     assert broker.run() == ONE
 
 
+@pytest.mark.parametrize("jump_ms", [-3_600_000, -31_536_000_000])
+def test_a_wall_clock_that_is_set_back_does_not_put_off_the_next_try(broker: Broker, jump_ms: int) -> None:
+    broker.add(ONE, segments=2)
+    broker.files.fail_next_write(match=".cleaned")
+    assert broker.run() is None
+    broker.files.clock.set_wall(jump_ms)
+    broker.files.clock.advance(RETRY_MS)
+    assert broker.run() == ONE
+
+
+def test_a_wall_clock_that_is_set_on_does_not_hasten_the_next_try(broker: Broker) -> None:
+    broker.add(ONE, segments=2)
+    broker.files.fail_next_write(match=".cleaned")
+    assert broker.run() is None
+    broker.files.clock.set_wall(31_536_000_000)
+    assert broker.run() is None
+
+
 def test_a_log_that_takes_no_more_messages_is_not_cleaned(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
