@@ -54,7 +54,10 @@ class RotatingLog:
     def write(self, data: bytes) -> None:
         """Append. What a full disk does not take is lost: the child must not stop for its log."""
         try:
-            size = os.fstat(self._descriptor).st_size
+            status = os.fstat(self._descriptor)
+            if status.st_nlink == 0:
+                self._begin_again()
+            size = status.st_size if status.st_nlink else 0
             if size and size + len(data) > self._max_bytes:
                 self._rotate()
             os.write(self._descriptor, data)
@@ -63,6 +66,14 @@ class RotatingLog:
 
     def _open(self) -> int:
         return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def _begin_again(self) -> None:
+        """Somebody removed the file, perhaps its directory too; what that lies in is not made again."""
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(os.path.dirname(self._path), 0o700)
+        descriptor = self._open()
+        os.close(self._descriptor)
+        self._descriptor = descriptor
 
     def _rotate(self) -> None:
         for number in range(self._keep - 1, 0, -1):

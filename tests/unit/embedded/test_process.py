@@ -107,6 +107,24 @@ def test_the_log_is_rotated_by_size(start: Start, tmp_path: Path) -> None:
     assert b"".join(files[name] for name in sorted(files, reverse=True)).endswith(b"%099d\n" % 5999)
 
 
+@pytest.mark.parametrize("removed", ["logs", "logs/child.log"])
+def test_a_log_that_was_removed_is_begun_again(start: Start, tmp_path: Path, removed: str) -> None:
+    path = str(tmp_path / removed)
+    remove = f"(shutil.rmtree if os.path.isdir({path!r}) else os.remove)({path!r})"
+    start(python(f"import os, shutil; {remove}; print('after')")).wait(PATIENCE_S)
+    assert (tmp_path / "logs" / "child.log").read_text() == "after\n"
+    assert (tmp_path / "logs").stat().st_mode & 0o077 == 0
+
+
+def test_a_log_whose_data_directory_was_removed_does_not_bring_it_back(start: Start, tmp_path: Path) -> None:
+    remove = f"shutil.rmtree({str(tmp_path / 'data')!r})"
+    child = start(
+        python(f"import shutil; {remove}; print('after')"), log=str(tmp_path / "data" / "logs" / "child.log")
+    )
+    assert child.wait(PATIENCE_S) == 0
+    assert not (tmp_path / "data").exists()
+
+
 def test_the_announced_line_is_returned(start: Start) -> None:
     child = start(
         python("print('starting'); print('ready h:1 x', flush=True); print('ready again')"), announce="ready "
