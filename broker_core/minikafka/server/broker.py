@@ -111,8 +111,9 @@ class Broker:
         """Told of each new deadline (monotonic ms), so that the housekeeper wakes in time."""
         self.isr_wanted: Callable[[Partition, Leadership], None] = lambda partition, wanted: None
         """Told of each ISR that a leader here wants written."""
-        self.log_failed: Callable[[TopicPartition], None] = lambda topic_partition: None
-        """Told, from within steps too, of each log that does not take what its leader here writes."""
+        self.log_failed: Callable[[TopicPartition, str], None] = lambda topic_partition, complaint: None
+        """Told, from within steps too, of each log that does not take what its leader here writes, and with
+        which line the log of this broker says so ("" for none)."""
         self.unwritable: set[TopicPartition] = set()
         """Whose logs take nothing at the moment: they are not copied. For the module ``failing_logs``."""
         self.request_jobs = RequestJobs(worker, clock)

@@ -567,8 +567,7 @@ class Coordinator:
             done(error.code, -1)
             return
         except StorageError as error:
-            _log.error("%s takes nothing: %s", topic_partition, error)
-            broker.log_failed(topic_partition)
+            broker.log_failed(topic_partition, f"{topic_partition} takes nothing: {error}")
             done(ErrorCode.KAFKA_STORAGE_ERROR, -1)
             return
         broker.touch(topic_partition)
@@ -585,8 +584,8 @@ class Coordinator:
         try:
             end_offset = partition.log.flush()
         except StorageError as error:
-            _log.error("%s cannot be flushed: %s", partition.topic_partition, error)
-            self.broker.log_failed(partition.topic_partition)
+            name = partition.topic_partition
+            self.broker.log_failed(name, f"{name} cannot be flushed: {error}")
             write.failure = ErrorCode.KAFKA_STORAGE_ERROR
             end_offset = 0
 

@@ -32,6 +32,8 @@ _AGAIN_MS = 5_000
 _PATIENCE_MS = 30_000
 _OVER_MS = 10_000
 """A log that took everything for so long is whole again."""
+_SAY_EVERY_MS = 60_000
+"""A full disk refuses hundreds of requests a second."""
 
 
 @dataclass(slots=True)
@@ -41,6 +43,16 @@ class _Failing:
     since_ms: int
     last_ms: int
     told_ms: int | None = None
+
+
+@dataclass(slots=True)
+class _Said:
+    """A complaint in the broker's log. Times are monotonic ms."""
+
+    text: str
+    said_ms: int
+    last_ms: int
+    unsaid: int = 0
 
 
 class FailingLogs:
@@ -55,16 +67,32 @@ class FailingLogs:
         self._replicas = replicas
         self._fatal = fatal
         self._failing: dict[TopicPartition, _Failing] = {}
+        self._said: dict[TopicPartition, _Said] = {}
         self._stopping = False
         """Whether all its directories are gone, and that was said."""
 
-    def failed(self, topic_partition: TopicPartition) -> None:
-        """From anywhere: a log did not take what its leader here wrote."""
+    def failed(self, topic_partition: TopicPartition, complaint: str = "") -> None:
+        """From anywhere: a log did not take what its leader here wrote. ``complaint`` is logged, once a
+        minute where it comes again and again.
+        """
         now_ms = self._broker.clock.monotonic_ms()
+        if complaint:
+            self._say(topic_partition, complaint, now_ms)
         known = self._failing.setdefault(topic_partition, _Failing(now_ms, now_ms))
         known.last_ms = now_ms
         if known.told_ms is None:
             self._broker.worker.submit(self._tell)
+
+    def _say(self, topic_partition: TopicPartition, complaint: str, now_ms: int) -> None:
+        said = self._said.get(topic_partition)
+        if said is None or said.text != complaint or now_ms - said.last_ms >= _OVER_MS:
+            self._said[topic_partition] = _Said(complaint, now_ms, now_ms)
+            _log.error("%s", complaint)
+            return
+        said.last_ms, said.unsaid = now_ms, said.unsaid + 1
+        if now_ms - said.said_ms >= _SAY_EVERY_MS:
+            _log.error("%s (%d times more)", complaint, said.unsaid)
+            said.said_ms, said.unsaid = now_ms, 0
 
     def look(self) -> None:
         """Go on with what failed before. For one thread, the housekeeper's."""

@@ -348,7 +348,7 @@ class Replicas:
             for topic_partition in made:
                 self._broker.logs.give_up(topic_partition)
                 self._not_opened[topic_partition] = leaderships[topic_partition], leaders
-                self._broker.log_failed(topic_partition)
+                self._broker.log_failed(topic_partition, "")
                 del opened[topic_partition]
 
     def _write_begun(
@@ -411,7 +411,7 @@ class Replicas:
             if topic_partition not in self._not_opened:
                 _log.error("%s has no leader, it is tried again: %s", topic_partition, error)
             self._not_opened[topic_partition] = leadership, leaders
-            self._broker.log_failed(topic_partition)
+            self._broker.log_failed(topic_partition, "")
             return None
         self._not_opened.pop(topic_partition, None)
         self.new.discard(topic_partition)

@@ -118,3 +118,33 @@ def test_a_broker_whose_data_directory_was_removed_stops(world: Simulation, reas
     assert len(reasons) == 1
     assert reasons[0].startswith("/data was removed, or emptied, while it was in use: this broker stops")
     assert leader(world) == 1
+
+
+def refusals(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one for one in caplog.messages if one.startswith("produce to t-0 refused")]
+
+
+def test_writes_that_a_disk_refuses_are_told_once_a_minute(
+    world: Simulation, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.machine_of(1).kill()
+    world.network.wait(lambda: False, world.clock.monotonic_ms() + 16_000)
+    fill(world)
+    write_for(world, 50)
+    assert len(refusals(caplog)) == 1
+    write_for(world, 20)
+    first, second = refusals(caplog)
+    assert second == f"{first} (60 times more)"
+
+
+def test_a_disk_that_refuses_again_after_a_while_is_told_again(
+    world: Simulation, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.machine_of(1).kill()
+    world.network.wait(lambda: False, world.clock.monotonic_ms() + 16_000)
+    for _ in range(2):
+        fill(world)
+        write_for(world, 3)
+        world.machine.files.capacity_bytes = None
+        write_for(world, 12)
+    assert len(refusals(caplog)) == 2

@@ -465,11 +465,10 @@ def _refusal(
     broker: Broker, topic_partition: TopicPartition, error: BrokerError | StorageError, *, log: bool = True
 ) -> ProducePartitionResponse:
     code = error.code if isinstance(error, BrokerError) else ErrorCode.KAFKA_STORAGE_ERROR
-    level = logging.ERROR if isinstance(error, StorageError) else logging.INFO
     if isinstance(error, StorageError):
-        broker.log_failed(topic_partition)
-    if log or isinstance(error, StorageError):
-        _log.log(level, "produce to %s refused: %s", topic_partition, error)
+        broker.log_failed(topic_partition, f"produce to {topic_partition} refused: {error}")
+    elif log:
+        _log.info("produce to %s refused: %s", topic_partition, error)
     partition = broker.partitions.get(topic_partition) if code in _TELLS_START else None
     return ProducePartitionResponse(
         index=topic_partition.partition,
