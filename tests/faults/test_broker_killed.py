@@ -18,6 +18,8 @@ from minikafka.records.message_set import iterate
 
 T0 = TopicPartition("t", 0)
 
+PATIENCE_MS = 30_000
+
 
 def readable(client: Client, end_offset: int) -> dict[int, bytes | None]:
     """Offset and value of every record of the partition."""
@@ -30,7 +32,10 @@ def readable(client: Client, end_offset: int) -> dict[int, bytes | None]:
 
 def produce_until_killed(cluster: Cluster, kill_after: int) -> dict[int, bytes]:
     """Send numbered records, kill the broker after ``kill_after``; what was acknowledged, by offset."""
-    config = BatchingConfig(retries=0, batch_bytes=2000, max_block_ms=1000, request_timeout_ms=1000)
+    # A connection to a killed broker ends at once: nothing here needs to wait for a time-out to strike.
+    config = BatchingConfig(
+        retries=0, batch_bytes=2000, max_block_ms=PATIENCE_MS, request_timeout_ms=PATIENCE_MS
+    )
     sent: list[tuple[bytes, Delivery]] = []
     enough = threading.Event()
 
@@ -48,7 +53,7 @@ def produce_until_killed(cluster: Cluster, kill_after: int) -> dict[int, bytes]:
                 delivery = producer.send("t", value, partition=0)
                 sent.append((value, delivery))
                 if number % 20 == 0:
-                    delivery.result(1000)
+                    delivery.result(PATIENCE_MS)
                 if number >= kill_after:
                     enough.set()
         thread.join()
