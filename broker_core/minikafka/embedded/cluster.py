@@ -116,7 +116,7 @@ class Cluster:
         self._client: Client | None = None
         self._revive_at_s = self._ask_at_s = 0.0
         self._silent_since_s: float | None = None
-        self._silent_told = False
+        self._silent_told = self._removed_told = False
         self._not_revived = ""
         """Why ZooKeeper could not be started again, as it was reported."""
 
@@ -268,8 +268,8 @@ class Cluster:
         """Start our ZooKeeper again, on its port and its data, if it has ended; return whether that was done.
 
         ``report`` is told so, or why it cannot be at the moment: brokers know it by its port, so another
-        process that has this is waited for. It is also told of a ZooKeeper that runs and does not answer. To
-        be called again and again.
+        process that has this is waited for. It is also told of a ZooKeeper that runs and does not answer, or
+        whose data was removed. To be called again and again.
         """
         zookeeper = self._zookeeper
         if zookeeper is None or time.monotonic() < self._revive_at_s:
@@ -298,6 +298,12 @@ class Cluster:
             return
         self._ask_at_s = now_s + ASK_EVERY_S
         if zookeeper.answers:
+            if zookeeper.data_removed and not self._removed_told:
+                self._removed_told = True
+                report(
+                    f"{zookeeper.data_path} was removed: ZooKeeper goes on from memory, and when it ends the "
+                    "cluster's topics, groups and settings are lost; the logs of brokers stay"
+                )
             if self._silent_told:
                 report(f"ZooKeeper at {zookeeper.connect} answers again")
             self._silent_since_s, self._silent_told = None, False

@@ -139,6 +139,16 @@ class EmbeddedZooKeeper:
         """Whether it serves now."""
         return zookeeper_mode(self._host, self._port, _ANSWER_MS) is not None
 
+    @property
+    def data_path(self) -> str:
+        """The directory of its snapshots and transaction logs."""
+        return os.path.join(self._directory, "data")
+
+    @property
+    def data_removed(self) -> bool:
+        """Whether it runs, and somebody removed its data meanwhile."""
+        return not self.ended and not os.path.isdir(os.path.join(self.data_path, "version-2"))
+
     def restart(self) -> None:
         """Start one that has ended again, on the port that brokers know it by.
 
@@ -162,7 +172,7 @@ class EmbeddedZooKeeper:
             return self.connect
         java, jars = find_java(), find_jars()
         make_private(self._directory)
-        make_private(os.path.join(self._directory, "data"))
+        make_private(self.data_path)
         held = lock.hold(os.path.join(self._directory, "lock"))
         try:
             for attempt in range(_PORT_ATTEMPTS):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import tempfile
@@ -203,6 +204,24 @@ def test_a_zookeeper_that_runs_and_does_not_answer_is_told_once_and_when_it_answ
     assert wait_until(lambda: not cluster.revive_zookeeper(told.append) and len(told) == 2, 30)
     assert told[1] == f"{at} answers again"
     cluster.create_topic("t")
+
+
+def test_data_of_zookeeper_that_somebody_removed_is_told_once(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minikafka.embedded.cluster.ASK_EVERY_S", 0.0)
+    told: list[str] = []
+    with Cluster(1, directory) as cluster:
+        cluster.revive_zookeeper(told.append)
+        assert told == []
+        shutil.rmtree(directory / "zookeeper" / "data")
+        assert wait_until(lambda: not cluster.revive_zookeeper(told.append) and bool(told), 30)
+        cluster.revive_zookeeper(told.append)
+        cluster.create_topic("t")
+    assert len(told) == 1
+    assert told[0].startswith(
+        f"{directory / 'zookeeper' / 'data'} was removed: ZooKeeper goes on from memory"
+    )
 
 
 def test_a_broker_with_any_port_gets_one_that_no_connection_gets(cluster: Cluster) -> None:
