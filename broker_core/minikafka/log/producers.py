@@ -71,13 +71,15 @@ def snapshot_offsets(names: Iterable[str]) -> list[int]:
 class LogProducers:
     """What one log knows of its producers. Changed by who holds the log's mutex."""
 
-    __slots__ = ("_complaint", "_directory", "_files", "_known", "_snapshots", "open_from")
+    __slots__ = ("_complaint", "_directory", "_files", "_known", "_open", "_snapshots", "open_from")
 
     def __init__(self, files: Files, directory: str, snapshots: Sequence[int] = ()) -> None:
         self._files = files
         self._directory = directory
         self._known: dict[int, Producer] = {}
         """The one that wrote last comes last."""
+        self._open: dict[int, int] = {}
+        """Where the transaction begins of each that has one open: seldom any, of very many producers."""
         self._snapshots = list(snapshots)
         """Offsets of the files, rising. Of those below the newest, some may be gone with their segments."""
         self._complaint: str | None = None
@@ -108,8 +110,7 @@ class LogProducers:
     def adopt(self, changed: Producers) -> None:
         """Take what ``decide`` gave, once that is appended."""
         self._put(changed)
-        if self.open_from is not None or any(one.open_from >= 0 for one in changed.values()):
-            self._note_open()
+        self._note_open()
 
     def copy(self, data: Buffer, positions: NDArray[np.int64], now_ms: int) -> None:
         """Take what whole entries at ``positions`` say, which were copied from the leader's log."""
@@ -117,16 +118,21 @@ class LogProducers:
         self._note_open()
 
     def _note_open(self) -> None:
-        begun = (producer.open_from for producer in self._known.values())
-        self.open_from = min((offset for offset in begun if offset >= 0), default=None)
+        self.open_from = min(self._open.values(), default=None)
 
     def _put(self, changed: Producers) -> None:
-        known = self._known
+        known, begun = self._known, self._open
         for producer_id, producer in changed.items():
             known.pop(producer_id, None)
             known[producer_id] = producer
+            if producer.open_from >= 0:
+                begun[producer_id] = producer.open_from
+            elif begun:
+                begun.pop(producer_id, None)
         while len(known) > PRODUCERS_MOST:
-            del known[next(iter(known))]
+            oldest = next(iter(known))
+            del known[oldest]
+            begun.pop(oldest, None)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that were silent for so long; how many."""
@@ -197,7 +203,7 @@ class LogProducers:
         ``advance`` is told how many bytes were read.
         """
         none = not self._snapshots
-        self._known = {}
+        self._known, self._open = {}, {}
         begin = segments[0].base_offset
         self._remove(lambda at: not begin <= at <= min(believed_up_to, end_offset))
         while self._snapshots:
@@ -224,6 +230,7 @@ class LogProducers:
             _log.warning("%s is passed over: %s; the log is read instead", path, wrong)
             return False
         self._known = dict(sorted(known.items(), key=lambda item: item[1].active_ms))
+        self._open = {number: one.open_from for number, one in known.items() if one.open_from >= 0}
         return True
 
     def _replay_segment(self, segment: Stretch, begin: int, advance: Callable[[int], None]) -> None:

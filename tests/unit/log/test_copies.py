@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from minikafka.base.errors import StorageError
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
+from minikafka.log.producer_state import Producer
 from minikafka.records.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.message_set import Codec, Record
 from minikafka.records.produced import Limits
@@ -231,6 +233,23 @@ def test_a_follower_knows_the_producers_that_its_leader_knows(files: MemoryFiles
     assert {one: known.batches for one, known in again.producers.known.items()} == {
         one: known.batches for one, known in leader.producers.known.items()
     }
+
+
+def test_a_copied_batch_costs_the_same_however_many_producers_are_known(
+    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class NotWalked(dict[int, Producer]):
+        def values(self) -> Any:
+            raise AssertionError("each known producer was looked at")
+
+        items = __iter__ = values
+
+    leader, follower = leader_of(files), follower_of(files)
+    monkeypatch.setattr(follower.producers, "_known", NotWalked())
+    write(leader, batch(2, producer=7))
+    write(leader, batch(1, producer=9))
+    copy(leader, follower, 1)
+    assert follower.producers.known[9].last_offset == 2
 
 
 def test_what_a_producer_sends_again_to_a_new_leader_is_not_written_twice(files: MemoryFiles) -> None:
