@@ -40,7 +40,7 @@ from minikafka.net.server import Endpoint, RequestHandler, Server, SocketServer
 from minikafka.records import kernels
 from minikafka.registry.store import Store
 from minikafka.registry.zookeeper import ZooKeeperStore, servers_of
-from minikafka.server.assembly import Ports, RunningBroker
+from minikafka.server.assembly import Ports, RunningBroker, start_patiently
 from minikafka.server.config import BrokerConfig, parse_properties
 from minikafka.server.listeners import unreachable
 from minikafka.server.peer import Conversation
@@ -53,6 +53,8 @@ _log = logging.getLogger("minikafka.server")
 
 _CONNECT_MS = 3_000
 """How long another broker may take to accept a connection: a host that is gone must not stop a thread."""
+_START_AGAIN_S = 1.0
+"""Between two attempts to start, where ZooKeeper went away in the first."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -68,7 +70,12 @@ def main(arguments: list[str] | None = None) -> int:
     ending = _Ending()
     try:
         config = _config(given.properties, given.set)
-        running = _start(config, ending)
+        running = start_patiently(
+            lambda: _start(config, ending),
+            config.zookeeper_connection_timeout_ms,
+            SystemClock(),
+            lambda: ending.or_result(lambda: time.sleep(_START_AGAIN_S)),
+        )
     except _Stopped:
         _log.info("stopped before it served")
         return 0

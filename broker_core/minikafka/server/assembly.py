@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from minikafka.base.clock import Clock
-from minikafka.base.errors import ConfigError
+from minikafka.base.errors import ConfigError, CoordinationLost, SessionExpired
 from minikafka.base.files import Files
 from minikafka.base.ids import BrokerAddress
 from minikafka.log.cleaner import Cleaner
@@ -86,6 +86,7 @@ class RunningBroker:
         """Start it. ``fatal`` is called later with the reason why this broker cannot go on: then stop it.
 
         Raises ConfigError, StorageError (DirectoryLocked) or CoordinationError; nothing is left behind.
+        ``start_patiently`` tries again where the connection to ZooKeeper breaks.
         """
         self.serving = threading.Event()
         """Set when the first image of the cluster is there."""
@@ -110,6 +111,9 @@ class RunningBroker:
         self._stops.callback(logs.close)
         store = ports.connect_store()
         self._stops.callback(store.close)
+        self._stops.callback(ports.worker.stop)
+        self._stops.callback(ports.loader.stop)
+        self._stops.callback(ports.pool.stop)
         registrar = Registrar(
             store,
             ports.clock,
@@ -117,9 +121,6 @@ class RunningBroker:
             random_bytes=ports.random_bytes,
             may_be_unclean=lambda overrides: config.log.with_known_overrides(overrides)[0].unclean_election,
         )
-        self._stops.callback(ports.worker.stop)
-        self._stops.callback(ports.loader.stop)
-        self._stops.callback(ports.pool.stop)
         _open(logs, registrar)
         directories = logs.paths
         broker_id = self._agree_on_broker_id(config, directories, ports.files, registrar)
@@ -230,6 +231,26 @@ def _open(logs: LogManager, registrar: Registrar) -> None:
     """Open all logs, and see which topics they may be of."""
     logs.open_all(registrar.settings.of_all_topics(), registrar.tree)
     logs.creations.look(topic_changes(registrar.store))
+
+
+def start_patiently(
+    start: Callable[[], RunningBroker], patience_ms: int, clock: Clock, pause: Callable[[], object]
+) -> RunningBroker:
+    """What ``start`` returns, which is called again after a ``pause`` where the connection to ZooKeeper broke
+    in it (Kafka's client asks again and again, too). Raises its error once ``patience_ms`` have passed.
+    """
+    until_ms = clock.monotonic_ms() + patience_ms
+    while True:
+        try:
+            return start()
+        except (CoordinationLost, SessionExpired) as error:
+            left_ms = until_ms - clock.monotonic_ms()
+            if left_ms <= 0:
+                raise
+            _log.warning(
+                "ZooKeeper went away during the start (%s); trying again for %d s", error, left_ms / 1000
+            )
+            pause()
 
 
 def _prepare(broker: Broker, store: GuardedStore, ports: Ports) -> None:
