@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from minikafka.base.errors import MinikafkaError
 from minikafka.net.probe import can_connect
 from minikafka.registry.brokers import live_brokers
 from minikafka.registry.paths import BrokerRegistration
-from minikafka.registry.zookeeper import ZooKeeperStore
+
+if TYPE_CHECKING:
+    from minikafka.registry.zookeeper import ZooKeeperStore
 
 Addresses = tuple[tuple[str, int], ...]
 """Where a broker listens, as it registered: host and port of each listener."""
@@ -36,6 +39,9 @@ class RegisteredBrokers:
 
     def read(self) -> dict[int, Addresses] | None:
         """The brokers that are registered; None when ZooKeeper does not answer."""
+        # Only now: its client takes as long to import as all else, and nothing starts while that goes on.
+        from minikafka.registry.zookeeper import ZooKeeperStore
+
         try:
             if self._store is None:
                 self._store = ZooKeeperStore(self._connect, connect_timeout_ms=_CONNECT_MS, make_chroot=False)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from collections.abc import Mapping
 
 import pytest
 
 from minikafka.base.ids import BrokerAddress
-from minikafka.embedded import live_brokers
 from minikafka.embedded.live_brokers import Addresses, LiveBrokers, RegisteredBrokers, addresses_of
 from minikafka.registry import paths
 from minikafka.registry.memory import MemoryZooKeeper
@@ -91,10 +92,16 @@ def test_registrations_that_cannot_be_read_are_left_out_with_one_warning(
         data = BrokerRegistration.of(BrokerAddress(number, "h", 9000 + number), 0).to_json()
         store.create(paths.broker_path(number), data, make_parents=True)
     store.create(paths.broker_path(3), b"nonsense")
-    monkeypatch.setattr(live_brokers, "ZooKeeperStore", lambda *_, **__: zookeeper.connect())
+    monkeypatch.setattr("minikafka.registry.zookeeper.ZooKeeperStore", lambda *_, **__: zookeeper.connect())
     registered = RegisteredBrokers("zk:2181", only={1, 3})
     with caplog.at_level(logging.WARNING):
         assert registered.read() == registered.read() == {1: (("h", 9001),)}
     assert len(caplog.messages) == 1
     assert caplog.messages[0].startswith("the broker registered at /brokers/ids/3 is left out: ")
     registered.close()
+
+
+def test_what_starts_a_cluster_does_not_wait_for_zookeepers_client() -> None:
+    code = "import sys, minikafka.embedded.cluster; print('kazoo' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
