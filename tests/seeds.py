@@ -6,5 +6,9 @@ import os
 
 
 def seeds(usual: int) -> range:
-    """1 to ``usual``, or to MINIKAFKA_SEEDS where that is more. A failing test names its seed."""
-    return range(1, 1 + max(usual, int(os.environ.get("MINIKAFKA_SEEDS", "0"))))
+    """Seeds from MINIKAFKA_FIRST_SEED (1) on: ``usual``, or MINIKAFKA_SEEDS where that is more.
+
+    A failing test names its seed.
+    """
+    first = int(os.environ.get("MINIKAFKA_FIRST_SEED", "1"))
+    return range(first, first + max(usual, int(os.environ.get("MINIKAFKA_SEEDS", "0"))))

@@ -59,7 +59,7 @@ def test_a_planted_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatc
     planted = MISTAKES[mistake]
     for owner, name, wrong in planted.patches:
         monkeypatch.setattr(owner, name, wrong)
-    for seed in (planted.seed, *range(1, WITHIN + 1)):
+    for seed in (*planted.seeds, *range(1, WITHIN + 1)):
         try:
             Churn(seed).run()
         except AssertionError as found:
