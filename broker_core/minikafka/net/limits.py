@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 import threading
 from collections import Counter
 from collections.abc import Mapping
@@ -13,6 +14,12 @@ from minikafka.base.clock import Clock
 logger = logging.getLogger("minikafka.net")
 
 UNLIMITED = 0x7FFFFFFF
+KEPT_DESCRIPTORS = 1_024
+"""Of the process's descriptors, how many connections leave to logs, ZooKeeper and other brokers, or a quarter
+of all where that is less: a log that can open no new segment takes no messages.
+"""
+SERVED_ANYWAY = 64
+"""Connections that are served also where the logs themselves need most descriptors."""
 COMPLAINT_EVERY_MS = 10_000
 """How often refusals are logged: whoever is refused usually tries again at once."""
 
@@ -31,11 +38,23 @@ class ConnectionLimits:
     """Address -> its limit, in place of ``per_ip``."""
 
 
+def descriptors_for_connections() -> int:
+    """Below which descriptor connections are served."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return UNLIMITED
+    return limit - min(KEPT_DESCRIPTORS, limit // 4)
+
+
 class Admission:
     """Counts connections by address and by processor. Thread-safe."""
 
-    def __init__(self, limits: ConnectionLimits, processors: int, clock: Clock) -> None:
+    def __init__(
+        self, limits: ConnectionLimits, processors: int, clock: Clock, descriptors: int = UNLIMITED
+    ) -> None:
+        """``descriptors``: connections have only those below; the system gives the lowest that is free."""
         self._limits = limits
+        self._descriptors = descriptors
         self._clock = clock
         self._lock = threading.Lock()
         self._by_ip: Counter[str] = Counter()
@@ -44,14 +63,14 @@ class Admission:
         self._complain_at_ms = clock.monotonic_ms()
         self._unmentioned = 0
 
-    def admit(self, ip: str) -> int | None:
+    def admit(self, ip: str, descriptor: int = 0) -> int | None:
         """The processor with the fewest connections, which is to serve one more; None when there is no room.
 
         Because each new one goes where the fewest are, no processor ever has more than its share of the
         total, rounded up.
         """
         with self._lock:
-            refusal = self._refusal(ip)
+            refusal = self._refusal(ip, descriptor)
             if refusal is not None:
                 self._complain(ip, refusal)
                 return None
@@ -70,10 +89,15 @@ class Admission:
             if not self._by_ip[ip]:
                 del self._by_ip[ip]
 
-    def _refusal(self, ip: str) -> str | None:
-        limits = self._limits
-        if sum(self._by_processor) >= limits.total:
+    def _refusal(self, ip: str, descriptor: int) -> str | None:
+        limits, count = self._limits, sum(self._by_processor)
+        if count >= limits.total:
             return f"there are {limits.total} connections (max.connections)"
+        if descriptor >= self._descriptors and count >= SERVED_ANYWAY:
+            return (
+                f"{self._descriptors} files and connections are open, and what is left is kept for logs, "
+                f"ZooKeeper and other brokers: raise the limit (ulimit -n), or set max.connections"
+            )
         own = limits.per_ip_overrides.get(ip, limits.per_ip)
         if self._by_ip[ip] >= own:
             return f"this address has {own} connections (max.connections.per.ip)"

@@ -13,7 +13,7 @@ from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import ConfigError
 from minikafka.net.acceptor import Acceptor, listen
 from minikafka.net.backlog import Backlog
-from minikafka.net.limits import Admission, ConnectionLimits
+from minikafka.net.limits import Admission, ConnectionLimits, descriptors_for_connections
 from minikafka.net.port import Endpoint, Exchange, RequestHandler, Server
 from minikafka.net.processor import Processor, ServerOptions
 from minikafka.net.transfer import peer_name
@@ -79,7 +79,9 @@ class SocketServer:
         self._clock = clock or SystemClock()
         self._backlog = Backlog(queued_requests, queued_bytes)
         self._unsent = Unsent(unsent_bytes)
-        self._admission = Admission(limits or ConnectionLimits(), processors, self._clock)
+        self._admission = Admission(
+            limits or ConnectionLimits(), processors, self._clock, descriptors_for_connections()
+        )
         self._ports: dict[str, int] = {}
         self._acceptors: list[Acceptor] = []
         self._processors: list[Processor] = []
@@ -141,7 +143,7 @@ class SocketServer:
 
     def _deal_out(self, listener: str) -> Callable[[socket.socket, object], None]:
         def deal(sock: socket.socket, address: object) -> None:
-            number = self._admission.admit(peer_name(address)[0])
+            number = self._admission.admit(peer_name(address)[0], sock.fileno())
             if number is None:
                 sock.close()
             else:

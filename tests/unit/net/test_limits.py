@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import resource
 import socket
 from collections.abc import Callable
 
 import pytest
 
 from minikafka.base.clock import ManualClock
-from minikafka.net.limits import COMPLAINT_EVERY_MS, Admission, ConnectionLimits
+from minikafka.net.limits import (
+    COMPLAINT_EVERY_MS,
+    KEPT_DESCRIPTORS,
+    SERVED_ANYWAY,
+    Admission,
+    ConnectionLimits,
+    descriptors_for_connections,
+)
 from minikafka.net.server import SocketServer
 from tests.unit.net.support import HOST, Answering, eventually
 from tests.unit.net.test_server import framed, gone, plain, read_frame
@@ -49,6 +57,32 @@ def test_an_address_has_the_limit_of_all_or_one_of_its_own() -> None:
     assert [admission.admit(ip) for ip in "aabbbc"] == [0, None, 0, 0, None, None]
     admission.leave(0, "a")
     assert admission.admit("a") == 0
+
+
+def test_connections_leave_descriptors_to_the_logs(caplog: pytest.LogCaptureFixture) -> None:
+    admission = Admission(ConnectionLimits(), 1, ManualClock(), descriptors=500)
+    assert [admission.admit("a", descriptor) for descriptor in range(400, 500)] == [0] * 100
+    assert admission.admit("a", 500) is None
+    assert "500 files and connections are open, and what is left is kept for logs" in caplog.text
+    admission.leave(0, "a")
+    assert admission.admit("a", 499) == 0
+
+
+def test_some_connections_are_served_where_logs_have_nearly_all_descriptors() -> None:
+    admission = Admission(ConnectionLimits(), 1, ManualClock(), descriptors=500)
+    dealt = [admission.admit("a", 600 + number) for number in range(SERVED_ANYWAY + 1)]
+    assert dealt == [0] * SERVED_ANYWAY + [None]
+
+
+@pytest.mark.parametrize(
+    ("limit", "for_connections"),
+    [(256, 192), (1_024, 768), (1 << 20, (1 << 20) - KEPT_DESCRIPTORS), (resource.RLIM_INFINITY, 0x7FFFFFFF)],
+)
+def test_a_quarter_of_few_descriptors_is_kept_and_of_many_a_number(
+    monkeypatch: pytest.MonkeyPatch, limit: int, for_connections: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (limit, limit))
+    assert descriptors_for_connections() == for_connections
 
 
 def test_refusals_are_logged_once_in_a_while_with_their_number(caplog: pytest.LogCaptureFixture) -> None:
