@@ -102,8 +102,8 @@ def _index_paths(directory: str, layout: Layout, base_offset: int) -> tuple[str,
 def remove_segments(files: Files, segments: Iterable[Segment]) -> None:
     """Remove the files of segments, newest first, so that a crash leaves no hole. Readers keep theirs."""
     for segment in reversed(list(segments)):
-        files.remove(segment.path)
         segment.remove_indexes()
+        files.remove(segment.path)
 
 
 def rename_empty(files: Files, directory: str, layout: Layout, segment: Segment, base_offset: int) -> Segment:
@@ -141,7 +141,7 @@ def open_segments(
     settled = settle(files, directory, layout)
     names = files.list_dir(directory)
     bases = sorted(base for name in names if (base := layout.segment_base(name)) is not None)
-    for name in names:
+    for name in sorted(names, reverse=True):  # the time index first: see ``replacing.retire``
         base = layout.index_base(name)
         if base is not None and base not in bases:
             files.remove(os.path.join(directory, name))  # an index without its segment
@@ -290,12 +290,12 @@ class _Recovery:
         return None
 
     def _set_aside(self, segments: list[Segment], reason: str) -> None:
-        """Rename segments that cannot be served, newest first, and drop their indexes."""
+        """Drop the indexes of segments that cannot be served, and rename them, newest first."""
         for segment in reversed(segments):
+            segment.remove_indexes()
             if segment.size:
                 saved = free_path(self._files, segment.path)
                 self._files.rename(segment.path, saved)
                 self._cuts.append(Cut(segment.path, 0, segment.size, reason, saved))
             else:
                 self._files.remove(segment.path)
-            segment.remove_indexes()

@@ -35,10 +35,16 @@ _log = logging.getLogger(__name__)
 def retire(files: Files, directory: str, layout: Layout, segments: Iterable[Segment]) -> Iterator[str]:
     """Rename the files of segments, which must be in order; gives each that is to be removed later.
 
+    The indexes go before the file that they are of, and the time index first: Kafka's tools read the others
+    for it, and fail on what a crash in between would leave.
+
     At the first failure it ends: StorageError. No later segment is gone then, so there is no hole. Called
     again it goes on there.
     """
     for segment in segments:
+        base = segment.base_offset
+        for name in (layout.time_index_name(base), layout.index_name(base)):
+            yield from _put_aside(files, os.path.join(directory, name))
         if not segment.path.endswith(GONE_SUFFIX):
             try:
                 segment.move(segment.path + GONE_SUFFIX)
@@ -46,11 +52,14 @@ def retire(files: Files, directory: str, layout: Layout, segments: Iterable[Segm
                 pass  # removed by hand: nothing may wait for it
             else:
                 yield segment.path
-        for name in layout.companions(segment.base_offset):
-            path = os.path.join(directory, name)
-            if files.exists(path):
-                files.rename(path, path + GONE_SUFFIX)
-                yield path + GONE_SUFFIX
+        for name in layout.companions(base):
+            yield from _put_aside(files, os.path.join(directory, name))
+
+
+def _put_aside(files: Files, path: str) -> Iterator[str]:
+    if files.exists(path):
+        files.rename(path, path + GONE_SUFFIX)
+        yield path + GONE_SUFFIX
 
 
 @dataclass(slots=True)
@@ -123,7 +132,8 @@ def _finish(files: Files, directory: str, layout: Layout, base: int, swap: str) 
     others = (layout.segment_base(name) for name in files.list_dir(directory))
     # Its own base too: what lies there may be half an index.
     for old in sorted({base, *(other for other in others if other is not None and base <= other < behind)}):
-        for name in (layout.segment_name(old), *layout.companions(old)):
+        indexes = layout.time_index_name(old), layout.index_name(old)
+        for name in (*indexes, layout.segment_name(old), *layout.companions(old)):
             path = os.path.join(directory, name)
             if files.exists(path):
                 files.remove(path)

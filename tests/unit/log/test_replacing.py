@@ -71,6 +71,44 @@ def test_the_new_segment_is_read_in_place_of_the_old_ones(files: MemoryFiles, la
     assert offsets(open_log(files, COMPACTED, layout=layout)) == expected
 
 
+def check_what_tools_need(files: MemoryFiles, layout: Layout) -> None:
+    """Beside each time index there is the offset index, and beside each of these the segment."""
+    names = set(files.list_dir(HOME))
+    for base in (0, 15, 30):
+        segment, index, times = (
+            layout.segment_name(base) in names,
+            layout.index_name(base) in names,
+            layout.time_index_name(base) in names,
+        )
+        assert segment >= index >= times, sorted(names)
+
+
+@LAYOUTS
+@pytest.mark.parametrize("method", ["rename", "remove"])
+def test_wherever_a_change_is_cut_short_an_index_has_what_it_is_of(
+    files: MemoryFiles, layout: Layout, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = of_40(files, layout)
+    step = getattr(files, method)
+    calls = 0
+
+    def checked(*paths: str) -> None:
+        nonlocal calls
+        step(*paths)
+        calls += 1
+        check_what_tools_need(files, layout)
+
+    monkeypatch.setattr(files, method, checked)
+    if method == "rename":
+        log.delete_old(lambda segments: 2, 40)
+    else:
+        new = cleaned(files, log, range(0, 30, 7))
+        new.move(new.path.removesuffix(".cleaned") + ".swap")
+        files.kill_process()
+        open_log(files, COMPACTED, layout=layout)
+    assert calls >= 6
+
+
 @LAYOUTS
 def test_nothing_may_be_left_of_a_segment(files: MemoryFiles, layout: Layout) -> None:
     log = of_40(files, layout)

@@ -162,9 +162,9 @@ def test_deleted_segments_are_renamed_and_the_log_starts_behind_them(files: Memo
     log.flush()
     gone = log.delete_old(lambda segments: 1, 40)
     assert gone == [
-        f"{HOME}/00000000000.kafka.deleted",
-        f"{HOME}/00000000000.index.deleted",
         f"{HOME}/00000000000.timeindex.deleted",
+        f"{HOME}/00000000000.index.deleted",
+        f"{HOME}/00000000000.kafka.deleted",
     ]
     assert log.start_offset == 15
     with pytest.raises(OffsetOutOfRange, match="15"):
