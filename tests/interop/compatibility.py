@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import json
 import platform
+import re
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
@@ -133,8 +134,20 @@ def suite_text(suite: str, outcomes: Sequence[Mapping[str, str]]) -> str:
     return "\n".join([*lines, *([f"Passed: {passed}.", ""] if passed else [])])
 
 
-def document(cells: Sequence[Cell], outcomes: Sequence[Mapping[str, str]]) -> str:
-    """The whole text."""
+def suite_before(suite: str, before: str, why: str) -> str | None:
+    """What the text ``before`` has of a suite that cannot be run now, with the date of that run."""
+    found = re.search(rf"^### {re.escape(suite)}: [1-9].*?(?=^### |\Z)", before, re.DOTALL | re.MULTILINE)
+    date = re.search(r"^Written by .* on (\S+),", before, re.MULTILINE)
+    if found is None or date is None:
+        return None
+    heading, _, rest = found[0].partition("\n\n")
+    if not rest.startswith("Of the run of "):
+        rest = f"Of the run of {date[1]}: since then {why}.\n\n{rest}"
+    return f"{heading}\n\n{rest}"
+
+
+def document(cells: Sequence[Cell], outcomes: Sequence[Mapping[str, str]], before: str = "") -> str:
+    """The whole text. Suites that are not on this machine are as ``before``, the text of the last run."""
     counts = Counter(cell.result for cell in cells)
     results = ("passed", "failed", "not run", "not in this client")
     suites = sorted({outcome["suite"] for outcome in outcomes})
@@ -146,14 +159,23 @@ def document(cells: Sequence[Cell], outcomes: Sequence[Mapping[str, str]]) -> st
         numbers=", ".join(f"{counts[result]} {result}" for result in results),
         table=table(cells),
         suites="\n".join(
-            suite_text(suite, [one for one in outcomes if one["suite"] == suite]) for suite in suites
+            section(suite, [one for one in outcomes if one["suite"] == suite], before) for suite in suites
         ),
     )
 
 
+def section(suite: str, outcomes: Sequence[Mapping[str, str]], before: str) -> str:
+    """One suite as it was run now, or the last time."""
+    whole = (one["why"] for one in outcomes if one["test"] == "all" and one["result"] == "not run")
+    missing = next(whole, None)
+    kept = None if missing is None else suite_before(suite, before, missing)
+    return kept or suite_text(suite, outcomes)
+
+
 def main(clients: str, suites: str, to: str) -> None:
     """Write it."""
-    Path(to).write_text(document(cells_of(Path(clients)), json.loads(Path(suites).read_text())))
+    before = Path(to).read_text() if Path(to).exists() else ""
+    Path(to).write_text(document(cells_of(Path(clients)), json.loads(Path(suites).read_text()), before))
 
 
 if __name__ == "__main__":

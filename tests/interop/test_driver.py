@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.compatibility import Cell, cells_of, table
+from tests.interop.compatibility import Cell, cells_of, section, table
 from tests.interop.driver import Message, Program, Refused
 
 ECHO = """
@@ -105,3 +105,20 @@ def test_the_table_shows_no_skipped_test_as_passed(tmp_path: Path) -> None:
         "- [3] not in this client: it has no threes",
         "- [4] not run: go is not on PATH",
     ]
+
+
+def test_a_suite_that_is_not_on_the_machine_is_told_as_the_last_run_found_it() -> None:
+    before = (
+        "# C\n\nWritten by `scripts/compatibility` on 2026-11-22, from a run\n\n"
+        "### librdkafka: 2 passed, 0 failed, 0 not run\n\nPassed: `a`, `b`.\n\n"
+        "### other: 1 passed\n\nPassed: `c`.\n"
+    )
+    missing = [{"suite": "librdkafka", "test": "all", "result": "not run", "why": "its sources are not here"}]
+    kept = section("librdkafka", missing, before)
+    assert kept.splitlines()[0] == "### librdkafka: 2 passed, 0 failed, 0 not run"
+    assert "Of the run of 2026-11-22: since then its sources are not here." in kept
+    assert kept.endswith("Passed: `a`, `b`.\n\n")
+    later = "Written by `scripts/compatibility` on 2026-12-01, from a run\n\n" + kept
+    assert section("librdkafka", missing, later) == kept
+    assert "1 not run" in section("librdkafka", missing, "")
+    assert "1 failed" in section("librdkafka", [{**missing[0], "result": "failed"}], before)
