@@ -19,6 +19,7 @@ from typing import Any
 
 from minikafka.base.clock import SystemClock
 from minikafka.base.files import RealFiles
+from minikafka.base.memory import collect_rarely
 from minikafka.net.connection import SocketConnector
 from minikafka.net.limits import ConnectionLimits
 from minikafka.net.port import Endpoint, RequestHandler
@@ -87,6 +88,7 @@ def main(
     logging.getLogger("minikafka").addHandler(defects)
     logging.getLogger("minikafka").propagate = False
     kernels.warm_up()
+    collect_rarely()
     clock, worker, servers = SystemClock(), InlineWorker(), []
     zookeeper = MemoryZooKeeper(clock)
     add_topics(zookeeper, led_elsewhere or {})

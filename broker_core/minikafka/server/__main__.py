@@ -28,6 +28,7 @@ from minikafka.base.clock import SystemClock
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.files import RealFiles
 from minikafka.base.ids import host_port
+from minikafka.base.memory import collect_rarely
 from minikafka.base.places import open_to_others, tell_address
 from minikafka.base.printable import log_lines_to_stderr, printable
 from minikafka.base.reports import report
@@ -221,6 +222,7 @@ def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
     report("phase", phase="starting")
     # What was imported stays: to look through it again in every full collection stops all threads for 20 ms.
     gc.freeze()
+    collect_rarely()
     running = RunningBroker(
         config,
         Ports(

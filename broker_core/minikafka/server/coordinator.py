@@ -460,13 +460,16 @@ class Coordinator:
             try:
                 answers.append(question())
             except BrokerError as error:
-                answers.append(error)
+                answers.append(error.with_traceback(None))
 
         self.broker.run(step)
-        (answer,) = answers
-        if isinstance(answer, BrokerError):
+        answer = answers.pop()
+        if not isinstance(answer, BrokerError):
+            return answer
+        try:
             raise answer
-        return answer
+        finally:
+            del answer  # with its traceback it holds this frame, and what the request brought
 
     # --- the partitions of the offsets topic ----------------------------------------------------------------
 

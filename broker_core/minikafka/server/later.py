@@ -93,7 +93,7 @@ def answer_by_jobs(
         except (CoordinationLost, SessionExpired):
             raise  # the worker runs the job again
         except BrokerError as error:
-            refused = error
+            refused = error.with_traceback(None)
             answer(lambda: refusal(refused))
         except Exception as error:  # noqa: BLE001 - the client waits for an answer, whatever happened
             _log.exception("unexpected error while serving %s", context.header)

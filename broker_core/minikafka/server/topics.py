@@ -43,6 +43,7 @@ BROKER_DEFAULT = -1
 
 MOST_NEW_PARTITIONS = 10_000
 """What the topics of one request may get together, as in Kafka's later releases, where there are several."""
+_NEW_PARTITION_BYTES = 500
 _DELETED_AT_ONCE = 50
 _LOGGED_REFUSALS = 50
 """Of how many topics of one request the log says that they were refused."""
@@ -77,6 +78,11 @@ class NewPartitions:
                 "one request: ask for fewer topics at a time",
             )
         self._taken += max(0, count)
+
+
+def step_bytes(partitions: int) -> int:
+    """What it takes to give so many new partitions replicas, at most what one znode tells."""
+    return min(max(0, partitions), DATA_MAX_BYTES // _PARTITION_BYTES_MIN) * _NEW_PARTITION_BYTES
 
 
 Outcomes = dict[str, BrokerError | None]
@@ -119,7 +125,8 @@ class TopicTicket:
         """This topic is answered with an error."""
         if len(self._failed) < _LOGGED_REFUSALS:
             _log.info("the request for topic %s is refused: %s", name, shortened(str(error)))
-        self._failed[name] = error
+        # With its traceback it would hold the whole request, which holds it: garbage for a full collection.
+        self._failed[name] = error.with_traceback(None)
         self._left.discard(name)
 
     def succeed(self, name: str) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
 
 from minikafka.base.errors import ErrorCode
+from minikafka.groups import events
 from minikafka.server import coordinator
 from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
 from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -78,3 +80,13 @@ def test_assignments_that_no_message_can_hold_are_not_even_made(
     answer = world.call(Request(ApiKey.SYNC_GROUP, 0, body))
     assert error_of(answer) is ErrorCode.UNKNOWN
     assert not made
+
+
+def test_a_member_that_is_refused_leaves_nothing_for_a_collection(world: Simulation) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        assert error_of(join(world, "g", bytes(2_000_000))) is ErrorCode.MESSAGE_TOO_LARGE
+        assert not [one for one in gc.get_objects() if isinstance(one, (JoinGroupRequest, events.Join))]
+    finally:
+        gc.enable()

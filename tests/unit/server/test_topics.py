@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Callable, Iterator
 
@@ -137,3 +138,17 @@ def test_requests_that_do_not_wait_queue_once_for_each_topic(
     assert not len(broker.request_jobs)
     assert dispatched(world, request_of()).answered
     assert len(broker.request_jobs) <= 1
+
+
+def test_a_request_that_was_refused_is_let_go_without_a_collection() -> None:
+    world = Simulation()
+    world.machine.start()
+    gc.collect()
+    gc.disable()
+    try:
+        body = CreateTopicsRequest((CreatableTopic("t", 1, 99),), 0, True)
+        assert dispatched(world, Request(ApiKey.CREATE_TOPICS, 1, body)).answered
+        left = [one for one in gc.get_objects() if isinstance(one, CreateTopicsRequest)]
+        assert left == [body]  # without the one that was decoded
+    finally:
+        gc.enable()

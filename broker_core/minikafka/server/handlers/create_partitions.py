@@ -22,6 +22,7 @@ from minikafka.server.topics import (
     error_code_of,
     error_message_of,
     is_usable,
+    step_bytes,
     submit_growths,
 )
 from minikafka.server.work_pool import Steps, begin_here
@@ -59,7 +60,7 @@ def _serve(broker: Broker, context: RequestContext, request: CreatePartitionsReq
     wishes: list[GrowthRequest] = []
     room = NewPartitions()
     for topic in request.topics:
-        yield 0
+        yield step_bytes(topic.count)
         try:
             if named[topic.name] > 1:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} is named twice")

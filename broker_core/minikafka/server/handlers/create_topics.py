@@ -26,6 +26,7 @@ from minikafka.server.topics import (
     error_code_of,
     error_message_of,
     is_usable,
+    step_bytes,
     submit_creations,
 )
 from minikafka.server.work_pool import Steps, begin_here
@@ -63,7 +64,7 @@ def _serve(broker: Broker, context: RequestContext, request: CreateTopicsRequest
     named_alike: dict[str, str] = {}
     room = NewPartitions()
     for topic in request.topics:
-        yield 0
+        yield step_bytes(_count(broker, topic))
         try:
             if named[topic.name] > 1:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} is named twice")
