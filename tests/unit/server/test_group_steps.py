@@ -17,6 +17,7 @@ from minikafka.wire.apis.delete_records import (
 )
 from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
 from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
+from minikafka.wire.apis.list_groups import ListGroupsRequest
 from minikafka.wire.apis.offset_commit import (
     DEFAULT_RETENTION,
     NO_GENERATION,
@@ -134,4 +135,12 @@ def test_records_are_deleted_in_the_pool_as_each_partition_is_flushed(world: Sim
     ]
     pool = pooled(world)
     dispatched(world, request)
+    assert len(pool.jobs) == 1
+
+
+def test_groups_are_listed_in_the_pool(world: Simulation) -> None:
+    request = Request(ApiKey.LIST_GROUPS, 0, ListGroupsRequest())
+    assert [group.group_id for group in world.call(request).groups] == ["g"]
+    pool = pooled(world)
+    assert not dispatched(world, request).answered
     assert len(pool.jobs) == 1

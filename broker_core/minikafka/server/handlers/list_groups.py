@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from minikafka.server.context import RequestContext
 from minikafka.server.coordinator import Coordinator
-from minikafka.server.work_pool import Steps, begin_here
+from minikafka.server.work_pool import Steps, begin
 from minikafka.wire.apis.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
-ROW_BYTES = 5_000
-"""More than a group takes in an answer: so that an answer about a thousand is made in the pool."""
+ROW_BYTES = 300
+"""What a group takes in an answer until it is encoded."""
 
 
 def handle(coordinator: Coordinator, context: RequestContext, request: ListGroupsRequest) -> None:
-    """Serve one request."""
-    broker = coordinator.broker
-    begin_here(broker.pool, context.exchange, broker.clock, _serve(coordinator, context))
+    """Serve one request: in the pool, as there may be very many groups."""
+    begin(coordinator.broker.pool, context.exchange, _serve(coordinator, context))
 
 
 def _serve(coordinator: Coordinator, context: RequestContext) -> Steps:
+    yield 0
     error, groups = coordinator.groups()
     yield len(groups) * ROW_BYTES
     rows = tuple(ListedGroup(group_id, protocol_type) for group_id, protocol_type in groups)
