@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -252,6 +253,7 @@ def test_no_zombie_is_left_though_nobody_asks(start: Start) -> None:
 
 def test_no_descriptor_is_left(start: Start) -> None:
     start(python("pass")).wait(PATIENCE_S)
+    gc.collect()  # what tests before this one left would go in between
     before = os.listdir("/dev/fd")
     for _ in range(3):
         child = start(python("pass"))
