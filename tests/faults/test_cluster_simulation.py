@@ -31,8 +31,8 @@ from tests.seeds import seeds
 SEEDS = seeds(32)
 FAILED_ONCE = (323, 340, 422, 566, 727, 1312, 3427, 6166)
 """Each of these has found something that nothing else had."""
-WITHIN = 100
-"""Seeds in which each mistake must be found."""
+WITHIN = 400
+"""Seeds in which each mistake must be found: some are found in one of a hundred."""
 PIECES = 4
 """The seeds are shared out, so that several processes can try them."""
 
@@ -60,8 +60,8 @@ def test_a_cluster_keeps_what_it_promised(piece: int) -> None:
         assert not {words(fault) for fault in FAULTS} - happened.keys()
 
 
-# Where the code around it has changed, the mistake's own seed may miss it: up to a minute of seeds, alone.
-@pytest.mark.timeout(300)
+# Where the code around it has changed, the mistake's own seeds may miss it: up to two minutes, alone.
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_planted_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     planted = MISTAKES[mistake]
