@@ -12,9 +12,16 @@ from minikafka.base.files import read_file
 from minikafka.base.ids import TopicPartition
 from minikafka.registry import paths
 from minikafka.registry.memory import MemoryCopy, MemoryStore
-from minikafka.registry.paths import ControllerEpoch
+from minikafka.registry.paths import ControllerEpoch, EntityConfig
 from minikafka.server import topics
+from minikafka.server.counters import topic_changes
 from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
+from minikafka.wire.apis.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    ResourceType,
+)
+from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from minikafka.wire.keys import ApiKey
 from tests.scenarios.simulation import DATA_DIR, Machine, Request, Simulation
 
@@ -220,6 +227,65 @@ def test_broker_changes_nothing_in_the_zookeeper_of_another_cluster() -> None:
     create_topic(world, "u", 1)
     assert world.produce("t", b"b").error_code == ErrorCode.NONE
     assert values(world) == [b"a", b"b"]
+
+
+def test_nothing_is_read_from_the_zookeeper_of_another_cluster() -> None:
+    other = Simulation(seed=7)
+    cluster(other, 1)
+    theirs = other.zookeeper.connect()
+    theirs.write(paths.config_path(paths.TOPICS, "t"), EntityConfig({"retention.ms": "1"}).to_json())
+    quota = EntityConfig({"producer_byte_rate": "1"}).to_json()
+    theirs.create(paths.config_path(paths.CLIENTS, "simulation"), quota, make_parents=True)
+    theirs.create(paths.consumer_offset_path("g", "t", 0), b"7", make_parents=True)
+    theirs.close()
+    world = Simulation()
+    (machine,) = cluster(world, 1)
+    copy = world.zookeeper.copy()
+    world.zookeeper.restore(other.zookeeper.copy())
+    pass_time(world, 20_000)
+    running, name = machine.running, TopicPartition("t", 0)
+    assert running is not None
+    broker = running.broker
+    log = broker.logs.logs()[name]
+    kept_ms = log.config.limits.retention_ms
+    described = world.call(
+        Request(
+            ApiKey.DESCRIBE_CONFIGS,
+            0,
+            DescribeConfigsRequest((DescribeConfigsResource(ResourceType.TOPIC, "t", None),), False),
+        )
+    )
+    assert described.results[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    fetched = world.call(
+        Request(ApiKey.OFFSET_FETCH, 0, OffsetFetchRequest("g", (OffsetFetchRequestTopic("t", (0,)),)))
+    )
+    part = fetched.topics[0].partitions[0]
+    assert (part.error_code, part.committed_offset) == (ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, -1)
+    known = broker.partitions[name].leadership
+    assert known is not None
+    registrar = broker.registrar
+    for read in (
+        lambda: registrar.settings.of_topic("t"),
+        lambda: registrar.settings.of_topics(["t"]),
+        registrar.settings.of_all_topics,
+        registrar.settings.of_clients,
+        lambda: registrar.settings.of(paths.BROKERS, "0"),
+        lambda: registrar.creations(["t"]),
+        lambda: topic_changes(registrar.store),
+        lambda: registrar.states.read({name: (0,)}),
+        lambda: registrar.offsets.read("g", [name]),
+        registrar.has_topics,
+        registrar.requests.elections,
+        registrar.requests.reassignments,
+    ):
+        with pytest.raises(OtherCluster):
+            read()
+    assert log.config.limits.retention_ms == kept_ms
+    world.zookeeper.restore(copy)
+    world.zookeeper.end_stray_sessions()
+    pass_time(world, 10_000)
+    create_topic(world, "u", 1)
+    assert registrar.settings.of_topic("t") == {}
 
 
 def tree(store: MemoryStore, above: str = "") -> dict[str, tuple[bytes, int]]:

@@ -104,7 +104,7 @@ class AclRules:
         resource = AclChange.from_json(data, path).resource
         try:
             acls = read_resource(self._store, resource)
-        except (CoordinationLost, SessionExpired):
+        except (CoordinationLost, SessionExpired, OtherCluster):
             raise
         except CoordinationError as error:
             _log.error(f"access rules cannot be read: %s{_ADVICE}", error, ACL_CHANGES)

@@ -1,13 +1,19 @@
-"""The broker's store, which writes only where ZooKeeper holds the broker's own cluster.
+"""The broker's store, which reads and writes only where ZooKeeper holds the broker's own cluster.
 
 A broker whose ZooKeeper turned into another cluster's has work under way that knows nothing of that:
-requests, ISR changes, what the controller decided. So all of it writes through this store.
+requests, ISR changes, what the controller decided. So all of it goes through this store: neither does it
+change anything there, nor are settings, offsets or states of the other cluster taken for its own. (Settings
+of another topic of the same name, or none, would have retention delete what is to be kept.)
+
+Watches are set in any cluster: who is called by one asks first whether the cluster is the own one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from minikafka.base.errors import NoNode
 from minikafka.registry.store import (
     ChildrenCallback,
     DataCallback,
@@ -20,7 +26,9 @@ from minikafka.registry.store import (
 
 
 class GuardedStore:
-    """``store``, where every write first calls ``check``, which raises CoordinationError to refuse it."""
+    """``store``, where each call first calls ``check``, which raises CoordinationError to refuse it; what was
+    read is checked once more, as the session may have ended meanwhile.
+    """
 
     def __init__(self, store: Store, check: Callable[[], None]) -> None:
         self._store = store
@@ -74,19 +82,35 @@ class GuardedStore:
         self.check()
         self._store.delete_beside(path, beside)
 
-    # --- all else -------------------------------------------------------------------------------------------
+    # --- reads ----------------------------------------------------------------------------------------------
 
     def read(self, path: str) -> tuple[bytes, Stat]:
-        return self._store.read(path)
+        with self._own():
+            return self._store.read(path)
 
     def read_all(self, paths: Iterable[str]) -> dict[str, tuple[bytes, Stat]]:
-        return self._store.read_all(paths)
+        with self._own():
+            return self._store.read_all(paths)
 
     def exists(self, path: str) -> Stat | None:
-        return self._store.exists(path)
+        with self._own():
+            return self._store.exists(path)
 
     def children(self, path: str) -> list[str]:
-        return self._store.children(path)
+        with self._own():
+            return self._store.children(path)
+
+    @contextlib.contextmanager
+    def _own(self) -> Iterator[None]:
+        self.check()
+        try:
+            yield
+        except NoNode:
+            self.check()  # it may not be there as the cluster is another one
+            raise
+        self.check()
+
+    # --- all else -------------------------------------------------------------------------------------------
 
     def watch_children(self, path: str, callback: ChildrenCallback) -> Watch:
         return self._store.watch_children(path, callback)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
-from minikafka.base.errors import BrokerError, CoordinationLost, ErrorCode, SessionExpired
+from minikafka.base.errors import BrokerError, CoordinationLost, ErrorCode, OtherCluster, SessionExpired
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.server.work_pool import Steps, begin_here
@@ -95,6 +95,9 @@ def answer_by_jobs(
         except BrokerError as error:
             refused = error.with_traceback(None)
             answer(lambda: refusal(refused))
+        except OtherCluster as error:  # the log has it already
+            elsewhere = BrokerError(ErrorCode.REQUEST_TIMED_OUT, str(error))
+            answer(lambda: refusal(elsewhere))
         except Exception as error:  # noqa: BLE001 - the client waits for an answer, whatever happened
             _log.exception("unexpected error while serving %s", context.header)
             unexpected = BrokerError(ErrorCode.UNKNOWN, f"{type(error).__name__}; see the broker's log")

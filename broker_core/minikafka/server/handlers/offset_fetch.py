@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.errors import BrokerError, ErrorCode, OtherCluster
 from minikafka.base.ids import TopicPartition
 from minikafka.groups.messages import NO_EPOCH, OffsetValue
 from minikafka.server.broker import Broker
@@ -97,6 +97,12 @@ def _fetch_from_zookeeper(broker: Broker, context: RequestContext, request: Offs
     known = [key for key in dict.fromkeys(keys) if broker.image.leadership(key) is not None]
     committed: dict[TopicPartition, int] = {}
 
+    def read(some: list[TopicPartition]) -> None:
+        try:
+            committed.update(broker.registrar.offsets.read(request.group_id, some))
+        except OtherCluster as error:
+            raise BrokerError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, str(error)) from None
+
     def row(key: TopicPartition) -> OffsetFetchResponsePartition:
         if key not in committed:
             return _none(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -106,7 +112,7 @@ def _fetch_from_zookeeper(broker: Broker, context: RequestContext, request: Offs
         broker,
         context,
         [known[start : start + AT_ONCE] for start in range(0, len(known), AT_ONCE)],
-        lambda some: committed.update(broker.registrar.offsets.read(request.group_id, some)),
+        read,
         lambda: _response(named, row),
         lambda error: _response(named, lambda key: _none(key, error.code)),
         len(keys) * ROW_BYTES,
