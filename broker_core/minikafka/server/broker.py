@@ -162,11 +162,14 @@ class Broker:
     def raise_producer_ids(self) -> None:
         """Have ZooKeeper count above all producer ids that are in use here. A job: may be run twice."""
         try:
-            self.registrar.raise_producer_ids(self.broker_id, self.highest_producer_id())
+            counted = self.registrar.raise_producer_ids(self.broker_id, self.highest_producer_id())
         except (CoordinationLost, SessionExpired):
             raise
         except CoordinationError as error:
             _log.error("producer ids may be given out twice: %s", error)
+        else:
+            if counted is not None:
+                self.run(lambda: self.producer_ids.compare(counted))
 
     def highest_producer_id(self) -> int:
         """The largest producer id that is in use, as far as this broker knows; -1 for none."""

@@ -16,7 +16,7 @@ PRODUCER_IDS_AT_ONCE = 1000
 """As Kafka's brokers do."""
 PRODUCER_IDS_BELIEVED = 1 << 62
 """Ids from here on are of a client's own making: brokers do not reach them."""
-_UNSEEN_PRODUCER_IDS = 1_000_000
+UNSEEN_PRODUCER_IDS = 1_000_000
 """Brokers that do not run may know of so many more ids than this one."""
 _UNSEEN_EPOCHS = 1000
 
@@ -66,35 +66,37 @@ def next_producer_ids(store: Store, broker_id: int, above: int = -1, *, doubtful
     have happened unseen. Then a broker that knows of no id leaves out as many as others may have had since
     the copy.
     """
-    taken = _take_producer_ids(store, broker_id, above, always=True, doubtful=doubtful)
+    taken = _take_producer_ids(store, broker_id, above, always=True, doubtful=doubtful)[1]
     assert taken is not None
     return taken
 
 
-def raise_producer_ids(store: Store, broker_id: int, above: int) -> None:
-    """Have ZooKeeper count on from above ``above``, where it would give some of those ids out again."""
-    _take_producer_ids(store, broker_id, above, always=False)
+def raise_producer_ids(store: Store, broker_id: int, above: int) -> int | None:
+    """Have ZooKeeper count on from above ``above``, where it would give some of those ids out again; the id
+    from which it would have, None where nothing is in use.
+    """
+    return None if above < 0 else _take_producer_ids(store, broker_id, above, always=False)[0]
 
 
 def _take_producer_ids(
     store: Store, broker_id: int, above: int, *, always: bool, doubtful: bool = False
-) -> range | None:
-    """Take the next block; unless ``always``, only where ZooKeeper counts lower than ``above``."""
+) -> tuple[int, range | None]:
+    """Take the next block; unless ``always``, only where ZooKeeper counts lower than ``above``. From where it
+    counted, and the block.
+    """
     while True:
-        if not always and above < 0:
-            return None
         with contextlib.suppress(NodeExists):
             store.create(paths.PRODUCER_IDS, b"", make_parents=True)
         data, stat = store.read(paths.PRODUCER_IDS)
         # A 0.11 broker makes it without data at its start.
         first = counted = ProducerIdBlock.from_json(data).last + 1 if data else 0
         if first > above and not always:
-            return None
+            return counted, None
         if first <= above < PRODUCER_IDS_BELIEVED:
-            blocks = -(-(above + 1 + _UNSEEN_PRODUCER_IDS) // PRODUCER_IDS_AT_ONCE)
+            blocks = -(-(above + 1 + UNSEEN_PRODUCER_IDS) // PRODUCER_IDS_AT_ONCE)
             first = blocks * PRODUCER_IDS_AT_ONCE
         elif above < 0 and doubtful:
-            first += _UNSEEN_PRODUCER_IDS
+            first += UNSEEN_PRODUCER_IDS
         last = first + PRODUCER_IDS_AT_ONCE - 1
         if last >= 1 << 63:
             raise CoordinationError(f"{paths.PRODUCER_IDS} has no ids left: {data!r}")
@@ -111,7 +113,7 @@ def _take_producer_ids(
                     above,
                     first,
                 )
-            return range(first, last + 1)
+            return counted, range(first, last + 1)
 
 
 def topic_changes(store: Store) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from minikafka.log.log import Log
-from minikafka.server.counters import PRODUCER_IDS_BELIEVED
+from minikafka.server.counters import PRODUCER_IDS_BELIEVED, UNSEEN_PRODUCER_IDS
 
 
 def highest_producer_id(logs: Iterable[Log]) -> int:
@@ -46,6 +46,16 @@ class ProducerIds:
         if block:
             self.doubtful = False
             self.highest_taken = max(self.highest_taken, block[-1])
+
+    def compare(self, counted: int) -> None:
+        """ZooKeeper counts on from here. Where that is not above the last block it went back, and where it is
+        far above another broker found that it had: others may have got the ids of the block then.
+        """
+        if (
+            self.highest_taken >= 0
+            and not self.highest_taken < counted <= self.highest_taken + UNSEEN_PRODUCER_IDS
+        ):
+            self.discard()
 
     def discard(self) -> None:
         """Give out nothing of the block that is left: ZooKeeper may have gone back."""

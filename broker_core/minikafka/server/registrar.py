@@ -306,9 +306,9 @@ class Registrar:
         """
         return counters.next_producer_ids(self._store, self._address.broker_id, above, doubtful=doubtful)
 
-    def raise_producer_ids(self, broker_id: int, above: int) -> None:
-        """Have no broker give out producer ids up to ``above`` again. CoordinationError as above."""
-        counters.raise_producer_ids(self._store, broker_id, above)
+    def raise_producer_ids(self, broker_id: int, above: int) -> int | None:
+        """See ``counters.raise_producer_ids``. CoordinationError as above."""
+        return counters.raise_producer_ids(self._store, broker_id, above)
 
     # --- registration and election --------------------------------------------------------------------------
 

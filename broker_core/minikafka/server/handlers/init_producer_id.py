@@ -2,7 +2,8 @@
 
 Behaviour: any broker answers. One that has used up its block of ids takes the next one from ZooKeeper, and
 the requests that come meanwhile wait: a millisecond mostly, or until ZooKeeper is back; after ten seconds
-they get COORDINATOR_LOAD_IN_PROGRESS, which clients try again (as brokers of 3.x do while they have no ids).
+they get COORDINATOR_LOAD_IN_PROGRESS, which clients try again (as brokers of 3.x do while they have no ids);
+so they do at once while ZooKeeper holds another cluster.
 A transactional id is refused with UNSUPPORTED_VERSION: there are no transactions here.
 """
 
@@ -12,7 +13,7 @@ import logging
 from collections.abc import Hashable
 from functools import partial
 
-from minikafka.base.errors import CoordinationLost, ErrorCode, MinikafkaError, SessionExpired
+from minikafka.base.errors import CoordinationLost, ErrorCode, MinikafkaError, OtherCluster, SessionExpired
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.wire.apis.init_producer_id import (
@@ -102,7 +103,8 @@ def _fetch(broker: Broker) -> None:
     except (CoordinationLost, SessionExpired):
         raise
     except MinikafkaError as error:
-        _log.error("there are no ids for producers: %s", error)
+        if not isinstance(error, OtherCluster):  # the log has that already
+            _log.error("there are no ids for producers: %s", error)
         block = range(0)
 
     def arrived() -> None:
