@@ -1,14 +1,18 @@
-"""``meta.properties`` of a data directory: which broker its data belongs to.
+"""``meta.properties`` of a data directory: which broker of which cluster its data belongs to.
 
     version=0
     broker.id=3
+    cluster.id=SM7-…
 
 Java properties; lines with ``#`` or ``!`` are comments; other properties are kept out of the way of later
-releases and left alone. Every data directory of a broker has the file, and all must name the same broker.
+releases and left alone. Every data directory of a broker has the file, and all must name the same broker and
+cluster. 0.10.1 writes no cluster, and does not mind it; later releases do, and start in no other cluster.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,12 +23,16 @@ from minikafka.base.files import Files, read_file, replace_file
 META_FILE = "meta.properties"
 VERSION = 0
 
+_logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Meta:
     """What the file says."""
 
     broker_id: int
+    cluster_id: str | None = None
+    """None in what 0.10.1 wrote."""
 
 
 def read_meta(files: Files, directory: str) -> Meta | None:
@@ -44,20 +52,48 @@ def read_meta(files: Files, directory: str) -> Meta | None:
     broker_id = values.get("broker.id", "")
     if not broker_id.isdigit():
         raise StorageError(f"{path}: broker.id={broker_id!r} is not a broker's number")
-    return Meta(int(broker_id))
+    return Meta(int(broker_id), values.get("cluster.id") or None)
 
 
 def write_meta(files: Files, directory: str, meta: Meta) -> None:
     """Write the file durably."""
     text = f"#\nversion={VERSION}\nbroker.id={meta.broker_id}\n"
-    replace_file(files, os.path.join(directory, META_FILE), text.encode("ascii"))
+    if meta.cluster_id is not None:
+        text += f"cluster.id={meta.cluster_id}\n"
+    replace_file(files, os.path.join(directory, META_FILE), text.encode("latin-1"))
+
+
+def _add_cluster(files: Files, directory: str, cluster_id: str) -> None:
+    """Add the cluster to a file that has none; where that cannot be, the next start does it."""
+    path = os.path.join(directory, META_FILE)
+    try:
+        text = read_file(files, path).rstrip(b"\n")
+        replace_file(files, path, text + f"\ncluster.id={cluster_id}\n".encode("latin-1"))
+    except StorageError as error:
+        _logger.warning("%s; it does not say of which cluster the directory is", error)
+
+
+def known_cluster(files: Files, directories: Sequence[str]) -> str | None:
+    """The cluster that the directories belong to; None where none says. StorageError when they disagree.
+    What cannot be read is left to whoever claims the directories.
+    """
+    found: dict[str, str] = {}
+    for directory in directories:
+        with contextlib.suppress(StorageError):
+            meta = read_meta(files, directory)
+            if meta is not None and meta.cluster_id is not None:
+                found[directory] = meta.cluster_id
+    if len(set(found.values())) > 1:
+        listed = ", ".join(f"{directory} of cluster {cluster}" for directory, cluster in found.items())
+        raise StorageError(f"the data directories belong to different clusters: {listed}; name those of one")
+    return next(iter(found.values()), None)
 
 
 def agreed_meta(files: Files, directories: Sequence[str]) -> Meta | None:
     """What the directories that have the file say; None when none has it. StorageError when they disagree."""
     read = {directory: read_meta(files, directory) for directory in directories}
     found = {directory: meta for directory, meta in read.items() if meta is not None}
-    if len(set(found.values())) > 1:
+    if len({meta.broker_id for meta in found.values()}) > 1:
         listed = ", ".join(f"{directory} of broker {meta.broker_id}" for directory, meta in found.items())
         raise StorageError(
             f"the data directories belong to different brokers: {listed}; name those of one broker"
@@ -65,8 +101,11 @@ def agreed_meta(files: Files, directories: Sequence[str]) -> Meta | None:
     return next(iter(found.values()), None)
 
 
-def claim_directories(files: Files, directories: Sequence[str], broker_id: int | None) -> Meta | None:
-    """Check that the directories are those of ``broker_id`` and write the file where it is absent.
+def claim_directories(
+    files: Files, directories: Sequence[str], broker_id: int | None, cluster_id: str | None = None
+) -> Meta | None:
+    """Check that the directories are those of ``broker_id`` and write the file where it is absent, with the
+    cluster, also where a file has none.
 
     With ``broker_id`` None the directories decide; None is returned when they do not say either, and nothing
     is written. StorageError when the data belongs to another broker.
@@ -77,9 +116,14 @@ def claim_directories(files: Files, directories: Sequence[str], broker_id: int |
             f"the data in {', '.join(directories)} belongs to broker {agreed.broker_id}, this one is broker "
             f"{broker_id}; set broker.id to the former or name another directory"
         )
-    meta = agreed if broker_id is None else Meta(broker_id)
-    if meta is not None:
-        for directory in directories:
-            if read_meta(files, directory) is None:
-                write_meta(files, directory, meta)
+    own = broker_id if agreed is None else agreed.broker_id
+    if own is None:
+        return None
+    meta = Meta(own, cluster_id)
+    for directory in directories:
+        found = read_meta(files, directory)
+        if found is None:
+            write_meta(files, directory, meta)
+        elif found.cluster_id is None and cluster_id is not None:
+            _add_cluster(files, directory, cluster_id)
     return meta

@@ -24,7 +24,7 @@ from minikafka.base.ids import BrokerAddress
 from minikafka.log.cleaner import Cleaner
 from minikafka.log.cleaning import Cleaning
 from minikafka.log.manager import Jobs, LogManager, one_after_another
-from minikafka.log.meta import claim_directories
+from minikafka.log.meta import claim_directories, known_cluster
 from minikafka.net.port import Connector
 from minikafka.net.server import RequestHandler, Server
 from minikafka.records.compaction import OffsetMap
@@ -36,7 +36,7 @@ from minikafka.server.config import BrokerConfig
 from minikafka.server.control import ControlPath
 from minikafka.server.controller_channel import Channels
 from minikafka.server.coordinator import Coordinator
-from minikafka.server.counters import topic_changes
+from minikafka.server.counters import next_broker_id, topic_changes
 from minikafka.server.dispatch import Dispatcher
 from minikafka.server.failing_logs import FailingLogs
 from minikafka.server.guarded_store import GuardedStore
@@ -120,10 +120,10 @@ class RunningBroker:
             ports.worker,
             random_bytes=ports.random_bytes,
             may_be_unclean=lambda overrides: config.log.with_known_overrides(overrides)[0].unclean_election,
+            cluster_id=known_cluster(ports.files, config.log_dirs),
         )
         _open(logs, registrar)
-        directories = logs.paths
-        broker_id = self._agree_on_broker_id(config, directories, ports.files, registrar)
+        broker_id = self._agree_on_broker_id(config, logs.paths, ports.files, registrar)
         self.broker = Broker(
             config,
             broker_id=broker_id,
@@ -158,7 +158,7 @@ class RunningBroker:
         self.address = advertised[registered(config.listeners).name]
 
         def keep_ticket() -> None:
-            registrar.end_predecessor(ports.files, directories[0])
+            registrar.end_predecessor(ports.files, logs.paths[0])
 
         keep_ticket()
         if not config.beside_0_10:
@@ -215,14 +215,15 @@ class RunningBroker:
     def _agree_on_broker_id(
         config: BrokerConfig, directories: Sequence[str], files: Files, registrar: Registrar
     ) -> int:
-        meta = claim_directories(files, directories, config.broker_id if config.broker_id >= 0 else None)
+        cluster_id, given = registrar.cluster_id, config.broker_id if config.broker_id >= 0 else None
+        meta = claim_directories(files, directories, given, cluster_id)
         if meta is None:
             if not config.generate_broker_id:
                 raise ConfigError(
                     "broker.id", config.broker_id, "must be given when broker.id.generation.enable=false"
                 )
-            broker_id = registrar.generate_broker_id(config.reserved_broker_max_id)
-            meta = claim_directories(files, directories, broker_id)
+            broker_id = next_broker_id(registrar.store, config.reserved_broker_max_id)
+            meta = claim_directories(files, directories, broker_id, cluster_id)
         assert meta is not None
         return meta.broker_id
 
@@ -257,7 +258,7 @@ def _prepare(broker: Broker, store: GuardedStore, ports: Ports) -> None:
     """What has to be before the first client comes: ids for producers that nobody had, and what clients may
     do, and how fast.
     """
-    broker.raise_producer_ids()
+    broker.raise_counters()
     refresh_limits(broker)
     authorizer = broker.config.authorizer
     if authorizer is not None:

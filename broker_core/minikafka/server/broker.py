@@ -34,6 +34,7 @@ from minikafka.partition.waiting import Waiting
 from minikafka.server.acl_rules import AclRules
 from minikafka.server.config import BrokerConfig
 from minikafka.server.converted_records import PieceBudget
+from minikafka.server.counters import raise_broker_ids
 from minikafka.server.creations import Creations
 from minikafka.server.encoded_metadata import EncodedMetadata
 from minikafka.server.image import ClusterImage
@@ -158,6 +159,13 @@ class Broker:
         """The high watermark of a log; the log's start where this broker does not serve it."""
         partition = self.partitions.get(topic_partition)
         return log.start_offset if partition is None else partition.high_watermark
+
+    def raise_counters(self) -> None:
+        """Have ZooKeeper count above all ids that are in use here. A job: may be run twice."""
+        self.raise_producer_ids()
+        if self.config.generate_broker_id:
+            known = {self.broker_id, *self.image.brokers}
+            raise_broker_ids(self.registrar.store, known, self.config.reserved_broker_max_id)
 
     def raise_producer_ids(self) -> None:
         """Have ZooKeeper count above all producer ids that are in use here. A job: may be run twice."""

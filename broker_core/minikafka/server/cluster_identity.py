@@ -74,7 +74,7 @@ class ClusterIdentity:
             _log.error(
                 "%s. This broker belongs to cluster %s: it keeps its logs, deletes nothing, and stays away "
                 "until the id is back. Restore ZooKeeper's data from a copy, or correct zookeeper.connect "
-                "(to begin a new cluster, restart the brokers: the logs stay, and no topic has them)",
+                "(a broker that is started there says how to begin a new cluster with its logs)",
                 what,
                 self._own,
             )

@@ -173,7 +173,7 @@ class ControlPath:
         """Give out no producer ids that another broker may have got meanwhile."""
         self._broker.logs.creations.look(topic_changes(self._broker.registrar.store))
         self._broker.run(self._broker.producer_ids.discard)
-        self._broker.raise_producer_ids()
+        self._broker.raise_counters()
 
     def _delete_unreadable_going(self) -> None:
         for topic in sorted(self._unreadable_going):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from minikafka.base.errors import BadVersion, CoordinationError, NodeExists, NoNode
+from minikafka.base.errors import BadVersion, CoordinationError, NodeExists, NoNode, OtherCluster
 from minikafka.base.ids import cluster_id_of
 from minikafka.registry import paths
-from minikafka.registry.paths import ClusterId, ControllerEpoch, ProducerIdBlock
+from minikafka.registry.paths import ClusterId, ControllerEpoch, ProducerIdBlock, TopicAssignment
 from minikafka.registry.store import Store
 
 PRODUCER_IDS_AT_ONCE = 1000
@@ -19,6 +19,8 @@ PRODUCER_IDS_BELIEVED = 1 << 62
 UNSEEN_PRODUCER_IDS = 1_000_000
 """Brokers that do not run may know of so many more ids than this one."""
 _UNSEEN_EPOCHS = 1000
+_GENERATED_BROKER_IDS = 10_000
+"""Ids that are further above the reserved ones were not generated: each costs a write."""
 
 _log = logging.getLogger(__name__)
 
@@ -122,10 +124,91 @@ def topic_changes(store: Store) -> tuple[int, int]:
     return (0, 0) if stat is None else (stat.child_changes, stat.child_changed_at)
 
 
-def agree_on_cluster_id(store: Store, random_bytes: Callable[[int], bytes]) -> tuple[str, int]:
-    """The cluster's id, made where there is none, and the change of ZooKeeper that made its znode."""
+def next_broker_id(store: Store, reserved_max: int) -> int:
+    """A broker id that nobody has: the next version of ``/brokers/seqid``, above the reserved ids. After
+    ZooKeeper was restored from an older copy that may be one that a broker or a replica has.
+    """
+    with contextlib.suppress(NodeExists):
+        store.create(paths.BROKER_SEQUENCE, b"", make_parents=True)
+    taken = _broker_ids(store)
+    while True:
+        broker_id = store.write(paths.BROKER_SEQUENCE, b"").version + reserved_max
+        if broker_id not in taken:
+            return broker_id
+        _log.warning(
+            "%s would give out broker id %d, which is in use already: ZooKeeper was restored from an older "
+            "copy; another one is taken, and nothing is to be done",
+            paths.BROKER_SEQUENCE,
+            broker_id,
+        )
+
+
+def _broker_ids(store: Store) -> set[int]:
+    """The ids of brokers that are registered, and of those that have replicas."""
+    registered = store.children(paths.BROKER_IDS)
+    taken = {int(name) for name in registered if name.isdecimal()}
+    topics = [paths.topic_path(topic) for topic in store.children(paths.BROKER_TOPICS)]
+    for path, (data, _) in store.read_all(topics).items():
+        with contextlib.suppress(CoordinationError):  # whoever serves it says what is wrong
+            for replicas in TopicAssignment.from_json(data, path).partitions.values():
+                taken.update(replicas)
+    return taken
+
+
+def raise_broker_ids(store: Store, known: Iterable[int], reserved_max: int) -> None:
+    """Have the broker ids that are ``known`` not be generated again: ZooKeeper may have gone back."""
+    above = max((one for one in known if one <= reserved_max + _GENERATED_BROKER_IDS), default=-1)
+    wanted = above - reserved_max
+    stat = store.exists(paths.BROKER_SEQUENCE)
+    if wanted <= 0 or (stat is not None and stat.version >= wanted):
+        return
+    with contextlib.suppress(NodeExists):
+        store.create(paths.BROKER_SEQUENCE, b"", make_parents=True)
+    while store.write(paths.BROKER_SEQUENCE, b"").version < wanted:
+        pass
+    _log.warning(
+        "%s would give out broker id %d, which is in use: ZooKeeper was restored from an older copy, or the "
+        "id was given by hand; ids are generated from above it, and nothing is to be done",
+        paths.BROKER_SEQUENCE,
+        above,
+    )
+
+
+def agree_on_cluster_id(
+    store: Store, random_bytes: Callable[[int], bytes], own: str | None = None
+) -> tuple[str, int]:
+    """The cluster's id, made where there is none, and the change of ZooKeeper that made its znode.
+
+    ``own`` is the cluster that the data directories belong to: OtherCluster where ZooKeeper has another one,
+    or none. Nothing is changed there then.
+    """
+    if own is not None:
+        return own, _own_tree(store, own)
     with contextlib.suppress(NodeExists):
         data = ClusterId(cluster_id_of(random_bytes(16))).to_json()
         store.create(paths.CLUSTER_ID, data, make_parents=True)
     data, stat = store.read(paths.CLUSTER_ID)
     return ClusterId.from_json(data).id, stat.created_at
+
+
+def _own_tree(store: Store, own: str) -> int:
+    try:
+        data, stat = store.read(paths.CLUSTER_ID)
+    except NoNode:
+        raise OtherCluster(
+            f"the data directories belong to cluster {own}, and ZooKeeper has no {paths.CLUSTER_ID}: its "
+            "data was removed, or zookeeper.connect names another one. Nothing is changed, there and here. "
+            "Restore ZooKeeper's data from a copy, or correct zookeeper.connect. To begin a new cluster with "
+            "these records, remove the line cluster.id of meta.properties, and topic-creations.json, in each "
+            "data directory of all brokers: topics, settings, quotas and access rules are to be made "
+            "again, and a topic of the same name, with as many partitions, has its records"
+        ) from None
+    found = ClusterId.from_json(data).id
+    if found != own:
+        raise OtherCluster(
+            f"the data directories belong to cluster {own}, and ZooKeeper holds cluster {found}. Nothing is "
+            "changed, there and here. Correct zookeeper.connect or log.dirs. To have this broker join that "
+            "cluster with these directories, remove the line cluster.id from their meta.properties: the logs "
+            "stay, and are set aside where the cluster has topics of the same names"
+        )
+    return stat.created_at

@@ -117,10 +117,13 @@ class Registrar:
         *,
         random_bytes: Callable[[int], bytes],
         may_be_unclean: Callable[[Mapping[str, str]], bool] = lambda overrides: False,
+        cluster_id: str | None = None,
     ) -> None:
-        """``may_be_unclean``: whether a topic with these settings may be led by a replica out of sync."""
+        """``may_be_unclean``: whether a topic with these settings may be led by a replica out of sync.
+        ``cluster_id``: where it is known, OtherCluster is raised in another one's ZooKeeper.
+        """
         self._may_be_unclean = may_be_unclean
-        self.tree = counters.agree_on_cluster_id(store, random_bytes)
+        self.tree = counters.agree_on_cluster_id(store, random_bytes, cluster_id)
         """The cluster's id, and the change of ZooKeeper that made its znode."""
         self.cluster_id = self.tree[0]
         self._identity = ClusterIdentity(store, self.cluster_id)
@@ -171,11 +174,6 @@ class Registrar:
     def has_topics(self) -> bool:
         """Whether there are topics that can be read."""
         return bool(set(self._store.children(paths.BROKER_TOPICS)) - self._unreadable)
-
-    def generate_broker_id(self, reserved_max: int) -> int:
-        """A broker id that nobody had: the next version of ``/brokers/seqid``, above the reserved ids."""
-        self._znodes.make(paths.BROKER_SEQUENCE, b"")
-        return self._store.write(paths.BROKER_SEQUENCE, b"").version + reserved_max
 
     def end_predecessor(self, files: Files, directory: str) -> None:
         """End the session of the broker that held ``directory`` before, and keep the own ticket there: see

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from minikafka.base.errors import StorageError
+from minikafka.base.files import read_file
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.log.meta import Meta, agreed_meta, claim_directories, read_meta, write_meta
+from minikafka.log.meta import Meta, agreed_meta, claim_directories, known_cluster, read_meta, write_meta
 
 
 def disk(**texts: str) -> MemoryFiles:
@@ -56,3 +59,27 @@ def test_directories_of_different_brokers_are_refused() -> None:
 def test_data_of_another_broker_is_refused() -> None:
     with pytest.raises(StorageError, match="belongs to broker 1, this one is broker 2"):
         claim_directories(disk(one="version=0\nbroker.id=1\n"), ["one"], 2)
+
+
+def test_cluster_is_written_beside_what_a_file_says_already() -> None:
+    files = disk(one="#\nversion=0\nbroker.id=3\ndirectory.id=abc\n")
+    assert claim_directories(files, ["one", "two"], 3, "a-cluster") == Meta(3, "a-cluster")
+    assert [read_meta(files, name) for name in ("one", "two")] == [Meta(3, "a-cluster")] * 2
+    text = read_file(files, "one/meta.properties")
+    assert text == b"#\nversion=0\nbroker.id=3\ndirectory.id=abc\ncluster.id=a-cluster\n"
+    assert known_cluster(files, ["one", "two", "three"]) == "a-cluster"
+
+
+def test_directories_of_different_clusters_are_refused() -> None:
+    files = disk()
+    write_meta(files, "one", Meta(1, "a"))
+    write_meta(files, "two", Meta(1, "b"))
+    with pytest.raises(StorageError, match=r"one of cluster a, two of cluster b; name those of one"):
+        known_cluster(files, ["one", "two"])
+
+
+def test_full_disk_does_not_keep_a_broker_from_its_directories() -> None:
+    files = disk(one="version=0\nbroker.id=3\n")
+    files.fail_next_open(errno.ENOSPC, match="meta.properties.tmp")
+    assert claim_directories(files, ["one"], 3, "a-cluster") == Meta(3, "a-cluster")
+    assert read_meta(files, "one") == Meta(3)

@@ -1,0 +1,158 @@
+"""Brokers that are started on a ZooKeeper that was emptied, is another cluster's, or an older copy."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import ErrorCode, OtherCluster
+from minikafka.base.files import read_file, replace_file
+from minikafka.registry import paths
+from tests.scenarios.simulation import DATA_DIR, Machine, Simulation
+
+META = f"{DATA_DIR}/meta.properties"
+GENERATED = {"broker.id": "-1"}
+
+
+def pass_time(world: Simulation, ms: int) -> None:
+    for _ in range(ms // 500):
+        world.clock.advance(500)
+        world.settle()
+
+
+def with_a_record(world: Simulation) -> Machine:
+    world.machine.start()
+    assert world.create_topic("t") == ErrorCode.NONE
+    assert world.produce("t", b"a").error_code == ErrorCode.NONE
+    return world.machine
+
+
+def leave_cluster(machine: Machine) -> None:
+    """What the refusal says is to be done to begin a new cluster with the records."""
+    text = read_file(machine.files, META).decode()
+    kept = [line for line in text.splitlines() if not line.startswith("cluster.id=")]
+    replace_file(machine.files, META, ("\n".join(kept) + "\n").encode())
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_start_on_an_emptied_zookeeper_changes_nothing_and_says_what_to_do(killed: bool) -> None:
+    world = Simulation()
+    machine = with_a_record(world)
+    machine.kill() if killed else machine.stop()
+    copy = world.zookeeper.copy()
+    world.zookeeper.restore(None)
+    before = contents(machine)
+    with pytest.raises(OtherCluster, match=r"has no /cluster/id.*Restore.*zookeeper.connect.*cluster.id"):
+        machine.start()
+    store = world.zookeeper.connect()
+    assert store.children("/") == []
+    assert contents(machine) == before
+    world.zookeeper.restore(copy)
+    world.zookeeper.end_stray_sessions()
+    machine.start()
+    pass_time(world, 10_000)
+    assert [record.value for record in world.records("t")] == [b"a"]
+
+
+def contents(machine: Machine) -> dict[str, bytes]:
+    """Of the log's files."""
+    home = f"{DATA_DIR}/t_0"
+    return {name: read_file(machine.files, f"{home}/{name}") for name in machine.files.list_dir(home)}
+
+
+def test_start_on_another_clusters_zookeeper_changes_nothing_there() -> None:
+    other = Simulation(seed=7)
+    other.machine.start()
+    assert other.create_topic("t") == ErrorCode.NONE
+    other.machine.stop()
+    world = Simulation()
+    machine = with_a_record(world)
+    machine.stop()
+    world.zookeeper.restore(other.zookeeper.copy())
+    store = world.zookeeper.connect()
+    before = store.exists(paths.BROKER_TOPICS)
+    with pytest.raises(
+        OtherCluster, match=r"belong to cluster \S+, and ZooKeeper holds cluster \S+\. Nothing"
+    ):
+        machine.start()
+    assert store.exists(paths.BROKER_TOPICS) == before
+    assert store.children(paths.BROKER_IDS) == []
+    assert "t_0" in machine.files.list_dir(DATA_DIR)
+
+
+def test_records_are_there_in_a_new_cluster_once_the_operator_says_so() -> None:
+    world = Simulation()
+    machine = with_a_record(world)
+    machine.stop()
+    world.zookeeper.restore(None)
+    leave_cluster(machine)
+    machine.files.remove(f"{DATA_DIR}/topic-creations.json")
+    machine.start()
+    assert world.create_topic("t") == ErrorCode.NONE
+    pass_time(world, 10_000)
+    assert [record.value for record in world.records("t")] == [b"a"]
+    assert world.produce("t", b"b").error_code == ErrorCode.NONE
+    machine.stop()
+    machine.start()
+    assert [record.value for record in world.records("t")] == [b"a", b"b"]
+
+
+def test_directory_of_an_earlier_version_gets_its_cluster_at_the_next_start() -> None:
+    world = Simulation()
+    machine = with_a_record(world)
+    written = read_file(machine.files, META)
+    machine.stop()
+    leave_cluster(machine)
+    machine.start()
+    assert read_file(machine.files, META) == written
+    assert [record.value for record in world.records("t")] == [b"a"]
+
+
+# --- broker ids -----------------------------------------------------------------------------------------
+
+
+def broker_id(machine: Machine) -> int:
+    assert machine.running is not None
+    return machine.running.broker.broker_id
+
+
+def test_new_broker_gets_no_id_that_a_living_one_has_after_a_restore() -> None:
+    world = Simulation()
+    world.machine.start(GENERATED)
+    older = world.zookeeper.copy()
+    store = world.zookeeper.connect()
+    world.machine_of(1).start(GENERATED)
+    assert [broker_id(world.machine_of(number)) for number in (0, 1)] == [1001, 1002]
+    world.zookeeper.restore(older)
+    pass_time(world, 20_000)
+    world.zookeeper.end_stray_sessions()
+    pass_time(world, 10_000)
+    world.machine_of(2).start(GENERATED)
+    assert broker_id(world.machine_of(2)) == 1003
+    assert sorted(store.children(paths.BROKER_IDS)) == ["1001", "1002", "1003"]
+
+
+def test_new_broker_gets_no_id_of_a_replica_whose_broker_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    world = Simulation()
+    world.machine.start(GENERATED)
+    assert world.create_topic("t") == ErrorCode.NONE
+    world.machine.stop()
+    store = world.zookeeper.connect()
+    store.delete(paths.BROKER_SEQUENCE)
+    world.machine_of(1).start(GENERATED)
+    assert broker_id(world.machine_of(1)) == 1002
+    assert "would give out broker id 1001" in caplog.text
+
+
+def test_new_broker_gets_no_id_that_a_broker_has_seen_before_the_restore() -> None:
+    world = Simulation()
+    world.machine.start(GENERATED)
+    copy = world.zookeeper.copy()
+    world.machine_of(1).start(GENERATED)
+    pass_time(world, 5_000)
+    world.machine_of(1).kill()  # it is away, and has no replicas
+    world.zookeeper.restore(copy)
+    pass_time(world, 20_000)
+    world.zookeeper.end_stray_sessions()
+    pass_time(world, 10_000)
+    world.machine_of(2).start(GENERATED)
+    assert broker_id(world.machine_of(2)) == 1003
