@@ -57,8 +57,6 @@ MEMBERS_BYTES = 128 << 20
 """What the members of all groups here may take together: their metadata, their assignments, and 2 kB each."""
 NEW_GROUPS_BYTES = 64 << 20
 """Above this, groups that were not there before get no members: names can be made up."""
-_MEMBER_SPARE_BYTES = 10_000
-"""What a member may take here beyond what is stored of it."""
 _TELL_FULL_MS = 10_000
 
 _FAILED_COMMIT = {
@@ -218,21 +216,16 @@ class Coordinator:
         self._ask(step)
 
     def _check_room(self, shard: Shard, group_id: str, event: events.Join) -> None:
-        """Raise MESSAGE_TOO_LARGE for a member whose group could never be stored, and
-        GROUP_COORDINATOR_NOT_AVAILABLE, after which clients ask again, where groups take too much memory.
+        """Raise MESSAGE_TOO_LARGE for a member whose group could never be stored, whichever of its protocols
+        is chosen, and GROUP_COORDINATOR_NOT_AVAILABLE, after which clients ask again, where groups take too much memory.
         """
         more_bytes = shard.room_bytes(group_id, event)
         if more_bytes <= 0:
             return
         partition = self.broker.partitions.get(self.partition_of(group_id))
-        if (
-            partition is not None
-            and more_bytes > partition.log.config.max_message_bytes + _MEMBER_SPARE_BYTES
-        ):
-            raise BrokerError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"a member of group {group_id} brings {more_bytes} bytes of metadata: a group is one message",
-            )
+        if partition is not None:
+            # The members choose one protocol, and only that is stored.
+            self._check_size(partition, min((len(metadata) for _, metadata in event.protocols), default=0))
         used_bytes = sum(shard.memory_bytes for shard in self._shards.values())
         limit_bytes = MEMBERS_BYTES if shard.has(group_id) else NEW_GROUPS_BYTES
         if used_bytes + more_bytes > limit_bytes:

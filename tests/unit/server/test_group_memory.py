@@ -17,21 +17,38 @@ from minikafka.wire.keys import ApiKey
 from tests.scenarios.simulation import Request, Simulation
 
 
-@pytest.fixture
-def world() -> Simulation:
+SETTINGS = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
+
+
+def started(**more: str) -> Simulation:
+    """A broker that coordinates."""
     world = Simulation()
-    world.machine.start({"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"})
+    world.machine.start({**SETTINGS, **{name.replace("_", "."): value for name, value in more.items()}})
     find = Request(ApiKey.FIND_COORDINATOR, 0, FindCoordinatorRequest("g"))
     while world.call(find).error_code:
         world.settle()
     return world
 
 
+@pytest.fixture
+def world() -> Simulation:
+    return started()
+
+
 def join(world: Simulation, group: str, metadata: bytes = b"", member_id: str = "") -> Any:
-    body = JoinGroupRequest(
-        group, 10_000, 60_000, member_id, "consumer", (JoinGroupRequestProtocol("p", metadata),)
-    )
+    return join_with(world, group, {"p": metadata}, member_id)
+
+
+def join_with(world: Simulation, group: str, protocols: dict[str, bytes], member_id: str = "") -> Any:
+    offered = tuple(JoinGroupRequestProtocol(name, metadata) for name, metadata in protocols.items())
+    body = JoinGroupRequest(group, 10_000, 60_000, member_id, "consumer", offered)
     return world.call(Request(ApiKey.JOIN_GROUP, 1, body))
+
+
+def sync(world: Simulation, group: str, member: Any) -> Any:
+    share = (SyncGroupRequestAssignment(member.member_id, b"share"),)
+    body = SyncGroupRequest(group, member.generation_id, member.member_id, share)
+    return world.call(Request(ApiKey.SYNC_GROUP, 1, body))
 
 
 def error_of(answer: Any) -> ErrorCode:
@@ -41,6 +58,20 @@ def error_of(answer: Any) -> ErrorCode:
 def test_a_member_that_no_message_can_hold_is_refused(world: Simulation) -> None:
     assert error_of(join(world, "g", bytes(2_000_000))) is ErrorCode.MESSAGE_TOO_LARGE
     assert error_of(join(world, "g", bytes(900_000))) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("second", [520_000, 1_200_000])
+def test_only_the_protocol_that_is_chosen_must_fit_a_message(world: Simulation, second: int) -> None:
+    member = join_with(world, "g", {"range": bytes(520_000), "cooperative-sticky": bytes(second)})
+    assert error_of(member) is ErrorCode.NONE
+    assert error_of(sync(world, "g", member)) is ErrorCode.NONE
+
+
+def test_a_member_fits_a_message_where_compression_makes_it_fit() -> None:
+    world = started(offsets_topic_compression_codec="1")
+    member = join(world, "g", bytes(1_200_000))
+    assert error_of(member) is ErrorCode.NONE
+    assert error_of(sync(world, "g", member)) is ErrorCode.NONE
 
 
 def test_new_groups_are_refused_before_those_that_are_there(
