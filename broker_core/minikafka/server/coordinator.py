@@ -217,7 +217,8 @@ class Coordinator:
 
     def _check_room(self, shard: Shard, group_id: str, event: events.Join) -> None:
         """Raise MESSAGE_TOO_LARGE for a member whose group could never be stored, whichever of its protocols
-        is chosen, and GROUP_COORDINATOR_NOT_AVAILABLE, after which clients ask again, where groups take too much memory.
+        is chosen; and GROUP_COORDINATOR_NOT_AVAILABLE, after which clients ask again, where groups take too
+        much memory.
         """
         more_bytes = shard.room_bytes(group_id, event)
         if more_bytes <= 0:

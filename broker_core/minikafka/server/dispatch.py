@@ -32,7 +32,10 @@ partitions as ``wire.schema`` allows, with common names, has less; a group and t
 most what a message and a znode take."""
 DECODED_FACTOR = 12
 """How many times its bytes a request takes until it is answered, about."""
-_UNBOUNDED = {ApiKey.PRODUCE, ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
+_CONTROLLERS = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
+_UNBOUNDED = {ApiKey.PRODUCE, *_CONTROLLERS}
+_CLIENT_ID_LENGTH = struct.Struct(">8xh")
+_REPLICA_ID = struct.Struct(">i")
 
 
 def _has_many_parts(frame: memoryview) -> bool:
@@ -41,6 +44,26 @@ def _has_many_parts(frame: memoryview) -> bool:
     """
     api_key, version = _KEY_AND_VERSION.unpack_from(frame)
     return api_key != ApiKey.PRODUCE or has_many_partitions(frame, version, MANY_PARTS)
+
+
+def _need_bytes(frame: memoryview) -> int:
+    """What it takes to serve a large request in the pool. Requests of brokers, without which the cluster
+    stands still, wait for no memory that clients' large requests have: of them no more run than there are
+    threads.
+    """
+    api_key = _KEY_AND_VERSION.unpack_from(frame)[0]
+    of_broker = api_key in _CONTROLLERS or (api_key == ApiKey.FETCH and _is_of_replica(frame))
+    return 0 if of_broker or api_key == ApiKey.PRODUCE else DECODED_FACTOR * len(frame)
+
+
+def _is_of_replica(frame: memoryview) -> bool:
+    """Whether a large Fetch request is a follower's: its replica id stands behind the header."""
+    length: int = _CLIENT_ID_LENGTH.unpack_from(frame)[0]
+    position = _CLIENT_ID_LENGTH.size + max(0, length)
+    if len(frame) < position + _REPLICA_ID.size:
+        return False
+    replica_id: int = _REPLICA_ID.unpack_from(frame, position)[0]
+    return replica_id >= 0
 
 
 def _check_size(frame: memoryview) -> None:
@@ -89,7 +112,7 @@ class Dispatcher:
         self._classic.on_request(exchange, frame)
 
     def _serve_in_pool(self, exchange: Exchange, frame: memoryview) -> Steps:
-        yield 0 if frame[1] == ApiKey.PRODUCE else DECODED_FACTOR * len(frame)
+        yield _need_bytes(frame)
         # What waits afterwards has let the request's memory go.
         exchange.keep_counted(kept=False)
         self._serve(exchange, frame)

@@ -10,7 +10,10 @@ import pytest
 from minikafka.base.errors import RemoteWireError
 from minikafka.records.message_set import Record, build_message_set
 from minikafka.server.dispatch import MOST_BYTES
+from minikafka.server.work_pool import SMALL_BYTES
+from minikafka.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from minikafka.wire.apis.leader_and_isr import LeaderAndIsrPartition, LeaderAndIsrRequest
 from minikafka.wire.framing import RequestHeader
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.parts import Part, join
@@ -49,10 +52,13 @@ def dispatched(world: Simulation, request: Request) -> Recording:
     server = world.machine._server
     assert server is not None
     exchange = Recording()
-    header = RequestHeader(int(request.key), request.version, 1, "test")
-    frame = join([header.encode(), *APIS[request.key].encode_request(request.version, request.body)])
-    server.handler.on_request(exchange, memoryview(bytearray(frame)))
+    server.handler.on_request(exchange, memoryview(bytearray(framed(request))))
     return exchange
+
+
+def framed(request: Request, client_id: str | None = "test") -> bytes:
+    header = RequestHeader(int(request.key), request.version, 1, client_id)
+    return join([header.encode(), *APIS[request.key].encode_request(request.version, request.body)])
 
 
 def test_a_long_poll_keeps_nobody_out_while_it_waits() -> None:
@@ -127,3 +133,40 @@ def test_a_large_request_says_what_it_takes_before_it_is_decoded() -> None:
     (steps,) = pool.jobs
     assert next(steps) > 20 << 20
     assert not asked.answered
+
+
+MANY = 60_000
+
+
+def fetched(replica_id: int, client_id: str | None) -> bytes:
+    partitions = tuple(FetchPartition(number, -1, 0, -1, 1_000) for number in range(MANY))
+    body = FetchRequest(replica_id, 0, 1, 1 << 20, 0, 0, -1, (FetchTopic("t", partitions),))
+    return framed(Request(ApiKey.FETCH, 3, body), client_id)
+
+
+def elected() -> bytes:
+    partitions = tuple(LeaderAndIsrPartition("t", number, 1, 0, 0, (0,), 0, (0,)) for number in range(MANY))
+    return framed(Request(ApiKey.LEADER_AND_ISR, 0, LeaderAndIsrRequest(0, 1, partitions, ())), "0")
+
+
+def asked_for(frame: bytes) -> int:
+    """What a request asks of the pool before it is decoded."""
+    world = Simulation()
+    world.machine.start()
+    server = world.machine._server
+    assert server is not None
+    assert world.machine.running is not None
+    pool = world.machine.running.broker.pool = HoldingPool()  # type: ignore[assignment]
+    server.handler.on_request(Recording(), memoryview(bytearray(frame)))
+    (steps,) = pool.jobs
+    return next(steps, 0)
+
+
+@pytest.mark.parametrize("client_id", ["broker-1-fetcher-0", "", None])
+def test_a_followers_large_fetch_waits_for_no_memory_of_clients_requests(client_id: str | None) -> None:
+    assert asked_for(fetched(1, client_id)) == 0
+    assert asked_for(fetched(-1, client_id)) > SMALL_BYTES
+
+
+def test_a_large_request_of_the_controller_waits_for_no_memory_of_clients_requests() -> None:
+    assert asked_for(elected()) == 0

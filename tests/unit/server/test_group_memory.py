@@ -16,7 +16,6 @@ from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAss
 from minikafka.wire.keys import ApiKey
 from tests.scenarios.simulation import Request, Simulation
 
-
 SETTINGS = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
 
 
