@@ -24,6 +24,7 @@ from minikafka.records.record import Headers
 from minikafka.records.scan import find_position, first_at_or_after, scan
 from minikafka.records.survey import PlainBatch, survey
 from minikafka.records.validation import assign, validate
+from minikafka.records.wrappers import NO_WRAPPERS
 from tests.oracles import batches
 from tests.oracles import codecs as oracle_codecs
 from tests.oracles import messages as oracle
@@ -133,10 +134,13 @@ def sent_batches(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-def outcome(data: bytes, limits: Limits, surveyed: PlainBatch | None) -> ValidatedSet | str:
-    """What ``validate`` makes of a copy of ``data``, or its complaint."""
+def outcome(
+    data: bytes, limits: Limits, surveyed: PlainBatch | None
+) -> tuple[ValidatedSet, list[list[int]]] | str:
+    """What ``validate`` makes of a copy of ``data``, with the rows of its wrappers, or its complaint."""
     try:
-        return validate(bytearray(data), limits, 600, surveyed)
+        valid = validate(bytearray(data), limits, 600, surveyed)
+        return replace(valid, wrappers=NO_WRAPPERS), valid.wrappers.rows.tolist()
     except BrokerError as error:
         return str(error)
 
