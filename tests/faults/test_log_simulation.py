@@ -42,7 +42,7 @@ from tests.seeds import seeds
 SEEDS = seeds(240)
 PIECES = 4
 """The seeds are shared out, so that several processes can try them."""
-WITHIN = 200
+WITHIN = 1_000
 """Seeds in which each mistake must be found."""
 
 
