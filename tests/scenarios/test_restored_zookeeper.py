@@ -14,7 +14,7 @@ from minikafka.registry import paths
 from minikafka.registry.memory import MemoryCopy, MemoryStore
 from minikafka.registry.paths import ControllerEpoch, EntityConfig
 from minikafka.server import topics
-from minikafka.server.counters import topic_changes
+from minikafka.server.counters import look_at_topics
 from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
 from minikafka.wire.apis.describe_configs import (
     DescribeConfigsRequest,
@@ -271,7 +271,7 @@ def test_nothing_is_read_from_the_zookeeper_of_another_cluster() -> None:
         registrar.settings.of_clients,
         lambda: registrar.settings.of(paths.BROKERS, "0"),
         lambda: registrar.creations(["t"]),
-        lambda: topic_changes(registrar.store),
+        lambda: look_at_topics(registrar.store, broker.logs.creations),
         lambda: registrar.states.read({name: (0,)}),
         lambda: registrar.offsets.read("g", [name]),
         registrar.has_topics,

@@ -4,7 +4,7 @@ Of a topic ZooKeeper tells the change that made it (the ``czxid`` of ``/brokers/
 znodes alone were removed and it is made again, its logs are still there, on brokers that were away too; by
 this file a broker tells that they are of the topic before.
 
-    {"version":1,"cluster":"SM7-…","tree":2,"children":[7,190],"rolled_back":{},
+    {"version":1,"cluster":"SM7-…","tree":2,"children":[7,190,5],"rolled_back":{},
      "topics":{"my_topic":{"0":187,"1":187}}}
 
 ``cluster`` is the cluster's id and ``tree`` the change that made that very znode: a tree that was copied to
@@ -15,9 +15,12 @@ for it.
 ZooKeeper may be restored from an older copy: then what was made since counts as never made there, and a topic
 of that name is made again. Its log is the topic's own, as no other place has its records. So it is where the
 topic's znode is older than the log's, and where ZooKeeper went back since the log's was made
-(``rolled_back``). ``children`` tells that: how often the children of ``/brokers/topics`` have changed, and by
-which change last (``cversion``, ``pzxid``); a smaller number, or another change of the same number, is that
-of another history.
+(``rolled_back``). ``children`` tells that: how often the children of ``/brokers/topics`` have changed, by
+which change last, and which change made that znode (``cversion``, ``pzxid``, ``czxid``). A smaller number is
+that of another history, and so is an older znode. A znode that is newer than all that was seen was removed
+and made again, with all topics: then nothing went back, although the number begins anew. The same number with
+an earlier change counts only where a log is of a topic that was made later: ZooKeeper before 3.6 may lose the
+change of a deletion when it is restarted (ZOOKEEPER-3125).
 
 One file in each data directory. It is written before a log takes its first message: one that says too little
 only makes a log look like the topic's own, one that says an earlier change would have it set aside.
@@ -43,8 +46,23 @@ VERSION = 1
 _ELSEWHERE = -1
 """For the change of ZooKeeper that made a topic of another cluster."""
 
-Children = tuple[int, int]
-"""How often the children of ``/brokers/topics`` changed, and the change of ZooKeeper that did it last."""
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    """The topics in ZooKeeper, by the stat of ``/brokers/topics``."""
+
+    changes: int
+    """How often topics were made or removed."""
+    changed_at: int
+    """The change of ZooKeeper that did it last."""
+    made_at: int | None = None
+    """The change that made the znode; None where a file of an earlier version does not tell."""
+
+    @property
+    def age(self) -> tuple[int, int, int]:
+        """What is larger was seen later, as long as ZooKeeper does not go back."""
+        return self.made_at or 0, self.changes, self.changed_at
+
 
 Tree = tuple[str, int]
 """The cluster's id, and the change of ZooKeeper that made the znode of it."""
@@ -101,20 +119,28 @@ class Creations:
                 what = f"its logs are of cluster {before[0]}, and not of this one, {tree[0]}"
                 self._known |= dict.fromkeys(directory.partitions & self._known.keys(), _ELSEWHERE)
             _logger.warning("%s: %s", directory.path, what)
-        # The one that was written last.
-        self._children = max(self._written.values(), default=None)
+        # The one that was written last. Where no log lies nobody writes any more.
+        told = [self._written[one.path] for one in self._directories if self._tells(one)]
+        self._children = max(told, key=lambda children: children.age, default=None)
+
+    def _tells(self, directory: DataDirectory) -> bool:
+        return bool(directory.partitions) and directory.path in self._written
 
     def look(self, children: Children) -> None:
         """These are the children now. Before it is asked which topic a log is of."""
-        before, self._children = self._children, children
-        if before is None or children == before or children[0] > before[0]:
+        before = self._children
+        if before is None or not self._went_back(before, children):
+            # An earlier change of the same number is ZooKeeper's own fault.
+            if before is None or children.age > before.age:
+                self._children = children
             return
+        self._children = children
         _logger.error(
             "ZooKeeper went back: %d topics were made or removed there, and %d before; its data was restored "
             "from an older copy. Topics that were made since are gone there, and their logs stay here: a "
             "topic that is made again by the same name, with as many partitions, has its records",
-            children[0],
-            before[0],
+            children.changes,
+            before.changes,
         )
         self._rolled_back |= {key for key, change in self._known.items() if change != _ELSEWHERE}
         self._stale |= {one.path: None for one in self._directories if one.partitions}
@@ -122,6 +148,18 @@ class Creations:
             self._write_stale()
         except StorageError as error:
             _logger.warning("%s; it is tried again when a topic is made", error)
+
+    def _went_back(self, before: Children, now: Children) -> bool:
+        if now.made_at is not None and now.made_at != before.made_at:
+            if now.made_at > before.changed_at:
+                return False  # removed with all topics, and made again
+            if before.made_at is not None:
+                return True
+        if now.changes != before.changes:
+            return now.changes < before.changes
+        if now.changed_at < before.changed_at:
+            return any(self._known[key] > now.changed_at for key in self._known.keys() - self._rolled_back)
+        return now.changed_at > before.changed_at
 
     def of(self, partition: TopicPartition) -> int | None:
         """The change that made the topic whose log lies here; None where nobody knows."""
@@ -184,7 +222,7 @@ class Creations:
             "version": VERSION,
             "cluster": self._tree[0],
             "tree": self._tree[1],
-            "children": self._children,
+            "children": None if self._children is None else _told(self._children),
             "rolled_back": rolled_back,
             "topics": topics,
         }
@@ -205,6 +243,11 @@ class _Read:
     rolled_back: frozenset[TopicPartition]
 
 
+def _told(children: Children) -> list[int]:
+    told = [children.changes, children.changed_at]
+    return told if children.made_at is None else [*told, children.made_at]
+
+
 def _parse(data: bytes) -> _Read:
     held = json.loads(data)
     if held["version"] != VERSION:
@@ -218,7 +261,7 @@ def _parse(data: bytes) -> _Read:
             for partition, change in changes.items()
         },
         # Files of an earlier version do not have these.
-        children=None if children is None else (int(children[0]), int(children[1])),
+        children=None if children is None else Children(*map(int, children[:3])),
         rolled_back=frozenset(
             TopicPartition(topic, int(partition))
             for topic, partitions in held.get("rolled_back", {}).items()

@@ -194,7 +194,8 @@ class MemoryZooKeeper:
             raise NodeExists(f"{path} exists already")
         now_ms = self._clock.now_ms()
         self._changes += 1
-        self._znodes[path] = _Znode(data, owner, now_ms, now_ms, self._changes, self._changes)
+        self._znodes[path] = made = _Znode(data, owner, now_ms, now_ms, self._changes, self._changes)
+        made.children_changed_at = self._changes
         parent.children.add(path.rpartition("/")[2])
         parent.created_children += 1
         parent.children_changed_at = self._changes
@@ -372,6 +373,10 @@ class MemoryStore:
         """See ``Store.exists``."""
         node = self._server._znodes.get(self._full(path))
         return None if node is None else node.stat()
+
+    def sync(self) -> None:
+        """See ``Store.sync``. There is one server."""
+        self._full("/")
 
     def children(self, path: str) -> list[str]:
         """See ``Store.children``."""

@@ -179,6 +179,11 @@ class Store(Protocol):
     def exists(self, path: str) -> Stat | None:
         """The stat; None when there is no such znode."""
 
+    def sync(self) -> None:
+        """Have what is read next be no older than this call: a server of an ensemble may be behind the
+        others.
+        """
+
     def children(self, path: str) -> list[str]:
         """Names (not paths) of the children, sorted. Raises NoNode."""
 

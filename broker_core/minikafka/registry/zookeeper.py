@@ -275,8 +275,7 @@ class ZooKeeperStore:
     def write(self, path: str, data: bytes, version: int = -1) -> Stat:
         """See ``Store.write``."""
         check_data(path, data)
-        full = self._full(path)
-        return _stat(self._ask("write", path, lambda: self._client.set_async(full, bytes(data), version)))
+        return _stat(self._send("write", path, self._client.set_async, bytes(data), version)())
 
     def write_all(self, nodes: Mapping[str, tuple[bytes, int]]) -> frozenset[str]:
         """See ``Store.write_all``."""
@@ -321,14 +320,16 @@ class ZooKeeperStore:
 
     def exists(self, path: str) -> Stat | None:
         """See ``Store.exists``."""
-        full = self._full(path)
-        found = self._ask("look for", path, lambda: self._client.exists_async(full))
+        found = self._send("look for", path, self._client.exists_async)()
         return None if found is None else _stat(found)
+
+    def sync(self) -> None:
+        """See ``Store.sync``."""
+        self._send("sync with", "/", self._client.sync_async)()
 
     def children(self, path: str) -> list[str]:
         """See ``Store.children``."""
-        full = self._full(path)
-        return sorted(self._ask("list", path, lambda: self._client.get_children_async(full)))
+        return sorted(self._send("list", path, self._client.get_children_async)())
 
     def watch_children(self, path: str, callback: ChildrenCallback) -> PersistentWatch:
         """See ``Store.watch_children``."""

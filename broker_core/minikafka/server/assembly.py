@@ -36,7 +36,7 @@ from minikafka.server.config import BrokerConfig
 from minikafka.server.control import ControlPath
 from minikafka.server.controller_channel import Channels
 from minikafka.server.coordinator import Coordinator
-from minikafka.server.counters import next_broker_id, topic_changes
+from minikafka.server.counters import look_at_topics, next_broker_id
 from minikafka.server.dispatch import Dispatcher
 from minikafka.server.failing_logs import FailingLogs
 from minikafka.server.guarded_store import GuardedStore
@@ -231,7 +231,7 @@ class RunningBroker:
 def _open(logs: LogManager, registrar: Registrar) -> None:
     """Open all logs, and see which topics they may be of."""
     logs.open_all(registrar.settings.of_all_topics(), registrar.tree)
-    logs.creations.look(topic_changes(registrar.store))
+    look_at_topics(registrar.store, logs.creations)
 
 
 def start_patiently(

@@ -22,7 +22,7 @@ from minikafka.registry import paths
 from minikafka.server import controller_messages as messages
 from minikafka.server.broker import Broker
 from minikafka.server.controller_channel import Channels, Message
-from minikafka.server.counters import topic_changes
+from minikafka.server.counters import look_at_topics
 from minikafka.server.replicas import Brokers, Replicas
 from minikafka.server.settings import refresh_broker, refresh_limits, refresh_topic
 from minikafka.wire.apis.leader_and_isr import LEADER_AND_ISR, LeaderAndIsrResponse
@@ -171,7 +171,7 @@ class ControlPath:
 
     def counters_missed(self) -> None:
         """Give out no producer ids that another broker may have got meanwhile."""
-        self._broker.logs.creations.look(topic_changes(self._broker.registrar.store))
+        look_at_topics(self._broker.registrar.store, self._broker.logs.creations)
         self._broker.run(self._broker.producer_ids.discard)
         self._broker.raise_counters()
 

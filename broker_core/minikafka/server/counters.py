@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 from minikafka.base.errors import BadVersion, CoordinationError, NodeExists, NoNode, OtherCluster
 from minikafka.base.ids import cluster_id_of
+from minikafka.log.creations import Children, Creations
 from minikafka.registry import paths
 from minikafka.registry.paths import ClusterId, ControllerEpoch, ProducerIdBlock, TopicAssignment
 from minikafka.registry.store import Store
@@ -118,10 +119,14 @@ def _take_producer_ids(
             return counted, range(first, last + 1)
 
 
-def topic_changes(store: Store) -> tuple[int, int]:
-    """How often topics were made or removed, and the change of ZooKeeper that did it last."""
+def look_at_topics(store: Store, creations: Creations) -> None:
+    """Have ``creations`` see how often topics were made or removed. Where nobody has made the znode yet, or
+    it was removed by hand, there is nothing to see.
+    """
+    store.sync()  # a server that is behind would look like one that went back
     stat = store.exists(paths.BROKER_TOPICS)
-    return (0, 0) if stat is None else (stat.child_changes, stat.child_changed_at)
+    if stat is not None:
+        creations.look(Children(stat.child_changes, stat.child_changed_at, stat.created_at))
 
 
 def next_broker_id(store: Store, reserved_max: int) -> int:

@@ -96,6 +96,10 @@ class GuardedStore:
         with self._own():
             return self._store.exists(path)
 
+    def sync(self) -> None:
+        with self._own():
+            self._store.sync()
+
     def children(self, path: str) -> list[str]:
         with self._own():
             return self._store.children(path)

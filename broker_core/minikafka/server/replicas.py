@@ -21,7 +21,7 @@ from minikafka.registry import paths
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.server.coordinator import Coordinator
-from minikafka.server.counters import topic_changes
+from minikafka.server.counters import look_at_topics
 from minikafka.server.replica_fetcher import Fetchers
 
 _log = logging.getLogger(__name__)
@@ -145,7 +145,7 @@ class Replicas:
         # All before anything is changed: without ZooKeeper the controller asks again.
         configs = broker.registrar.settings.of_topics(_topics(leaderships))
         created = broker.registrar.creations(configs)
-        broker.logs.creations.look(topic_changes(broker.registrar.store))
+        look_at_topics(broker.registrar.store, broker.logs.creations)
         held, registered_at = set(broker.logs.held()), self._registered()
         leaderships = self._of_these_topics(leaderships, created, leaders)
         behind = {key for key, leadership in leaderships.items() if self._is_behind(key, leadership)}
@@ -499,7 +499,7 @@ class Replicas:
         """
         partitions = tuple(partitions)
         created = self._broker.registrar.creations(_topics(partitions))
-        self._broker.logs.creations.look(topic_changes(self._broker.registrar.store))
+        look_at_topics(self._broker.registrar.store, self._broker.logs.creations)
         for topic_partition in self._of_lost_topics(partitions, created):
             try:
                 self._set_aside(topic_partition, later=True)

@@ -14,6 +14,7 @@ from minikafka.base.files import read_file, replace_file
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.config import LogConfig
+from minikafka.log.creations import Children
 from minikafka.log.layout import Layout
 from minikafka.log.manager import LogManager
 
@@ -111,24 +112,41 @@ def test_a_log_that_was_set_aside_keeps_its_files_and_another_one_is_made_in_its
 def test_logs_are_of_a_topic_made_again_where_topics_were_made_less_often_than_before() -> None:
     files = MemoryFiles()
     manager = with_both(files)
-    manager.creations.look((5, 9))
+    manager.creations.look(Children(5, 9, 3))
     manager.creations.record({ONE: 8, TWO: 8})
     assert manager.creations.is_of_another(ONE, 12)
-    manager.creations.look((4, 7))
+    manager.creations.look(Children(4, 7, 3))
     assert not manager.creations.is_of_another(ONE, 12)
     assert manager.creations.is_of_later(ONE, 12)
     assert not manager.creations.is_of_later(ONE, 8)
 
 
 @pytest.mark.parametrize(
-    ("children", "is_another"), [((5, 9), True), ((6, 11), True), ((4, 7), False), ((5, 10), False)]
+    ("children", "is_another"),
+    [
+        (Children(5, 9, 3), True),
+        (Children(6, 11, 3), True),
+        (Children(4, 7, 3), False),
+        (Children(5, 10, 3), False),
+        # Removed with all topics, and made again.
+        (Children(0, 10, 10), True),
+        (Children(1, 11, 10), True),
+        (Children(6, 11, 10), True),
+        # Of a copy from before it was made again, or of another history than was seen.
+        (Children(7, 8, 2), False),
+        (Children(6, 7, 4), False),
+        # No topic was made by a later change: only a deletion may be missing.
+        (Children(5, 8, 3), True),
+        # One was.
+        (Children(5, 7, 3), False),
+    ],
 )
 def test_a_start_tells_by_the_topics_whether_zookeeper_went_back(
-    children: tuple[int, int], is_another: bool
+    children: Children, is_another: bool
 ) -> None:
     files = MemoryFiles()
     manager = with_both(files)
-    manager.creations.look((5, 9))
+    manager.creations.look(Children(5, 9, 3))
     manager.creations.record({ONE: 8, TWO: 8})
     manager.close()
     for _ in range(2):  # what was seen once is known afterwards too
@@ -137,13 +155,13 @@ def test_a_start_tells_by_the_topics_whether_zookeeper_went_back(
         again.creations.look(children)
         assert [again.creations.is_of_another(one, 12) for one in (ONE, TWO)] == [is_another] * 2
         again.close()
-        children = (max(children[0], 7), 20)
+        children = Children(max(children.changes, 7), 20, children.made_at)
 
 
 def test_a_log_is_of_the_topic_again_that_it_was_written_down_for_since_zookeeper_went_back() -> None:
     manager = with_both(MemoryFiles())
-    manager.creations.look((5, 9))
-    manager.creations.look((4, 7))
+    manager.creations.look(Children(5, 9, 3))
+    manager.creations.look(Children(4, 7, 3))
     manager.creations.record({ONE: 12})
     assert [manager.creations.is_of_another(one, 15) for one in (ONE, TWO)] == [True, False]
 
@@ -154,6 +172,49 @@ def test_a_log_that_was_made_later_than_the_topic_is_taken_for_it() -> None:
     assert manager.creations.is_of_later(ONE, 3)
 
 
+def test_one_server_that_misses_a_deletion_is_no_sign_that_zookeeper_went_back() -> None:
+    manager = with_both(MemoryFiles())
+    for children in (Children(5, 9, 3), Children(5, 8, 3), Children(5, 9, 3)):
+        manager.creations.look(children)
+    assert manager.creations.is_of_another(ONE, 12)
+
+
+@pytest.mark.parametrize(
+    ("children", "is_another"), [(Children(1, 11, 10), True), (Children(1, 4, 3), False)]
+)
+def test_a_file_that_does_not_tell_which_change_made_the_znode_is_read(
+    children: Children, is_another: bool
+) -> None:
+    files = MemoryFiles()
+    manager = with_both(files)
+    manager.creations.look(Children(5, 9, 3))
+    manager.creations.record({ONE: 8, TWO: 8})
+    manager.close()
+    for directory in ("d1", "d2"):
+        held = json.loads(read_file(files, f"{directory}/{FILE}"))
+        held["children"].pop()
+        replace_file(files, f"{directory}/{FILE}", json.dumps(held).encode())
+    again = LogManager(files, ("d1", "d2"), LogConfig(), Layout.CLASSIC, ManualClock(0))
+    again.open_all(tree=TREE)
+    again.creations.look(children)
+    assert [again.creations.is_of_another(one, 12) for one in (ONE, TWO)] == [is_another] * 2
+
+
+def test_a_directory_without_logs_does_not_tell_how_far_zookeeper_came() -> None:
+    files = MemoryFiles()
+    manager = with_both(files)
+    manager.creations.look(Children(5, 9, 3))
+    manager.creations.record({ONE: 8, TWO: 8})
+    manager.delete(ONE)  # its directory keeps its file
+    manager.creations.look(Children(4, 7, 3))
+    manager.creations.record({TWO: 12})
+    manager.close()
+    again = LogManager(files, ("d1", "d2"), LogConfig(), Layout.CLASSIC, ManualClock(0))
+    again.open_all(tree=TREE)
+    again.creations.look(Children(4, 7, 3))
+    assert again.creations.is_of_another(TWO, 13)
+
+
 def test_a_file_of_an_earlier_version_is_read() -> None:
     files = MemoryFiles()
     with_both(files).close()
@@ -162,5 +223,5 @@ def test_a_file_of_an_earlier_version_is_read() -> None:
     replace_file(files, f"d1/{FILE}", json.dumps(held).encode())
     again = LogManager(files, ("d1",), LogConfig(), Layout.CLASSIC, ManualClock(0))
     again.open_all(tree=TREE)
-    again.creations.look((1, 1))
+    again.creations.look(Children(1, 1, 1))
     assert [again.creations.of(one) for one in (ONE, TWO)].count(7) == 1

@@ -153,6 +153,14 @@ def test_the_stat_tells_how_often_children_came_and_went(store: Store) -> None:
     assert store.read("/parent/child")[1].created_at == seen[2][1]
 
 
+def test_the_stat_of_a_new_znode_tells_that_its_making_was_the_last_change_below_it(store: Store) -> None:
+    store.create("/parent")
+    store.create("/parent/child")
+    store.sync()
+    made = store.read("/parent/child")[1]
+    assert (made.child_changes, made.child_changed_at) == (0, made.created_at)
+
+
 def test_the_stat_tells_version_and_times(store: Store) -> None:
     store.create("/a")
     made = store.exists("/a")
