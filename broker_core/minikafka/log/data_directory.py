@@ -73,14 +73,15 @@ class OffsetFile:
         try:
             write_checkpoint(self._files, self.path, offsets)
         except StorageError as error:
-            if self.holds_too_much(offsets):
+            too_much = self.holds_too_much(offsets)
+            # Either may be there: the failure can have come behind the renaming.
+            newer = {key: max(offset, self.held.get(key, 0)) for key, offset in offsets.items()}
+            self.held = self.held | newer
+            if too_much:
                 with contextlib.suppress(FileNotFoundError):
                     self._files.remove(self.path)
                     self._files.sync_dir(os.path.dirname(self.path))
                 self.held = {}
-            else:
-                # The new ones may be there: the failure can have come behind the renaming.
-                self.held = self.held | dict(offsets)
             if str(error) != self._problem:
                 _logger.warning(
                     "%s; until it can be, the next start may have more to check: make room, or mend the disk",
@@ -205,10 +206,11 @@ class DataDirectory:
         self._files.sync_dir(self.path)
 
     def may_hold_above(self, partition: TopicPartition, offset: int) -> bool:
-        """Whether a checkpoint of the log's own offsets may hold a larger one: of a log that is cut there, or
-        (0) removed, that would be too high.
+        """Whether a checkpoint of the log's own offsets may hold a larger one, which would be too high of a
+        log that was cut there, or (0) removed. Waits for one that is being written.
         """
-        return any(file.held.get(partition, 0) > offset for file in (self.points, self.starts))
+        with self.writing:
+            return any(file.held.get(partition, 0) > offset for file in (self.points, self.starts))
 
     def rubbish_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, list[str]]:
         """Directories of deleted partitions that are still there, each once; perhaps also of another that is

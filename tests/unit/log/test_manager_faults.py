@@ -142,6 +142,32 @@ def test_a_point_that_failed_to_be_written_counts_as_written(
     assert points.get(ONE, 0) <= 5
 
 
+def test_points_that_could_be_neither_written_nor_removed_count_as_written(
+    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = manager_of(files)
+    for partition in (ONE, TWO):
+        fill(manager.create(partition), 40)
+        log_of(manager, partition).flush()
+    manager.checkpoint_offsets()
+    fill(log_of(manager, TWO), 40)
+    log_of(manager, TWO).flush()
+    whole = files.remove
+
+    def remove(path: str) -> None:
+        if path.endswith(CHECKPOINT):
+            raise StorageError(f"cannot remove {path}")
+        whole(path)
+
+    monkeypatch.setattr(files, "remove", remove)
+    fail_checkpoint(monkeypatch, files, "sync_dir")
+    with pytest.raises(StorageError, match="cannot remove"):
+        manager.truncate(ONE, 35)
+    assert read_checkpoint(files, f"d1/{CHECKPOINT}")[TWO] == 80
+    manager.truncate(TWO, 50)
+    assert read_checkpoint(files, f"d1/{CHECKPOINT}")[TWO] == 50
+
+
 def test_a_checkpoint_that_cannot_be_written_is_told_once_and_the_others_are_written(
     files: MemoryFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -319,6 +345,42 @@ def test_of_two_flushes_at_once_none_claims_what_the_kernel_told_the_other_is_lo
     first.join()
     assert len(told) == 2
     assert log.recovery_point == 0
+
+
+@pytest.mark.parametrize("doing", ["delete", "truncate"])
+def test_a_log_that_is_cut_beside_a_checkpoint_waits_for_it(
+    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch, doing: str
+) -> None:
+    doors: list[Door] = []
+
+    def new_door() -> Door:
+        doors.append(Door())
+        return doors[-1]
+
+    manager = LogManager(files, ["d1"], SMALL, Layout.CLASSIC, ManualClock(), new_mutex=new_door)
+    manager.open_all()
+    log = manager.create(ONE)
+    fill(log, 60)
+    log.flush()
+    whole, writing = files.rename, doors[0]
+
+    def cut() -> None:
+        manager.delete(ONE) if doing == "delete" else manager.truncate(ONE, 50)
+        writing.waited_for.set()
+
+    other = threading.Thread(target=cut)
+
+    def rename(old: str, new: str) -> None:
+        if new.endswith(CHECKPOINT):
+            monkeypatch.setattr(files, "rename", whole)
+            other.start()
+            assert writing.waited_for.wait(30)
+        whole(old, new)
+
+    monkeypatch.setattr(files, "rename", rename)
+    manager.checkpoint_offsets()
+    other.join()
+    assert read_checkpoint(files, f"d1/{CHECKPOINT}") == ({} if doing == "delete" else {ONE: 50})
 
 
 def test_of_two_starts_written_at_once_the_older_one_does_not_come_last(files: MemoryFiles) -> None:
