@@ -40,7 +40,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
-from minikafka.base.secrets import shown, without_secrets
+from minikafka.base.secrets import names_topics, shown, without_secrets
 
 
 class ErrorCode(IntEnum):
@@ -391,7 +391,8 @@ class ConfigError(MinikafkaError):
     """
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
-        value, allowed = shown(name, value), without_secrets(allowed)
+        known = [value] if names_topics(name) and isinstance(value, str) else []
+        value, allowed = shown(name, value), without_secrets(allowed, known)
         super().__init__(name, value, allowed)
         self.name = name
         self.value = value

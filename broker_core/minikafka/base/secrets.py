@@ -10,7 +10,8 @@ from ``shown``. A value is hidden by the name of its setting:
   ``--key-separator``, ``delegation.token.max.lifetime.ms``). Kafka shows these too.
 
 Any other value loses the secrets that stand inside it: ``password=…`` and the like, the user of a URL, a
-JAAS text, a private key. Topics and groups may be called ``my.secret``: what is said of them stays.
+JAAS text, a private key. Topics and groups may be called ``my.secret``: what is said of them stays where the
+caller names them.
 """
 
 from __future__ import annotations
@@ -61,15 +62,14 @@ _LIKENESS = 0.8
 
 # Every repetition is bounded, or ends what it consumes: a value may have megabytes.
 _PAIR = re.compile(
-    r"""(?P<key>(?:password|passwd|passphrase|secret|token|credential|\b(?:pwd|pass)\b
-    |(?:access|private|api|stored|server)[._-]?key) [\w.-]{0,60} \\?["']? \s{0,9} [=:] \s{0,9})
+    r"""(?P<key>(?:password|passwd|passphrase|secret|token|credential|jaas|\b(?:pwd|pass)\b
+    |(?:access|private|api|stored|server)[._-]?key|(?<=\w)[._-]key(?![\w.-]))
+    [\w.-]{0,60} \\?["']? \s{0,9} [=:] \s{0,9})
     (?P<value> \\?"(?:[^"\\]|\\.)*"? | '(?:[^'\\]|\\.)*'? | [^\s"',;&{}()\[\]]+ )""",
     re.IGNORECASE | re.VERBOSE,
 )
-# ``'my.secret': there is no such topic``, ``my.secret-0: it has no leader``, ``my.secret:9``: what is said of
-# a name, and its partition or port.
-_OF_A_NAME = re.compile(r"""(?: ' | -\d{1,9} ) : \s{1,9} \Z""", re.VERBOSE)
-_NUMBERED = re.compile(r"(?:secret|token|credential)[\w.-]*:\d{1,5}(?:,\d{1,5})*:?\Z", re.IGNORECASE)
+_NEVER_A_NAME = re.compile(r"pass|pwd|jaas|key", re.IGNORECASE)
+_BEHIND_A_NAME = re.compile(r"(?:-\d{1,9})?(?![\w.-])")
 _ARGUMENT = re.compile(r"(--(?:password|passwd|secret|token)\s{1,9}|\bBearer\s{1,9})[^\s\"']+", re.IGNORECASE)
 _URL_USER = re.compile(r"://[^\s/]{1,500}@")
 _JAAS = re.compile("LoginModule", re.IGNORECASE)
@@ -88,13 +88,18 @@ def is_secret(name: str) -> bool:
     return any(difflib.get_close_matches(word, _NEARLY, 1, _LIKENESS) for word in set(words))
 
 
+def names_topics(name: str) -> bool:
+    """Whether the value of the setting ``name`` is the name of a topic or a group."""
+    return name in _OF_NAMES
+
+
 def shown(name: str, value: object) -> object:
     """``value`` of the setting ``name`` as people may see it; ``***`` for a secret. None stays None."""
     if value is None or value == "":
         return value
     if is_secret(name):
         return HIDDEN
-    if name in _OF_NAMES:
+    if names_topics(name):
         return value
     return without_secrets(value) if isinstance(value, str) else value
 
@@ -107,7 +112,8 @@ def all_shown(settings: Mapping[str, object]) -> dict[str, object]:
 def without_secrets(text: str, names: Iterable[str] = ()) -> str:
     """``text`` with ``***`` in place of each secret that can be told as one by what surrounds it.
 
-    names: of topics, groups and the like, which stay as they are whatever they are called.
+    names: of topics, groups and the like, which stay as they are, and what is said of them too. Without them
+    the word behind ``my.secret:`` is hidden: better a word too many than a secret shown.
     """
     if _JAAS.search(text):
         return HIDDEN
@@ -119,10 +125,15 @@ def without_secrets(text: str, names: Iterable[str] = ()) -> str:
 
 
 def _is_name(pair: re.Match[str], names: Iterable[str]) -> bool:
-    """Whether what looks like ``secret: value`` is the name of something, and what is said of it."""
-    if not pair["key"].rstrip().endswith(":"):
+    """Whether what looks like ``secret: value`` is one of ``names`` or a partition of it, and what is said of
+    it. A name is there as a whole: no part of a longer one, and no option.
+    """
+    if not pair["key"].rstrip().endswith(":") or _NEVER_A_NAME.search(pair["key"]):
         return False
-    if pair["value"][0] not in "\"'\\" and (_OF_A_NAME.search(pair["key"]) or _NUMBERED.match(pair[0])):
-        return True
     text, begin = pair.string, pair.start()
-    return any(text.find(name, max(0, begin - len(name) + 1), begin + len(name)) >= 0 for name in names)
+    for name in names:
+        at = -1 if name[:1] in "-" else text.find(name, max(0, begin - len(name) + 1), begin + len(name))
+        whole = at == 0 or not (text[at - 1].isalnum() or text[at - 1] in "_.-")
+        if at >= 0 and whole and _BEHIND_A_NAME.match(text, at + len(name)):
+            return True
+    return False

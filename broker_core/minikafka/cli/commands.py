@@ -155,8 +155,8 @@ SETTINGS = frozenset({"--set", "--config", "--property", "--add-config"})
 
 def names_in(arguments: list[str]) -> list[str]:
     """The words of a command line that name things, as topics and groups; no settings."""
-    if arguments[:2] == ["config", "set"]:
-        arguments = arguments[:4]
+    if arguments[:1] == ["config"]:
+        arguments = arguments[:4]  # settings are behind these
     before = ["", *arguments]
     return [
         word

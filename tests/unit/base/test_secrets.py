@@ -91,14 +91,18 @@ def test_names_of_places_kinds_and_counts_hide_nothing(name: str) -> None:
         ('{"token-events":{"0":5}}', '{"token-events":{"0":5}}'),
         ("PLAINTEXT://localhost:9092", "PLAINTEXT://localhost:9092"),
         ("flights, secrets", "flights, secrets"),
-        ("topic='my.secret': there is no such topic", "topic='my.secret': there is no such topic"),
-        ("my.token-0: the leader is away", "my.token-0: the leader is away"),
-        ("my.secret:9 has no leader", "my.secret:9 has no leader"),
-        ("secret.host:9092: no answer", "secret.host:9092: no answer"),
         ("{'password': 'tiger'}", "{'password': ***}"),
         ("ssl.key.password: tiger", "ssl.key.password: ***"),
         ("password:12345", "password:***"),
         ("client.secret:tiger", "client.secret:***"),
+        ("{'minikafka.password': 4711}", "{'minikafka.password': ***}"),
+        ("'secret': tiger", "'secret': ***"),
+        ("client-secret-1: tiger", "client-secret-1: ***"),
+        ("the token:12345 is wrong", "the token:*** is wrong"),
+        ("invalid credentials-2: tiger", "invalid credentials-2: ***"),
+        ("sasl.jaas.config: tiger", "sasl.jaas.config: ***"),
+        ("ssl.keystore.key=tiger", "ssl.keystore.key=***"),
+        ("key=value, null.key.partition: 3", "key=value, null.key.partition: 3"),
     ],
 )
 def test_secrets_inside_other_values_are_taken_out(text: str, shown_as: str) -> None:
@@ -112,6 +116,43 @@ def test_what_is_known_as_a_name_stays_as_it_is(name: str) -> None:
     assert without_secrets(text, [name]) == text
     assert without_secrets("secret: tiger", [name]) == "secret: ***"
     assert "***" in without_secrets("there is no group 'my.secret:orders'")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "topic='my.secret': there is no such topic",
+        "my.secret-0: the leader is away",
+        "my.secret:9 has no leader",
+        "my.secret-0:9: it has no leader",
+    ],
+)
+def test_what_is_said_of_a_known_name_and_of_its_partitions_stays(text: str) -> None:
+    assert without_secrets(text, ["my.secret"]) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("--password: tiger", "--password"),
+        ("password: tiger", "password"),
+        ("user.password: tiger", "user.password"),
+        ("--client-secret: tiger", "--client-secret"),
+        ("client.secret: tiger", "secret"),
+        ("client.secret.text: tiger", "client.secret"),
+        ("my-secret-text: tiger", "secret"),
+        ("my.secret=tiger", "my.secret"),
+        ("secret: tiger", "s"),
+        ("secret: tiger", ""),
+    ],
+)
+def test_a_secret_is_hidden_whatever_is_known_as_a_name(text: str, name: str) -> None:
+    assert "tiger" not in without_secrets(text, [name])
+
+
+def test_a_refused_topic_is_known_in_what_is_said_of_it() -> None:
+    refusal = ConfigError("--topic", "my.secret", "'my.secret': there is no such topic")
+    assert "there is no such topic" in str(refusal)
 
 
 def test_a_name_of_a_topic_in_an_option_stays_as_it_is() -> None:
