@@ -64,12 +64,19 @@ def parse_ready(line: str) -> Ready | None:
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """A ``.properties`` file of ``properties``, with the format's escapes: a backslash is doubled."""
-    escaped = {
-        name: re.sub("^ ", r"\\ ", value.replace("\\", r"\\").replace("\n", r"\n").replace("\r", r"\r"))
-        for name, value in properties.items()
-    }
-    return "".join(f"{name}={value}\n" for name, value in escaped.items())
+    """A ``.properties`` file of ``properties``, with the format's escapes."""
+    return "".join(
+        f"{_escaped(_IN_NAMES, name)}={_escaped(_IN_VALUES, value)}\n" for name, value in properties.items()
+    )
+
+
+_IN_NAMES = re.compile(r"[\\\n\r\t\f =:#!]")
+_IN_VALUES = re.compile(r"[\\\n\r\t\f]|\A | \Z")
+_LETTERS = {"\n": "n", "\r": "r", "\t": "t", "\f": "f"}
+
+
+def _escaped(special: re.Pattern[str], text: str) -> str:
+    return special.sub(lambda found: "\\" + _LETTERS.get(found[0], found[0]), text)
 
 
 def write_properties(path: str, properties: Mapping[str, str]) -> None:

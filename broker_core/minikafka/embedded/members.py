@@ -33,8 +33,20 @@ PORT_MAX = 65535
 
 
 def directory_of(data_dir: Path, number: int) -> Path:
-    """Where broker ``number`` keeps its logs."""
-    return data_dir / f"broker-{number}"
+    """Where broker ``number`` keeps its logs: ``D/broker-N``, unless only ``_doubled`` has it."""
+    own, before = (place / f"broker-{number}" for place in (data_dir, _doubled(data_dir)))
+    return before if _has_run(before) and not _has_run(own) else own
+
+
+def _doubled(data_dir: Path) -> Path:
+    """Where brokers kept their logs before escapes of properties files were undone: the same directory where
+    its path has no backslash.
+    """
+    return Path(str(data_dir).replace("\\", r"\\"))
+
+
+def _has_run(directory: Path) -> bool:
+    return os.path.isfile(directory / "meta.properties")
 
 
 def properties_of(data_dir: Path, number: int) -> Path:
@@ -44,10 +56,12 @@ def properties_of(data_dir: Path, number: int) -> Path:
 
 def found_in(data_dir: Path) -> list[int]:
     """The numbers of the brokers that have run in a directory, in ascending order."""
-    if not os.path.isdir(data_dir):
-        return []
-    numbers = (path.parent.name.removeprefix("broker-") for path in data_dir.glob("broker-*/meta.properties"))
-    return sorted(int(number) for number in numbers if number.isascii() and number.isdecimal())
+    places = dict.fromkeys((data_dir, _doubled(data_dir)))
+    paths = (
+        path for place in places if os.path.isdir(place) for path in place.glob("broker-*/meta.properties")
+    )
+    names = {path.parent.name.removeprefix("broker-") for path in paths}
+    return sorted(int(number) for number in names if number.isascii() and number.isdecimal())
 
 
 def started_in(data_dir: Path) -> list[int]:

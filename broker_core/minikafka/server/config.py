@@ -477,16 +477,16 @@ def parse_properties(text: str, source: str) -> dict[str, str]:
     properties: dict[str, str] = {}
     lines = iter(enumerate(_LINE_END.split(text), start=1))
     for number, raw in lines:
-        line = raw.strip(_SPACES)
+        line = raw.lstrip(_SPACES)
         if not line or line[0] in "#!":
             continue
         while _GOES_ON.search(line):
-            line = line[:-1] + next(lines, (0, ""))[1].strip(_SPACES)
+            line = line[:-1] + next(lines, (0, ""))[1].lstrip(_SPACES)
         pair = _KEY_VALUE.match(line)
         if pair is None:
             # Not the line itself: it may be the second half of a secret.
             raise ConfigError(source, f"line {number}", "must be key=value; a value goes on behind \\ only")
-        key, value = (_ESCAPE.sub(_unescaped, text.strip(_SPACES)) for text in pair.groups())
+        key, value = (_ESCAPE.sub(_unescaped, _stripped(text)) for text in pair.groups())
         properties[key] = value
     return properties
 
@@ -497,6 +497,12 @@ _GOES_ON = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")
 _KEY_VALUE = re.compile(r"((?:[^\\=:]|\\.)*)[=:](.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def _stripped(text: str) -> str:
+    """Without the spaces around it; one behind a backslash stays."""
+    bare = text.rstrip(_SPACES)
+    return text[: len(bare) + bool(_GOES_ON.search(bare))].lstrip(_SPACES)
 
 
 def _unescaped(found: re.Match[str]) -> str:

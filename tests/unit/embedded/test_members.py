@@ -36,6 +36,26 @@ def test_fewer_than_it_has_are_refused_with_what_would_be_missing(tmp_path: Path
     assert text.endswith(f"remove {found / 'broker-1'} and {found / 'broker-2'}")
 
 
+def test_logs_that_were_kept_under_doubled_backslashes_are_found_there(tmp_path: Path) -> None:
+    data_dir, doubled = tmp_path / r"a\b", tmp_path / r"a\\b"
+    data_dir.mkdir()
+    doubled.mkdir()
+    directory(doubled, 0, 2)
+    assert members.found_in(data_dir) == [0, 2]
+    assert members.how_many(data_dir, None) == 3
+    homes = [members.directory_of(data_dir, number) for number in range(3)]
+    assert homes == [doubled / "broker-0", data_dir / "broker-1", doubled / "broker-2"]
+
+
+def test_logs_at_the_right_place_go_before_those_under_doubled_backslashes(tmp_path: Path) -> None:
+    data_dir, doubled = tmp_path / r"a\b", tmp_path / r"a\\b"
+    for place in (data_dir, doubled):
+        place.mkdir()
+        directory(place, 0)
+    assert members.found_in(data_dir) == [0]
+    assert members.directory_of(data_dir, 0) == data_dir / "broker-0"
+
+
 @pytest.mark.parametrize("key", ["listeners", "log.dirs", "broker.id"])
 def test_what_only_one_broker_can_have_is_refused_for_several(key: str) -> None:
     members.check_common([key, "num.partitions"], 1)

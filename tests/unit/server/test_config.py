@@ -105,6 +105,11 @@ def test_a_properties_file_is_read_as_java_reads_it() -> None:
         (r"k=\ leading", " leading"),
         ("k=a\u2028b\x85c", "a\u2028b\x85c"),
         ("k=one\\\r\n   two", "onetwo"),
+        ("k=b\\ ", "b "),
+        ("k=b\\ \t", "b "),
+        (r"k=b\\ ", "b\\"),
+        (" \tk \t= \\\tb\t ", "\tb"),
+        ("k=a\\\n\\ b ", "a b"),
     ],
 )
 def test_escapes_are_those_of_java(line: str, value: str) -> None:
