@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterable
 from typing import Annotated
@@ -165,6 +166,10 @@ def names_in(arguments: list[str]) -> list[str]:
     ]
 
 
+_HINT = re.compile(r"\. Did you mean ([^?]+)\?\Z")
+"""How typer ends what it says of an unknown command."""
+
+
 def explain(error: Exception, names: Iterable[str] = ()) -> tuple[int, str]:
     """Exit status and the one line for ``error``. names: what the user typed that is no secret."""
     text, status = str(error), 1
@@ -172,7 +177,8 @@ def explain(error: Exception, names: Iterable[str] = ()) -> tuple[int, str]:
         text, status = error.format_message(), error.exit_code  # type: ignore[attr-defined]
         context = getattr(error, "ctx", None)
         if context is not None:
-            text = f"{text.rstrip('.')}; see `{context.command_path} --help`"
+            text = _HINT.sub(r" (did you mean \1?)", text.rstrip("."))
+            text = f"{text}; see `{context.command_path} --help`"
     elif isinstance(error, ConfigError | DirectoryLocked):
         status = 2
     elif isinstance(error, BrokerError):

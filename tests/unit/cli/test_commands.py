@@ -248,6 +248,23 @@ def test_a_command_line_that_cannot_be_says_where_its_help_is(
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (
+            ["topic", "creat"],
+            "No such command 'creat' (did you mean 'create'?); see `minikafka topic --help`",
+        ),
+        (["topc"], "No such command 'topc' (did you mean 'topic', 'stop'?); see `minikafka --help`"),
+    ],
+)
+def test_a_hint_at_the_right_command_stands_in_the_sentence(
+    arguments: list[str], line: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    assert capfd.readouterr().err == f"minikafka: {line}\n"
+
+
 def test_two_ways_to_name_the_cluster_are_one_too_many(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
