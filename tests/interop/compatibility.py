@@ -141,9 +141,9 @@ def suite_before(suite: str, before: str, why: str) -> str | None:
     if found is None or date is None:
         return None
     heading, _, rest = found[0].partition("\n\n")
-    if not rest.startswith("Of the run of "):
-        rest = f"Of the run of {date[1]}: since then {why}.\n\n{rest}"
-    return f"{heading}\n\n{rest}"
+    of_before = re.match(r"Of the run of ([\d-]+)[^\n]*\n\n", rest)
+    day, rest = (date[1], rest) if of_before is None else (of_before[1], rest[of_before.end() :])
+    return f"{heading}\n\nOf the run of {day}, with what was served then; not run since: {why}.\n\n{rest}"
 
 
 def document(cells: Sequence[Cell], outcomes: Sequence[Mapping[str, str]], before: str = "") -> str:

@@ -47,9 +47,9 @@ _SAYS_WHY = re.compile(r"\w+\.go:\d+: (?!.* completed in |deleting topic )")
 
 WHY = {
     r"KAFKA_PATH": "wants Kafka's shell scripts: MINIKAFKA_KAFKA_LIBS names none of 0.10.1.1",
-    r"kafka-acls": "access control lists are not served",
+    r"kafka-acls": "wants an authorizer, and the broker of this run has none",
     r"OpenSSL not available": "this build of it has no TLS",
-    r"ACLs Admin API": "topics, partitions and settings pass; access control lists are not served",
+    r"ACLs Admin API": "topics, partitions and settings pass; its rules want an authorizer",
     r"max\.compaction\.lag": "wants a setting of Kafka 2.3",
     r"_0\.9\.0\.0_\w+: Verification": "messages of format 0 stay so, and their time is 0 here, not -1",
     r"0098.*replication factor 3": "wants three brokers",
