@@ -67,17 +67,20 @@ class NewPartitions:
     def __init__(self) -> None:
         self._taken = 0
 
-    def take(self, topic: str, count: int) -> None:
-        """One more topic gets ``count`` partitions. POLICY_VIOLATION where those are too many."""
-        if count * _PARTITION_BYTES_MIN > DATA_MAX_BYTES:
-            return  # refused for itself, before it costs anything
+    def check(self, topic: str, count: int) -> None:
+        """Before ``count`` partitions of one more topic cost anything: POLICY_VIOLATION where those would be
+        too many.
+        """
         if self._taken and self._taken + count > MOST_NEW_PARTITIONS:
             raise BrokerError(
                 ErrorCode.POLICY_VIOLATION,
                 f"{count} partitions of topic {topic} would make more than {MOST_NEW_PARTITIONS} new ones in "
                 "one request: ask for fewer topics at a time",
             )
-        self._taken += max(0, count)
+
+    def take(self, count: int) -> None:
+        """They have been given replicas."""
+        self._taken += count
 
 
 def step_bytes(partitions: int) -> int:
@@ -194,11 +197,13 @@ def check_creation(
     assignment: Mapping[int, tuple[int, ...]] | None,
     config: Mapping[str, str | None],
     *,
+    room: NewPartitions | None = None,
     racks_are_optional: bool = False,
 ) -> CreationRequest:
     """What a new topic will be. Raises BrokerError with the reason why it cannot be.
 
-    -1 partitions, and a replication factor of -1, are the broker's defaults (KIP-464).
+    -1 partitions, and a replication factor of -1, are the broker's defaults (KIP-464). ``room``: what other
+    topics of the same request have left; one that is refused before it costs anything takes none of it.
     ``racks_are_optional``: where only some brokers have racks, nobody's counts; else that is an error.
     """
     check_topic_name(name)
@@ -217,7 +222,11 @@ def check_creation(
     partitions = broker.config.default_partitions if partitions == BROKER_DEFAULT else partitions
     if replication_factor == BROKER_DEFAULT:
         replication_factor = broker.config.default_replication_factor
-    _check_size(name, partitions if assignment is None else len(assignment))
+    count = partitions if assignment is None else len(assignment)
+    _check_size(name, count)
+    overrides = _checked_settings(broker, name, config)
+    room = room or NewPartitions()
+    room.check(name, count)
     if assignment is not None:
         check_assignment(assignment, live)
     else:
@@ -230,14 +239,20 @@ def check_creation(
             start_shift=random.randrange(1 << 16),
             racks=racks_if_all_have_one(live, racks) if racks_are_optional else racks,
         )
-    _check_size(name, len(assignment), len(TopicAssignment(assignment).to_json()))
+    room.take(count)
+    _check_size(name, count, len(TopicAssignment(assignment).to_json()))
+    return CreationRequest(name, assignment, overrides)
+
+
+def _checked_settings(broker: Broker, name: str, config: Mapping[str, str | None]) -> dict[str, str]:
+    """The settings that a new topic is given. Raises INVALID_CONFIG."""
     overrides = {key: value for key, value in config.items() if value is not None}
     try:
         broker.config.log.with_overrides(overrides)
     except ConfigError as error:
         raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
     check_settings_size(name, overrides)
-    return CreationRequest(name, assignment, overrides)
+    return overrides
 
 
 def already_there(broker: Broker, name: str) -> BrokerError:
@@ -298,7 +313,11 @@ def start_creation(
 
 
 def check_more_partitions(
-    broker: Broker, name: str, count: int, assignments: Sequence[tuple[int, ...]] | None
+    broker: Broker,
+    name: str,
+    count: int,
+    assignments: Sequence[tuple[int, ...]] | None,
+    room: NewPartitions,
 ) -> GrowthRequest:
     """What a topic will get to have ``count`` partitions. Raises BrokerError with the reason why it cannot.
 
@@ -326,6 +345,7 @@ def check_more_partitions(
         )
     live = sorted(broker.image.brokers)
     _check_size(name, count)
+    room.check(name, count - len(known))
     replicas = known[min(known)]
     if assignments is None:
         start = next((index for index, broker_id in enumerate(live) if broker_id >= replicas[0]), 0)
@@ -341,6 +361,7 @@ def check_more_partitions(
     else:
         added = dict(enumerate(assignments, start=len(known)))
         check_growth(added, count - len(known), len(replicas), live)
+    room.take(len(added))
     _check_size(name, count, len(TopicAssignment({**known, **added}).to_json()))
     return GrowthRequest(name, added)
 

@@ -13,10 +13,15 @@ from minikafka.registry.entity_configs import LEADER_REPLICAS
 from minikafka.server.broker import Broker
 from minikafka.server.settings import change_resource
 from minikafka.server.topics import check_creation
-from minikafka.wire.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from minikafka.wire.apis.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from minikafka.wire.apis.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
+    CreatableTopicConfig,
     CreateTopicsRequest,
 )
 from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
@@ -89,6 +94,57 @@ def test_a_topic_that_cannot_be_takes_no_room_from_the_others() -> None:
     topics = tuple(CreatableTopic(f"t{count}", count, 1) for count in (2_000_000_000, 3, 4))
     answer = world.call(Request(ApiKey.CREATE_TOPICS, 1, CreateTopicsRequest(topics, 0, True)))
     assert [topic.error_code for topic in answer.topics] == [ErrorCode.INVALID_PARTITIONS, 0, 0]
+
+
+def refused_codes(world: Simulation, *topics: CreatableTopic) -> list[ErrorCode]:
+    answer = world.call(Request(ApiKey.CREATE_TOPICS, 1, CreateTopicsRequest(topics, 0, True)))
+    return [ErrorCode(topic.error_code) for topic in answer.topics]
+
+
+def test_topics_that_exist_are_no_new_ones() -> None:
+    world = Simulation()
+    world.machine.start()
+    for name in ("a", "b"):
+        world.create_topic(name)
+    exists = ErrorCode.TOPIC_ALREADY_EXISTS
+    topics = [CreatableTopic(name, 9_000, 1) for name in ("a", "b", "new")]
+    assert refused_codes(world, *topics) == [exists, exists, ErrorCode.NONE]
+
+
+@pytest.mark.parametrize(
+    ("refused", "why"),
+    [
+        (CreatableTopic("bad name", 9_000, 1), ErrorCode.INVALID_TOPIC),
+        (CreatableTopic("a", 9_000, 99), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (
+            CreatableTopic("a", 9_000, 1, (), (CreatableTopicConfig("retention.ms", "soon"),)),
+            ErrorCode.INVALID_CONFIG,
+        ),
+    ],
+)
+def test_a_topic_that_is_refused_is_no_new_one(refused: CreatableTopic, why: ErrorCode) -> None:
+    world = Simulation()
+    world.machine.start()
+    assert refused_codes(world, refused, CreatableTopic("new", 9_000, 1)) == [why, ErrorCode.NONE]
+
+
+def test_of_two_topics_that_look_alike_only_one_is_new() -> None:
+    world = Simulation()
+    world.machine.start()
+    topics = [CreatableTopic(name, 4_000, 1) for name in ("a.b", "a_b", "new")]
+    assert refused_codes(world, *topics) == [ErrorCode.NONE, ErrorCode.INVALID_TOPIC, ErrorCode.NONE]
+
+
+def test_a_topic_that_cannot_grow_takes_no_room_from_the_others() -> None:
+    world = Simulation()
+    world.machine.start()
+    for name in ("a", "b"):
+        world.create_topic(name)
+    wrong = (CreatePartitionsAssignment((7,)),) * 8_999
+    topics = (CreatePartitionsTopic("a", 9_000, wrong), CreatePartitionsTopic("b", 9_000, None))
+    request = CreatePartitionsRequest(topics, 0, validate_only=True)
+    answer = world.call(Request(ApiKey.CREATE_PARTITIONS, 0, request))
+    assert [row.error_code for row in answer.results] == [ErrorCode.INVALID_REPLICA_ASSIGNMENT, 0]
 
 
 def test_a_refusal_does_not_repeat_all_that_was_sent() -> None:

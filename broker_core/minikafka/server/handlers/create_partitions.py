@@ -65,9 +65,7 @@ def _serve(broker: Broker, context: RequestContext, request: CreatePartitionsReq
             if named[topic.name] > 1:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} is named twice")
             check_controller(broker)
-            known = len(broker.image.topics.get(topic.name, ()))
-            room.take(topic.name, topic.count - known if known else 0)
-            wish = check_more_partitions(broker, topic.name, topic.count, _given(topic))
+            wish = check_more_partitions(broker, topic.name, topic.count, _given(topic), room)
             wishes.append(wish)
             added[topic.name] = len(wish.assignment)
             if request.validate_only:

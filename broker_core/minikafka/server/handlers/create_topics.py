@@ -69,13 +69,13 @@ def _serve(broker: Broker, context: RequestContext, request: CreateTopicsRequest
             if named[topic.name] > 1:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} is named twice")
             check_controller(broker)
-            room.take(topic.name, _count(broker, topic))
-            wish = check_creation(broker, *_wanted(topic))
-            other = named_alike.setdefault(alike_key(wish.name), wish.name)
-            if other != wish.name:
+            other = named_alike.get(alike_key(topic.name))
+            if other is not None:
                 raise BrokerError(
-                    ErrorCode.INVALID_TOPIC, f"topic {wish.name} collides with {other} of the same request"
+                    ErrorCode.INVALID_TOPIC, f"topic {topic.name} collides with {other} of the same request"
                 )
+            wish = check_creation(broker, *_wanted(topic), room=room)
+            named_alike[alike_key(wish.name)] = wish.name
             partitions[topic.name] = len(wish.assignment)
             creations.append(wish)
             if request.validate_only:
