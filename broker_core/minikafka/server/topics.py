@@ -382,6 +382,8 @@ def submit_deletions(broker: Broker, names: Iterable[str]) -> None:
                 raise  # the worker runs this job again
             except CoordinationError as error:
                 _log.error("%s cannot be deleted: %s", counted(len(some), "topic"), error)
+            except Exception:  # noqa: BLE001 - it would keep what is claimed
+                _log.exception("%s cannot be deleted", counted(len(some), "topic"))
             done += len(some)
             for name in some:
                 jobs.release("delete", name)

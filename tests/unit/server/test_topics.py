@@ -196,6 +196,28 @@ def test_requests_that_do_not_wait_queue_once_for_each_topic(
     assert len(broker.request_jobs) <= 1
 
 
+def test_a_deletion_that_failed_unexpectedly_can_be_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = Simulation()
+    world.machine.start()
+    world.create_topic("t")
+    assert world.machine.running is not None
+    broker = world.machine.running.broker
+
+    def fail(names: list[str]) -> None:
+        raise ValueError("a defect")
+
+    monkeypatch.setattr(broker.registrar, "request_deletions", fail)
+    assert dispatched(world, deleting("t")).answered
+    world.settle()
+    assert "1 topic cannot be deleted" in caplog.text
+    monkeypatch.undo()
+    assert dispatched(world, deleting("t")).answered
+    world.settle()
+    assert "t" not in broker.image.topics
+
+
 def test_a_request_that_was_refused_is_let_go_without_a_collection() -> None:
     world = Simulation()
     world.machine.start()
