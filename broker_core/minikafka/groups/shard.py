@@ -56,6 +56,8 @@ class _Entry:
         self.group = group
         self.offsets = Offsets()
         self.since_ms = since_ms
+        self.counted_bytes = 0
+        """What the shard counts of it."""
 
 
 class Shard:
@@ -65,7 +67,9 @@ class Shard:
         self._settings = settings
         self._entries: dict[str, _Entry] = {}
         self.memory_bytes = 0
-        """What all groups with members, or that had some, take; offsets are not counted."""
+        """What all groups with members, or that had some, take. Offsets are not counted, nor is an empty
+        group that has some: it stays for as long as they do, whether it had members or not.
+        """
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -122,9 +126,9 @@ class Shard:
                 entry = self._add(group_id, wall_ms)
         if entry is None:
             return _refused(event, ErrorCode.UNKNOWN_MEMBER_ID)
-        state, taken_bytes = entry.group.state, _bytes_of(entry)
+        state = entry.group.state
         effects = entry.group.step(event, now_ms)
-        self.memory_bytes += _bytes_of(entry) - taken_bytes
+        self._count(entry)
         if entry.group.state is not state:
             entry.since_ms = wall_ms
         return effects
@@ -145,6 +149,14 @@ class Shard:
         entry = self._entries[group_id] = _Entry(group, wall_ms)
         return entry
 
+    def _count(self, entry: _Entry) -> None:
+        """A group, or whether it has offsets, may have changed."""
+        group = entry.group
+        kept_by_offsets = group.state is GroupState.EMPTY and entry.offsets.in_use
+        size = 0 if group.protocol_type is None or kept_by_offsets else group.memory_bytes
+        self.memory_bytes += size - entry.counted_bytes
+        entry.counted_bytes = size
+
     # --- offsets --------------------------------------------------------------------------------------------
 
     def check_commit(
@@ -160,7 +172,9 @@ class Shard:
 
     def begin_commit(self, group_id: str, commits: Mapping[TopicPartition, OffsetValue]) -> None:
         """A commit that may be written is on its way."""
-        self._entries[group_id].offsets.begin(commits)
+        entry = self._entries[group_id]
+        entry.offsets.begin(commits)
+        self._count(entry)
 
     def end_commit(
         self, group_id: str, commits: Mapping[TopicPartition, OffsetValue], log_offset: int | None
@@ -173,6 +187,7 @@ class Shard:
             entry.offsets.failed(commits)
         else:
             entry.offsets.done(commits, log_offset)
+        self._count(entry)
 
     # --- what goes ------------------------------------------------------------------------------------------
 
@@ -226,9 +241,11 @@ class Shard:
         ]
         if entry.group.state is GroupState.DEAD:
             del self._entries[group_id]
-            self.memory_bytes -= _bytes_of(entry)
+            self.memory_bytes -= entry.counted_bytes
             if entry.group.generation > 0:  # else nothing but offsets was ever written of it
                 tombstones.append((group_key(group_id), None))
+        else:
+            self._count(entry)
         return tombstones
 
     # --- loading --------------------------------------------------------------------------------------------
@@ -239,7 +256,7 @@ class Shard:
         group = Group.restored(group_id, value, now_ms, initial_rebalance_delay_ms=delay_ms)
         since_ms = None if value.state_timestamp_ms == UNKNOWN_MS else value.state_timestamp_ms
         self._entries[group_id] = entry = _Entry(group, since_ms)
-        self.memory_bytes += _bytes_of(entry)
+        self._count(entry)
 
     def restore_offset(
         self,
@@ -252,6 +269,7 @@ class Shard:
         """Take in an offset as it was stored, after the groups."""
         entry = self._entries.get(group_id) or self._add(group_id, wall_ms)
         entry.offsets.load(topic_partition, log_offset, value)
+        self._count(entry)
 
 
 def commit_form(
@@ -274,10 +292,6 @@ def commit_bytes(group_id: str, commits: Mapping[TopicPartition, OffsetValue]) -
     """What commits take at least, as they are written, without a look at each character."""
     fixed = len(group_id) + COMMIT_BYTES_MIN
     return sum(fixed + len(key.topic) + len(value.metadata) for key, value in commits.items())
-
-
-def _bytes_of(entry: _Entry) -> int:
-    return 0 if entry.group.protocol_type is None else entry.group.memory_bytes
 
 
 def _refused(event: Event, error: ErrorCode) -> list[Effect]:

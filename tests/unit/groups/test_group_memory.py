@@ -5,9 +5,12 @@ from __future__ import annotations
 import random
 
 from minikafka.base.errors import ErrorCode
+from minikafka.base.ids import TopicPartition
 from minikafka.groups import events
 from minikafka.groups.group import GROUP_BYTES, MEMBER_BYTES, PROTOCOL_BYTES
+from minikafka.groups.messages import GroupValue, OffsetValue
 from minikafka.groups.shard import GroupSettings, Shard
+from minikafka.groups.states import GroupState
 
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=0)
 HOUR_MS = 3_600_000
@@ -63,6 +66,54 @@ def test_nothing_is_left_of_members_and_groups_that_are_gone() -> None:
     for group in shard.group_ids():
         shard.delete(group)
     assert shard.memory_bytes == 0
+
+
+T0 = TopicPartition("t", 0)
+
+
+def left_with_an_offset() -> Shard:
+    """A shard with a group whose only member committed, and left."""
+    shard = Shard(SETTINGS)
+    for effect in shard.step("g", join("", "m", b"x"), 0, 0):
+        if isinstance(effect, events.Store):
+            shard.step("g", events.Stored(effect.value, ErrorCode.NONE), 0, 0)
+    value = OffsetValue(1, -1, "", 0, 0)
+    shard.begin_commit("g", {T0: value})
+    shard.end_commit("g", {T0: value}, 0)
+    assert shard.memory_bytes > GROUP_BYTES
+    for effect in shard.step("g", events.Leave("r", "m"), 0, 0):
+        if isinstance(effect, events.Store):
+            shard.step("g", events.Stored(effect.value, ErrorCode.NONE), 0, 0)
+    assert shard.describe("g").state is GroupState.EMPTY
+    return shard
+
+
+def test_an_empty_group_that_its_offsets_keep_takes_no_room_from_new_ones() -> None:
+    shard = left_with_an_offset()
+    assert shard.memory_bytes == 0
+    shard.step("g", join("", "m2", b"x"), 0, 0)
+    assert shard.memory_bytes > GROUP_BYTES
+
+
+def test_an_empty_group_without_offsets_counts_until_it_is_forgotten() -> None:
+    shard = Shard(SETTINGS)
+    shard.step("g", join("", "m", b"x"), 0, 0)
+    for effect in shard.step("g", events.Leave("r", "m"), 0, 0):
+        if isinstance(effect, events.Store):
+            shard.step("g", events.Stored(effect.value, ErrorCode.NONE), 0, 0)
+    assert shard.memory_bytes == GROUP_BYTES
+    shard.expire("g", HOUR_MS, 10)
+    assert (len(shard), shard.memory_bytes) == (0, 0)
+
+
+def test_a_group_that_is_loaded_with_offsets_only_takes_no_room_either() -> None:
+    shard = Shard(SETTINGS)
+    shard.restore_group("g", GroupValue("consumer", 3, None, None, 0, ()), 0)
+    assert shard.memory_bytes == GROUP_BYTES
+    shard.restore_offset("g", T0, 0, OffsetValue(1, -1, "", 0, 0), 0)
+    assert shard.memory_bytes == 0
+    shard.topics_deleted([T0])
+    assert (len(shard), shard.memory_bytes) == (0, 0)
 
 
 def test_a_group_that_another_broker_takes_over_counts_no_more() -> None:
