@@ -111,7 +111,7 @@ class Outbox:
                 effects.append(events.SendStopReplica(broker_id, tuple(partitions), delete))
         effects += self._assignments(self._settled)
         if self._dropped:
-            effects.append(events.DropReassignments(self._dropped))
+            effects.append(events.DropReassignments(dict(self._dropped)))
         return [*effects, *self._last]
 
     def _assignments(self, topics: Collection[str]) -> list[Effect]:
