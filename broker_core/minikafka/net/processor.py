@@ -253,7 +253,7 @@ class Processor:
         peer.pause_ms = pause_ms
         self._uncount(peer)
         if outgoing.memory_bytes > FREE_BYTES:
-            peer.large = self._unsent.begin(outgoing.memory_bytes)
+            peer.large = self._unsent.begin(outgoing.memory_bytes, outgoing.shared)
             if peer.large is None:
                 self.close_peer(peer, f"no room for its response of {outgoing.memory_bytes} bytes")
                 return
@@ -577,7 +577,7 @@ class Processor:
     def _stalled(self, peer: _Peer) -> str:
         """How it keeps memory from others, and has moved next to nothing since the last look; or ''."""
         if peer.large is not None and peer.large.stalls():
-            return f"it took less than {STALL_BYTES} bytes of its response"
+            return "it took too little of its response"
         receiving = peer.reserved and peer.exchange is None and peer.outgoing is None and not peer.held
         if not receiving or not self._backlog.scarce:
             peer.seen_bytes = None

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from minikafka.base.errors import NetworkError, StorageError
 from minikafka.base.files import FileSlice
 from minikafka.base.ids import host_port
+from minikafka.net.backlog import FREE_BYTES
 from minikafka.wire.parts import LazyPart, Part, part_size
 
 HAS_SENDFILE = hasattr(os, "sendfile")
@@ -40,13 +41,18 @@ class Outgoing:
         self._parts: deque[memoryview | FileSlice | LazyPart] = deque()
         self.memory_bytes = 0
         """What the parts had in memory at first."""
+        shared: dict[int, bytes] = {}
         for part in parts:
             # Empty parts are left out, as a "more follows" must be followed.
             size = part_size(part)
             if size:
                 is_memory = not isinstance(part, (FileSlice, LazyPart))
                 self.memory_bytes += size if is_memory else 0
+                if isinstance(part, bytes) and size > FREE_BYTES:
+                    shared[id(part)] = part
                 self._parts.append(memoryview(part).cast("B") if is_memory else part)  # type: ignore[arg-type]
+        self.shared = tuple(shared.values())
+        """Large parts, each once, that cannot change: other responses may have the same."""
         self._sendfile = HAS_SENDFILE
         self.waits_for: LazyPart | None = None
         """What has to make its next bytes before anything more can be sent."""

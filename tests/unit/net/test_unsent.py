@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from minikafka.net import processor
 from minikafka.net.backlog import FREE_BYTES
-from minikafka.net.unsent import STALL_BYTES, Unsent
+from minikafka.net.unsent import STALL_BYTES, LargeResponse, Unsent
 from tests.unit.net.support import Answering, Keeping, eventually
 from tests.unit.net.test_backlog import Serve
 from tests.unit.net.test_server import framed, gone, plain, read_frame
@@ -16,44 +18,77 @@ LARGE = 8 << 20
 BUFFER = 65_536
 
 
-def test_room_is_for_all_together_and_comes_back() -> None:
-    unsent = Unsent(100)
-    first, second = unsent.begin(60), unsent.begin(40)
-    assert first is not None
-    assert second is not None
-    assert unsent.begin(1) is None
-    first.end()
-    first.end()
-    assert unsent.begin(61) is None
-    assert unsent.begin(60) is not None
+MB = 1 << 20
 
 
-def test_a_response_alone_may_be_of_any_size() -> None:
-    unsent = Unsent(100)
-    assert unsent.begin(1_000) is not None
-    assert unsent.begin(1) is None
+def begun(unsent: Unsent, size: int, *shared: bytes) -> LargeResponse:
+    response = unsent.begin(size, shared)
+    assert response is not None
+    return response
+
+
+def test_room_is_for_all_but_the_largest_together_and_comes_back() -> None:
+    unsent = Unsent(100 * MB)
+    begun(unsent, 500 * MB)
+    first = begun(unsent, 60 * MB)
+    begun(unsent, 40 * MB)
+    assert unsent.begin(MB) is None
+    first.end()
+    first.end()
+    assert unsent.begin(61 * MB) is None
+    assert unsent.begin(60 * MB) is not None
+
+
+def test_what_responses_share_is_counted_once() -> None:
+    unsent = Unsent(10 * MB)
+    body = bytes(4 * MB)
+    sent = [begun(unsent, len(body) + 10, body) for _ in range(1_000)]
+    assert unsent._used_bytes == 4 * MB + 10_000
+    for response in sent[1:]:
+        response.end()
+    assert unsent._used_bytes == 4 * MB + 10
+    sent[0].end()
+    assert unsent._used_bytes == 0
+
+
+def test_who_takes_what_others_have_anyway_is_never_refused() -> None:
+    unsent = Unsent(10 * MB)
+    body = bytes(4 * MB)
+    begun(unsent, len(body) + 10, body)
+    begun(unsent, 50 * MB)
+    assert unsent.begin(7 * MB) is None
+    begun(unsent, 6 * MB - 10)
+    assert unsent.begin(MB) is None
+    begun(unsent, len(body) + 10, body)
 
 
 def test_who_takes_enough_between_two_looks_does_not_stall() -> None:
-    unsent = Unsent(100)
-    slow, fast = unsent.begin(50), unsent.begin(50)
-    assert slow is not None
-    assert fast is not None
+    unsent = Unsent(MB)
+    slow, fast = begun(unsent, 500_000), begun(unsent, 500_000)
     assert (slow.stalls(), fast.stalls()) == (False, False)  # the first look
     slow.took(STALL_BYTES - 1)
     fast.took(STALL_BYTES)
     assert (slow.stalls(), fast.stalls()) == (True, False)
 
 
+def test_a_very_large_response_must_be_taken_faster() -> None:
+    unsent = Unsent(100 * MB)
+    slow, fast = begun(unsent, 60 * MB), begun(unsent, 60 * MB)
+    looks = []
+    for _ in range(10):
+        looks.append((slow.stalls(), fast.stalls()))
+        slow.took(MB // 2)
+        fast.took(MB)
+    assert looks == [(False, False)] * 5 + [(True, False)] * 5
+
+
 def test_nobody_stalls_while_there_is_room() -> None:
-    unsent = Unsent(100)
-    slow, other = unsent.begin(40), unsent.begin(50)
-    assert slow is not None
-    assert other is not None
+    unsent = Unsent(MB)
+    slow, other = begun(unsent, 400_000), begun(unsent, 500_000)
     slow.stalls()
     other.end()
     assert not slow.stalls()
-    assert unsent.begin(50) is not None
+    begun(unsent, 500_000)
     assert not slow.stalls()  # the first look since it is scarce
     assert slow.stalls()
 
@@ -66,32 +101,45 @@ def test_who_does_not_read_is_cut_off_where_memory_is_scarce(
     server = serve(Answering(lambda frame: [big]), unsent_bytes=LARGE, send_buffer_bytes=BUFFER)
     with plain(server, receive_buffer=BUFFER) as sock:
         sock.sendall(framed(b"?"))
-        eventually(lambda: "of its response in" in caplog.text, "it is cut off")
+        eventually(lambda: "too little of its response in" in caplog.text, "it is cut off")
 
 
 def test_a_response_for_which_there_is_no_room_ends_its_connection_only(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
-    answers = {b"large": bytes(LARGE), b"medium": bytes(2 * FREE_BYTES), b"small": b"small"}
+    answers = {b"large": bytearray(LARGE), b"medium": bytes(2 * FREE_BYTES), b"small": b"small"}
     server = serve(
         Answering(lambda frame: [answers[frame]]), unsent_bytes=LARGE + FREE_BYTES, send_buffer_bytes=BUFFER
     )
     with (
+        plain(server, receive_buffer=BUFFER) as largest,
         plain(server, receive_buffer=BUFFER) as holder,
         plain(server) as refused,
         plain(server) as other,
     ):
-        holder.sendall(framed(b"large"))
-        eventually(lambda: server._unsent._used_bytes, "it is being sent")
+        for sock in (largest, holder):
+            sock.sendall(framed(b"large"))
+        eventually(lambda: server._unsent._used_bytes > 2 * LARGE, "they are being sent")
         refused.sendall(framed(b"medium"))
         assert gone(refused)
         assert "no room for its response" in caplog.text
         other.sendall(framed(b"small"))
         assert read_frame(other) == b"small"
-        assert len(read_frame(holder)) == LARGE
+        assert len(read_frame(holder)) == len(read_frame(largest)) == LARGE
         eventually(lambda: not server._unsent._used_bytes, "all is taken")
         other.sendall(framed(b"medium"))
         assert len(read_frame(other)) == 2 * FREE_BYTES
+
+
+def test_connections_that_are_sent_the_same_do_not_keep_one_another_out(serve: Serve) -> None:
+    body = bytes(LARGE)
+    server = serve(Answering(lambda frame: [body]), unsent_bytes=LARGE + FREE_BYTES, send_buffer_bytes=BUFFER)
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(plain(server, receive_buffer=BUFFER)) for _ in range(4)]
+        for sock in socks:
+            sock.sendall(framed(b"?"))
+        eventually(lambda: sum(server._unsent._holders.values()) == len(socks), "all are being sent")
+        assert [len(read_frame(sock)) for sock in socks] == [LARGE] * len(socks)
 
 
 def test_a_connection_that_breaks_gives_its_room_back(serve: Serve) -> None:
