@@ -15,6 +15,7 @@ import errno
 import fcntl
 import mmap
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from typing import Protocol
@@ -32,6 +33,13 @@ _PRIVATE_MODE = 0o600
 """Of secrets, and of locks: who can open a lock file can hold it."""
 _PRIVATE_DIRECTORY_MODE = 0o700
 """Records are nobody else's to read. One that is there keeps its rights, and so do those above it."""
+_LASTING_NUMBERS = frozenset(
+    {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "tmpfs", "xfs", "zfs"}
+)
+"""Filesystems in which an open file keeps its number."""
+_MOUNTS = "/proc/self/mountinfo"
+_OCTAL = re.compile(r"\\([0-7]{3})")
+"""A character of a path in mountinfo."""
 
 
 class File(Protocol):
@@ -61,8 +69,8 @@ class File(Protocol):
         """Have the file look as if it had been modified last at this time."""
 
     def in_place(self) -> bool:
-        """Whether it can be found again: False when nothing is at its path any more, or another file is and
-        this one was removed.
+        """Whether it can be found again: False when nothing is at its path any more, or another file is. True
+        where that cannot be told: the disk fails, or numbers files anew as some network filesystems do.
         """
 
     def descriptor(self) -> int | None:
@@ -76,7 +84,9 @@ class Lock(Protocol):
     """An exclusive hold on a path, gone with the process at the latest."""
 
     def in_place(self) -> bool:
-        """Whether another process would meet this hold: not when somebody removed the lock file."""
+        """Whether another process would meet this hold: not when somebody removed the lock file, or put
+        another one there. As ``File.in_place``.
+        """
 
     def release(self) -> None:
         """Give the hold back; a second call does nothing."""
@@ -195,12 +205,33 @@ def _storage_errors(doing: str, path: str) -> Iterator[None]:
 
 def _is_in_place(path: str, descriptor: int) -> bool:
     try:
-        there = os.stat(path)
+        there, here = os.stat(path), os.fstat(descriptor)
     except (FileNotFoundError, NotADirectoryError):
         return False
-    here = os.fstat(descriptor)
-    # Numbers of files alone are no proof: some network filesystems change them.
-    return here.st_nlink > 0 or os.path.samestat(here, there)
+    except OSError:
+        return True  # nobody can tell: one look that fails says nothing of the file
+    if os.path.samestat(here, there):
+        return True
+    if here.st_nlink == 0:
+        return False
+    # Another one lies there, such as a copy, and this one elsewhere: if its number is one that stays.
+    return here.st_dev != there.st_dev or _filesystem_of(path) not in _LASTING_NUMBERS
+
+
+def _filesystem_of(path: str) -> str | None:
+    """The type of the filesystem that a path lies in; None where the system, unlike Linux, does not tell."""
+    try:
+        with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.readlines()
+    except OSError:
+        return None
+    below, kinds = os.path.join(os.path.realpath(path), ""), dict[str, str]()
+    for line in lines:
+        mount, _, filesystem = line.partition(" - ")
+        point = _OCTAL.sub(lambda found: chr(int(found[1], 8)), mount.split(" ")[4])
+        if below.startswith(os.path.join(point, "")):
+            kinds[point] = filesystem.split(" ")[0]  # of several at one point the last one is seen
+    return kinds[max(kinds, key=len)] if kinds else None
 
 
 class RealFile:
@@ -260,8 +291,7 @@ class RealFile:
             os.utime(self._descriptor, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
     def in_place(self) -> bool:
-        with _storage_errors("cannot look for", self.path):
-            return _is_in_place(self.path, self._descriptor)
+        return _is_in_place(self.path, self._descriptor)
 
     def descriptor(self) -> int:
         return self._descriptor
@@ -284,8 +314,7 @@ class RealLock:
         self._descriptor = descriptor
 
     def in_place(self) -> bool:
-        with _storage_errors("cannot look for", self._path):
-            return _is_in_place(self._path, self._descriptor)
+        return _is_in_place(self._path, self._descriptor)
 
     def release(self) -> None:
         if self._descriptor >= 0:

@@ -143,9 +143,13 @@ class DataDirectory:
         """
         if self.gone is not None or self._lock.in_place():
             return self.gone is not None
-        if not self._files.exists(self.file(META_FILE)):
+        try:
+            self._files.open(self.file(META_FILE), read_only=True).close()
+        except FileNotFoundError:
             self.gone = f"{self.path} was removed, or emptied, while it was in use"
             return True
+        except StorageError:
+            return False  # nobody can tell
         try:
             lock = self._files.lock(self.file(LOCK_FILE))
         except DirectoryLocked as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import stat
@@ -229,7 +230,15 @@ def make_another(files: Files, root: str) -> None:
     files.open(f"{root}/in/a", create=True).close()
 
 
-@pytest.mark.parametrize("change", [remove_file, remove_directory, move_directory, make_another])
+def put_a_copy_there(files: Files, root: str) -> None:
+    files.rename(f"{root}/in", f"{root}/elsewhere")
+    files.make_dirs(f"{root}/in")
+    files.open(f"{root}/in/a", create=True).close()
+
+
+@pytest.mark.parametrize(
+    "change", [remove_file, remove_directory, move_directory, make_another, put_a_copy_there]
+)
 def test_a_file_that_was_taken_away_is_not_in_place(disk: Disk, change: Callable[[Files, str], None]) -> None:
     files, root = disk
     files.make_dirs(f"{root}/in")
@@ -238,6 +247,48 @@ def test_a_file_that_was_taken_away_is_not_in_place(disk: Disk, change: Callable
     change(files, root)
     assert not file.in_place()
     file.close()
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.ESTALE])
+def test_a_file_that_cannot_be_looked_for_counts_as_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def fail(path: str) -> os.stat_result:
+        raise OSError(number, os.strerror(number), path)
+
+    files = RealFiles()
+    file, lock = files.open(f"{tmp_path}/a", create=True), files.lock(f"{tmp_path}/.lock")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", fail)
+        found = file.in_place(), lock.in_place()
+    assert found == (True, True)
+
+
+def test_a_file_that_was_closed_counts_as_in_place(tmp_path: Path) -> None:
+    file = RealFiles().open(f"{tmp_path}/a", create=True)
+    file.close()
+    assert file.in_place()
+
+
+@pytest.mark.parametrize(("kind", "in_place"), [("nfs4", True), ("fuse.sshfs", True), ("ext4", False)])
+def test_another_number_is_no_proof_where_the_filesystem_changes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, *, in_place: bool
+) -> None:
+    path = tmp_path / "with space" / "a"
+    path.parent.mkdir()
+    mounts = tmp_path / "mountinfo"
+    point = str(path.parent).replace(" ", r"\040")
+    mounts.write_text(
+        "22 1 8:1 / / rw,relatime shared:1 - xfs /dev/sda1 rw\n"
+        f"30 22 0:50 / {point} rw - tmpfs over rw\n"
+        f"31 30 0:51 / {point} rw,relatime shared:2 master:3 - {kind} server:/exported rw\n"
+        "32 22 0:52 / /elsewhere rw - tmpfs tmpfs rw\n"
+    )
+    monkeypatch.setattr("minikafka.base.files._MOUNTS", str(mounts))
+    file = RealFiles().open(str(path), create=True)
+    path.rename(tmp_path / "moved")
+    path.write_bytes(b"")
+    assert file.in_place() is in_place
 
 
 def test_a_slice_reads_its_part_of_the_file(disk: Disk) -> None:

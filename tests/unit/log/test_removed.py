@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from minikafka.base.errors import DirectoryLocked, StorageError
+from minikafka.base.files import RealFiles
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.manager import LogManager
 from minikafka.log.meta import Meta, write_meta
@@ -102,7 +107,9 @@ def test_other_logs_go_on_beside_one_that_was_removed(
     with pytest.raises(StorageError, match="was removed"):
         fill(log_of(manager, ONE), 5)
     told = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
-    assert told == ["my_topic-0 takes no more messages: d1/my_topic_0/00000000000.kafka was removed"]
+    assert told == [
+        "my_topic-0 takes no more messages: d1/my_topic_0/00000000000.kafka was removed or replaced"
+    ]
 
 
 def two_directories(files: MemoryFiles) -> LogManager:
@@ -203,3 +210,58 @@ def test_a_lock_file_that_cannot_be_made_again_is_tried_again(
         "the lock file was removed, and cannot be made again yet: cannot open d1/.lock: Input/output error",
         "d1/.lock was removed, and is held again",
     ]
+
+
+def test_a_directory_that_cannot_be_looked_for_keeps_no_other_loss_from_being_found(
+    files: MemoryFiles,
+) -> None:
+    manager = two_directories(files)
+    files.remove("d1/.lock")
+    files.remove_tree("d2/my_topic_1")
+    files.fail_next_open(match="d1/meta.properties")
+    assert manager.find_removed() is None
+    fill(log_of(manager, ONE), 5)
+    with pytest.raises(StorageError, match="was removed"):
+        fill(log_of(manager, TWO), 5)
+
+
+def test_a_log_that_was_closed_was_not_removed(files: MemoryFiles) -> None:
+    log = open_log(files)
+    fill(log, 10)
+    log.close()
+    remove_directory(files)
+    assert not log.find_removed()
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.ESTALE])
+def test_a_look_that_fails_fails_no_flush(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    log = open_log(RealFiles(), directory=str(tmp_path / "t_0"))
+    fill(log, 10)
+    whole = os.stat
+
+    def stat(path: str | int, **how: bool) -> os.stat_result:
+        if str(path).startswith(str(tmp_path)):
+            raise OSError(number, os.strerror(number), path)
+        return whole(path, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", stat)
+        assert log.flush() == 10
+    fill(log, 5)
+    log.close()
+
+
+def test_a_log_in_whose_place_a_copy_lies_takes_no_more_messages(tmp_path: Path) -> None:
+    directory = tmp_path / "d1"
+    manager = manager_of(RealFiles(), str(directory))
+    write_meta(RealFiles(), str(directory), Meta(0))
+    fill(manager.create(ONE), 10)
+    directory.rename(tmp_path / "d1.bak")
+    shutil.copytree(tmp_path / "d1.bak", directory)
+    assert manager.find_removed() is None
+    with pytest.raises(StorageError, match="was removed"):
+        fill(log_of(manager, ONE), 5)
+    with pytest.raises(StorageError):
+        manager.close()
