@@ -66,14 +66,13 @@ class Segment:
 
     __slots__ = (
         "_appended",
-        "_classic_bytes",
         "_created_ms",
         "_files",
         "_first_timestamp_ms",
         "_found",
         "_index",
         "_index_path",
-        "_settled",
+        "_kinds",
         "_time_index_path",
         "_times",
         "base_offset",
@@ -109,10 +108,7 @@ class Segment:
         """Of the messages that were here at open, as far as somebody has looked."""
         self._appended: Newest = (-1, base_offset)
         """Of the messages appended since."""
-        self._classic_bytes = 0
-        """What lies before is known to be of magic 0 and 1."""
-        self._settled = (0, 0)
-        """What lies between is known to have nothing of a transaction."""
+        self._kinds = _Kinds(0)
         self._index: OffsetIndex | None = None if self.size else OffsetIndex(index_path, base_offset)
         self._times: TimeIndex | None = None if self.size else TimeIndex(time_index_path, base_offset)
 
@@ -238,10 +234,11 @@ class Segment:
         if newest[0] > self._appended[0]:
             self._appended = newest
         self._index_appended(data, marks, position, interval_bytes)
-        if classic and self._classic_bytes == position:
-            self._classic_bytes = position + len(data)
+        kinds = self._kinds
+        if classic and kinds.classic_bytes == position:
+            kinds.classic_bytes = position + len(data)
         if settled:
-            self._settle(position, position + len(data))
+            kinds.settle(position, position + len(data))
         self.size = position + len(data)
 
     def _cut_back(self, size: int, error: StorageError) -> None:
@@ -334,7 +331,10 @@ class Segment:
         Looked at once where nobody has, in order and in steps of a window each; what was appended here is
         known. The steps need no memory to speak of.
         """
-        at = max(position, min(self._classic_bytes, end)) if position <= self._classic_bytes else position
+        # In this order: what these know of what lies before this size is right until they are replaced.
+        kinds = self._kinds
+        stable = self.size
+        at = max(position, min(kinds.classic_bytes, end)) if position <= kinds.classic_bytes else position
         while at < end:
             data = self.file.read_at(at, min(_WINDOW_BYTES, end - at))
             if data[MAGIC_AT : MAGIC_AT + 1] == b"\2":
@@ -346,8 +346,8 @@ class Segment:
             size = found.valid_bytes or (found.wanted_bytes if len(data) > MAGIC_AT else 0)
             if not size or at + size > end:
                 break
-            if at <= self._classic_bytes:
-                self._classic_bytes = max(self._classic_bytes, at + size)
+            if at <= kinds.classic_bytes and at + size <= stable:
+                kinds.classic_bytes = max(kinds.classic_bytes, at + size)
             at += size
             yield 0
         return True
@@ -358,7 +358,9 @@ class Segment:
         Looked at once where entries are read one after another; what was appended here is known. In steps of
         a window each, which need no memory to speak of.
         """
-        begin, behind = self._settled
+        kinds = self._kinds
+        stable = self.size
+        begin, behind = kinds.settled
         if begin <= position and end <= behind:
             return False
         at = position
@@ -367,7 +369,7 @@ class Segment:
                 return True
             at += len(data)
             yield 0
-        self._settle(position, at)
+        kinds.settle(position, min(at, stable))
         return False
 
     def windows(self, position: int, end: int) -> Iterator[Buffer]:
@@ -384,13 +386,6 @@ class Segment:
             else:
                 return
 
-    def _settle(self, position: int, end: int) -> None:
-        begin, behind = self._settled
-        if begin == behind:
-            self._settled = (position, end)
-        elif position <= behind and begin <= end:
-            self._settled = (min(begin, position), max(behind, end))
-
     def slice(self, position: int, length: int) -> FileSlice:
         """Bytes of the file, not read."""
         return FileSlice(self.file, position, length)
@@ -405,8 +400,8 @@ class Segment:
         """Drop what lies behind ``size``, where an entry begins, and flush that. Raises StorageError."""
         self.size = size
         self.index().cut(size)
-        self._classic_bytes = min(self._classic_bytes, size)
-        self._settled = (0, 0)
+        # After the size, and new ones: who is looking at what goes still tells the old ones.
+        self._kinds = _Kinds(min(self._kinds.classic_bytes, size))
         # How new the rest is, and from where on, is looked up again when somebody asks.
         self._found = self._appended = (-1, self.base_offset)
         self._first_timestamp_ms = self._first_timestamp_ms if size else None
@@ -468,6 +463,28 @@ class Segment:
         if index is None:
             index = OffsetIndex(self._index_path, self.base_offset)
         index.remove_file(self._files)
+
+
+class _Kinds:
+    """What is known of the entries of a segment, until it is cut. Readers add to it beside appends."""
+
+    __slots__ = ("classic_bytes", "settled")
+
+    def __init__(self, classic_bytes: int) -> None:
+        self.classic_bytes = classic_bytes
+        """What lies before is of magic 0 and 1."""
+        self.settled = (0, 0)
+        """What lies between has nothing of a transaction."""
+
+    def settle(self, position: int, end: int) -> None:
+        """Note that what lies between these has nothing of one; unless it lies apart from the rest."""
+        begin, behind = self.settled
+        if end <= position:
+            return
+        if begin == behind:
+            self.settled = (position, end)
+        elif position <= behind and begin <= end:
+            self.settled = (min(begin, position), max(behind, end))
 
 
 class UnusableSegment(StorageError):

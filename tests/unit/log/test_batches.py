@@ -13,6 +13,7 @@ from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
 from minikafka.log.reading import LogRead
 from minikafka.records.message_set import iterate
+from minikafka.records.replicated import replicated
 from minikafka.records.validation import assign
 from tests.unit.log.support import HOME, numbered, open_log, read_all, valid_set
 from tests.unit.records.samples import BATCH_CASES, expected, row_of, segment
@@ -125,6 +126,27 @@ def test_classic_messages_before_batches_are_known_to_be_that() -> None:
     assert is_classic(log.read(0, len(plain)))
     assert not is_classic(log.read(0, len(plain) + 200))
     assert not is_classic(log.read(6, 200))
+
+
+def test_a_look_at_what_is_just_being_cut_knows_nothing_of_what_comes_in_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one, many = (bytes(assign(valid_set(numbered(0, count)), 0).data) for count in (1, 40))
+    _, log = log_with(many)
+    read, file = log.read(0, len(many)), log.segments[0].file
+    whole = file.truncate
+
+    def truncate(size: int) -> None:
+        assert is_classic(read)
+        whole(size)
+
+    monkeypatch.setattr(file, "truncate", truncate)
+    log.truncate_to(1)
+    copied = replicated(segment("magic2-none")[402:], 6)
+    assert copied is not None
+    log.append_copy(copied)
+    assert is_classic(log.read(0, len(one)))
+    assert not is_classic(log.read(0, len(one) + 200))
 
 
 def test_what_was_appended_here_is_known_without_a_look(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import suppress
 
+import pytest
+
+from minikafka.base.errors import BrokerError, StorageError
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
@@ -83,3 +87,45 @@ def test_a_large_answer_without_transactions_is_looked_at_in_steps_and_only_once
     assert len(needs) >= 8
     assert found == []
     assert steps_of(aborted_steps(log, read, log.end_offset)) == ([], [])
+
+
+def test_what_was_written_over_a_cut_is_looked_at_again() -> None:
+    files = MemoryFiles()
+    log = open_log(files, ROOM)
+    for _ in range(4):
+        add_records(log, LOOK_BYTES - 1000)
+    log.close()
+    log = open_log(files, ROOM, clean=True)
+    read = log.read(0, 16 << 20, partial=False)
+    look = aborted_steps(log, read, log.end_offset)
+    for _ in range(3):
+        next(look)
+    log.truncate_to(1)
+    add_records(log, LOOK_BYTES - 1000, producer=7)
+    add_mark(log, 7, ControlType.ABORT)
+    with suppress(StopIteration, BrokerError, StorageError):
+        while True:
+            next(look)
+    again = log.read(0, 16 << 20, partial=False)
+    assert steps_of(aborted_steps(log, again, log.end_offset))[1] == [(7, 1)]
+
+
+def test_a_look_at_what_is_just_being_cut_settles_nothing_behind_the_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = open_log(MemoryFiles(), ROOM)
+    for _ in range(4):
+        add_records(log, LOOK_BYTES - 1000)
+    read, file = log.read(0, 16 << 20, partial=False), log.segments[0].file
+    whole = file.truncate
+
+    def truncate(size: int) -> None:
+        steps_of(aborted_steps(log, read, log.end_offset))
+        whole(size)
+
+    monkeypatch.setattr(file, "truncate", truncate)
+    log.truncate_to(1)
+    add_records(log, LOOK_BYTES - 1000, producer=7)
+    add_mark(log, 7, ControlType.ABORT)
+    again = log.read(0, 16 << 20, partial=False)
+    assert steps_of(aborted_steps(log, again, log.end_offset))[1] == [(7, 1)]
