@@ -233,6 +233,8 @@ class LogManager:
         try:
             if log.size_bytes:
                 log.flush()  # it was given up, perhaps because of what the disk has
+            if home.may_hold_above(partition, log.recovery_point):
+                self._checkpoint(home)
             if flush_name:
                 self._files.sync_dir(home.path)
         except (StorageError, FileNotFoundError):

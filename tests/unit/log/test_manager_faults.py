@@ -230,6 +230,22 @@ def test_a_log_that_cannot_be_opened_leaves_the_others_and_is_opened_later_where
     assert files.exists(f"d1/{MARKER}")
 
 
+def test_a_log_that_is_opened_later_and_has_lost_its_end_leaves_no_point_past_it(files: MemoryFiles) -> None:
+    manager = manager_of(files)
+    fill(manager.create(ONE), 40)
+    log_of(manager, ONE).flush()
+    manager.checkpoint_offsets()
+    files.kill_process()
+    (*_, newest) = (name for name in files.list_dir("d1/my_topic_0") if name.endswith(".kafka"))
+    files.open(f"d1/my_topic_0/{newest}").truncate(100)
+    files.fail_next_read(match="d1/my_topic_0")
+    manager = manager_of(files)
+    assert manager.get(ONE) is None
+    end = manager.create(ONE).end_offset
+    assert end < 40
+    assert read_checkpoint(files, f"d1/{CHECKPOINT}")[ONE] <= end
+
+
 def test_while_a_log_is_not_opened_its_directory_does_not_count_as_clean(files: MemoryFiles) -> None:
     manager = manager_of(files)
     for partition in (ONE, TWO):
