@@ -435,8 +435,8 @@ def test_topic_that_was_made_since_the_copy_and_is_made_again_has_its_records(
     assert [stray_directories(machine) for machine in machines] == [[]] * brokers
 
 
-@pytest.mark.parametrize("running", [True, False])
-def test_deletion_that_a_copy_still_asks_for_deletes_no_later_topic(running: bool) -> None:
+@pytest.mark.parametrize(("running", "failures"), [(True, 0), (True, 1), (True, 2), (False, 0)])
+def test_deletion_that_a_copy_still_asks_for_deletes_no_later_topic(running: bool, failures: int) -> None:
     world = Simulation()
     machines = cluster(world, 1)
     produce(world, b"old")
@@ -452,6 +452,8 @@ def test_deletion_that_a_copy_still_asks_for_deletes_no_later_topic(running: boo
     create_topic(world, "t", 1)
     wait_for_leader(world, "t")
     assert world.produce("t", b"new").error_code == ErrorCode.NONE
+    for _ in range(failures):
+        machines[0].files.fail_next_rename(match="t_0")
     restore(world, machines, copy, running=running)
     kept = [name for name in stray_directories(machines[0]) if name.endswith("-stray")]
     assert len(kept) == 1

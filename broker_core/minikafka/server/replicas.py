@@ -66,6 +66,8 @@ class Replicas:
         self._leaving = False
         self._not_deleted: dict[TopicPartition, Callable[[], None]] = {}
         """What could not be deleted, and what is to be done once it is."""
+        self._spared: set[TopicPartition] = set()
+        """Of those that are to be deleted, the ones whose logs are of later topics: they are set aside."""
 
     def follow_no_more(self) -> None:
         """This broker is about to stop: what it copied it would be in sync by, and missing a moment later."""
@@ -500,11 +502,7 @@ class Replicas:
         partitions = tuple(partitions)
         created = self._broker.registrar.creations(_topics(partitions))
         look_at_topics(self._broker.registrar.store, self._broker.logs.creations)
-        for topic_partition in self._of_lost_topics(partitions, created):
-            try:
-                self._set_aside(topic_partition, later=True)
-            except StorageError as error:
-                _log.error("%s", error)
+        self._spared.update(self._of_lost_topics(partitions, created))
         self.stop(partitions)
         self._broker.run(lambda: self._let_go(partitions))
 
@@ -518,7 +516,8 @@ class Replicas:
     ) -> dict[TopicPartition, ErrorCode]:
         for topic_partition in partitions:
             self._not_opened.pop(topic_partition, None)
-        failed = self._broker.logs.delete_all(partitions)
+        failed = self._set_spared_aside(partitions)
+        failed |= self._broker.logs.delete_all([key for key in partitions if key not in failed])
         for topic_partition, error in failed.items():
             if topic_partition not in self._not_deleted:
                 _log.error("%s is not deleted, it is tried again: %s", topic_partition, error)
@@ -529,6 +528,20 @@ class Replicas:
                     table.pop(topic_partition, None)
                 deleted()
         return {key: ErrorCode.KAFKA_STORAGE_ERROR if key in failed else ErrorCode.NONE for key in partitions}
+
+    def _set_spared_aside(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, MinikafkaError | FileNotFoundError]:
+        """Those that could not be: their logs stay where they are."""
+        failed: dict[TopicPartition, MinikafkaError | FileNotFoundError] = {}
+        for topic_partition in sorted(self._spared.intersection(partitions)):
+            try:
+                self._set_aside(topic_partition, later=True)
+            except (MinikafkaError, FileNotFoundError) as error:
+                failed[topic_partition] = error
+            else:
+                self._spared.discard(topic_partition)
+        return failed
 
 
 def _topics(partitions: Iterable[TopicPartition]) -> Iterable[str]:
