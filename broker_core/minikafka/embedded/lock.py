@@ -13,7 +13,7 @@ import time
 
 from minikafka.base.errors import DirectoryLocked
 from minikafka.base.places import Holder, open_lock, read_holder, write_holder
-from minikafka.embedded.owners import process_info
+from minikafka.embedded.owners import has_open, process_info
 
 PATIENCE_S = 5.0
 """How long processes of a dead holder may take to end."""
@@ -46,19 +46,34 @@ def hold(path: str) -> int:
 
 
 def holder(path: str) -> Holder | None:
-    """The living process that holds the file ``path``, if there is one. Nothing is changed."""
+    """The living process that holds the file ``path``, if there is one. Nothing is changed, and no lock is
+    taken where the system tells otherwise: a broker that starts at that moment would find the file held.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        owner = read_holder(descriptor)
-        return owner if owner.pid is not None and process_info(owner.pid) is not None else None
+        owner, about = read_holder(descriptor), os.fstat(descriptor)
     finally:
         os.close(descriptor)
-    return None
+    if owner.pid is None or process_info(owner.pid) is None:
+        return None
+    opened = has_open(owner.pid, os.path.basename(path), about)
+    if opened is None:
+        opened = _is_locked(path)
+    return owner if opened else None
+
+
+def _is_locked(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def await_free(path: str) -> None:

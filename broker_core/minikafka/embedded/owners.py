@@ -10,6 +10,7 @@ be an editor or a cluster manager that is a JVM too and outlives every session.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import subprocess
@@ -43,6 +44,23 @@ class ProcessInfo:
 def process_info(pid: int) -> ProcessInfo | None:
     """What is known of a process; None when there is none, or only a zombie that waits for its parent."""
     return _from_proc(pid) if _LINUX else from_ps(pid)
+
+
+def has_open(pid: int, name: str, about: os.stat_result) -> bool | None:
+    """Whether a process has the very file open that ``about`` tells of, and whose name is ``name``; None
+    where nobody tells.
+    """
+    descriptors = f"/proc/{pid}/fd"
+    try:
+        numbers = os.listdir(descriptors)
+    except OSError:
+        return None
+    for number in numbers:
+        with contextlib.suppress(OSError):  # closed meanwhile
+            link = f"{descriptors}/{number}"
+            if os.path.basename(os.readlink(link)) == name and os.path.samestat(os.stat(link), about):
+                return True
+    return False
 
 
 def owner_of(pid: int) -> Owner | None:

@@ -42,6 +42,38 @@ def test_it_stays_held_by_a_child_that_was_given_the_descriptor_and_is_waited_fo
     os.close(lock.hold(path))
 
 
+def no_locks(*_: object) -> None:
+    raise AssertionError("a lock is taken")
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system does not tell who has a file open")
+def test_a_look_at_who_holds_it_takes_no_lock_that_a_starting_broker_would_meet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / ".lock")
+    held = lock.hold(path)
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    found = lock.holder(path)
+    os.close(held)
+    assert found is not None
+    assert found.pid == os.getpid()
+    assert lock.holder(path) is None  # this process lives, as one that got a dead broker's id would
+    Path(path).write_text("999999999\n")
+    assert lock.holder(path) is None
+
+
+def test_who_holds_it_is_told_where_nobody_tells_which_files_a_process_has_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "has_open", lambda *_: None)
+    path = str(tmp_path / ".lock")
+    held = lock.hold(path)
+    found = lock.holder(path)
+    os.close(held)
+    assert found is not None
+    assert lock.holder(path) is None
+
+
 def test_children_of_a_dead_holder_that_do_not_end_are_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
