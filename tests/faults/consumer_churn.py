@@ -65,6 +65,7 @@ class Process:
         self.heard_ms = 0
         """When ZooKeeper has heard of it last, while it is away."""
         self.reads_all = False
+        world._begun.append(self)
         self.sleepy = False
         """Whether the application takes longer than a rebalance waits."""
 
@@ -181,6 +182,7 @@ class Churn:
         self.unanswered = 0
         self.happened: Counter[str] = Counter()
         self.processes: list[Process] = []
+        self._begun: list[Process] = []
         self._sessions_to_end: list[tuple[int, int]] = []
         self._names = 0
         self.oracle = Oracle(self)
@@ -204,12 +206,17 @@ class Churn:
         usual += [self.partitions_added, self.topic_made, self.topic_deleted, self.answer_lost]
         if not self.gentle:
             usual += [self.killed, self.paused, self.cut, self.cut, self.coordinator_away]
-        self.joins()
-        for _ in range(steps):
-            action = self.random.choice(usual)
-            action()
-            self.news()
-        self.quiet()
+        try:
+            self.joins()
+            for _ in range(steps):
+                action = self.random.choice(usual)
+                action()
+                self.news()
+            self.quiet()
+        finally:
+            # Half a rebalance may hold a lock of this thread, which the collector cannot release on another.
+            for process in self._begun:
+                process.connector._stepper.drop()
 
     def news(self) -> None:
         """ZooKeeper sends what it has to say, and ends sessions that it has not heard of."""
