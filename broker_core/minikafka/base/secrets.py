@@ -9,9 +9,9 @@ from ``shown``. A value is hidden by the name of its setting:
   (``ssl.keystore.location``, ``ssl.keystore.type``, ``key.serializer``, ``null.key.partition``,
   ``--key-separator``, ``delegation.token.max.lifetime.ms``). Kafka shows these too.
 
-Any other value loses the secrets that stand inside it: ``password=…`` and the like, the user of a URL, a
-JAAS text, a private key. Topics and groups may be called ``my.secret``: what is said of them stays where the
-caller names them.
+Any other value loses the secrets that stand inside it: ``password=…`` and the like, the user of a URL or
+an address, a JAAS text, a private key. Topics and groups may be called ``my.secret``: what is said of them
+stays where the caller names them.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ _NEVER_A_NAME = re.compile(r"pass|pwd|jaas|key", re.IGNORECASE)
 _BEHIND_A_NAME = re.compile(r"(?:-\d{1,9})?(?![\w.-])")
 _ARGUMENT = re.compile(r"(--(?:password|passwd|secret|token)\s{1,9}|\bBearer\s{1,9})[^\s\"']+", re.IGNORECASE)
 _URL_USER = re.compile(r"://[^\s/]{1,500}@")
+_ADDRESS_USER = re.compile(r"(?<![^\s,'\"(=])[^\s:@/,'\"(=]{1,100}:[^\s@/,'\"]{1,500}@(?=[\w\[])")
 _JAAS = re.compile("LoginModule", re.IGNORECASE)
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)", re.DOTALL
@@ -119,6 +120,7 @@ def without_secrets(text: str, names: Iterable[str] = ()) -> str:
         return HIDDEN
     text = _PRIVATE_KEY.sub(HIDDEN, text)
     text = _URL_USER.sub(f"://{HIDDEN}@", text)
+    text = _ADDRESS_USER.sub(f"{HIDDEN}@", text)
     text = _ARGUMENT.sub(rf"\1{HIDDEN}", text)
     known = tuple(names)
     return _PAIR.sub(lambda pair: pair[0] if _is_name(pair, known) else pair["key"] + HIDDEN, text)

@@ -46,6 +46,12 @@ def test_a_bad_entry_is_named_with_what_is_wanted(text: str, complaint: str) -> 
     assert caught.value.value == text
 
 
+def test_a_password_in_an_entry_is_not_shown() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_bootstrap("alice:tiger@localhost:9092")
+    assert "tiger" not in str(caught.value)
+
+
 def test_addresses_print_as_they_are_written() -> None:
     assert str(Endpoint("::1", 9)) == "[::1]:9"
     assert str(Endpoint("h", 9)) == "h:9"
