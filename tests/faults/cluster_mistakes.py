@@ -44,6 +44,8 @@ class Mistake:
     """The faults by which it tells most; none: each seed's own."""
     seeds: tuple[int, ...] = (1,)
     """Those that found it last, which are tried first: where other requests are sent, some miss it."""
+    rare: bool = False
+    """Whether fewer than about one seed of ten finds it: it is looked for in scripts/soak only."""
     more: bool = False
     """Whether it takes what happens beside the faults."""
 
@@ -247,7 +249,10 @@ MISTAKES: dict[str, Mistake] = {
         seeds=(33, 24, 60),
     ),
     "the leader epoch of a request is not looked at": Mistake(
-        [(Partition, "check_leader", know_no_epoch)], ("kill", "stop", "slow_network"), seeds=(100, 392, 49)
+        [(Partition, "check_leader", know_no_epoch)],
+        ("kill", "stop", "slow_network"),
+        rare=True,
+        seeds=(100, 392, 49),
     ),
     "the high watermark is the log's end": Mistake([(Partition, "_advance", advance_to_end)]),
     "the high watermark goes by an ISR that is not written yet": Mistake(
@@ -256,7 +261,10 @@ MISTAKES: dict[str, Mistake] = {
     "the ISR is written whatever its znode holds": Mistake([(PartitionStates, "write", write_blindly)]),
     "the ISR shrinks before it is written": Mistake([(InSync, "write", shrink_before_written)]),
     "who lags is taken back into the ISR at once": Mistake(
-        [(Partition, "_with", take_back)], ("pause", "kill", "slow_network", "isolate"), seeds=(510, 44, 96)
+        [(Partition, "_with", take_back)],
+        ("pause", "kill", "slow_network", "isolate"),
+        rare=True,
+        seeds=(510, 44, 96),
     ),
     "a controller is obeyed whose time is over": Mistake(
         [(Replicas, "obey", obey_any), (Replicas, "take_epoch", yes), (Registrar, "in_office", True)],
@@ -275,14 +283,17 @@ MISTAKES: dict[str, Mistake] = {
     ),
     "a copy may leave something out": Mistake([(Log, "append_copy", append_gaps)]),
     "a follower goes on copying from earlier leaders": Mistake(
-        [(Partition, "check_follower", follow_any_leader), (Fetchers, "leave", nothing)], seeds=(18, 16)
+        [(Partition, "check_follower", follow_any_leader), (Fetchers, "leave", nothing)],
+        rare=True,
+        seeds=(18, 16),
     ),
     "a follower counts as having what it is given": Mistake(
-        [(Progress, "fetched", fetched_much)], seeds=(13, 10, 18)
+        [(Progress, "fetched", fetched_much)], rare=True, seeds=(13, 10, 18)
     ),
     "a follower's flush may fail": Mistake(
         [(ReplicaFetcher, "_is_safe", yes)],
         ("break_disk", "power_cut", "power_cut_everywhere"),
+        rare=True,
         seeds=(18, 43, 97),
     ),
     "consumers read to the log's end": Mistake([(Partition, "read", read_all)], seeds=(18, 1)),
@@ -290,10 +301,10 @@ MISTAKES: dict[str, Mistake] = {
         [(Controller, "_brokers_changed", forget_failed)], seeds=(12, 23, 27)
     ),
     "a broker that restarted at once is not doubted": Mistake(
-        [(Context, "electorate", no_doubts)], ("careful_power_cut",), seeds=(8, 33, 55)
+        [(Context, "electorate", no_doubts)], ("careful_power_cut",), rare=True, seeds=(8, 33, 55)
     ),
     "a new controller doubts nobody": Mistake(
-        [(PartitionStates, "read_with_doubts", doubt_nobody)], seeds=(1, 38)
+        [(PartitionStates, "read_with_doubts", doubt_nobody)], rare=True, seeds=(1, 38)
     ),
     "what is stopped is deleted": Mistake(
         [(Replicas, "stop", stop_with_deletion)], ("stop", "kill"), seeds=(57,)
@@ -307,6 +318,7 @@ MISTAKES: dict[str, Mistake] = {
     "a coordinator answers before it has read its log": Mistake(
         [(Coordinator, "_shard_of", coordinate_while_loading)],
         ("slow_control", "kill", "expire"),
+        rare=True,
         seeds=(3, 92, 126),
         more=True,
     ),

@@ -31,8 +31,9 @@ from tests.seeds import seeds
 SEEDS = seeds(32)
 FAILED_ONCE = (323, 340, 422, 566, 727, 1312, 3427, 6166)
 """Each of these has found something that nothing else had."""
-WITHIN = 400
-"""Seeds in which each mistake must be found: some are found in one of a hundred."""
+WITHIN = 2000
+"""Seeds in which each mistake must be found: most are found in one of ten, rare ones in one of hundreds."""
+PLANTED = [pytest.param(one, marks=pytest.mark.long if MISTAKES[one].rare else ()) for one in MISTAKES]
 PIECES = 4
 """The seeds are shared out, so that several processes can try them."""
 
@@ -62,7 +63,7 @@ def test_a_cluster_keeps_what_it_promised(piece: int) -> None:
 
 # Where the code around it has changed, the mistake's own seeds may miss it: up to two minutes, alone.
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("mistake", PLANTED)
 def test_a_planted_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     planted = MISTAKES[mistake]
     for owner, name, wrong in planted.patches:
