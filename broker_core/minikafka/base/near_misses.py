@@ -19,7 +19,7 @@ def nearest(name: str, known: Iterable[str], least: float = LIKENESS) -> str | N
 
 
 def did_you_mean(meant: str | None) -> str:
-    """What is put behind a sentence about an unknown name: ``; did you mean NAME?``, or nothing."""
+    """A hint that follows a sentence about an unknown name: ``; did you mean NAME?``, or nothing."""
     return "" if meant is None else f"; did you mean {meant}?"
 
 

@@ -92,10 +92,10 @@ def open_lock(path: str | Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a lock file, as its first lines say."""
+    """The process that holds a lock file, read from the file's first two lines."""
 
     pid: int | None
-    """None when it does not say."""
+    """None when the file does not name it."""
     address: str = ""
     """HOST:PORT where that process serves; "" while it does not."""
 
@@ -104,7 +104,7 @@ class Holder:
 
 
 def read_holder(descriptor: int) -> Holder:
-    """What ``write_holder`` wrote to a lock file."""
+    """Read the process and the address that ``write_holder`` wrote to a lock file."""
     with contextlib.suppress(OSError):
         pid, _, rest = os.pread(descriptor, 300, 0).decode("utf-8", "replace").partition("\n")
         if pid.isascii() and pid.isdecimal():

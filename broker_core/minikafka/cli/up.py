@@ -226,7 +226,7 @@ def check_free(host: str, ports: Sequence[int]) -> None:
 
 
 def listener_at(address: str) -> str:
-    """Who listens there, as far as this user's clusters are known."""
+    """Name the cluster or broker of this user that listens at an address; else ``another process``."""
     from minikafka.embedded import local
 
     for cluster in local.list_running():

@@ -293,7 +293,7 @@ def list_strays() -> list[StrayBroker]:
 
 
 def _listed() -> Iterator[LocalCluster]:
-    """What the address files of this host say; those of clusters of which nothing is left are removed."""
+    """Read the address files of this host, and remove those of clusters of which nothing is left."""
     boot_id = host_boot_id()
     for directory in _listings():
         for path in directory.glob("*.json"):

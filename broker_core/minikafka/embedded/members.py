@@ -33,14 +33,14 @@ PORT_MAX = 65535
 
 
 def directory_of(data_dir: Path, number: int) -> Path:
-    """Where broker ``number`` keeps its logs: ``D/broker-N``, unless only ``_doubled`` has it."""
+    """The directory of broker ``number``: ``D/broker-N``, or the one in ``_doubled`` if only that has run."""
     own, before = (place / f"broker-{number}" for place in (data_dir, _doubled(data_dir)))
     return before if _has_run(before) and not _has_run(own) else own
 
 
 def _doubled(data_dir: Path) -> Path:
-    """Where brokers kept their logs before escapes of properties files were undone: the same directory where
-    its path has no backslash.
+    """The path that earlier versions used for a data directory: each backslash doubled, as they wrote escapes
+    to properties files and did not undo them.
     """
     return Path(str(data_dir).replace("\\", r"\\"))
 

@@ -30,11 +30,11 @@ from minikafka.groups.messages import UNKNOWN_MS, GroupValue, MemberValue
 from minikafka.groups.states import VALID_PREDECESSORS, GroupState
 
 GROUP_BYTES = 2_000
-"""What a group takes that has had members, about."""
+"""Approximate bytes of memory of a group that has had members."""
 MEMBER_BYTES = 2_000
-"""What a member takes, about, without what its client says of itself."""
+"""Approximate bytes of memory of a member, without the texts that its client sends."""
 PROTOCOL_BYTES = 300
-"""What a protocol of a member takes, about, without its name and metadata."""
+"""Approximate bytes of memory of a member's protocol, without its name and metadata."""
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long the first join of a member may wait: whoever gave up and came again is another member then."""
 
