@@ -50,6 +50,11 @@ class _Ticket:
         self._context.exchange.close(reason)
 
 
+def portions(items: Sequence[T], size: int) -> list[Sequence[T]]:
+    """``items`` in order, ``size`` in each portion, fewer in the last: one portion is one piece of work."""
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
 def answer_by_jobs(
     broker: Broker,
     context: RequestContext,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
-from minikafka.server.later import answer_by_jobs
+from minikafka.server.later import answer_by_jobs, portions
 from minikafka.server.settings import (
     Settings,
     check_broker,
@@ -58,7 +58,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequ
         answer_by_jobs(
             broker,
             context,
-            [topics[start : start + AT_ONCE] for start in range(0, len(topics), AT_ONCE)],
+            portions(topics, AT_ONCE),
             described.read,
             response,
             refusal,

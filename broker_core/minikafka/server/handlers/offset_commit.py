@@ -11,7 +11,7 @@ While ZooKeeper is away, version 0 gets REQUEST_TIMED_OUT, and the commit may st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 
 from minikafka.base.errors import BrokerError, ErrorCode, OtherCluster
 from minikafka.base.ids import TopicPartition
@@ -19,7 +19,7 @@ from minikafka.groups.messages import NEVER_MS, OffsetValue
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.server.coordinator import Coordinator
-from minikafka.server.later import answer_by_jobs
+from minikafka.server.later import answer_by_jobs, portions
 from minikafka.server.work_pool import Steps, begin_here
 from minikafka.server.zookeeper_offsets import AT_ONCE
 from minikafka.wire.apis.offset_commit import (
@@ -107,18 +107,17 @@ def _commit_to_zookeeper(
     commits: dict[TopicPartition, OffsetValue],
     response: Callable[[ErrorCode], OffsetCommitResponse],
 ) -> None:
-    def write(some: Mapping[TopicPartition, int]) -> None:
+    def write(some: Sequence[tuple[TopicPartition, int]]) -> None:
         try:
-            broker.registrar.offsets.write(group_id, some)
+            broker.registrar.offsets.write(group_id, dict(some))
         except OtherCluster as error:
             raise BrokerError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, str(error)) from None
 
     offsets = [(topic_partition, value.offset) for topic_partition, value in commits.items()]
-    portions = [dict(offsets[start : start + AT_ONCE]) for start in range(0, len(offsets), AT_ONCE)]
     answer_by_jobs(
         broker,
         context,
-        portions,
+        portions(offsets, AT_ONCE),
         write,
         lambda: response(ErrorCode.NONE),
         lambda error: response(error.code),

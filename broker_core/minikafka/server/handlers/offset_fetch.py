@@ -9,7 +9,7 @@ group, or whether anybody is, does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from minikafka.base.errors import BrokerError, ErrorCode, OtherCluster
 from minikafka.base.ids import TopicPartition
@@ -17,7 +17,7 @@ from minikafka.groups.messages import NO_EPOCH, OffsetValue
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.server.coordinator import Coordinator
-from minikafka.server.later import answer_by_jobs
+from minikafka.server.later import answer_by_jobs, portions
 from minikafka.server.work_pool import Steps, begin_here
 from minikafka.server.zookeeper_offsets import AT_ONCE
 from minikafka.wire.apis.offset_fetch import (
@@ -97,7 +97,7 @@ def _fetch_from_zookeeper(broker: Broker, context: RequestContext, request: Offs
     known = [key for key in dict.fromkeys(keys) if broker.image.leadership(key) is not None]
     committed: dict[TopicPartition, int] = {}
 
-    def read(some: list[TopicPartition]) -> None:
+    def read(some: Sequence[TopicPartition]) -> None:
         try:
             committed.update(broker.registrar.offsets.read(request.group_id, some))
         except OtherCluster as error:
@@ -111,7 +111,7 @@ def _fetch_from_zookeeper(broker: Broker, context: RequestContext, request: Offs
     answer_by_jobs(
         broker,
         context,
-        [known[start : start + AT_ONCE] for start in range(0, len(known), AT_ONCE)],
+        portions(known, AT_ONCE),
         read,
         lambda: _response(named, row),
         lambda error: _response(named, lambda key: _none(key, error.code)),
