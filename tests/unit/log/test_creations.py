@@ -30,6 +30,12 @@ def manager_of(files: MemoryFiles, *directories: str) -> LogManager:
     return manager
 
 
+def opened_again(files: MemoryFiles, *directories: str) -> LogManager:
+    manager = LogManager(files, directories, LogConfig(), Layout.CLASSIC, ManualClock(0))
+    manager.open_all(tree=TREE)
+    return manager
+
+
 def with_both(files: MemoryFiles) -> LogManager:
     """A log in each of two directories, of the topic that change 7 made."""
     manager = manager_of(files, "d1", "d2")
@@ -150,8 +156,7 @@ def test_a_start_tells_by_the_topics_whether_zookeeper_went_back(
     manager.creations.record({ONE: 8, TWO: 8})
     manager.close()
     for _ in range(2):  # what was seen once is known afterwards too
-        again = LogManager(files, ("d1", "d2"), LogConfig(), Layout.CLASSIC, ManualClock(0))
-        again.open_all(tree=TREE)
+        again = opened_again(files, "d1", "d2")
         again.creations.look(children)
         assert [again.creations.is_of_another(one, 12) for one in (ONE, TWO)] == [is_another] * 2
         again.close()
@@ -194,8 +199,7 @@ def test_a_file_that_does_not_tell_which_change_made_the_znode_is_read(
         held = json.loads(read_file(files, f"{directory}/{FILE}"))
         held["children"].pop()
         replace_file(files, f"{directory}/{FILE}", json.dumps(held).encode())
-    again = LogManager(files, ("d1", "d2"), LogConfig(), Layout.CLASSIC, ManualClock(0))
-    again.open_all(tree=TREE)
+    again = opened_again(files, "d1", "d2")
     again.creations.look(children)
     assert [again.creations.is_of_another(one, 12) for one in (ONE, TWO)] == [is_another] * 2
 
@@ -209,8 +213,7 @@ def test_a_directory_without_logs_does_not_tell_how_far_zookeeper_came() -> None
     manager.creations.look(Children(4, 7, 3))
     manager.creations.record({TWO: 12})
     manager.close()
-    again = LogManager(files, ("d1", "d2"), LogConfig(), Layout.CLASSIC, ManualClock(0))
-    again.open_all(tree=TREE)
+    again = opened_again(files, "d1", "d2")
     again.creations.look(Children(4, 7, 3))
     assert again.creations.is_of_another(TWO, 13)
 
@@ -221,7 +224,6 @@ def test_a_file_of_an_earlier_version_is_read() -> None:
     held = json.loads(read_file(files, f"d1/{FILE}"))
     del held["children"], held["rolled_back"]
     replace_file(files, f"d1/{FILE}", json.dumps(held).encode())
-    again = LogManager(files, ("d1",), LogConfig(), Layout.CLASSIC, ManualClock(0))
-    again.open_all(tree=TREE)
+    again = opened_again(files, "d1")
     again.creations.look(Children(1, 1, 1))
     assert [again.creations.of(one) for one in (ONE, TWO)].count(7) == 1

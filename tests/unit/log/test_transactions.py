@@ -51,6 +51,16 @@ def add_mark(log: Log, producer: int, kind: ControlType) -> None:
     add(log, mark)
 
 
+def opened_again_with(batches: int) -> Log:
+    """A log of large batches without transactions, of which nothing is known since it was opened."""
+    files = MemoryFiles()
+    log = open_log(files, ROOM)
+    for _ in range(batches):
+        add_records(log, LOOK_BYTES - 1000)
+    log.close()
+    return open_log(files, ROOM, clean=True)
+
+
 def steps_of(search: Generator[int, None, list[tuple[int, int]]]) -> tuple[list[int], list[tuple[int, int]]]:
     needs = []
     while True:
@@ -76,12 +86,7 @@ def test_ends_that_lie_far_behind_are_searched_for_in_steps() -> None:
 
 
 def test_a_large_answer_without_transactions_is_looked_at_in_steps_and_only_once() -> None:
-    files = MemoryFiles()
-    log = open_log(files, ROOM)
-    for _ in range(8):
-        add_records(log, LOOK_BYTES - 1000)
-    log.close()
-    log = open_log(files, ROOM, clean=True)
+    log = opened_again_with(8)
     read = log.read(0, 16 << 20, partial=False)
     needs, found = steps_of(aborted_steps(log, read, log.end_offset))
     assert len(needs) >= 8
@@ -90,12 +95,7 @@ def test_a_large_answer_without_transactions_is_looked_at_in_steps_and_only_once
 
 
 def test_what_was_written_over_a_cut_is_looked_at_again() -> None:
-    files = MemoryFiles()
-    log = open_log(files, ROOM)
-    for _ in range(4):
-        add_records(log, LOOK_BYTES - 1000)
-    log.close()
-    log = open_log(files, ROOM, clean=True)
+    log = opened_again_with(4)
     read = log.read(0, 16 << 20, partial=False)
     look = aborted_steps(log, read, log.end_offset)
     for _ in range(3):
