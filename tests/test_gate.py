@@ -116,7 +116,7 @@ def test_nothing_left_behind_is_fine() -> None:
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize("script", ["prepare.sh", "test", "demo", "interop", "../.ci/run"])
+@pytest.mark.parametrize("script", ["prepare.sh", "pytest_runs.sh", "test", "demo", "interop", "../.ci/run"])
 def test_the_scripts_are_bash_that_parses(script: str) -> None:
     subprocess.run(["bash", "-n", SCRIPTS / script], check=True)
 
@@ -166,6 +166,47 @@ def test_a_peer_that_was_set_up_before_needs_no_tool(tools: Path, tmp_path: Path
     second = set_up(tools, tmp_path / "cache")
     assert first.stdout == second.stdout
     assert f"export MINIKAFKA_KAFKA3_LIBS={tmp_path / 'cache' / 'kafka-3.9'}" in second.stdout.splitlines()
+
+
+def run_of(directory: Path, most_again: int, test: str) -> tuple[int, list[str]]:
+    """Run ``test`` by ``scripts/pytest_runs.sh`` in ``directory``; return what the count says of it."""
+    (directory / "test_one.py").write_text(test)
+    venv = directory / "venv" / "bin"
+    venv.mkdir(parents=True)
+    (venv / "python").symlink_to(sys.executable)
+    given = f"set -euo pipefail; say() {{ :; }}; reports=$PWD; . {SCRIPTS}/pytest_runs.sh"
+    code = f"{given}; tests one venv {most_again}"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run(["bash", "-c", code], cwd=directory, env=environment, capture_output=True, check=True)
+    return count(directory, 0, 0)
+
+
+THE_SECOND_TIME = """
+from pathlib import Path
+def test_it():
+    first = not Path("ran").exists()
+    Path("ran").touch()
+    assert not first
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("most_again", "last"), [(1, "1 passed, 0 failed"), (0, "0 passed, 1 failed")], ids=["few", "too many"]
+)
+def test_few_that_failed_are_run_once_more(tmp_path: Path, most_again: int, last: str) -> None:
+    assert run_of(tmp_path, most_again, THE_SECOND_TIME)[1][-1] == last
+
+
+@pytest.mark.process
+def test_one_that_fails_twice_has_failed(tmp_path: Path) -> None:
+    assert run_of(tmp_path, 1, "def test_it(): assert False") == (1, ["0 passed, 1 failed"])
+
+
+@pytest.mark.process
+def test_a_run_without_tests_is_told_as_broken(tmp_path: Path) -> None:
+    run_of(tmp_path, 1, "")
+    assert (tmp_path / "broken").read_text() == "one (pytest ended with 5)\n"
 
 
 @pytest.fixture
