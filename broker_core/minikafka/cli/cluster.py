@@ -115,7 +115,10 @@ def health(
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
-    """Whether all partitions are led and in sync, and what each broker has. Status 0: healthy. 1: not."""
+    """Whether all partitions are led and in sync and all data directories in use, and what each broker has.
+
+    Status 0: healthy. 1: not.
+    """
     from minikafka.cli import health as found
     from minikafka.cli.connect import connected
     from minikafka.cli.signals import ends_cleanly_when_stopped

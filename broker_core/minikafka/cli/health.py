@@ -28,6 +28,7 @@ SHOWN_MAX = 20
 RULES = "access rules are enforced: topics that this client may not describe are not seen"
 SOMEWHERE = "--zookeeper HOST:PORT"
 COLUMNS = ["broker", "alive", "address", "controller", "leads", "follows", "preferred", "out_of_sync"]
+LOG_DIR_COLUMNS = ["broker", "log_dir"]
 PARTITION_COLUMNS = ["topic", "partition", "leader", "replicas", "in_sync"]
 
 
@@ -77,6 +78,7 @@ def sentence(health: ClusterHealth) -> str:
         f"{counted(len(health.under_replicated), 'partition')} under-replicated"
         * bool(health.under_replicated),
         f"dead: {', '.join(map(str, dead))}" * bool(dead),
+        counted(len(health.offline_log_dirs), "offline log dir") * bool(health.offline_log_dirs),
     ]
     what = "healthy" if health.healthy else "not known to be healthy" if health.unseen else "not healthy"
     told = [counted(len(health.live), "broker"), counted(health.partitions, "partition")]
@@ -98,6 +100,9 @@ def lines(health: ClusterHealth, at: str = SOMEWHERE) -> Iterator[str]:
             yield from table_lines(partition_rows(partitions[:SHOWN_MAX]), PARTITION_COLUMNS)
             if len(partitions) > SHOWN_MAX:
                 yield f"and {len(partitions) - SHOWN_MAX} more"
+    if health.offline_log_dirs:
+        yield "offline, or with a log that takes no more messages, for a reason that the broker's log tells:"
+        yield from table_lines(log_dir_rows(health), LOG_DIR_COLUMNS)
     if (few := health.few_replicas) is not None:
         brokers = ",".join(map(str, health.live))
         yield (
@@ -121,6 +126,7 @@ def as_json(health: ClusterHealth) -> dict[str, object]:
         "brokers": broker_rows(health),
         "under_replicated": partition_rows(health.under_replicated),
         "leaderless": partition_rows(health.leaderless),
+        "offline_log_dirs": log_dir_rows(health),
         "few_replicas": None if health.few_replicas is None else asdict(health.few_replicas),
     }
 
@@ -140,6 +146,11 @@ def broker_rows(health: ClusterHealth) -> list[dict[str, object]]:
         }
         for one in health.brokers
     ]
+
+
+def log_dir_rows(health: ClusterHealth) -> list[dict[str, object]]:
+    """A row for each data directory that is offline."""
+    return [{"broker": one.broker_id, "log_dir": one.path} for one in health.offline_log_dirs]
 
 
 def partition_rows(partitions: Sequence[PartitionMetadata]) -> list[dict[str, object]]:

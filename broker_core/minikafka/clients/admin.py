@@ -17,7 +17,7 @@ from minikafka.clients.cluster import Cluster
 from minikafka.clients.configs import Setting, change_configs, describe_configs
 from minikafka.clients.health import OFFSETS_FACTOR, ClusterHealth, health_of
 from minikafka.clients.isolation import IsolationLevel
-from minikafka.clients.log_dirs import LogDir, describe_log_dirs
+from minikafka.clients.log_dirs import LogDir, describe_log_dirs, offline_log_dirs
 from minikafka.clients.metadata import ClusterMetadata, TopicMetadata
 from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.retry import Deadline
@@ -245,18 +245,20 @@ class Admin:
         return self._cluster.metadata(None, timeout_ms=timeout_ms)
 
     def health(self, *, timeout_ms: int | None = None) -> ClusterHealth:
-        """Which brokers live, what each leads and follows, and which partitions want for something.
+        """Which brokers live, what each leads and follows, which partitions and data directories are unwell.
 
         Metadata leave out, without a word, the topics that rules hide. So whether there are rules is asked
         too; brokers before 0.11 do not tell.
         """
         deadline = self._cluster.deadline(timeout_ms)
         known = self.describe_cluster(timeout_ms=timeout_ms)
-        health = health_of(known, access_rules=enforces_rules(self._cluster, deadline))
+        rules = enforces_rules(self._cluster, deadline)
+        offline = offline_log_dirs(self._cluster, sorted(known.brokers), deadline)
+        health = health_of(known, access_rules=rules, offline_log_dirs=offline)
         if health.few_replicas is None:
             return health
         factor = self._offsets_factor(health.live[0], deadline)
-        return health_of(known, access_rules=health.access_rules, offsets_factor=factor)
+        return health_of(known, access_rules=rules, offsets_factor=factor, offline_log_dirs=offline)
 
     def _offsets_factor(self, broker_id: int, deadline: Deadline) -> int:
         """What a broker has been told of it; the default where it does not say, as those before 0.11."""

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from minikafka.base.ids import OFFSETS_TOPIC, BrokerAddress
+from minikafka.clients.log_dirs import OfflineLogDir
 from minikafka.clients.metadata import ClusterMetadata, PartitionMetadata
 
 OFFSETS_FACTOR = 3
@@ -56,6 +57,8 @@ class ClusterHealth:
     """Whether brokers enforce access rules: topics that this client may not describe are not counted."""
     few_replicas: FewReplicas | None = None
     """Of the topic of offsets, where more brokers live than it has replicas, and it should have more."""
+    offline_log_dirs: tuple[OfflineLogDir, ...] = ()
+    """Data directories of live brokers whose logs, all or some, take no more messages."""
 
     @property
     def live(self) -> tuple[int, ...]:
@@ -64,12 +67,13 @@ class ClusterHealth:
 
     @property
     def healthy(self) -> bool:
-        """Whether there is a controller, and every partition has a leader and all its replicas in sync.
+        """Whether there is a controller, every partition has a leader and all its replicas in sync, and no
+        data directory is offline.
 
         False too where rules may hide every topic.
         """
         return not self.unseen and not (
-            self.controller_id is None or self.under_replicated or self.leaderless
+            self.controller_id is None or self.under_replicated or self.leaderless or self.offline_log_dirs
         )
 
     @property
@@ -79,7 +83,11 @@ class ClusterHealth:
 
 
 def health_of(
-    cluster: ClusterMetadata, *, access_rules: bool = False, offsets_factor: int = OFFSETS_FACTOR
+    cluster: ClusterMetadata,
+    *,
+    access_rules: bool = False,
+    offsets_factor: int = OFFSETS_FACTOR,
+    offline_log_dirs: tuple[OfflineLogDir, ...] = (),
 ) -> ClusterHealth:
     """The health of a cluster whose metadata are those of all topics, or with rules of those that are seen.
 
@@ -112,6 +120,7 @@ def health_of(
         tuple(one for one in partitions if is_leaderless(one, cluster)),
         access_rules,
         _few_replicas(cluster, offsets_factor),
+        offline_log_dirs,
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.cluster import Cluster
 from minikafka.clients.retry import Deadline
@@ -37,6 +38,32 @@ class LogDir:
     error: BrokerError | None
     """KAFKA_STORAGE_ERROR: the directory is offline."""
     replicas: tuple[LogDirReplica, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineLogDir:
+    """A data directory that a broker cannot use, or some of whose logs take no more messages."""
+
+    broker_id: int
+    path: str
+
+
+def offline_log_dirs(
+    cluster: Cluster, brokers: Iterable[int], deadline: Deadline
+) -> tuple[OfflineLogDir, ...]:
+    """Those of ``brokers``, in order; of one that does not say (before 1.0, or by its rules) none."""
+    found = []
+    for broker_id in brokers:
+        with contextlib.suppress(MinikafkaError):
+            answer = cluster.call(
+                broker_id,
+                DESCRIBE_LOG_DIRS,
+                DescribeLogDirsRequest(topics=()),
+                timeout_ms=max(1, deadline.remaining_ms()),
+            )
+            bad = [one.log_dir for one in answer.results if one.error_code != ErrorCode.NONE]
+            found += [OfflineLogDir(broker_id, path) for path in sorted(bad)]
+    return tuple(found)
 
 
 def describe_log_dirs(cluster: Cluster, brokers: Iterable[int], deadline: Deadline) -> list[LogDir]:

@@ -150,8 +150,8 @@ class LogManager:
 
     @property
     def unusable_paths(self) -> tuple[str, ...]:
-        """The data directories that are left out, as they could not be opened."""
-        return tuple(self._left_out)
+        """The data directories that are left out, as they could not be opened, and those that are gone."""
+        return (*self._left_out, *(one.path for one in self._directories if one.gone is not None))
 
     def by_directory(self) -> dict[str, list[tuple[TopicPartition, Log]]]:
         """The logs in each data directory that is in use, in order."""

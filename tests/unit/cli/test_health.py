@@ -18,6 +18,7 @@ from minikafka.cli.topic import replica_assignment
 from minikafka.clients.admin import Admin
 from minikafka.clients.configs import Setting
 from minikafka.clients.health import ClusterHealth, health_of
+from minikafka.clients.log_dirs import OfflineLogDir
 from minikafka.clients.metadata import ClusterMetadata
 from minikafka.wire.apis.describe_configs import ConfigSource
 from tests.unit.clients.support import BrokersInMemory
@@ -76,6 +77,19 @@ def test_what_is_wrong_is_named_and_is_status_one(
     assert found["leaderless"] == [
         {"topic": "t", "partition": 1, "leader": None, "replicas": [2, 1], "in_sync": [2]}
     ]
+
+
+def test_offline_directories_are_listed(
+    known: list[ClusterMetadata], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    offline = (OfflineLogDir(0, "/data"),)
+    monkeypatch.setattr("minikafka.clients.admin.offline_log_dirs", lambda *_: offline)
+    assert run(["cluster", "health"]) == 1
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0] == "cluster c is not healthy: 3 brokers, 2 partitions, 1 offline log dir"
+    assert lines[-2:] == ["BROKER  LOG DIR", "     0  /data"]
+    assert run(["cluster", "health", "--format", "json"]) == 1
+    assert json.loads(capfd.readouterr().out)["offline_log_dirs"] == [{"broker": 0, "log_dir": "/data"}]
 
 
 @pytest.mark.parametrize(("factor", "told"), [(3, True), (1, False)])

@@ -5,6 +5,7 @@ from dataclasses import replace
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import OFFSETS_TOPIC, BrokerAddress, TopicPartition
 from minikafka.clients.health import FewReplicas, health_of
+from minikafka.clients.log_dirs import OfflineLogDir
 from minikafka.clients.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 
 
@@ -95,3 +96,9 @@ def test_as_many_replicas_of_offsets_as_brokers_or_as_the_brokers_want_are_enoug
     assert health_of(with_offsets(1, brokers=1)).few_replicas is None
     assert health_of(with_offsets(1, brokers=3), offsets_factor=1).few_replicas is None
     assert health_of(metadata((0, (0,), (0,)))).few_replicas is None
+
+
+def test_a_cluster_with_an_offline_directory_is_not_healthy() -> None:
+    offline = (OfflineLogDir(0, "/first"),)
+    health = health_of(metadata((0, (0,), (0,))), offline_log_dirs=offline)
+    assert (health.healthy, health.offline_log_dirs) == (False, offline)

@@ -7,7 +7,7 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin import Admin
-from minikafka.clients.log_dirs import LogDirReplica
+from minikafka.clients.log_dirs import LogDirReplica, OfflineLogDir, offline_log_dirs
 from minikafka.wire.apis.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
@@ -52,3 +52,17 @@ def test_an_answer_without_directories_is_a_refusal() -> None:
     with pytest.raises(BrokerError, match="Describe on the cluster") as refused:
         Admin(brokers.client()).describe_log_dirs()
     assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_every_broker_is_asked_for_its_offline_directories(brokers: BrokersInMemory) -> None:
+    client = brokers.client()
+    known = sorted(client.metadata().brokers)
+    offline = offline_log_dirs(client, known, client.deadline(None))
+    assert offline == tuple(OfflineLogDir(one, "/second") for one in known)
+
+
+def test_a_broker_that_refuses_to_tell_its_directories_has_none_offline() -> None:
+    brokers = BrokersInMemory(1)
+    brokers.script(ApiKey.DESCRIBE_LOG_DIRS, lambda _, request: DescribeLogDirsResponse(0, ()))
+    client = brokers.client()
+    assert offline_log_dirs(client, client.metadata().brokers, client.deadline(None)) == ()

@@ -77,3 +77,17 @@ def test_a_directory_that_cannot_be_used_is_offline() -> None:
         "/first": ErrorCode.NONE,
         "/second": ErrorCode.KAFKA_STORAGE_ERROR,
     }
+
+
+def test_a_directory_with_a_log_that_failed_is_offline_and_its_logs_are_told(world: Simulation) -> None:
+    running = world.machine.running
+    assert running is not None
+    (path, logs), *_ = running.broker.logs.by_directory().items()
+    ((_, log),) = logs
+    log.fail("the disk broke")
+    answer = described(world)
+    assert {result.log_dir: ErrorCode(result.error_code) for result in answer.results} == {
+        "/first": ErrorCode.NONE,
+        "/second": ErrorCode.NONE,
+    } | {path: ErrorCode.KAFKA_STORAGE_ERROR}
+    assert [len(logs) for logs in logs_of(answer).values()] == [1, 1]

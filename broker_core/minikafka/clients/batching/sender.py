@@ -56,6 +56,7 @@ _WHY = {
     ErrorCode.CORRUPT_MESSAGE: "; brokers also say so of a record without a key for a compacted topic",
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "; what was acknowledged before it is missing there, as after an "
     "unclean election",
+    ErrorCode.KAFKA_STORAGE_ERROR: "; its disk fails, is full, or lost the directory: its log says which",
 }
 _NOT_APPENDED = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.NOT_ENOUGH_REPLICAS})
 """Retriable codes that brokers give only before they append. Any other may come while an append waits for

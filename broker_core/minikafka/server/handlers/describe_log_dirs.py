@@ -1,9 +1,10 @@
 """DescribeLogDirs: the data directories of this broker, with the size of each log.
 
 Both versions are the same. Behaviour (``ReplicaManager.describeLogDirs`` of 2.1): every directory is listed,
-also one without any of the wanted partitions; one that cannot be used is KAFKA_STORAGE_ERROR. The lag of a
-log is how far its end is below the high watermark. Logs do not move between directories, so none is a future
-one.
+also one without any of the wanted partitions; one that is offline is KAFKA_STORAGE_ERROR. One log that failed
+is enough for that; the others in the directory go on, where 2.1 gives all of them up, and so they are listed.
+The lag of a log is how far its end is below the high watermark. Logs do not move between directories, so none
+is a future one.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ def _serve(broker: Broker, context: RequestContext, request: DescribeLogDirsRequ
             for partition in topic.partitions
         }
     results = []
+    unusable = broker.logs.unusable_paths
     for path, logs in broker.logs.by_directory().items():
         topics: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
         for done, (topic_partition, log) in enumerate(logs):
@@ -50,10 +52,13 @@ def _serve(broker: Broker, context: RequestContext, request: DescribeLogDirsRequ
             if wanted is None or topic_partition in wanted:
                 topics[topic_partition.topic].append(_row(broker, topic_partition, log))
         rows = tuple(DescribeLogDirsTopic(name, tuple(parts)) for name, parts in topics.items())
-        results.append(DescribeLogDirsResult(ErrorCode.NONE, os.path.abspath(path), rows))
+        offline = path in unusable or any(log.failure is not None for _, log in logs)
+        code = ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.NONE
+        results.append(DescribeLogDirsResult(code, os.path.abspath(path), rows))
     results += [
         DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, os.path.abspath(path), ())
-        for path in broker.logs.unusable_paths
+        for path in unusable
+        if path not in broker.logs.paths
     ]
     context.reply(DescribeLogDirsResponse(throttle_time_ms=0, results=tuple(results)))
 
