@@ -104,6 +104,7 @@ def test_compressed_gigabytes_for_old_consumers_stop_nobody(broker: AttackedBrok
     stalled(broker, fetch(2), read=False)
 
 
+@pytest.mark.long
 def test_old_consumers_that_read_gigabytes_stop_nobody(broker: AttackedBroker) -> None:
     fill(broker, large_batch(Codec.GZIP), 8)
     with Others(broker), asking(broker, fetch(2), 4) as socks:
@@ -112,6 +113,7 @@ def test_old_consumers_that_read_gigabytes_stop_nobody(broker: AttackedBroker) -
             assert len(list(iterate(buffer_of(part.records), deep=False))) > 0
 
 
+@pytest.mark.long
 def test_times_that_are_searched_in_compressed_gigabytes_stop_nobody(broker: AttackedBroker) -> None:
     partitions = 20
     broker.create_topic("old", partitions, max_message_bytes=str(ASKED_BYTES), retention_ms="-1")

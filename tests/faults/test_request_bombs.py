@@ -294,7 +294,12 @@ def test_large_content_that_is_written_anew_stops_nobody(
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("magic", "settings"),
-    [(0, {}), (1, {}), (1, {"message_format_version": "0.9.0"}), (0, {"message_format_version": "0.10.0"})],
+    [
+        (0, {}),
+        pytest.param(1, {}, marks=pytest.mark.long),
+        pytest.param(1, {"message_format_version": "0.9.0"}, marks=pytest.mark.long),
+        (0, {"message_format_version": "0.10.0"}),
+    ],
 )
 def test_requests_of_very_many_wrappers_stop_nobody(
     broker: AttackedBroker, magic: int, settings: dict[str, str]

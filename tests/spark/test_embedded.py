@@ -108,6 +108,7 @@ def test_spark_finds_the_source_whatever_python_is_first_on_path(tmp_path: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_sessions_share_one_directory(tmp_path: Path) -> None:
     first = script("""
         spark = session()
@@ -176,6 +177,7 @@ def test_ninety_idle_seconds_change_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_executors_in_processes_of_their_own_write_and_read(tmp_path: Path) -> None:
     said = finish(
         script("""

@@ -12,6 +12,7 @@ from tests.spark.processes import output_of, python, wait_until
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_a_group_tool_sees_the_lag_of_a_running_query_go_down_to_nothing(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"

@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,7 +112,7 @@ def test_a_scala_program_without_the_jar_reads_and_writes_batches_and_streams(
     assert values(kafka, spark, sink) == ["A", "B"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_scala_example_reads_and_writes_with_typed_options(
     kafka: Kafka, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -143,13 +143,69 @@ SESSION = """
 """
 
 
+SCRIPTS = """
+    for line in sys.stdin:
+        source, sys.argv[2:] = json.loads(line)
+        exec(source, {**globals(), "spark": spark.newSession()})
+        print("done", flush=True)
+"""
+
+
+def with_the_jar(cwd: Path) -> str:
+    """Settings of a session that has the jar."""
+    warehouse = {"spark.sql.warehouse.dir": str(cwd / "warehouse")}
+    return json.dumps({**QUIET, **warehouse, "spark.jars": pyspark_minikafka.shim_path()})
+
+
 def in_pyspark(source: str, cwd: Path, *arguments: str, **environment: str) -> Any:
-    """What a script with a session that has the jar has said, as JSON."""
-    settings = {**QUIET, "spark.jars": pyspark_minikafka.shim_path()}
-    settings["spark.sql.warehouse.dir"] = str(cwd / "warehouse")
+    """What a script with a session of its own, that has the jar, has said, as JSON."""
     code = textwrap.dedent(SESSION) + textwrap.dedent(source)
-    said = run([sys.executable, "-c", code, json.dumps(settings), *arguments], cwd, **environment)
+    said = run([sys.executable, "-c", code, with_the_jar(cwd), *arguments], cwd, **environment)
     return json.loads(said.splitlines()[-1])
+
+
+class JarSession:
+    """A process with the jar in which scripts run one after the other, each in a session of its own."""
+
+    def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
+        self._process = process
+        self._errors = errors
+
+    def run(self, source: str, *arguments: str) -> Any:
+        """What the script has said, as JSON; it finds its arguments behind ``sys.argv[2:]``."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([textwrap.dedent(source), arguments]) + "\n")
+        self._process.stdin.flush()
+        said = ""
+        for line in self._process.stdout:
+            if line == "done\n":
+                return json.loads(said)
+            said = line
+        raise AssertionError(self._errors.read_text()[-6_000:])
+
+
+@pytest.fixture(scope="module")
+def jar_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JarSession]:
+    """One for all tests that need no settings of their own."""
+    cwd = tmp_path_factory.mktemp("jar")
+    code = textwrap.dedent(SESSION) + textwrap.dedent(SCRIPTS)
+    given = {**child_environment(), "SPARK_HOME": str(JARS.parent), "PYSPARK_PYTHON": sys.executable}
+    with (cwd / "errors.txt").open("w+") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, with_the_jar(cwd)],
+            cwd=cwd,
+            env={**given, "SPARK_LOCAL_DIRS": str(cwd / "spark")},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+        try:
+            yield JarSession(process, cwd / "errors.txt")
+        finally:
+            kill_family(process.pid)
+            process.communicate()
 
 
 def test_with_the_jar_and_without_the_package_the_error_says_what_to_install(tmp_path: Path) -> None:
@@ -180,11 +236,11 @@ def test_with_the_jar_and_without_the_package_the_error_says_what_to_install(tmp
 
 
 def test_with_the_jar_and_the_package_sql_does_what_it_cannot_do_without(
-    kafka: Kafka, spark: SparkSession, tmp_path: Path
+    kafka: Kafka, spark: SparkSession, jar_session: JarSession
 ) -> None:
     topic = kafka.topic()
     kafka.produce(topic, ["a"])
-    found = in_pyspark(
+    found = jar_session.run(
         """
         import pyspark_minikafka
 
@@ -227,7 +283,6 @@ def test_with_the_jar_and_the_package_sql_does_what_it_cannot_do_without(
         found["tables"] = sorted(row.tableName for row in spark.sql("SHOW TABLES").collect())
         print(json.dumps(found))
         """,
-        tmp_path,
         kafka.servers,
         topic,
     )
@@ -251,11 +306,11 @@ def test_with_the_jar_and_the_package_sql_does_what_it_cannot_do_without(
 
 
 def test_with_the_jar_available_now_takes_limited_batches_and_closes_windows_on_every_spark(
-    kafka: Kafka, tmp_path: Path
+    kafka: Kafka, jar_session: JarSession
 ) -> None:
     """Also where its sink fails half-way and records come in between, as with Spark's own connector."""
     topic = kafka.topic(2, config={"retention.ms": "-1"})  # the times of its records are long ago
-    found = in_pyspark(
+    found = jar_session.run(
         """
         from pyspark.sql import functions as F
 
@@ -301,7 +356,6 @@ def test_with_the_jar_available_now_takes_limited_batches_and_closes_windows_on_
             "source": source,
         }))
         """,
-        tmp_path,
         kafka.servers,
         topic,
     )
@@ -313,10 +367,10 @@ def test_with_the_jar_available_now_takes_limited_batches_and_closes_windows_on_
 
 
 def test_with_the_jar_a_topics_size_decides_joins_and_explain_names_the_topic(
-    kafka: Kafka, tmp_path: Path
+    kafka: Kafka, jar_session: JarSession
 ) -> None:
     small, large = kafka.topic(), kafka.topic(2)
-    found = in_pyspark(
+    found = jar_session.run(
         """
         servers, small, large = sys.argv[2:]
         cluster = {"kafka.bootstrap.servers": servers}
@@ -343,7 +397,6 @@ def test_with_the_jar_a_topics_size_decides_joins_and_explain_names_the_topic(
             "plan": plan(joined),
         }))
         """,
-        tmp_path,
         kafka.servers,
         small,
         large,
@@ -355,7 +408,7 @@ def test_with_the_jar_a_topics_size_decides_joins_and_explain_names_the_topic(
     assert f"minikafka[subscribe={small}]" in found["plan"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_with_the_jar_a_stream_whose_worker_is_late_is_started_again(kafka: Kafka, tmp_path: Path) -> None:
     """Spark waits ten seconds for the process of a stream, whatever the machine has to do."""
     topic = kafka.topic()
