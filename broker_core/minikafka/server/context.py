@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Container, Mapping
 from typing import Any
 
-from minikafka.base.errors import OtherCluster, RemoteWireError
+from minikafka.base.errors import CoordinationError, RemoteWireError
 from minikafka.base.values import fast_value
 from minikafka.net.server import Exchange
 from minikafka.wire.api import Api
@@ -65,7 +65,7 @@ class RequestContext:
         """``reply`` for whoever does not run on the connection's thread: a failure ends the connection."""
         try:
             self.reply(response())
-        except OtherCluster as error:
+        except CoordinationError as error:
             _log.warning("request %s cannot be answered: %s", self.header, error)
             self.exchange.close("its answer could not be made")
         except Exception:  # noqa: BLE001 - others' answers wait behind it

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from minikafka.base.errors import ErrorCode, MinikafkaError, StorageError
+from minikafka.base.errors import CoordinationError, ErrorCode, MinikafkaError, StorageError
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.log.log import Log
@@ -46,6 +46,8 @@ class Replicas:
         self._coordinator = coordinator
         self._fetchers = fetchers
         self._serving = serving
+        self._serves = False
+        """Whether ``serving`` was called."""
         self._known_since_ms: int | None = None
         """When this broker heard of the cluster, and not yet of topics that there are."""
         self._told_unclaimed = False
@@ -114,7 +116,7 @@ class Replicas:
         """Submit again what could not be opened or deleted. For one thread, the housekeeper's."""
         now_ms = self._broker.clock.monotonic_ms()
         if self._known_since_ms is not None and now_ms - self._known_since_ms >= _TOPICS_PATIENCE_MS:
-            self._serving()  # topics without a leader are no reason to wait for ever
+            self._serve()  # topics without a leader are no reason to wait for ever
         if not self._not_opened:
             self._open_pause_ms = 0
         elif now_ms >= self._open_at_ms:
@@ -454,11 +456,15 @@ class Replicas:
 
         broker.run(step)
         # The controller first says who lives, then who leads, and then all that clients are to be told.
-        if leaderships or not broker.registrar.has_topics():
-            self._serving()
+        if leaderships or not (self._serves or broker.registrar.has_topics()):
+            self._serve()
             self._tell_unclaimed()
         elif self._known_since_ms is None:
             self._known_since_ms = broker.clock.monotonic_ms()
+
+    def _serve(self) -> None:
+        self._serves = True
+        self._serving()
 
     def _tell_unclaimed(self) -> None:
         """Once: which logs lie here that are no replica of this broker's. They may be all that there is of
@@ -467,10 +473,14 @@ class Replicas:
         """
         if self._told_unclaimed:
             return
-        self._told_unclaimed, broker, left = True, self._broker, []
+        broker, left = self._broker, []
         asked_for = broker.partitions.keys() | self._not_opened.keys()
         logs = {key: log for key, log in broker.logs.logs().items() if key not in asked_for}
-        topics = broker.registrar.creations(_topics(logs))
+        try:
+            topics = broker.registrar.creations(_topics(logs))
+        except CoordinationError:
+            return  # told with the next metadata, which must not fail for this
+        self._told_unclaimed = True
         for topic_partition, log in sorted(logs.items(), key=lambda item: item[0]):
             known = broker.image.leadership(topic_partition)
             if topic_partition.topic not in topics:

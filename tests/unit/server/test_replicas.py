@@ -1,4 +1,4 @@
-"""What becomes of a replica whose disk does not take what its broker is to write down first."""
+"""Replicas whose disk, or whose ZooKeeper, fails while the controller tells what to do."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from minikafka.base.clock import ManualClock
+from minikafka.base.errors import CoordinationLost
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.config import LogConfig
@@ -17,7 +18,14 @@ from minikafka.log.manager import LogManager
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
 from minikafka.registry.memory import MemoryZooKeeper
+from minikafka.server.context import RequestContext
+from minikafka.server.handlers.update_metadata import handle
+from minikafka.server.image import ClusterImage
 from minikafka.server.replicas import Replicas
+from minikafka.wire.apis.update_metadata import UpdateMetadataRequest
+from minikafka.wire.framing import RequestHeader
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.table import APIS
 
 ONE = TopicPartition("my_topic", 0)
 OWN, OTHER = 1, 2
@@ -76,6 +84,61 @@ def broker_of(files: MemoryFiles) -> Any:
 
 def led_by(leader: int, epoch: int) -> dict[TopicPartition, Leadership]:
     return {ONE: Leadership(leader, epoch, (OWN, OTHER), (OWN, OTHER), 1, 0)}
+
+
+def lost(*_: object) -> Any:
+    raise CoordinationLost("the connection broke")
+
+
+def test_a_broker_that_serves_takes_over_metadata_while_zookeeper_is_away() -> None:
+    broker = broker_of(MemoryFiles())
+    broker.image = ClusterImage("cluster")
+    broker.registrar.has_topics = lambda: False
+    coordinator: Any = SimpleNamespace(partitions_deleted=nothing)
+    fetching: Any = Fetchers()
+    served: list[bool] = []
+    replicas = Replicas(broker, coordinator, fetching, serving=lambda: served.append(True))
+    replicas.update_metadata({}, {})
+    assert served
+    broker.registrar.has_topics = lost
+    replicas.update_metadata(BROKERS, {})
+    assert broker.image.brokers == BROKERS
+
+
+def test_a_control_request_that_zookeeper_fails_ends_its_connection_without_a_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broker, closed = broker_of(MemoryFiles()), []
+    broker.image = ClusterImage("cluster")
+    broker.registrar.has_topics = lost
+    collaborator: Any = SimpleNamespace(partitions_deleted=nothing)
+    replicas = Replicas(broker, collaborator, collaborator, serving=nothing)
+    exchange: Any = SimpleNamespace(close=closed.append)
+    key = ApiKey.UPDATE_METADATA
+    context = RequestContext(RequestHeader(key, 2, 1, "controller"), APIS[key], exchange)
+    handle(replicas, context, UpdateMetadataRequest(0, 1, (), ()))
+    assert closed == ["its answer could not be made"]
+    (told,) = caplog.records
+    assert told.levelname == "WARNING"
+    assert told.exc_info is None
+    assert "the connection broke" in told.getMessage()
+
+
+def test_unclaimed_logs_are_told_once_zookeeper_is_back(caplog: pytest.LogCaptureFixture) -> None:
+    files = MemoryFiles()
+    broker = broker_of(files)
+    broker.image = ClusterImage("cluster")
+    broker.logs.create(ONE)
+    coordinator: Any = SimpleNamespace(partitions_deleted=nothing)
+    fetching: Any = Fetchers()
+    replicas = Replicas(broker, coordinator, fetching, serving=nothing)
+    broker.registrar.creations = lost
+    replicas.update_metadata(BROKERS, led_by(OWN, 0))
+    broker.registrar.creations = lambda _: {}
+    for _ in range(2):
+        replicas.update_metadata(BROKERS, led_by(OWN, 0))
+    told = [record.getMessage() for record in caplog.records if record.name == "minikafka.server.replicas"]
+    assert [line.count("there is no topic my_topic") for line in told if "no replicas" in line] == [1]
 
 
 @pytest.mark.parametrize("file", ["leader-epochs-begun", "leader-epoch-checkpoint"])
