@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from minikafka.base.errors import ConfigError
+from minikafka.base.numbers import whole_number
 from minikafka.base.secrets import all_shown, shown
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, ZooKeeper, key_values
 
 if TYPE_CHECKING:
     from minikafka.clients.admin import Admin
     from minikafka.wire.apis.describe_configs import ResourceType
+
+LEAST_IN_SYNC = "min.insync.replicas"
 
 app = typer.Typer(help="Read and change settings of topics, brokers and clients.", no_args_is_help=True)
 
@@ -113,7 +116,7 @@ def set_(
         raise ConfigError("K=V", None, "give settings to change, or --delete K")
 
     from minikafka.cli import entities
-    from minikafka.cli.connect import connected, coordinated
+    from minikafka.cli.connect import connected, coordinated, existing_topic
     from minikafka.cli.output import print_json, say
     from minikafka.clients.admin import Admin
     from minikafka.wire.apis.describe_configs import ResourceType
@@ -127,6 +130,8 @@ def set_(
             admin, of = Admin(cluster), ResourceType[kind.name]
             check_deleted(admin, of, name, "--delete", delete)
             admin.change_configs(of, name, changes)
+            if of is ResourceType.TOPIC and LEAST_IN_SYNC in changes:
+                warn_of_too_few_replicas(name, changes, existing_topic(admin, name).fewest_replicas)
     if style is Format.JSON:
         print_json({kind.value: name, "config": all_shown(changes)})
     else:
@@ -162,6 +167,20 @@ def check_deleted(
             raise ConfigError(
                 option, key, f"{name} has no such setting; `config get --all` lists what it has"
             )
+
+
+def warn_of_too_few_replicas(topic: str, changes: Mapping[str, str | None], replicas: int) -> None:
+    """Say so where a topic's new ``min.insync.replicas`` is more than it has replicas, which Kafka allows."""
+    from minikafka.base.words import counted
+    from minikafka.cli.output import note
+
+    least = whole_number(changes.get(LEAST_IN_SYNC) or "")
+    if least is not None and least > replicas:
+        note(
+            f"minikafka: {LEAST_IN_SYNC}={least} is more than {topic} has ({counted(replicas, 'replica')} of "
+            f"each partition): every write with acks=all is refused; set it to {replicas} or less, or give "
+            "the partitions more replicas with `minikafka reassign`"
+        )
 
 
 def told(changes: dict[str, str | None]) -> str:

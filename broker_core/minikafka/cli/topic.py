@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Optional
@@ -12,7 +11,7 @@ import typer
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS
 from minikafka.base.secrets import all_shown
-from minikafka.cli.config import changes_of, check_deleted, told
+from minikafka.cli.config import changes_of, check_deleted, told, warn_of_too_few_replicas
 from minikafka.cli.options import (
     Bootstrap,
     DataDir,
@@ -83,7 +82,7 @@ def create(
 
     from minikafka.base.words import counted
     from minikafka.cli.connect import connected
-    from minikafka.cli.output import note, print_json, say
+    from minikafka.cli.output import print_json, say
     from minikafka.clients.admin import Admin, NewTopic
 
     count, factor = (len(given), len(given[0])) if given else (partitions or 1, replicas or 1)
@@ -96,22 +95,12 @@ def create(
                 raise
             nothing_done("there is a topic", name, {"created": False}, style)
             return
-    never = too_few_for_all(configs, factor)
-    if never:
-        note(f"minikafka: {never}")
+    warn_of_too_few_replicas(name, configs, factor)
     if style is Format.JSON:
         print_json({"topic": name, "partitions": count, "replicas": factor, "config": all_shown(configs)})
     else:
         each = f", {factor} replicas each" if factor > 1 else ""
         say(f"created {name} with {counted(count, 'partition')}{each}")
-
-
-def too_few_for_all(configs: Mapping[str, str], replicas: int) -> str:
-    """The warning that a topic can never take a write with acks=all; empty where it can."""
-    least = configs.get("min.insync.replicas", "").strip()
-    if not (least.isdecimal() and int(least) > replicas):
-        return ""
-    return f"min.insync.replicas={least} and replicas: {replicas}: no write with acks=all can succeed"
 
 
 def replica_assignment(text: str) -> dict[int, tuple[int, ...]]:
@@ -233,7 +222,7 @@ def alter(
     with connected(bootstrap, data_dir) as cluster:
         admin = Admin(cluster)
         try:
-            existing_topic(admin, name)
+            topic = existing_topic(admin, name)
         except BrokerError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not if_exists:
                 raise
@@ -242,6 +231,7 @@ def alter(
         if changes:
             check_deleted(admin, ResourceType.TOPIC, name, "--delete-config", delete_config)
             admin.change_configs(ResourceType.TOPIC, name, changes)
+            warn_of_too_few_replicas(name, changes, topic.fewest_replicas)
         if partitions is not None:
             admin.create_partitions(name, partitions, rack_aware=not disable_rack_aware)
     if style is Format.JSON:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 
 from minikafka.base.errors import ConfigError, ConfigErrors
+from minikafka.base.numbers import whole_number
 from minikafka.clients.group_assignors import ASSIGNORS
 from minikafka.clients.isolation import IsolationLevel
 from minikafka.clients.property_reader import warn_of_unknown
@@ -131,10 +132,10 @@ def _parsed(name: str, field: str, value: object) -> object:
         if text.lower() not in {"true", "false"}:
             raise ConfigError(name, text, "true or false")
         return text.lower() == "true"
-    try:
-        return int(text)
-    except ValueError:
-        raise ConfigError(name, text, "a whole number") from None
+    number = whole_number(text)
+    if number is None:
+        raise ConfigError(name, text, "a whole number")
+    return number
 
 
 def _within(value: object, least: int) -> bool:

@@ -45,6 +45,11 @@ class TopicMetadata:
         """Numbers of the partitions that have a leader."""
         return tuple(p.topic_partition.partition for p in self.partitions if p.leader_id != NO_LEADER)
 
+    @property
+    def fewest_replicas(self) -> int:
+        """The number of replicas of the partition that has the fewest; 0 without partitions."""
+        return min((len(p.replicas) for p in self.partitions), default=0)
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:

@@ -8,15 +8,14 @@ bits, and a name that nobody knows is no fault but a warning.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Collection, Iterable, Mapping
 
 from minikafka.base.errors import ConfigError, ConfigErrors
 from minikafka.base.near_misses import did_you_mean, nearest
+from minikafka.base.numbers import whole_number
 
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 
-_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 _log = logging.getLogger(__name__)
 
 
@@ -53,7 +52,7 @@ class PropertyReader:
     def integer(self, name: str, default: int, least: int = INT32_MIN, most: int = INT32_MAX) -> int:
         """A whole number from ``least`` to ``most``, both included."""
         text = self.text(name, str(default))
-        number = int(text) if _NUMBER.fullmatch(text) else None
+        number = whole_number(text)
         if number is None or not least <= number <= most:
             self.refuse(name, text, f"a whole number from {least} to {most}")
             return default

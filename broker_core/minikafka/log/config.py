@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from minikafka.base.errors import ConfigError
+from minikafka.base.numbers import whole_number
 from minikafka.log.retention import Limits, RetentionPolicy, policy_of
 from minikafka.records.message_set import Codec, TimestampType
 from minikafka.records.produced import Limits as MessageLimits
@@ -36,15 +37,27 @@ Parser = Callable[[str, str], Any]
 
 def _integer(low: int, high: int) -> Parser:
     def parse(name: str, text: str) -> int:
-        try:
-            value = int(text.strip())
-        except ValueError:
-            raise ConfigError(name, text, f"a whole number from {low} to {high}") from None
-        if not low <= value <= high:
+        value = whole_number(text)
+        if value is None or not low <= value <= high:
             raise ConfigError(name, text, f"a whole number from {low} to {high}")
         return value
 
     return parse
+
+
+def _retention_ms(name: str, text: str) -> int:
+    value = whole_number(text)
+    if value is None or not -1 <= value <= LONG_MAX:
+        raise ConfigError(name, text, f"-1 (no limit), or a whole number from 0 to {LONG_MAX}")
+    return value
+
+
+def _broker_retention(name: str, text: str) -> int:
+    """As every release reads it from a broker's own properties: anything negative is no limit."""
+    value = whole_number(text)
+    if not value or value > LONG_MAX:
+        raise ConfigError(name, text, f"-1 (no limit), or a whole number from 1 to {LONG_MAX}")
+    return value
 
 
 def _fraction(name: str, text: str) -> float:
@@ -75,10 +88,12 @@ def _one_of(*allowed: str) -> Parser:
 
 def _cleanup_policy(name: str, text: str) -> frozenset[str]:
     parts = [part.strip() for part in text.split(",")]
-    policies = frozenset(part if ":" in part else part.lower() for part in parts)
+    policies = frozenset(parts)
     if not all(":" in policy or policy in {"delete", "compact"} for policy in policies):
         raise ConfigError(
-            name, text, "delete, compact, or both with a comma between (or package.module:Class for delete)"
+            name,
+            text,
+            "delete, compact, or both with a comma between, in lower case (package.module:Class for delete)",
         )
     for policy in policies - {"delete", "compact"}:
         if name == "log.cleanup.policy":
@@ -173,7 +188,7 @@ TOPIC_PROPERTIES: dict[str, Property] = {
     "preallocate": Property(_boolean, False, (("log.preallocate", 1),)),
     "retention.bytes": Property(_LONG_OR_NEGATIVE, -1, (("log.retention.bytes", 1),)),
     "retention.ms": Property(
-        _LONG_OR_NEGATIVE,
+        _retention_ms,
         604_800_000,
         (("log.retention.ms", 1), ("log.retention.minutes", _MINUTE_MS), ("log.retention.hours", _HOUR_MS)),
     ),
@@ -183,6 +198,17 @@ TOPIC_PROPERTIES: dict[str, Property] = {
     "segment.ms": Property(_LONG, 604_800_000, (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS))),
     "unclean.leader.election.enable": Property(_boolean, False, (("unclean.leader.election.enable", 1),)),
 }
+
+_BROKER_PARSERS: dict[str, Parser] = {
+    "log.flush.interval.messages": _integer(1, LONG_MAX),
+    "log.index.size.max.bytes": _integer(4, INT_MAX),
+    "log.retention.hours": _broker_retention,
+    "log.retention.minutes": _broker_retention,
+    "log.retention.ms": _broker_retention,
+    "log.roll.hours": _integer(1, INT_MAX),
+    "log.roll.ms": _integer(1, LONG_MAX),
+}
+"""Broker properties whose bounds are not those of the topic property that they stand in for."""
 
 _PRODUCER_EXPIRATION = "transactional.id.expiration.ms"
 _PRODUCER_EXPIRATION_MS = 604_800_000
@@ -320,7 +346,7 @@ class LogConfig:
             for broker_name, factor in entry.broker:
                 text = broker.get(broker_name)
                 if text is not None:
-                    value = entry.parse(broker_name, text)
+                    value = _BROKER_PARSERS.get(broker_name, entry.parse)(broker_name, text)
                     values[name] = value * factor if factor != 1 else value
                     break
             else:

@@ -22,6 +22,7 @@ from typing import Any
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import host_port
 from minikafka.base.near_misses import with_hints
+from minikafka.base.numbers import whole_number
 from minikafka.groups.messages import Versions
 from minikafka.groups.shard import GroupSettings
 from minikafka.log.config import BROKER_PROPERTIES, LogConfig, default_text
@@ -38,11 +39,8 @@ def _integer(low: int, high: int | None = None) -> Callable[[str, str], int]:
         allowed = (
             f"a whole number of at least {low}" if high is None else f"a whole number from {low} to {high}"
         )
-        try:
-            value = int(text.strip())
-        except ValueError:
-            raise ConfigError(name, text, allowed) from None
-        if value < low or (high is not None and value > high):
+        value = whole_number(text)
+        if value is None or value < low or (high is not None and value > high):
             raise ConfigError(name, text, allowed)
         return value
 

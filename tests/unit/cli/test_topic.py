@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from minikafka.base.words import counted
 from minikafka.cli.commands import run
-from minikafka.cli.topic import too_few_for_all
+from minikafka.cli.config import warn_of_too_few_replicas
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 
@@ -80,11 +81,46 @@ def test_an_internal_topic_is_never_marked_for_deletion(
 
 
 @pytest.mark.parametrize(
-    ("least", "replicas", "warns"), [("2", 1, True), ("3", 2, True), ("2", 2, False), ("", 1, False)]
+    ("least", "replicas", "warns"), [("2", 1, True), ("3", 2, True), ("2", 2, False), (None, 1, False)]
 )
 def test_a_topic_with_too_few_replicas_for_acks_all_is_warned_of(
-    least: str, replicas: int, warns: bool
+    least: str | None, replicas: int, warns: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    configs = {"min.insync.replicas": least} if least else {}
-    told = f"min.insync.replicas={least} and replicas: {replicas}: no write with acks=all can succeed"
-    assert too_few_for_all(configs, replicas) == (told if warns else "")
+    warn_of_too_few_replicas("t", {"min.insync.replicas": least}, replicas)
+    begin = (
+        f"minikafka: min.insync.replicas={least} is more than t has ({counted(replicas, 'replica')} of each"
+    )
+    assert capsys.readouterr().err.startswith(begin) is warns
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (["topic", "create"], ["--config"]),
+        (["topic", "alter"], ["--config"]),
+        (["config", "set", "topic"], []),
+    ],
+)
+def test_more_in_sync_replicas_than_there_are_is_taken_and_warned_of(
+    minikafka_topic: str,
+    at: tuple[str, str],
+    capfd: pytest.CaptureFixture[str],
+    command: list[str],
+    option: list[str],
+) -> None:
+    name = f"{minikafka_topic}-{command[1]}"
+    if "create" not in command:
+        assert run(["topic", "create", name, *at]) == 0
+    assert run([*command, name, *option, "min.insync.replicas=2", *at]) == 0
+    assert f"min.insync.replicas=2 is more than {name} has (1 replica of" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("setting", ["retention.ms=-5", "cleanup.policy=Compact"])
+def test_a_value_that_kafka_refuses_is_refused_with_it_and_what_is_allowed(
+    minikafka_topic: str, at: tuple[str, str], capfd: pytest.CaptureFixture[str], setting: str
+) -> None:
+    name, _, value = setting.partition("=")
+    assert run(["topic", "create", f"{minikafka_topic}-other", "--config", setting, *at]) == 2
+    assert f"{name}='{value}': " in capfd.readouterr().err
+    assert run(["config", "set", "topic", minikafka_topic, setting, *at]) == 2
+    assert f"{name}='{value}': " in capfd.readouterr().err

@@ -77,6 +77,11 @@ def test_a_topics_own_property_wins() -> None:
         ("message.timestamp.type", "createtime"),
         ("cleanup.policy", "compress"),
         ("cleanup.policy", ""),
+        ("cleanup.policy", "Compact"),
+        ("cleanup.policy", "delete,COMPACT"),
+        ("retention.ms", "-2"),
+        ("retention.ms", "1_000"),
+        ("segment.bytes", "\u0662\u0663"),
         ("compression.type", "brotli"),
         ("min.insync.replicas", "0"),
         ("min.cleanable.dirty.ratio", "1.5"),
@@ -98,8 +103,11 @@ def test_a_value_that_is_not_allowed_is_refused_with_name_and_value(name: str, v
     ("name", "value"),
     [
         ("retention.ms", "-1"),
+        ("retention.ms", " +5 "),
         ("retention.bytes", "-1"),
+        ("retention.bytes", "-5"),
         ("cleanup.policy", "delete,compact"),
+        ("cleanup.policy", "compact, delete"),
         ("leader.replication.throttled.replicas", "0:101,1:102"),
         ("follower.replication.throttled.replicas", "*"),
         ("message.format.version", "0.9.0"),
@@ -116,6 +124,37 @@ def test_every_property_of_the_release_can_be_set(name: str, value: str) -> None
 def test_an_error_in_a_broker_property_names_that_property() -> None:
     with pytest.raises(ConfigError, match=r"log\.segment\.bytes='x'"):
         LogConfig.from_properties({"log.segment.bytes": "x"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("log.cleanup.policy", "Compact"),
+        ("log.flush.interval.messages", "0"),
+        ("log.index.size.max.bytes", "3"),
+        ("log.retention.hours", "0"),
+        ("log.retention.minutes", "0"),
+        ("log.retention.ms", "0"),
+        ("log.retention.ms", "1_000"),
+        ("log.roll.hours", "0"),
+        ("log.roll.ms", "0"),
+    ],
+)
+def test_a_brokers_own_property_has_the_bounds_of_the_release(name: str, value: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        LogConfig.from_properties({name: value})
+    assert (caught.value.name, caught.value.value) == (name, value)
+
+
+@pytest.mark.parametrize("name", ["log.retention.ms", "log.retention.minutes", "log.retention.hours"])
+def test_a_broker_keeps_messages_for_ever_for_any_negative_retention(name: str) -> None:
+    assert LogConfig.from_properties({name: "-5"}).retention_ms is None
+
+
+def test_a_topic_that_has_a_retention_below_minus_one_already_keeps_its_messages() -> None:
+    config, problems = LogConfig().with_known_overrides({"retention.ms": "-5"})
+    assert config.deletion_policies == ()
+    assert problems[0] == "retention.ms='-5': -1 (no limit), or a whole number from 0 to 9223372036854775807"
 
 
 def test_an_unknown_topic_property_is_refused_with_the_known_ones() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from minikafka.base.errors import ConfigError
+from minikafka.base.numbers import whole_number
 from minikafka.clients.retry import Backoff
 from minikafka.records.message_set import Codec
 
@@ -99,10 +100,10 @@ class BatchingConfig:
             elif name == "acks" and text == "all":
                 values["acks"] = ACKS_ALL
             else:
-                try:
-                    values[known[name]] = int(text)
-                except ValueError:
-                    raise ConfigError(name, value, "a whole number") from None
+                number = whole_number(text)
+                if number is None:
+                    raise ConfigError(name, value, "a whole number")
+                values[known[name]] = number
         return cls(**values)  # type: ignore[arg-type]  # the names come from the table above
 
 
