@@ -86,6 +86,17 @@ install_project() {
     printf '%s\n' "$wanted" >"$stamp"
 }
 
+# archive_spark_classes VENV: what a Spark session loads, for the JVMs of the tests; made again with another PySpark.
+archive_spark_classes() {
+    local archive=$PWD/$1/spark-classes.jsa
+    if [ "$archive" -nt "$1/.installed" ]; then
+        return
+    fi
+    rm -f "$archive"
+    "$1/bin/python" scripts/archive_spark_classes.py "$archive" >"$archive.log" 2>&1 ||
+        say "the classes of Spark in $1 could not be archived ($archive.log): the tests take longer"
+}
+
 # The environment that demo and test share: the newest PySpark, the examples and the tools.
 prepare_main_venv() {
     make_venv .venv
