@@ -26,11 +26,13 @@ from minikafka.partition.partition import Partition
 from minikafka.partition.progress import Progress
 from minikafka.records.replicated import ReplicatedSet, replicated
 from minikafka.server.coordinator import Coordinator
+from minikafka.server.followed import Followed
 from minikafka.server.isr import InSync
 from minikafka.server.partition_states import PartitionStates
 from minikafka.server.peer import Conversation, Peer
 from minikafka.server.registrar import Registrar
-from minikafka.server.replica_fetcher import Fetchers, Followed, ReplicaFetcher
+from minikafka.server.replica_fetcher import ReplicaFetcher
+from minikafka.server.replica_fetchers import Fetchers
 from minikafka.server.replicas import Replicas
 from minikafka.server.topic_watches import TopicWatches
 

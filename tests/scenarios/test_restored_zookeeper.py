@@ -457,11 +457,40 @@ def test_deletion_that_a_copy_still_asks_for_deletes_no_later_topic(running: boo
     restore(world, machines, copy, running=running)
     kept = [name for name in stray_directories(machines[0]) if name.endswith("-stray")]
     assert len(kept) == 1
-    held = b"".join(
-        read_file(machines[0].files, f"{DATA_DIR}/{kept[0]}/{name}")
-        for name in machines[0].files.list_dir(f"{DATA_DIR}/{kept[0]}")
-    )
-    assert b"new" in held
+    assert b"new" in contents(machines[0], kept[0])
+
+
+def test_broker_that_starts_after_more_topics_were_made_than_were_lost_keeps_its_log_and_names_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = Simulation()
+    machine = cluster(world, 1)[0]
+    copy = world.zookeeper.copy()
+    create_topic(world, "u", 1)
+    wait_for_leader(world, "u")
+    assert world.produce("u", b"lost").error_code == ErrorCode.NONE
+    pass_time(world, 5_000)
+    machine.kill()
+    world.zookeeper.restore(copy)
+    world.zookeeper.end_stray_sessions()
+    store = world.zookeeper.connect()
+    for name in ("x0", "x1", "x2", "u"):
+        store.create(paths.topic_path(name), b'{"version":1,"partitions":{"0":[0]}}')
+    store.close()
+    machine.start(PROPERTIES)
+    pass_time(world, 10_000)
+    kept = stray_directories(machine)
+    assert [name for name in kept if name.startswith("u_0.")] == kept != []
+    assert b"lost" in contents(machine, kept[0])
+    told = [message for message in caplog.messages if f"it is set aside as {DATA_DIR}/{kept[0]}" in message]
+    assert len(told) == 1
+    assert "where ZooKeeper was restored from an older copy" in told[0]
+
+
+def contents(machine: Machine, directory: str) -> bytes:
+    """Of all files in a log's directory."""
+    path = f"{DATA_DIR}/{directory}"
+    return b"".join(read_file(machine.files, f"{path}/{name}") for name in machine.files.list_dir(path))
 
 
 def restore(world: Simulation, machines: list[Machine], copy: MemoryCopy, *, running: bool) -> None:
@@ -476,3 +505,85 @@ def restore(world: Simulation, machines: list[Machine], copy: MemoryCopy, *, run
     pass_time(world, 10_000)
     world.zookeeper.end_stray_sessions()
     pass_time(world, 10_000)
+
+
+# --- partitions that were moved since the copy -----------------------------------------------------------
+
+
+def reassign(world: Simulation, *replicas: int) -> None:
+    """Have the one partition moved, and wait for the end of that."""
+    store = world.zookeeper.connect()
+    wanted = {"topic": "t", "partition": 0, "replicas": list(replicas)}
+    store.create(paths.REASSIGN_PARTITIONS, json.dumps({"version": 1, "partitions": [wanted]}).encode())
+    for _ in range(60):
+        pass_time(world, 500)
+        if store.exists(paths.REASSIGN_PARTITIONS) is None:
+            store.close()
+            return
+    raise AssertionError("the reassignment does not end within 30 s")
+
+
+def moved_since_the_copy(world: Simulation, *, running: bool) -> tuple[list[Machine], int, int]:
+    """A partition with two records whose only replica was moved, and a ZooKeeper that does not know of it;
+    where it was, and where its log is.
+    """
+    machines = [world.machine_of(number) for number in range(BROKERS)]
+    for machine in machines:
+        machine.start(PROPERTIES)
+    create_topic(world, "t", 1)
+    wait_for_leader(world, "t")
+    produce(world, b"a")
+    before, copy = leader_of(world)[0], world.zookeeper.copy()
+    after = (before + 1) % BROKERS
+    reassign(world, after)
+    produce(world, b"b")
+    restore(world, machines, copy, running=running)
+    return machines, before, after
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_log_of_a_partition_that_was_moved_since_the_copy_stays_and_is_named(
+    running: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = Simulation()
+    machines, before, after = moved_since_the_copy(world, running=running)
+    told = [message for message in caplog.messages if f"{DATA_DIR}/t_0 (its replicas are on" in message]
+    assert len(told) == 1
+    assert f"brokers [{before}]" in told[0]
+    assert "minikafka reassign execute" in told[0]
+    running_broker = machines[after].running
+    assert running_broker is not None
+    assert TopicPartition("t", 0) not in running_broker.broker.partitions
+    held = running_broker.broker.logs.get(TopicPartition("t", 0))
+    assert held is not None
+    assert held.end_offset == 2
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_partition_that_is_moved_back_to_its_log_has_its_records(running: bool) -> None:
+    world = Simulation()
+    machines, before, after = moved_since_the_copy(world, running=running)
+    reassign(world, before, after)
+    assert values(world) == [b"a", b"b"]
+    assert [stray_directories(machine) for machine in machines] == [[]] * BROKERS
+
+
+@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_log_stays_though_others_were_written_to_before_the_partition_is_moved_back(
+    running: bool, count: int
+) -> None:
+    world = Simulation()
+    machines, before, after = moved_since_the_copy(world, running=running)
+    later = [b"c%d" % number for number in range(count)]
+    for value in later:
+        produce(world, value)
+    reassign(world, before, after)
+    assert values(world) == later
+    reassign(world, after)
+    assert values(world) == later
+    kept = stray_directories(machines[after])
+    assert [name for name in kept if name.endswith("-stray")] == kept != []
+    held = contents(machines[after], kept[0])
+    assert b"a" in held
+    assert b"b" in held

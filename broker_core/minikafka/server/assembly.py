@@ -45,7 +45,7 @@ from minikafka.server.isr import InSync
 from minikafka.server.listeners import registered
 from minikafka.server.peer import Conversation
 from minikafka.server.registrar import Registrar
-from minikafka.server.replica_fetcher import Fetchers
+from minikafka.server.replica_fetchers import Fetchers
 from minikafka.server.replicas import Replicas
 from minikafka.server.settings import refresh_limits
 from minikafka.server.withdrawal import withdraw

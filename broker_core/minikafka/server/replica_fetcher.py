@@ -11,8 +11,9 @@ through these stages:
     CUT       the log is cut where it differs from the leader's, by the control path's worker
     FETCH     fetches from the log's end; what comes is appended as it is
     COMPARE   a cut would take messages that were committed: the leader was elected though it was not in sync,
-              as ZooKeeper was restored from an older copy, say. ListOffsets tells where its log ends. Where
-              it has nothing of its own behind the cut this broker takes the lead over (``_take_over``)
+              as ZooKeeper was restored from an older copy, say. ListOffsets tells where its log ends, and a
+              fetch what is last in it. Where it has nothing of its own this broker takes the lead over
+              (``_take_over``). Otherwise the log here is cut; one that is ahead of ZooKeeper is set aside
     LOST      the leader does not have the log's end: ListOffsets tells where it begins and ends, and the log
               is cut, or begun anew at the leader's start
 
@@ -27,28 +28,30 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from enum import Enum
-from typing import Any
+from dataclasses import replace
+from typing import Any, Protocol
 
 from minikafka.base.errors import (
     BrokerError,
     CoordinationError,
     CoordinationLost,
     ErrorCode,
+    OffsetOutOfRange,
     SessionExpired,
     StorageError,
 )
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.log.epochs import UNKNOWN
+from minikafka.log.log import Log
 from minikafka.net.port import Connector
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
 from minikafka.records.replicated import ReplicatedSet, replicated
 from minikafka.server import replica_requests as requests
 from minikafka.server.broker import Broker
+from minikafka.server.followed import Cut, Followed, Stage
 from minikafka.server.peer import Conversation, Peer
-from minikafka.wire.apis.fetch import FETCH, FetchPartitionResponse
+from minikafka.wire.apis.fetch import FETCH, FetchPartitionResponse, FetchResponse
 from minikafka.wire.apis.list_offsets import EARLIEST, LATEST, LIST_OFFSETS
 from minikafka.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH, EpochPartitionResponse
 from minikafka.wire.parts import buffer_of, total_size
@@ -60,90 +63,22 @@ _FIRST_PAUSE_MS = 10
 """After an error; twice as long after each further one, up to ``replica.fetch.backoff.ms``."""
 
 
-class Stage(Enum):
-    """What a partition waits for; see the module."""
+class Owner(Protocol):
+    """Who has the logs opened that are copied to. Called on the worker."""
 
-    ASK = "ask"
-    CUT = "cut"
-    FETCH = "fetch"
-    COMPARE = "compare"
-    LOST = "lost"
+    def start_over(self, topic_partition: TopicPartition, leader: BrokerAddress) -> None:
+        """Set the log here aside, and have the leader's copied whole. StorageError."""
 
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """How a log is to be cut."""
-
-    offset: int
-    anew: bool
-    """Whether the log begins anew there."""
-    then: Stage
-    """ASK: the leader's log differs from this one below ``offset``, too; it is to say where. Else FETCH."""
-
-
-@dataclass(slots=True, eq=False)
-class Followed:
-    """One partition that is followed under one leader epoch."""
-
-    partition: Partition
-    leader_epoch: int
-    stage: Stage = Stage.ASK
-    asked_epoch: int = UNKNOWN
-    """The next one to be asked for: an epoch that the leader has begins where it ends."""
-    above: int = UNKNOWN
-    """That epoch."""
-    told: list[tuple[int, int]] = field(default_factory=list)
-    """Where epochs begin on the leader, falling."""
-    not_before_ms: int = 0
-    is_ahead: bool = False
-    """Whether this log has newer epochs than ZooKeeper had: all of it counts as committed."""
-    cut: Cut | None = None
-    """In the stage COMPARE: what waits for the leader's end."""
-    leader_end: int | None = None
-    """Where the leader's log ends, in the stage LOST, once that was told."""
-    behind: bool = True
-    """Whether the leader has committed more than is here, for all that was told."""
-    failures: int = 0
-    """In a row."""
-    complaint: str = ""
-    """What was said last of why it is not copied."""
-
-    @property
-    def name(self) -> TopicPartition:
-        return self.partition.topic_partition
-
-    def begin(self) -> None:
-        """Ask first of all for the epoch before the leader's; for the leader's where that is known here."""
-        entries = self.partition.log.epochs.entries
-        known = [entry for entry in entries if entry[0] >= self.leader_epoch]
-        self.stage, self.told = Stage.ASK, known
-        self.above, self.asked_epoch = self.leader_epoch, self.leader_epoch - 1 + bool(known)
-
-    def note_beginning(self, offset: int) -> bool:
-        """Where the epoch ``above`` begins; False where it is none: nothing was written under it."""
-        if self.asked_epoch == self.leader_epoch:
-            return True  # that is known here
-        if self.told and offset >= self.told[-1][1]:
-            return False
-        self.told.append((self.above, offset))
-        return True
-
-    def safe_end(self) -> int:
-        """Where to cut when nobody knows where the logs part: not behind the beginnings of the leader's
-        epochs that this log has nothing of.
-        """
-        watermark = self.partition.high_watermark
-        if not self.told:
-            return watermark
-        unknown = self.partition.log.epochs.latest == UNKNOWN
-        return min(watermark, self.told[0 if unknown else -1][1])
+    def agreed(self, topic_partition: TopicPartition) -> None:
+        """The log here has nothing any more that the leader's has not."""
 
 
 class ReplicaFetcher(Conversation):
     """Copies from one leading broker. ``step`` is for one thread; all else for any."""
 
-    def __init__(self, broker: Broker, source: BrokerAddress, connector: Connector) -> None:
+    def __init__(self, broker: Broker, source: BrokerAddress, connector: Connector, owner: Owner) -> None:
         name = f"broker-{broker.broker_id}-fetcher-{source.broker_id}"
+        self._owner = owner
         self._config = broker.config.replication
         super().__init__(Peer(source, connector, name), broker.clock, self._config.socket_timeout_ms)
         self._broker = broker
@@ -206,9 +141,7 @@ class ReplicaFetcher(Conversation):
             return self._ask_epochs(asking)
         compared = [one for one in ready if one.stage is Stage.COMPARE]
         if compared:
-            one = compared[0]
-            asked_at = requests.offset_at(self._broker.broker_id, one.name, LATEST)
-            self._send(LIST_OFFSETS, 1, asked_at, lambda response: self._end_told(one, response))
+            self._compare(compared[0])
             return True
         lost = [one for one in ready if one.stage is Stage.LOST]
         if lost:
@@ -306,9 +239,9 @@ class ReplicaFetcher(Conversation):
         if self._followed.get(one.name) is not one:
             return
         log = one.partition.log
-        if not compared and self._would_lose(one, cut.offset):
+        if not compared and self._must_compare(one, cut):
             with self._applying:
-                one.stage, one.cut = Stage.COMPARE, cut
+                one.stage, one.cut, one.leader_end = Stage.COMPARE, cut, None
             self.wake()
             return
         try:
@@ -327,44 +260,107 @@ class ReplicaFetcher(Conversation):
                 one.begin()
                 self._put_off(one, str(error))
             return
+        if cut.then is Stage.FETCH:
+            one.is_ahead = False
+            self._owner.agreed(one.name)
         with self._applying:
             one.stage = cut.then
         self.wake()
 
     # --- leaders that were not in sync ----------------------------------------------------------------------
 
-    def _would_lose(self, one: Followed, offset: int) -> bool:
-        """Whether a cut takes what was committed, and nobody allowed that."""
+    def _must_compare(self, one: Followed, cut: Cut) -> bool:
+        """Whether a cut takes what was committed, and nobody allowed that; or whether the leader may have
+        other messages under epochs of the log here.
+        """
         log = one.partition.log
         committed = log.end_offset if one.is_ahead else one.partition.high_watermark
-        allowed = log.config.unclean_election or self._broker.config.beside_0_10
-        return offset < min(committed, log.end_offset) and not allowed
+        if log.config.unclean_election or self._broker.config.beside_0_10:
+            return False
+        doubtful = one.is_ahead and cut.then is Stage.FETCH and log.end_offset > log.start_offset
+        return doubtful or cut.offset < min(committed, log.end_offset)
+
+    def _compare(self, one: Followed) -> None:
+        """Ask where the leader's log ends, and then what is last in what both have."""
+        leader_end = one.leader_end
+        if leader_end is None:
+            asked_at = requests.offset_at(self._broker.broker_id, one.name, LATEST)
+            self._send(LIST_OFFSETS, 1, asked_at, lambda response: self._end_told(one, response))
+            return
+        last = _common_end(one, leader_end) - 1
+        request = requests.one_entry(one.name, one.leader_epoch, last)
+        version = self.peer.version(FETCH)
+        self._send(FETCH, version, request, lambda response: self._last_told(one, last, response))
+
+    def _is_compared(self, one: Followed) -> bool:
+        return self._followed.get(one.name) is one and one.stage is Stage.COMPARE and one.cut is not None
 
     def _end_told(self, one: Followed, response: Any) -> None:
         with self._applying:
-            cut = one.cut
-            if self._followed.get(one.name) is not one or one.stage is not Stage.COMPARE or cut is None:
+            if not self._is_compared(one) or one.cut is None:
                 return
             try:
-                leader_end = requests.told_offset(response)
+                one.leader_end = requests.told_offset(response)
             except BrokerError as error:
                 self._put_off(one, str(error))
                 return
-            one.stage, one.cut = Stage.CUT, None
-        if leader_end <= cut.offset and cut.then is Stage.FETCH:
+            may_be_part = one.cut.then is Stage.FETCH and (one.is_ahead or one.leader_end <= one.cut.offset)
+            if not may_be_part or _common_end(one, one.leader_end) <= one.partition.log.start_offset:
+                self._decide(one, is_same=True)
+
+    def _last_told(self, one: Followed, last: int, response: FetchResponse) -> None:
+        """The last entry of what both logs should have: an epoch may have begun twice."""
+        with self._applying:
+            if not self._is_compared(one):
+                return
+            part = requests.told_entry(response)
+            code = part.error_code
+            records = bytes(buffer_of(part.records)) if part.records else b""
+            if code != ErrorCode.OFFSET_OUT_OF_RANGE and (code != ErrorCode.NONE or not records):
+                reason = "the leader does not give its last message"
+                self._put_off(one, reason if code == ErrorCode.NONE else ErrorCode.of(code).name)
+                return
+            # Where the leader has deleted it, nothing is left to differ.
+            self._decide(one, is_same=not records or _has(one.partition.log, last, records))
+
+    def _decide(self, one: Followed, *, is_same: bool) -> None:
+        """Under the lock. ``is_same``: whether the logs are the same as far as both go."""
+        cut, leader_end, log = one.cut, one.leader_end, one.partition.log
+        assert cut is not None
+        assert leader_end is not None
+        one.stage, one.cut, one.leader_end = Stage.CUT, None, None
+        if is_same and cut.offset >= log.end_offset:
+            self._broker.worker.submit(lambda: self._cut_now(one, cut, compared=True))
+            return
+        if is_same and leader_end <= cut.offset and cut.then is Stage.FETCH:
             self._broker.worker.submit(lambda: self._take_over(one, leader_end))
             return
         _log.error(
             "%s: messages %d to %d were committed, and are not on broker %d, which leads, has others in "
-            "their place and ends at %d: they are cut from the log here. That broker was elected though it "
-            "was not in sync; was ZooKeeper restored from an older copy?",
+            "their place and ends at %d: %s. That broker was elected though it was not in sync; was "
+            "ZooKeeper restored from an older copy?",
             one.name,
-            cut.offset,
-            one.partition.log.end_offset - 1,
+            cut.offset if is_same else log.start_offset,
+            log.end_offset - 1,
             self.peer.address.broker_id,
             leader_end,
+            "the log here is set aside" if one.is_ahead else "they are cut from the log here",
         )
-        self._broker.worker.submit(lambda: self._cut_now(one, cut, compared=True))
+        self._broker.worker.submit(lambda: self._give_way(one, cut))
+
+    def _give_way(self, one: Followed, cut: Cut) -> None:
+        """On the worker: the leader has other messages."""
+        if not one.is_ahead:
+            self._cut_now(one, cut, compared=True)
+            return
+        if self._followed.get(one.name) is not one:
+            return
+        try:
+            self._owner.start_over(one.name, self.peer.address)
+        except StorageError as error:
+            with self._applying:
+                one.begin()
+                self._put_off(one, str(error))
 
     def _take_over(self, one: Followed, leader_end: int) -> None:
         """Have this broker lead, on the worker: the log of the leader is a part of the one here. The
@@ -556,62 +552,20 @@ def _is_news(one: Followed, part: FetchPartitionResponse) -> bool:
     )
 
 
+def _common_end(one: Followed, leader_end: int) -> int:
+    """Up to where the logs should be the same."""
+    assert one.cut is not None
+    return min(leader_end, one.cut.offset, one.partition.log.end_offset)
+
+
+def _has(log: Log, offset: int, records: bytes) -> bool:
+    """Whether a log has these very bytes, which begin with the entry that holds ``offset``."""
+    try:
+        own = log.read(offset, len(records)).slice
+    except OffsetOutOfRange:
+        return True  # they lie before its start: nobody can tell
+    return own is not None and bytes(own.read())[: len(records)] == records
+
+
 def _told_flushed(partition: Partition, end_offset: int) -> None:
     partition.flushed(end_offset)
-
-
-class Fetchers:
-    """All fetchers of a broker. ``spawn`` lets one run on a thread; None where somebody else steps them."""
-
-    def __init__(
-        self,
-        broker: Broker,
-        connector: Connector,
-        spawn: Callable[[Conversation, str], None] | None,
-    ) -> None:
-        self._broker = broker
-        self._connector = connector
-        self._spawn = spawn
-        self._fetchers: dict[tuple[BrokerAddress, int], ReplicaFetcher] = {}
-        self._by_partition: dict[TopicPartition, ReplicaFetcher] = {}
-
-    def follow(
-        self, partition: Partition, leader: BrokerAddress, leader_epoch: int, *, is_ahead: bool = False
-    ) -> None:
-        """Copy a partition from ``leader`` from now on, and from nobody else. ``is_ahead``: see
-        ``Followed``.
-        """
-        self.leave(partition.topic_partition)
-        share = partition.topic_partition.partition % self._broker.config.replication.fetchers
-        key = leader, share
-        fetcher = self._fetchers.get(key)
-        if fetcher is None:
-            fetcher = ReplicaFetcher(self._broker, leader, self._connector)
-            self._fetchers[key] = fetcher
-            if self._spawn is not None:
-                self._spawn(fetcher, f"fetcher-{leader.broker_id}-{share}")
-        fetcher.add(partition, leader_epoch, is_ahead=is_ahead)
-        self._by_partition[partition.topic_partition] = fetcher
-
-    def leave(self, topic_partition: TopicPartition) -> None:
-        """Copy a partition no longer. Once this has returned nothing more is written to it."""
-        fetcher = self._by_partition.pop(topic_partition, None)
-        if fetcher is not None:
-            fetcher.remove(topic_partition)
-
-    def sweep(self) -> None:
-        """End the fetchers that have nothing to copy any more."""
-        for key, fetcher in list(self._fetchers.items()):
-            if not len(fetcher):
-                fetcher.stop()
-                del self._fetchers[key]
-
-    def step(self) -> bool:
-        """One step of each; whether any had something to do."""
-        return any(tuple(fetcher.step() for fetcher in list(self._fetchers.values())))
-
-    def stop(self) -> None:
-        """Copy nothing any more."""
-        for topic_partition in list(self._by_partition):
-            self.leave(topic_partition)
-        self.sweep()

@@ -10,10 +10,12 @@ from minikafka.log.epochs import UNKNOWN
 from minikafka.log.log import Log
 from minikafka.server.config import ReplicationConfig
 from minikafka.wire.apis.fetch import (
+    FINAL_EPOCH,
     NEW_SESSION_EPOCH,
     NO_SESSION,
     READ_UNCOMMITTED,
     FetchPartition,
+    FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
     FetchTopic,
@@ -101,6 +103,27 @@ def fetch_parts(
         name: FetchPartition(name.partition, leader_epoch, log.end_offset, log.start_offset, most)
         for name, leader_epoch, log in wanted
     }
+
+
+def one_entry(topic_partition: TopicPartition, leader_epoch: int, offset: int) -> FetchRequest:
+    """The entry that holds an offset, as a consumer is given it: the leader counts nobody as having it."""
+    part = FetchPartition(topic_partition.partition, leader_epoch, offset, UNKNOWN, 1)
+    return FetchRequest(
+        replica_id=UNKNOWN,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=1,
+        isolation_level=READ_UNCOMMITTED,
+        session_id=NO_SESSION,
+        session_epoch=FINAL_EPOCH,
+        topics=(FetchTopic(topic_partition.topic, (part,)),),
+        forgotten_topics=(),
+    )
+
+
+def told_entry(response: FetchResponse) -> FetchPartitionResponse:
+    """The answer to ``one_entry``."""
+    return response.topics[0].partitions[0]
 
 
 def _topics(parts: Mapping[TopicPartition, FetchPartition]) -> tuple[FetchTopic, ...]:

@@ -8,10 +8,10 @@ logged, kept, and tried again by ``retry``; it never keeps others from their lea
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from minikafka.base.errors import CoordinationError, ErrorCode, MinikafkaError, StorageError
+from minikafka.base.errors import ErrorCode, MinikafkaError, StorageError
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.log.log import Log
@@ -22,14 +22,22 @@ from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.server.coordinator import Coordinator
 from minikafka.server.counters import look_at_topics
-from minikafka.server.replica_fetcher import Fetchers
+from minikafka.server.replica_fetchers import Fetchers
+from minikafka.server.unassigned_logs import UnassignedLogs, named
 
 _log = logging.getLogger(__name__)
 
 _LONGEST_PAUSE_MS = 30_000
 _TOPICS_PATIENCE_MS = 5_000
-_NAMED_MOST = 20
-"""Of many logs that a warning is about, so many are named."""
+
+_OF_AN_EARLIER_TOPIC = (
+    "of an earlier topic of that name, whose znodes were removed or, where ZooKeeper was restored from an "
+    "older copy, lost"
+)
+_OF_A_LOST_TOPIC = (
+    "of a topic that was made after the one that is to be deleted, and that ZooKeeper lost when it was "
+    "restored from an older copy"
+)
 
 Leaderships = Mapping[TopicPartition, Leadership]
 Brokers = Mapping[int, BrokerAddress]
@@ -42,6 +50,7 @@ class Replicas:
         self, broker: Broker, coordinator: Coordinator, fetchers: Fetchers, *, serving: Callable[[], None]
     ) -> None:
         """``serving`` is called when this broker knows the cluster."""
+        fetchers.owner = self
         self._broker = broker
         self._coordinator = coordinator
         self._fetchers = fetchers
@@ -50,7 +59,7 @@ class Replicas:
         """Whether ``serving`` was called."""
         self._known_since_ms: int | None = None
         """When this broker heard of the cluster, and not yet of topics that there are."""
-        self._told_unclaimed = False
+        self._unassigned = UnassignedLogs(broker)
         self._registered_at: int | None = None
         self._controller_epoch = 0
         self._not_opened: dict[TopicPartition, tuple[Leadership, Brokers]] = {}
@@ -64,7 +73,9 @@ class Replicas:
         self.new: set[TopicPartition] = set()
         """Partitions that were made just now: they cannot lie in a directory that is left out."""
         self._ahead: set[TopicPartition] = set()
-        """Whose logs had newer epochs, when this broker was started, than ZooKeeper."""
+        """Whose logs have what ZooKeeper does not know of: newer epochs when this broker was started, or the
+        messages of a replica that it was not.
+        """
         self._leaving = False
         self._not_deleted: dict[TopicPartition, Callable[[], None]] = {}
         """What could not be deleted, and what is to be done once it is."""
@@ -155,6 +166,7 @@ class Replicas:
         behind = {key for key, leadership in leaderships.items() if self._is_behind(key, leadership)}
         codes |= dict.fromkeys(behind, ErrorCode.STALE_CONTROLLER_EPOCH)
         leaderships = {key: value for key, value in leaderships.items() if key not in behind}
+        self._ahead |= self._unassigned.take(leaderships)
         for topic_partition, leadership in leaderships.items():
             if not self._is_known(topic_partition, leadership):
                 self._fetchers.leave(topic_partition)  # all at once: they would ask leaders that are none now
@@ -207,7 +219,7 @@ class Replicas:
             _log.warning(
                 "partitions that this broker is to lead had no log here, and begin empty: if they were "
                 "written to before, their directories were removed or are others now: %s",
-                _named(lost),
+                named(lost),
             )
 
     def _resign(self, leaderships: Leaderships) -> None:
@@ -287,7 +299,7 @@ class Replicas:
                 )
                 del left[topic_partition]
             try:
-                self._set_aside(topic_partition)
+                self._set_aside(topic_partition, _OF_AN_EARLIER_TOPIC)
             except StorageError as error:
                 _log.error("%s has no leader, the log of an earlier topic stays: %s", topic_partition, error)
                 if left.pop(topic_partition, None) is not None:
@@ -303,21 +315,33 @@ class Replicas:
             key for key in partitions if key.topic in created and known.is_of_later(key, created[key.topic])
         )
 
-    def _set_aside(self, topic_partition: TopicPartition, *, later: bool = False) -> None:
+    def _set_aside(self, topic_partition: TopicPartition, why: str) -> None:
         self.stop((topic_partition,))
         self._broker.run(lambda: self._let_go((topic_partition,)))
-        self._begun.pop(topic_partition, None)
-        self._refused_ms.pop(topic_partition, None)
+        for table in (self._begun, self._refused_ms):
+            table.pop(topic_partition, None)
+        self._ahead.discard(topic_partition)
         aside = self._broker.logs.set_aside(topic_partition)
         _log.warning(
-            "the log of %s is of %s: it is set aside as %s; remove that when nobody needs its records",
+            "the log of %s is %s: it is set aside as %s; remove that when nobody needs its records",
             topic_partition,
-            "a topic that was made after the one that is to be deleted, and that ZooKeeper lost when it was "
-            "restored from an older copy"
-            if later
-            else "an earlier topic of that name, whose znodes were removed",
+            why,
             aside,
         )
+
+    def start_over(self, topic_partition: TopicPartition, leader: BrokerAddress) -> None:
+        """A job: copy the leader's log whole, and keep the one here, which has other messages."""
+        partition = self._broker.partitions.get(topic_partition)
+        known = None if partition is None else partition.leadership
+        if known is None:
+            return
+        self._set_aside(topic_partition, "not the one of its leader, which has other messages")
+        self._not_opened[topic_partition] = known, {leader.broker_id: leader}
+        self._open_at_ms = self._broker.clock.monotonic_ms()
+
+    def agreed(self, topic_partition: TopicPartition) -> None:
+        """A job: the log here has nothing that its leader's has not."""
+        self._ahead.discard(topic_partition)
 
     def _let_go(self, partitions: Iterable[TopicPartition]) -> None:
         """In a step: these are not served any more."""
@@ -444,55 +468,29 @@ class Replicas:
         """Take over who lives and who leads."""
         broker = self._broker
         gone = [key for key, leadership in leaderships.items() if leadership.leader == LEADER_DURING_DELETE]
-        self.stop(gone)
+        taken = self._unassigned.find_taken(leaderships)
+        self.stop((*gone, *taken))
 
         def step() -> None:
             broker.image = broker.image.updated(brokers, leaderships)
-            self._let_go(gone)
+            self._let_go((*gone, *taken))
             self._coordinator.partitions_deleted(gone)
             broker.touch("image")
             for topic in _topics(leaderships):
                 broker.touch(("topic", topic))
 
         broker.run(step)
+        self._unassigned.tell_taken(taken)
         # The controller first says who lives, then who leads, and then all that clients are to be told.
         if leaderships or not (self._serves or broker.registrar.has_topics()):
             self._serve()
-            self._tell_unclaimed()
+            self._unassigned.tell_found(broker.partitions.keys() | self._not_opened.keys())
         elif self._known_since_ms is None:
             self._known_since_ms = broker.clock.monotonic_ms()
 
     def _serve(self) -> None:
         self._serves = True
         self._serving()
-
-    def _tell_unclaimed(self) -> None:
-        """Once: which logs lie here that are no replica of this broker's. They may be all that there is of
-        something, and stay: of topics whose znodes were removed by hand, of replicas that were moved away
-        while this broker was.
-        """
-        if self._told_unclaimed:
-            return
-        broker, left = self._broker, []
-        asked_for = broker.partitions.keys() | self._not_opened.keys()
-        logs = {key: log for key, log in broker.logs.logs().items() if key not in asked_for}
-        try:
-            topics = broker.registrar.creations(_topics(logs))
-        except CoordinationError:
-            return  # told with the next metadata, which must not fail for this
-        self._told_unclaimed = True
-        for topic_partition, log in sorted(logs.items(), key=lambda item: item[0]):
-            known = broker.image.leadership(topic_partition)
-            if topic_partition.topic not in topics:
-                left.append(f"{log.directory} (there is no topic {topic_partition.topic})")
-            elif known is not None and broker.broker_id not in known.replicas:
-                left.append(f"{log.directory} (its replicas are on brokers {list(known.replicas)})")
-        if left:
-            _log.warning(
-                "logs that are no replicas of this broker stay and are not served; remove them if nobody "
-                "needs them: %s",
-                _named(left),
-            )
 
     # --- giving up ------------------------------------------------------------------------------------------
 
@@ -546,7 +544,7 @@ class Replicas:
         failed: dict[TopicPartition, MinikafkaError | FileNotFoundError] = {}
         for topic_partition in sorted(self._spared.intersection(partitions)):
             try:
-                self._set_aside(topic_partition, later=True)
+                self._set_aside(topic_partition, _OF_A_LOST_TOPIC)
             except (MinikafkaError, FileNotFoundError) as error:
                 failed[topic_partition] = error
             else:
@@ -557,8 +555,3 @@ class Replicas:
 def _topics(partitions: Iterable[TopicPartition]) -> Iterable[str]:
     """Their topics, in order: a run that is repeated goes the same way."""
     return dict.fromkeys(topic_partition.topic for topic_partition in partitions)
-
-
-def _named(found: Sequence[str]) -> str:
-    more = len(found) - _NAMED_MOST
-    return ", ".join(found[:_NAMED_MOST]) + (f", and {more} more" if more > 0 else "")

@@ -9,9 +9,13 @@ import pytest
 
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import OtherCluster
+from minikafka.base.files import FileSlice
 from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.memory_files import MemoryFiles
+from minikafka.log.reading import LogRead
 from minikafka.server import replica_requests
-from minikafka.server.replica_fetcher import ReplicaFetcher, Stage
+from minikafka.server.followed import Stage
+from minikafka.server.replica_fetcher import ReplicaFetcher
 from minikafka.server.worker import InlineWorker
 
 NAME = TopicPartition("t", 0)
@@ -25,6 +29,11 @@ class FakeLog:
         self.config = SimpleNamespace(unclean_election=False)
         self.epochs = SimpleNamespace(latest=2, entries=[(0, 0), (2, 5)])
 
+    def read(self, offset: int, max_bytes: int) -> LogRead:
+        file = MemoryFiles().open("entry", create=True)
+        file.write_at(0, b"entry %d" % offset)
+        return LogRead(FileSlice(file, 0, file.size()), offset)
+
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         return (2, self.end_offset) if epoch == 2 else (0, 5)
 
@@ -34,6 +43,8 @@ class World:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, start: int = 0) -> None:
         self.cuts: list[tuple[int, bool]] = []
+        self.set_aside: list[TopicPartition] = []
+        self.agreed: list[TopicPartition] = []
         self.leader_end = 15
         self.log = FakeLog(start)
         self.worker = InlineWorker()
@@ -60,7 +71,8 @@ class World:
             leadership=known,
         )
         connector: Any = None
-        self.fetcher = ReplicaFetcher(broker, BrokerAddress(1, "h", 9092), connector)
+        owner: Any = SimpleNamespace(start_over=self.start_over, agreed=self.agreed.append)
+        self.fetcher = ReplicaFetcher(broker, BrokerAddress(1, "h", 9092), connector, owner)
         self.fetcher.add(partition, 5)
         self.one = self.fetcher._followed[NAME]
 
@@ -70,6 +82,17 @@ class World:
     def truncate(self, name: TopicPartition, offset: int, *, anew: bool) -> None:
         self.cuts.append((offset, anew))
         self.log.end_offset = offset
+
+    def start_over(self, name: TopicPartition, leader: BrokerAddress) -> None:
+        self.set_aside.append(name)
+
+    def last_told(self, records: bytes, error_code: int = 0) -> None:
+        """What the leader has last, or last of what both have."""
+        part = SimpleNamespace(error_code=error_code, records=records)
+        response: Any = SimpleNamespace(topics=[SimpleNamespace(partitions=[part])])
+        assert self.one.leader_end is not None
+        self.fetcher._last_told(self.one, self.one.leader_end - 1, response)
+        self.worker.run_until_idle()
 
     def epoch_told(self, epoch: int, end: int) -> None:
         told: Any = SimpleNamespace(error_code=0, leader_epoch=epoch, end_offset=end)
@@ -122,5 +145,43 @@ def test_a_take_over_that_is_refused_is_tried_again(monkeypatch: pytest.MonkeyPa
     world.leader_end = 7
     world.epoch_told(2, 7)
     world.end_told()
+    world.last_told(b"entry 6")
     assert (world.cuts, world.one.stage) == ([], Stage.ASK)
     assert world.one.not_before_ms > 0
+
+
+def test_a_leader_whose_last_message_is_another_one_is_not_taken_over_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch)
+    world.leader_end = 7
+    world.epoch_told(2, 7)
+    world.end_told()
+    world.last_told(b"other 6")
+    assert (world.cuts, world.one.stage) == ([(7, False)], Stage.FETCH)
+
+
+def test_a_log_that_is_ahead_of_zookeeper_is_set_aside_where_it_would_be_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch)
+    world.one.is_ahead = True
+    world.leader_end = 9
+    world.epoch_told(2, 7)
+    world.end_told()
+    world.last_told(b"entry 6")
+    assert (world.cuts, world.set_aside) == ([], [NAME])
+
+
+@pytest.mark.parametrize(("last", "set_aside"), [(b"entry 19", []), (b"other 19", [NAME])])
+def test_a_log_that_is_ahead_of_zookeeper_is_followed_on_only_where_the_leader_has_the_same(
+    last: bytes, set_aside: list[TopicPartition], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(monkeypatch)
+    world.one.is_ahead = True
+    world.leader_end = 20
+    world.epoch_told(2, 20)
+    world.end_told()
+    world.last_told(last)
+    assert (world.cuts, world.set_aside) == ([], set_aside)
+    assert world.agreed == ([] if set_aside else [NAME])

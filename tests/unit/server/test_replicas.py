@@ -37,6 +37,7 @@ class Fetchers:
 
     def __init__(self) -> None:
         self.followed: dict[TopicPartition, int] = {}
+        self.owner: Replicas | None = None
 
     def follow(
         self, partition: Partition, leader: BrokerAddress, epoch: int, *, is_ahead: bool = False
@@ -137,7 +138,9 @@ def test_unclaimed_logs_are_told_once_zookeeper_is_back(caplog: pytest.LogCaptur
     broker.registrar.creations = lambda _: {}
     for _ in range(2):
         replicas.update_metadata(BROKERS, led_by(OWN, 0))
-    told = [record.getMessage() for record in caplog.records if record.name == "minikafka.server.replicas"]
+    told = [
+        record.getMessage() for record in caplog.records if record.name == "minikafka.server.unassigned_logs"
+    ]
     assert [line.count("there is no topic my_topic") for line in told if "no replicas" in line] == [1]
 
 
