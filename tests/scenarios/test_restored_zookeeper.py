@@ -229,6 +229,17 @@ def test_broker_changes_nothing_in_the_zookeeper_of_another_cluster() -> None:
     assert values(world) == [b"a", b"b"]
 
 
+def test_broker_killed_as_it_registers_in_a_new_session_starts_again_at_once() -> None:
+    world = Simulation()
+    (machine,) = cluster(world, 1)
+    world.zookeeper.suspend_at_next_write(machine.store)
+    world.zookeeper.expire(machine.store)
+    world.settle()
+    machine.kill()
+    assert world.zookeeper.connect().exists(paths.broker_path(0)) is not None
+    assert machine.start(PROPERTIES)
+
+
 def test_nothing_is_read_from_the_zookeeper_of_another_cluster() -> None:
     other = Simulation(seed=7)
     cluster(other, 1)

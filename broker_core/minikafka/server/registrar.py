@@ -360,6 +360,7 @@ class Registrar:
             self._listener.post(events.Resigned())
         for path in paths.PERSISTENT_PATHS:
             self._znodes.make(path, b"")
+        self._keep_ticket()  # before it holds anything: whoever starts after a kill must be able to end it
         try:
             self._registrations.register(self._address)
         except ConfigError as error:
@@ -367,7 +368,6 @@ class Registrar:
                 f"the ZooKeeper session expired, and this broker cannot register again: {error}"
             )
             return
-        self._keep_ticket()
         self._listener.counters_missed()
         self._listener.configs_missed()
         self._see_controller()
