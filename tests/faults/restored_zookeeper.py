@@ -13,6 +13,7 @@ import shutil
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ PARTITIONS = 2
 RECORDS = 12
 """Of one producer."""
 PATIENCE_S = 90.0
+AWAY_S = 10.0
+"""How long a broker is away while the others are produced to, at most."""
 Outcomes = Iterator[tuple[bytes, str | None]]
 """Each value with None, or why it was not acknowledged."""
 
@@ -169,8 +172,15 @@ def _bounce(life: Life, cluster: Cluster, chance: random.Random) -> None:
     life.steps.append(f"bounced {number}")
     cluster.kill(number)
     if life.brokers > 1 and chance.random() < 0.5:
-        _produce(life, cluster, chance, f"without-{number}-{len(life.steps)}", 1)
-    cluster.restart(number)
+        with ThreadPoolExecutor(1) as others:
+            name = f"without-{number}-{len(life.steps)}"
+            produced = others.submit(_produce, life, cluster, chance, name, 1)
+            # Who was just restored may have it alone in the ISR: then the others wait for it.
+            wait([produced], AWAY_S)
+            cluster.restart(number)
+            produced.result()
+    else:
+        cluster.restart(number)
 
 
 def _produce(life: Life, cluster: Cluster, chance: random.Random, name: str, producers: int) -> None:
