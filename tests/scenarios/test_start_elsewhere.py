@@ -53,6 +53,24 @@ def test_start_on_an_emptied_zookeeper_changes_nothing_and_says_what_to_do(kille
     assert [record.value for record in world.records("t")] == [b"a"]
 
 
+@pytest.mark.parametrize("tree", ["none", "other"])
+def test_refused_start_names_what_lies_in_the_data_directory_and_how_to_check_it(tree: str) -> None:
+    world = Simulation()
+    machine = with_a_record(world)
+    assert world.create_topic("many", partitions=3) == ErrorCode.NONE
+    machine.stop()
+    world.zookeeper.restore(None)
+    if tree == "other":
+        world.zookeeper.connect().create(
+            paths.CLUSTER_ID, paths.ClusterId("another").to_json(), make_parents=True
+        )
+    with pytest.raises(OtherCluster) as refused:
+        machine.start()
+    told = f"{DATA_DIR} has many (partitions 0-2), t (partition 0), which `minikafka log verify {DATA_DIR}`"
+    assert told in str(refused.value)
+    assert "zookeeper.connect is " in str(refused.value)
+
+
 def contents(machine: Machine) -> dict[str, bytes]:
     """Of the log's files."""
     home = f"{DATA_DIR}/t_0"

@@ -26,6 +26,7 @@ from contextlib import AbstractContextManager
 from minikafka.base.errors import DirectoryLocked, StorageError
 from minikafka.base.files import Files, Lock, make_dirs_durably
 from minikafka.base.ids import TopicPartition
+from minikafka.base.words import counted, ranges
 from minikafka.log.checkpoint import read_checkpoint, write_checkpoint
 from minikafka.log.layout import (
     CLEAN_SHUTDOWN_FILE,
@@ -40,7 +41,27 @@ from minikafka.log.meta import META_FILE
 
 _logger = logging.getLogger(__name__)
 
+_NAMED_MOST = 10
+"""Topics that ``contents`` names."""
+
 _LEFTOVER = re.compile(rf"(.*)\.\d+{re.escape(DELETED_SUFFIX)}")
+
+
+def contents(files: Files, path: str) -> str:
+    """The topics and partitions in a data directory, for people: ``D has orders (partitions 0-2)``."""
+    topics: dict[str, list[int]] = {}
+    try:
+        layout = Layout.recognise(files, path)
+        for partition, _ in layout.found(files, path) if layout else ():
+            topics.setdefault(partition.topic, []).append(partition.partition)
+    except StorageError as error:
+        return f"{path} cannot be read: {error}"
+    named = [
+        f"{topic} (partition{'s' if len(numbers) > 1 else ''} {ranges(numbers)})"
+        for topic, numbers in sorted(topics.items())
+    ]
+    more = f" and {counted(len(named) - _NAMED_MOST, 'more topic')}" if len(named) > _NAMED_MOST else ""
+    return f"{path} has {', '.join(named[:_NAMED_MOST]) or 'no partitions'}{more}"
 
 
 class OffsetFile:
@@ -177,13 +198,7 @@ class DataDirectory:
 
     def found(self) -> Iterator[tuple[TopicPartition, str]]:
         """The partitions that lie in it, with their directories."""
-        for name in self._files.list_dir(self.path):
-            partition = self.layout.partition_of(name)
-            path = self.file(name)
-            if partition is None or not self._files.is_dir(path):
-                continue
-            if self.layout.fits(self._files, path):
-                yield partition, path
+        yield from self.layout.found(self._files, self.path)
 
     def is_clean(self) -> bool:
         """Whether the marker is there."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from enum import Enum
 
 from minikafka.base.errors import ConfigError, StorageError
@@ -160,6 +161,14 @@ class Layout(Enum):
                 f"layout ({found[cls.APACHE]}); move those of one layout to a directory of their own"
             )
         return next(iter(found), None)
+
+    def found(self, files: Files, directory: str) -> Iterator[tuple[TopicPartition, str]]:
+        """The partitions that lie in a data directory, with their own directories."""
+        for name in files.list_dir(directory):
+            partition = self.partition_of(name)
+            path = os.path.join(directory, name)
+            if partition is not None and files.is_dir(path) and self.fits(files, path):
+                yield partition, path
 
     def fits(self, files: Files, partition_directory: str) -> bool:
         """Whether a directory with a fitting name holds segments of this layout, or nothing yet."""

@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shlex
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from minikafka.base.clock import Clock
-from minikafka.base.errors import ConfigError, CoordinationLost, SessionExpired
+from minikafka.base.errors import ConfigError, CoordinationLost, OtherCluster, SessionExpired
 from minikafka.base.files import Files
 from minikafka.base.ids import BrokerAddress
 from minikafka.log.cleaner import Cleaner
 from minikafka.log.cleaning import Cleaning
+from minikafka.log.data_directory import contents
 from minikafka.log.manager import Jobs, LogManager, one_after_another
 from minikafka.log.meta import claim_directories, known_cluster
 from minikafka.net.port import Connector
@@ -114,14 +116,7 @@ class RunningBroker:
         self._stops.callback(ports.worker.stop)
         self._stops.callback(ports.loader.stop)
         self._stops.callback(ports.pool.stop)
-        registrar = Registrar(
-            store,
-            ports.clock,
-            ports.worker,
-            random_bytes=ports.random_bytes,
-            may_be_unclean=lambda overrides: config.log.with_known_overrides(overrides)[0].unclean_election,
-            cluster_id=known_cluster(ports.files, config.log_dirs),
-        )
+        registrar = _registrar(config, ports, store)
         _open(logs, registrar)
         broker_id = self._agree_on_broker_id(config, logs.paths, ports.files, registrar)
         self.broker = Broker(
@@ -226,6 +221,25 @@ class RunningBroker:
             meta = claim_directories(files, directories, broker_id, cluster_id)
         assert meta is not None
         return meta.broker_id
+
+
+def _registrar(config: BrokerConfig, ports: Ports, store: Store) -> Registrar:
+    """The registrar. OtherCluster, with what lies in the data directories, where it is no use to go on."""
+    try:
+        return Registrar(
+            store,
+            ports.clock,
+            ports.worker,
+            random_bytes=ports.random_bytes,
+            may_be_unclean=lambda overrides: config.log.with_known_overrides(overrides)[0].unclean_election,
+            cluster_id=known_cluster(ports.files, config.log_dirs),
+        )
+    except OtherCluster as error:
+        here = "; ".join(
+            f"{contents(ports.files, path)}, which `minikafka log verify {shlex.quote(path)}` checks"
+            for path in config.log_dirs
+        )
+        raise OtherCluster(f"{error}. zookeeper.connect is {config.zookeeper_connect}. {here}") from None
 
 
 def _open(logs: LogManager, registrar: Registrar) -> None:

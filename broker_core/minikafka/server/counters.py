@@ -205,8 +205,9 @@ def _own_tree(store: Store, own: str) -> int:
             "data was removed, or zookeeper.connect names another one. Nothing is changed, there and here. "
             "Restore ZooKeeper's data from a copy, or correct zookeeper.connect. To begin a new cluster with "
             "these records, remove the line cluster.id of meta.properties, and topic-creations.json, in each "
-            "data directory of all brokers: topics, settings, quotas and access rules are to be made "
-            "again, and a topic of the same name, with as many partitions, has its records"
+            "data directory of all brokers, start them, and make topics (with as many partitions, by "
+            "--replica-assignment where brokers are several: a partition's records are where its log lies), "
+            "settings, quotas and access rules again"
         ) from None
     found = ClusterId.from_json(data).id
     if found != own:

@@ -211,14 +211,15 @@ class Replicas:
             self._registered_at = found[1].created_at
         return self._registered_at
 
-    @staticmethod
-    def _tell_lost(led: Iterable[TopicPartition]) -> None:
+    def _tell_lost(self, led: Iterable[TopicPartition]) -> None:
         """Of topics that are older than this process, and had no log here."""
         lost = sorted(map(str, led))
         if lost:
             _log.warning(
-                "partitions that this broker is to lead had no log here, and begin empty: if they were "
-                "written to before, their directories were removed or are others now: %s",
+                "partitions that this broker is to lead had no log in %s, and begin empty; if they were "
+                "written to before, their directories were removed or moved: stop this broker and put them "
+                "back, before others write: %s",
+                ", ".join(self._broker.logs.paths),
                 named(lost),
             )
 
@@ -323,7 +324,8 @@ class Replicas:
         self._ahead.discard(topic_partition)
         aside = self._broker.logs.set_aside(topic_partition)
         _log.warning(
-            "the log of %s is %s: it is set aside as %s; remove that when nobody needs its records",
+            "the log of %s is %s: it is set aside as %s, and not served any more; `minikafka log dump` reads "
+            "the files there; remove the directory when nobody needs its records",
             topic_partition,
             why,
             aside,

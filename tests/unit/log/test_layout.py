@@ -7,6 +7,7 @@ import pytest
 from minikafka.base.errors import ConfigError, StorageError
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
+from minikafka.log.data_directory import contents
 from minikafka.log.layout import Layout
 
 CLASSIC, APACHE = Layout.CLASSIC, Layout.APACHE
@@ -96,3 +97,15 @@ def test_the_property_names_a_layout() -> None:
     assert Layout.parse(" Classic ") is CLASSIC
     with pytest.raises(ConfigError, match=r"log\.layout='new': one of classic, apache"):
         Layout.parse("new")
+
+
+def test_contents_of_a_data_directory_are_told_by_topic() -> None:
+    files = disk_with("b_0/00000000000.kafka", "a_1/", "a_0/", "a_7/", "a_2.0-stray/", "notes_2/readme.txt")
+    assert contents(files, "d") == "d has a (partitions 0-1, 7), b (partition 0)"
+    assert contents(disk_with(), "d") == "d has no partitions"
+    many = [f"{letter}_0/" for letter in "abcdefghijkl"]
+    assert contents(disk_with(*many), "d").endswith("j (partition 0) and 2 more topics")
+
+
+def test_contents_of_a_data_directory_that_cannot_be_read_are_told_as_such() -> None:
+    assert contents(disk_with("a_0/", "b-0/"), "d").startswith("d cannot be read: d holds partitions in the")
