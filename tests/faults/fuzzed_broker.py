@@ -47,7 +47,8 @@ PROPERTIES = {
     "num.network.threads": "2",
     "socket.request.max.bytes": str(REQUEST_BYTES),
     "message.max.bytes": str(REQUEST_BYTES // 2),
-    "connections.max.idle.ms": "2000",
+    # Less than tests wait for the end of a connection, and more than a client is starved on a busy machine.
+    "connections.max.idle.ms": "15000",
     "queued.max.request.bytes": str(16 * REQUEST_BYTES),
     "log.segment.bytes": str(16 * REQUEST_BYTES),
     "log.retention.ms": "-1",
