@@ -126,10 +126,13 @@ def refused(
     INVALID_REQUEST for replicas that are named twice: a copy must not count as two.
     """
     codes = {}
+    legal: str | None = None
     for one in partitions:
         code, problem = ErrorCode.NONE, ""
         try:
-            check_topic_name(one.topic)
+            if one.topic != legal:
+                check_topic_name(one.topic)
+                legal = one.topic
         except BrokerError as error:
             code, problem = error.code, error.detail
         if one.index < 0:

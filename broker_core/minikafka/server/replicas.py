@@ -8,8 +8,9 @@ logged, kept, and tried again by ``retry``; it never keeps others from their lea
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 from minikafka.base.errors import ErrorCode, MinikafkaError, StorageError
 from minikafka.base.ids import BrokerAddress, TopicPartition
@@ -22,6 +23,7 @@ from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
 from minikafka.server.coordinator import Coordinator
 from minikafka.server.counters import look_at_topics
+from minikafka.server.later import portions
 from minikafka.server.replica_fetchers import Fetchers
 from minikafka.server.unassigned_logs import UnassignedLogs, named
 
@@ -30,6 +32,8 @@ _log = logging.getLogger(__name__)
 _LONGEST_PAUSE_MS = 30_000
 _TOPICS_PATIENCE_MS = 5_000
 
+_STEP_ITEMS = 1_000
+"""Of many partitions or topics, so many are worked on before others have the core's lock."""
 _OF_AN_EARLIER_TOPIC = (
     "of an earlier topic of that name, whose znodes were removed or, where ZooKeeper was restored from an "
     "older copy, lost"
@@ -39,6 +43,7 @@ _OF_A_LOST_TOPIC = (
     "restored from an older copy"
 )
 
+T = TypeVar("T")
 Leaderships = Mapping[TopicPartition, Leadership]
 Brokers = Mapping[int, BrokerAddress]
 
@@ -473,15 +478,17 @@ class Replicas:
         taken = self._unassigned.find_taken(leaderships)
         self.stop((*gone, *taken))
 
+        # Only jobs replace the image. Beside the core's lock: a controller may name a hundred thousand.
+        image = broker.image.updated(brokers, leaderships)
+
         def step() -> None:
-            broker.image = broker.image.updated(brokers, leaderships)
-            self._let_go((*gone, *taken))
-            self._coordinator.partitions_deleted(gone)
+            broker.image = image
             broker.touch("image")
-            for topic in _topics(leaderships):
-                broker.touch(("topic", topic))
 
         broker.run(step)
+        self._in_steps((*gone, *taken), self._let_go)
+        self._in_steps(gone, self._coordinator.partitions_deleted)
+        self._in_steps(tuple(_topics(leaderships)), self._touch_topics)
         self._unassigned.tell_taken(taken)
         # The controller first says who lives, then who leads, and then all that clients are to be told.
         if leaderships or not (self._serves or broker.registrar.has_topics()):
@@ -489,6 +496,15 @@ class Replicas:
             self._unassigned.tell_found(broker.partitions.keys() | self._not_opened.keys())
         elif self._known_since_ms is None:
             self._known_since_ms = broker.clock.monotonic_ms()
+
+    def _in_steps(self, items: Sequence[T], do: Callable[[Sequence[T]], None]) -> None:
+        """``do``, in steps of a few milliseconds."""
+        for portion in portions(items, _STEP_ITEMS):
+            self._broker.run(partial(do, portion))
+
+    def _touch_topics(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            self._broker.touch(("topic", topic))
 
     def _serve(self) -> None:
         self._serves = True

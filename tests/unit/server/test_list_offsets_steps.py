@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.records.message_set import Codec, Record, build_message_set
+from minikafka.server.context import RequestContext
+from minikafka.server.handlers import list_offsets
 from minikafka.server.work_pool import SMALL_BYTES
 from minikafka.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from minikafka.wire.framing import RequestHeader
 from minikafka.wire.keys import ApiKey
+from minikafka.wire.table import APIS
 from tests.scenarios import simulation
 from tests.unit.server.test_produce import World
 
@@ -66,3 +73,27 @@ def test_what_is_behind_large_content_that_does_not_have_it_is_found() -> None:
     log = world.broker.partition(TopicPartition("t", 0)).log
     log.advance_start(1)
     assert log.offset_for_timestamp(5) == (2, 6)
+
+
+def test_old_look_ups_of_many_partitions_are_steps_that_need_nothing() -> None:
+    world = World()
+    append(world, Codec.NONE, 10, 1)
+    parts = (ListOffsetsPartition(0, -1, -1, 5),) * 300
+    request = ListOffsetsRequest(-1, 0, (ListOffsetsTopic("t", parts),))
+    answers: list[object] = []
+    exchange = SimpleNamespace(respond=answers.append)
+    steps = list_offsets._serve(world.broker, context_of(0, exchange), request)
+    assert list(steps) == [0] * 300
+    assert len(answers) == 1
+
+
+def test_offsets_above_the_high_watermark_are_given_once_and_in_order() -> None:
+    partition: Any = SimpleNamespace(
+        high_watermark=5, log=SimpleNamespace(offsets_before=lambda *_, **__: [9, 7, 5, 3, 0])
+    )
+    assert list_offsets._offsets_before(partition, 1, 10, 2) == (5, 3, 0)
+
+
+def context_of(version: int, exchange: Any) -> RequestContext:
+    header = RequestHeader(ApiKey.LIST_OFFSETS, version, 1, "old")
+    return RequestContext(header, APIS[ApiKey.LIST_OFFSETS], exchange)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from minikafka.base.clock import ManualClock
 from minikafka.base.errors import CoordinationLost
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.base.memory_files import MemoryFiles
+from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.manager import LogManager
@@ -104,6 +106,41 @@ def test_a_broker_that_serves_takes_over_metadata_while_zookeeper_is_away() -> N
     broker.registrar.has_topics = lost
     replicas.update_metadata(BROKERS, {})
     assert broker.image.brokers == BROKERS
+
+
+def test_metadata_of_very_many_topics_holds_the_cores_lock_for_no_more_than_a_thousand_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker, touched, locked = broker_of(MemoryFiles()), [], []
+
+    def step_of(step: Callable[[], Any]) -> None:
+        touched.append(0)
+        locked.append(True)
+        step()
+        locked.pop()
+
+    def touch(key: object) -> None:
+        assert locked
+        touched[-1] += 1
+
+    def updated(image: ClusterImage, *told: Any) -> ClusterImage:
+        assert not locked
+        return real(image, *told)
+
+    broker.image, broker.run, broker.touch = ClusterImage("cluster"), step_of, touch
+    broker.registrar.has_topics = lambda: False
+    real = ClusterImage.updated
+    monkeypatch.setattr(ClusterImage, "updated", updated)
+    coordinator: Any = SimpleNamespace(partitions_deleted=nothing, leadership_changed=nothing)
+    fetching: Any = Fetchers()
+    replicas = Replicas(broker, coordinator, fetching, serving=nothing)
+    told = led_by(OTHER, 0)[ONE]
+    for leader in (OTHER, LEADER_DURING_DELETE):
+        named = {TopicPartition(f"t{number}", 0): replace(told, leader=leader) for number in range(3_500)}
+        replicas.update_metadata(BROKERS, named)
+        assert len(broker.image.topics) == (0 if leader == LEADER_DURING_DELETE else 3_500)
+    assert sum(touched) >= 3 * 3_500
+    assert max(touched) <= 1_000
 
 
 def test_a_control_request_that_zookeeper_fails_ends_its_connection_without_a_traceback(

@@ -23,7 +23,7 @@ from minikafka.partition.partition import Partition
 from minikafka.records.message_set import NO_TIMESTAMP
 from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
-from minikafka.server.work_pool import begin, finish
+from minikafka.server.work_pool import begin, begin_here
 from minikafka.wire.apis.fetch import READ_COMMITTED
 from minikafka.wire.apis.list_offsets import (
     ListOffsetsPartition,
@@ -39,6 +39,8 @@ _log = logging.getLogger(__name__)
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
 NO_OFFSET = -1
+STEP_PARTITIONS = 100
+"""Of so many the end or the start is looked up at once."""
 
 
 def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> None:
@@ -48,7 +50,7 @@ def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest)
         # To find a time, a compressed batch may have to be opened for each partition.
         begin(broker.pool, context.exchange, chain((0,), steps))
     else:
-        finish(steps)
+        begin_here(broker.pool, context.exchange, broker.clock, steps)
 
 
 def _serve(
@@ -65,6 +67,8 @@ def _serve(
                 continue
             if context.version and part.timestamp >= 0:
                 yield LOOK_UP_BYTES
+            elif not context.version or len(parts) % STEP_PARTITIONS == 0:
+                yield 0  # version 0 looks at all segments
             parts.append(
                 (
                     yield from _look_up(
@@ -137,12 +141,7 @@ def _offsets_before(partition: Partition, timestamp_ms: int, limit: int, now_ms:
     if timestamp_ms == EARLIEST_TIMESTAMP:
         return (partition.log.start_offset,)[:limit]
     found = partition.log.offsets_before(timestamp_ms, limit, now_ms=now_ms)
-    visible: list[int] = []
-    for offset in found:
-        offset = min(offset, high_watermark)
-        if offset not in visible:
-            visible.append(offset)
-    return tuple(visible)
+    return tuple(dict.fromkeys(min(offset, high_watermark) for offset in found))
 
 
 def _offset_at(
