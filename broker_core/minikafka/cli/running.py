@@ -49,7 +49,7 @@ def ps(style: OutputFormat = Format.TABLE) -> None:
     served = {one.data_dir for one in clusters}
     for one in strays:
         if one.data_dir not in served:
-            note(f"minikafka: {one}, started by hand, outlives its cluster; `{one.command_to_stop}` stops it")
+            note(f"minikafka: {one} {one.why}")
 
 
 def _named(text: str) -> Path:
@@ -77,7 +77,8 @@ def stop(
         say(f"stopped {data_dir}")
     for stray in strays:  # after the cluster, which might end with the last of them, or have others take over
         stray.stop()
-        say(f"stopped {stray}, which was started by hand")
+        origin = "whose cluster had been killed" if stray.ending else "which was started by hand"
+        say(f"stopped {stray}, {origin}")
 
 
 def without_directory(data_dir: Path) -> LocalCluster | None:

@@ -32,13 +32,15 @@ def hold(path: str) -> int:
             break
         except BlockingIOError:
             owner = read_holder(descriptor)
-            if (
-                owner.pid is not None and process_info(owner.pid) is not None
-            ) or time.monotonic() > deadline_s:
+            lives = owner.pid is not None and process_info(owner.pid) is not None
+            if lives or time.monotonic() > deadline_s:
                 os.close(descriptor)
                 raise DirectoryLocked(
                     f"{os.path.dirname(path)} is in use by {owner}: "
                     "stop that process or choose another data directory"
+                    if lives or owner.pid is None
+                    else f"{os.path.dirname(path)} was in use by {owner}, which was killed; processes of it "
+                    "are still ending: try again in a moment, or choose another data directory"
                 ) from None
             time.sleep(0.02)
     write_holder(descriptor)
@@ -63,6 +65,16 @@ def holder(path: str) -> Holder | None:
     if opened is None:
         opened = _is_locked(path)
     return owner if opened else None
+
+
+def is_kept_open(path: str, pid: int) -> bool:
+    """Whether a process has the lock file open, as all those have that whoever holds it started."""
+    try:
+        about = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return False
+    opened = has_open(pid, os.path.basename(path), about)
+    return _is_locked(path) if opened is None else opened
 
 
 def _is_locked(path: str) -> bool:

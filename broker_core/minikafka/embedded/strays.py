@@ -1,8 +1,9 @@
-"""Brokers that were started by hand in a data directory, and so do not end with its cluster.
+"""Brokers that are of no cluster which runs: started by hand, or left by a cluster that was killed.
 
 When a broker of a cluster dies, ``up`` names the command that starts it again from another terminal. That
 broker is no child of ``up``: it goes on when ``up`` ends, also when that was killed, although its ZooKeeper
-ends then. It is known by the lock on its logs, which names its process and where it serves.
+ends then. It is known by the lock on its logs, which names its process and where it serves. A broker of an
+``up`` that was killed has the lock of that cluster open still, and ends by itself within seconds.
 """
 
 from __future__ import annotations
@@ -31,10 +32,19 @@ class StrayBroker:
     pid: int
     address: str
     """HOST:PORT; "" while it does not serve."""
+    ending: bool = False
+    """Whether it was started by a cluster that was killed since, and so ends by itself within seconds."""
 
     def __str__(self) -> str:
         at = f" at {self.address}" if self.address else ""
         return f"broker {self.number} of {self.data_dir} (process {self.pid}{at})"
+
+    @property
+    def why(self) -> str:
+        """What it is."""
+        if self.ending:
+            return "ends by itself, as its cluster was killed"
+        return f"was started by hand and outlives its cluster; `{self.command_to_stop}` stops it"
 
     @property
     def command_to_stop(self) -> str:
@@ -56,7 +66,7 @@ class StrayBroker:
 
 
 def stray_brokers(data_dir: str | Path) -> list[StrayBroker]:
-    """The brokers in ``data_dir`` that were started by hand; nothing is changed."""
+    """The brokers in ``data_dir`` that are of no cluster that runs; nothing is changed."""
     place, found = Path(data_dir), []
     cluster = lock.holder(str(place / ".lock"))
     for number in members.started_in(place):
@@ -65,13 +75,17 @@ def stray_brokers(data_dir: str | Path) -> list[StrayBroker]:
         if broker is None or broker.pid is None:
             continue
         if cluster is None or cluster.pid is None or not is_below(broker.pid, cluster.pid):
-            found.append(StrayBroker(str(data_dir), number, broker.pid, broker.address))
+            ending = lock.is_kept_open(str(place / ".lock"), broker.pid)
+            found.append(StrayBroker(str(data_dir), number, broker.pid, broker.address, ending))
     return found
 
 
 def check_none(data_dir: str | Path) -> None:
-    """Raise DirectoryLocked when a broker that was started by hand still runs in ``data_dir``."""
-    found = stray_brokers(data_dir)
+    """Raise DirectoryLocked when a broker of no cluster that runs still runs in ``data_dir``."""
+    strays = stray_brokers(data_dir)
+    found = [stray for stray in strays if not stray.ending]
+    for stray in () if found else strays:
+        raise DirectoryLocked(f"{stray} {stray.why}: try again in a moment")
     if found:
         run, them = ("runs", "it") if len(found) == 1 else ("run", "them")
         raise DirectoryLocked(

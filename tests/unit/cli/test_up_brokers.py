@@ -258,7 +258,7 @@ def test_a_broker_that_outlives_a_killed_up_is_named_by_ps_and_the_next_up_and_s
         )
         assert run(["ps"]) == 0
         named = f"broker 1 of {directory} (process {again.pid} at {addresses[1]})"
-        assert f"minikafka: {named}, started by hand, outlives its cluster; " in capfd.readouterr().err
+        assert f"minikafka: {named} was started by hand and outlives its cluster; " in capfd.readouterr().err
         assert run(["up", "--data-dir", str(directory), "--port", "0"]) == 2
         assert capfd.readouterr().err == (
             f"minikafka: {named}, started by hand, still runs: `minikafka stop {directory}` stops it; "

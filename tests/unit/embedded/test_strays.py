@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,8 @@ import pytest
 from minikafka.base.errors import DirectoryLocked
 from minikafka.base.files import RealFiles
 from minikafka.base.places import tell_address
-from minikafka.embedded import lock, strays
+from minikafka.cli.commands import run
+from minikafka.embedded import local, lock, strays
 from minikafka.embedded.strays import StrayBroker, stray_brokers
 
 
@@ -57,6 +59,62 @@ def test_a_broker_of_the_process_that_runs_the_cluster_is_no_stray(data_dir: Pat
     descriptor = lock.hold(str(data_dir / ".lock"))
     assert stray_brokers(data_dir) == []
     os.close(descriptor)
+
+
+@pytest.fixture
+def orphan(data_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Broker 0, of a cluster whose own process was killed; it has the cluster's lock still."""
+    code = f"""
+import os, subprocess, sys
+from minikafka.embedded import lock
+os.set_inheritable(lock.hold({str(data_dir / ".lock")!r}), True)
+broker = '''
+import signal
+from minikafka.base.files import RealFiles
+held = RealFiles().lock({str(data_dir / "broker-0" / ".lock")!r})
+print("held", flush=True)
+signal.pause()
+'''
+subprocess.Popen([sys.executable, "-c", broker], close_fds=False)
+"""
+    cluster = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert cluster.stdout is not None
+    assert cluster.stdout.readline() == b"held\n"
+    cluster.wait()
+    yield cluster
+    for stray in stray_brokers(data_dir):
+        os.kill(stray.pid, signal.SIGKILL)
+    cluster.stdout.close()
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("orphan")
+def test_a_broker_of_a_cluster_that_was_killed_is_not_called_started_by_hand(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "PATIENCE_S", 0.0)
+    (broker,) = stray_brokers(data_dir)
+    assert (broker.number, broker.ending) == (0, True)
+    assert broker.why == "ends by itself, as its cluster was killed"
+    with pytest.raises(DirectoryLocked, match=r"broker 0 of .* ends by itself, .* try again in a moment"):
+        strays.check_none(data_dir)
+    with pytest.raises(
+        DirectoryLocked, match=r"process \d+, which was killed; processes of it are still end"
+    ):
+        lock.await_free(str(data_dir / ".lock"))
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("orphan")
+def test_ps_and_stop_say_that_the_cluster_was_killed(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(local, "list_strays", lambda: stray_brokers(data_dir))
+    assert run(["ps"]) == 0
+    (broker,) = stray_brokers(data_dir)
+    assert capfd.readouterr().err == f"minikafka: {broker} ends by itself, as its cluster was killed\n"
+    assert run(["stop", str(data_dir)]) == 0
+    assert capfd.readouterr().out == f"stopped {broker}, whose cluster had been killed\n"
 
 
 @pytest.mark.process
