@@ -140,9 +140,7 @@ def list_(
     ]
     with _keeper(bootstrap, zookeeper, data_dir) as keeper:
         found = {rule for one in wanted for rule in keeper.find(one)}
-    print_rows(_rows(sorted(found)), COLUMNS, style)
-    if not found:
-        note("minikafka: there are no such rules")
+    print_rows(_rows(sorted(found)), COLUMNS, style, nothing="there are no such rules")
 
 
 @app.command()

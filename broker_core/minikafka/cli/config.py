@@ -64,7 +64,7 @@ def get(
         entities.check(kind.plural, name, {})
         with coordinated(zookeeper, bootstrap, data_dir) as store:
             found = entities.rows(store, kind.plural, name, everything=everything)
-            print_rows(found, ["setting", "value", "source"], style)
+            print_rows(found, ["setting", "value", "source"], style, nothing=all_default(kind, name))
         return
 
     from minikafka.clients.admin import Admin
@@ -83,7 +83,12 @@ def get(
         for one in settings
         if everything or one.source is not ConfigSource.DEFAULT
     ]
-    print_rows(rows, ["setting", "value", "source"], style)
+    print_rows(rows, ["setting", "value", "source"], style, nothing=all_default(kind, name))
+
+
+def all_default(kind: Kind, name: str) -> str:
+    """What is said where nothing was set."""
+    return f"{kind.value} {name!r} has no settings of its own; --all lists the defaults"
 
 
 @app.command("set")

@@ -51,7 +51,9 @@ def list_(
     with grouped(zookeeper, bootstrap, data_dir) as places, patience("looking for groups"):
         at_brokers = GroupAdmin(places.cluster).describe_all() if places.cluster else []
         in_zookeeper = ZooKeeperGroups(places.store).list_groups() if places.store else []
-    print_rows(listed(at_brokers, in_zookeeper), LIST_COLUMNS, style)
+    nowhere = "there are no groups at the brokers" if places.store is None else "there are no groups"
+    rows = listed(at_brokers, in_zookeeper)
+    print_rows(rows, LIST_COLUMNS, style, nothing=nowhere if places.cluster else "")
     return told_all(places)
 
 

@@ -20,8 +20,13 @@ from minikafka.cli.options import Format
 Row = Mapping[str, object]
 
 
-def print_rows(rows: Sequence[Row], columns: Sequence[str], style: Format) -> None:
-    """Print ``rows``: as a table with ``columns``, or each whole row as a line of JSON."""
+def print_rows(rows: Sequence[Row], columns: Sequence[str], style: Format, nothing: str = "") -> None:
+    """Print ``rows``: as a table with ``columns``, or each whole row as a line of JSON.
+
+    nothing: what to say on stderr where there are none; standard output stays empty for scripts.
+    """
+    if nothing and not rows:
+        note(f"minikafka: {nothing}")
     if style is Format.JSON:
         for row in rows:
             print_json(row)

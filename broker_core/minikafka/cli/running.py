@@ -45,7 +45,7 @@ def ps(style: OutputFormat = Format.TABLE) -> None:
         for one in strays
     ]
     rows.sort(key=lambda row: str(row["data_dir"]))
-    print_rows(rows, columns if strays else columns[:-1], style)
+    print_rows(rows, columns if strays else columns[:-1], style, nothing="no cluster of this user runs here")
     served = {one.data_dir for one in clusters}
     for one in strays:
         if one.data_dir not in served:

@@ -137,7 +137,7 @@ def list_(bootstrap: Bootstrap = None, data_dir: DataDir = None, style: OutputFo
         {"topic": name, "partitions": len(topic.partitions), "internal": topic.is_internal}
         for name, topic in sorted(topics.items())
     ]
-    print_rows(rows, ["topic", "partitions"], style)
+    print_rows(rows, ["topic", "partitions"], style, nothing="there are no topics")
 
 
 @app.command()

@@ -422,3 +422,15 @@ def test_the_summary_has_the_percentiles() -> None:
         "p999_ms": 1000.0,
         "max_ms": 1000.0,
     }
+
+
+def test_a_cluster_without_groups_or_topics_says_so_and_prints_nothing(
+    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+) -> None:
+    brokers.groups.groups.clear()
+    assert run(["group", "list"]) == 0
+    assert capfd.readouterr() == ("", "minikafka: there are no groups at the brokers\n")
+    for topic_partition in list(brokers.leaders):
+        del brokers.leaders[topic_partition]
+    assert run(["topic", "list"]) == 0
+    assert capfd.readouterr() == ("", "minikafka: there are no topics\n")

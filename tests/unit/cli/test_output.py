@@ -46,6 +46,16 @@ def test_a_table_without_rows_prints_nothing(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize("style", list(Format))
+def test_what_has_no_rows_is_told_beside_the_results(
+    capsys: pytest.CaptureFixture[str], style: Format
+) -> None:
+    print_rows([], ["name"], style, nothing="there are no topics")
+    assert capsys.readouterr() == ("", "minikafka: there are no topics\n")
+    print_rows(ROWS, ["name"], style, nothing="there are no topics")
+    assert capsys.readouterr().err == ""
+
+
 def test_json_prints_every_whole_row_on_its_own_line(capfd: pytest.CaptureFixture[str]) -> None:
     print_rows([{"name": "žluťoučký", "n": None}, {"n": 1}], ["name"], Format.JSON)
     assert capfd.readouterr().out == '{"name":"žluťoučký","n":null}\n{"n":1}\n'
