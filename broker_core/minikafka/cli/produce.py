@@ -26,6 +26,8 @@ INTERRUPTED_PATIENCE_MS = 3_000
 """How long what was typed before Ctrl-C may still take."""
 RETRIES = "minikafka.clients.batching.retries"
 """The logger of what is tried again."""
+SHOWN_BYTES = 40
+"""Of a line that cannot be sent."""
 OF_A_MESSAGE = frozenset(
     {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_TIMESTAMP}
 )
@@ -209,7 +211,11 @@ def messages(lines: Iterable[bytes], key_separator: str | None) -> Iterator[tupl
             continue
         key, found, value = text.partition(separator)
         if not found:
+            begin = text[:SHOWN_BYTES].decode("utf-8", "backslashreplace")
             raise ConfigError(
-                "--key-separator", key_separator, f"is not in line {number}; what came before was sent"
+                "--key-separator",
+                key_separator,
+                f"is not in line {number}, which begins with {begin!r}: it was not sent, nor what comes "
+                "after it; what came before was",
             )
         yield key, value

@@ -185,5 +185,12 @@ def test_a_separator_may_be_any_text() -> None:
 def test_a_line_without_the_separator_is_named_after_those_before_it_were_given() -> None:
     given = messages([b"a:1\n", b"b:2\n", b"c\n"], ":")
     assert [next(given), next(given)] == [(b"a", b"1"), (b"b", b"2")]
-    with pytest.raises(ConfigError, match="line 3"):
+    with pytest.raises(ConfigError, match="is not in line 3, which begins with 'c': it was not sent, nor"):
         next(given)
+
+
+def test_of_a_line_without_the_separator_the_beginning_is_shown_escaped() -> None:
+    line = b"\x1b[31mred\xff\xe2\x80\xae" + b"x" * 100 + b"\n"
+    with pytest.raises(ConfigError) as caught:
+        next(messages([line], ":"))
+    assert rf"begins with '\x1b[31mred\\xff\u202e{'x' * 28}': it" in str(caught.value)
