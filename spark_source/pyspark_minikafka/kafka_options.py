@@ -5,7 +5,7 @@ Every key is one of four kinds, and none is dropped in silence:
 * used: it has a field below, with Kafka's meaning and range;
 * taken by the source itself (``auto.offset.reset``, serializers, …): refused, as Spark's connector does;
 * of a feature that is not there yet (``ssl.*``, transactions, …): refused with "not supported yet";
-* anything else: no effect, and named in one warning.
+* anything else: no effect, and named in one warning; a value that is not of the property's kind is refused.
 """
 
 from __future__ import annotations
@@ -237,50 +237,50 @@ _PRODUCER: dict[str, tuple[str, _Parser]] = {
 
 _LIKENESS = 0.85
 """``difflib``'s ratio, of a slip of the pen."""
-_KAFKAS_OWN = frozenset(
-    {
-        "allow.auto.create.topics",
-        "auto.commit.interval.ms",
-        "block.on.buffer.full",
-        "bootstrap.servers",
-        "client.dns.lookup",
-        "client.rack",
-        "default.api.timeout.ms",
-        "exclude.internal.topics",
-        "fetch.max.bytes",
-        "group.id",
-        "group.instance.id",
-        "group.protocol",
-        "group.remote.assignor",
-        "heartbeat.interval.ms",
-        "max.poll.interval.ms",
-        "max.poll.records",
-        "metadata.fetch.timeout.ms",
-        "metadata.max.idle.ms",
-        "metadata.recovery.strategy",
-        "metric.reporters",
-        "metrics.num.samples",
-        "metrics.recording.level",
-        "metrics.sample.window.ms",
-        "offsets.storage",
-        "partition.assignment.strategy",
-        "partitioner.adaptive.partitioning.enable",
-        "partitioner.availability.timeout.ms",
-        "partitioner.ignore.keys",
-        "receive.buffer.bytes",
-        "reconnect.backoff.max.ms",
-        "reconnect.backoff.ms",
-        "retry.backoff.max.ms",
-        "send.buffer.bytes",
-        "session.timeout.ms",
-        "socket.connection.setup.timeout.max.ms",
-        "socket.connection.setup.timeout.ms",
-        "timeout.ms",
-        "transaction.timeout.ms",
-        "zookeeper.connect",
-    }
-)
-"""Client properties of Kafka's that are no slip of the pen, though they have no effect here."""
+_KAFKAS_OWN: dict[str, _Parser | None] = {
+    "allow.auto.create.topics": boolean,
+    "auto.commit.interval.ms": _at_least(0),
+    "block.on.buffer.full": boolean,
+    "bootstrap.servers": None,
+    "client.dns.lookup": None,
+    "client.rack": None,
+    "default.api.timeout.ms": _at_least(0),
+    "exclude.internal.topics": boolean,
+    "fetch.max.bytes": _at_least(0),
+    "group.id": None,
+    "group.instance.id": None,
+    "group.protocol": None,
+    "group.remote.assignor": None,
+    "heartbeat.interval.ms": _at_least(0),
+    "max.poll.interval.ms": _at_least(1),
+    "max.poll.records": _at_least(1),
+    "metadata.fetch.timeout.ms": long_ms,
+    "metadata.max.idle.ms": long_ms,
+    "metadata.recovery.strategy": None,
+    "metric.reporters": None,
+    "metrics.num.samples": _at_least(1),
+    "metrics.recording.level": None,
+    "metrics.sample.window.ms": long_ms,
+    "offsets.storage": None,
+    "partition.assignment.strategy": None,
+    "partitioner.adaptive.partitioning.enable": boolean,
+    "partitioner.availability.timeout.ms": long_ms,
+    "partitioner.ignore.keys": boolean,
+    "receive.buffer.bytes": _at_least(-1),
+    "reconnect.backoff.max.ms": long_ms,
+    "reconnect.backoff.ms": long_ms,
+    "retry.backoff.max.ms": long_ms,
+    "send.buffer.bytes": _at_least(-1),
+    "session.timeout.ms": _at_least(0),
+    "socket.connection.setup.timeout.max.ms": long_ms,
+    "socket.connection.setup.timeout.ms": long_ms,
+    "timeout.ms": _at_least(0),
+    "transaction.timeout.ms": _at_least(0),
+    "zookeeper.connect": None,
+}
+"""Client properties of Kafka's that are no slip of the pen, though they have no effect here, and how their
+values are checked; None: any text.
+"""
 
 
 @functools.lru_cache(256)  # the same options are read again for every micro-batch that is written
@@ -342,6 +342,16 @@ def _refuse(key: str, value: str) -> None:
         raise ConfigError(PREFIX + key, value, f"{NOT_YET}; leave it out or use {ONLY_DEFAULT[key]}")
 
 
+def _check_unused(key: str, name: str, value: str) -> None:
+    """ConfigError where a property without effect has a value that Kafka's own clients would refuse."""
+    parse = _KAFKAS_OWN.get(key)
+    for table in (_FETCH, _PRODUCER):
+        if key in table:
+            _, parse = table[key]
+    if parse is not None:
+        parse(name, value)
+
+
 def kafka_options(options: Mapping[str, str], *, sink: bool) -> KafkaOptions:
     """Parse the ``kafka.*`` keys of ``options``, whose keys are in lower case.
 
@@ -366,6 +376,7 @@ def kafka_options(options: Mapping[str, str], *, sink: bool) -> KafkaOptions:
             field, parse = table[key]
             ours[field] = parse(name, value)
         elif key not in ONLY_DEFAULT and (sink or name != GROUP_ID):
+            _check_unused(key, name, value)
             without_effect.append(name)
     return KafkaOptions(
         bootstrap_servers=bootstrap,

@@ -331,6 +331,30 @@ def test_a_property_of_kafkas_own_is_no_slip(name: str) -> None:
     assert source(**{name: "1"}).warnings == (f"these options have no effect: {name}",)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("kafka.fetch.max.bytes", "abc", "must be a whole number of at least 0"),
+        ("kafka.max.poll.records", "0", "must be a whole number of at least 1"),
+        ("kafka.session.timeout.ms", "10s", "must be a whole number of at least 0"),
+        ("kafka.exclude.internal.topics", "yes", "must be true or false"),
+        ("kafka.batch.size", "1_000", "must be a whole number of at least 0"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused_though_the_property_has_no_effect(
+    name: str, value: str, allowed: str
+) -> None:
+    assert str(refusal_of({"subscribe": "t", name: value})) == f"{name}={value!r}: {allowed}"
+    with pytest.raises(ConfigError) as refused:
+        sink_options({"topic": "t", name: value})
+    assert refused.value.name == name
+
+
+def test_a_consumers_property_on_a_write_is_checked_like_on_a_read() -> None:
+    with pytest.raises(ConfigError, match=r"kafka\.isolation\.level='serializable'"):
+        sink_options({"topic": "t", "kafka.isolation.level": "serializable"})
+
+
 def test_a_write_without_acknowledgements_is_warned_of() -> None:
     (warning,) = sink(kafka__acks="0").warnings
     assert warning.startswith("kafka.acks=0: ")
