@@ -63,12 +63,14 @@ def answer_by_jobs(
     response: Callable[[], Any],
     refusal: Refusal,
     answer_bytes: int = 0,
+    elsewhere: ErrorCode = ErrorCode.REQUEST_TIMED_OUT,
 ) -> None:
     """Do ``work`` for each of ``items`` on the worker, in turn with other requests, and reply with
     ``response``, which takes about ``answer_bytes`` of memory.
 
     The reply is ``refusal`` of the first error that ``work`` raises, and of REQUEST_TIMED_OUT after
     PATIENCE_MS; nothing more is begun then. ``work`` is run again after a lost connection, also then.
+    ``elsewhere`` is the error where ZooKeeper is another cluster's.
     """
     ticket = _Ticket(broker, context, refusal, answer_bytes)
     deadline_ms = broker.clock.monotonic_ms() + PATIENCE_MS
@@ -101,8 +103,8 @@ def answer_by_jobs(
             refused = error.with_traceback(None)
             answer(lambda: refusal(refused))
         except OtherCluster as error:  # the log has it already
-            elsewhere = BrokerError(ErrorCode.REQUEST_TIMED_OUT, str(error))
-            answer(lambda: refusal(elsewhere))
+            of_another = BrokerError(elsewhere, str(error))
+            answer(lambda: refusal(of_another))
         except Exception as error:  # noqa: BLE001 - the client waits for an answer, whatever happened
             _log.exception("unexpected error while serving %s", context.header)
             unexpected = BrokerError(ErrorCode.UNKNOWN, f"{type(error).__name__}; see the broker's log")

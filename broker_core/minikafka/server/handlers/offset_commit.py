@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from minikafka.base.errors import BrokerError, ErrorCode, OtherCluster
+from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.groups.messages import NEVER_MS, OffsetValue
 from minikafka.server.broker import Broker
@@ -108,10 +108,7 @@ def _commit_to_zookeeper(
     response: Callable[[ErrorCode], OffsetCommitResponse],
 ) -> None:
     def write(some: Sequence[tuple[TopicPartition, int]]) -> None:
-        try:
-            broker.registrar.offsets.write(group_id, dict(some))
-        except OtherCluster as error:
-            raise BrokerError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, str(error)) from None
+        broker.registrar.offsets.write(group_id, dict(some))
 
     offsets = [(topic_partition, value.offset) for topic_partition, value in commits.items()]
     answer_by_jobs(
@@ -121,6 +118,7 @@ def _commit_to_zookeeper(
         write,
         lambda: response(ErrorCode.NONE),
         lambda error: response(error.code),
+        elsewhere=ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE,
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from minikafka.base.errors import BrokerError, ErrorCode, OtherCluster
+from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.groups.messages import NO_EPOCH, OffsetValue
 from minikafka.server.broker import Broker
@@ -98,10 +98,7 @@ def _fetch_from_zookeeper(broker: Broker, context: RequestContext, request: Offs
     committed: dict[TopicPartition, int] = {}
 
     def read(some: Sequence[TopicPartition]) -> None:
-        try:
-            committed.update(broker.registrar.offsets.read(request.group_id, some))
-        except OtherCluster as error:
-            raise BrokerError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, str(error)) from None
+        committed.update(broker.registrar.offsets.read(request.group_id, some))
 
     def row(key: TopicPartition) -> OffsetFetchResponsePartition:
         if key not in committed:
@@ -116,6 +113,7 @@ def _fetch_from_zookeeper(broker: Broker, context: RequestContext, request: Offs
         lambda: _response(named, row),
         lambda error: _response(named, lambda key: _none(key, error.code)),
         len(keys) * ROW_BYTES,
+        elsewhere=ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE,
     )
 
 
