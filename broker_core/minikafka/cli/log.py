@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import binascii
 import contextlib
-import fcntl
 import json
 import os
 import sys
@@ -157,6 +156,7 @@ def verify(
     """
     from minikafka.base.files import RealFiles
     from minikafka.cli.output import note, print_rows
+    from minikafka.embedded.lock import is_in_use
     from minikafka.log.verify import data_directories, survey, verify_checkpoints, verify_partitions
 
     files, rows, problems = RealFiles(), [], False
@@ -187,22 +187,3 @@ def _row(report: PartitionReport) -> dict[str, object]:
         "bytes": report.size_bytes,
         "problems": sum(not one.note for one in report.findings),
     }
-
-
-def is_in_use(directory: str) -> bool:
-    """Whether a broker holds the lock of a data directory, in minikafka's way or in Kafka's. Leaves no trace.
-
-    A lock that this user may not look at tells nothing.
-    """
-    from minikafka.log.layout import LOCK_FILE
-
-    try:
-        with open(os.path.join(directory, LOCK_FILE), "rb") as file:
-            # Shared, and given back at once. Java's locks are those of POSIX, which flock does not see.
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False

@@ -9,12 +9,21 @@ from __future__ import annotations
 
 import fcntl
 import os
+import platform
+import struct
 import time
 
 from minikafka.base.errors import DirectoryLocked
 from minikafka.base.places import Holder, open_lock, read_holder, write_holder
 from minikafka.embedded.owners import has_open, process_info
+from minikafka.log.layout import LOCK_FILE
 
+_LINUX = platform.system() == "Linux"
+_FLOCK = struct.Struct("@hhqqi0q" if _LINUX else "@qqihh0q")
+"""``struct flock``: type, whence, start, length, process; elsewhere type and whence come last."""
+_TYPE = 0 if _LINUX else 3
+_QUESTION = _FLOCK.pack(*((fcntl.F_RDLCK, 0, 0, 0, 0) if _LINUX else (0, 0, 0, fcntl.F_RDLCK, 0)))
+"""Who keeps a shared lock of the whole file from being taken?"""
 PATIENCE_S = 5.0
 """How long processes of a dead holder may take to end."""
 
@@ -86,6 +95,30 @@ def _is_locked(path: str) -> bool:
     except OSError:
         return False
     return False
+
+
+def is_in_use(directory: str) -> bool:
+    """Whether a broker holds the lock of a data directory, in minikafka's way or in Kafka's. As ``holder``.
+
+    A lock that this user may not look at tells nothing.
+    """
+    path = os.path.join(directory, LOCK_FILE)
+    return holder(path) is not None or _is_locked_by_java(path)
+
+
+def _is_locked_by_java(path: str) -> bool:
+    """Java's locks are those of POSIX: no process is named in the file, and ``flock`` does not see them."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        found = fcntl.fcntl(descriptor, fcntl.F_GETLK, _QUESTION)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return bool(_FLOCK.unpack(found)[_TYPE] != fcntl.F_UNLCK)
 
 
 def await_free(path: str) -> None:

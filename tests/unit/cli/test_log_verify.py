@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 from minikafka.base.files import RealFiles
 from minikafka.cli.commands import run
-from minikafka.cli.log import is_in_use
+from minikafka.embedded.lock import is_in_use
 from tests.unit.log.support import DATA
 
 HOLDER = """
@@ -105,6 +106,22 @@ def test_a_directory_in_use_is_told_and_checked_all_the_same(
     assert f"{newest}: 3 bytes at its end are being written" in err
     lock.release()
     assert verify(capfd, str(data_dir))[0] == 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system does not tell who has a file open")
+def test_looking_for_a_lock_takes_none_that_a_starting_broker_would_meet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = RealFiles().lock(str(tmp_path / ".lock"))
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    monkeypatch.setattr(fcntl, "lockf", no_locks)
+    assert is_in_use(str(tmp_path))
+    held.release()
+    assert not is_in_use(str(tmp_path))
+
+
+def no_locks(*_: object) -> None:
+    raise AssertionError("a lock is taken")
 
 
 def test_looking_for_a_lock_makes_no_file(tmp_path: Path) -> None:
