@@ -93,6 +93,13 @@ class Partition:
         return self._high_watermark
 
     @property
+    def lags(self) -> bool:
+        """Whether consumers may have been told a higher offset: the high watermark of a new leader is below
+        what the log had when this broker began to lead, until the followers have fetched.
+        """
+        return self._high_watermark < self._begun_at
+
+    @property
     def last_stable_offset(self) -> int:
         """The offset before which whoever reads only what was committed may read: no transaction that has
         not ended begins there. (None begins here; another release may have left one.)

@@ -40,6 +40,18 @@ def test_a_message_is_committed_once_every_replica_in_sync_has_asked_for_what_is
     assert (leader.high_watermark, leader.committed(last, 0)) == (3, True)
 
 
+def test_the_high_watermark_of_a_new_leader_lags_until_it_is_where_its_log_ended() -> None:
+    leader = leading()
+    write(leader, 3)
+    leader.become(leadership(2, epoch=1))
+    leader.become(leadership(1, epoch=2))
+    assert leader.lags
+    write(leader)
+    for follower in (2, 3):
+        leader.followed(follower, 3, 0)
+    assert not leader.lags
+
+
 def test_the_slowest_in_sync_decides() -> None:
     leader = leading()
     write(leader, 5)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.records.message_set import Codec, Record, build_message_set
@@ -92,6 +94,30 @@ def test_offsets_above_the_high_watermark_are_given_once_and_in_order() -> None:
         high_watermark=5, log=SimpleNamespace(offsets_before=lambda *_, **__: [9, 7, 5, 3, 0])
     )
     assert list_offsets._offsets_before(partition, 1, 10, 2) == (5, 3, 0)
+
+
+@pytest.mark.parametrize(("timestamp", "lags_told"), [(-1, True), (99, True), (-2, False), (1, False)])
+def test_a_new_leader_tells_consumers_no_end_before_its_high_watermark_has_come_up(
+    timestamp: int, lags_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World()
+    append(world, Codec.NONE, 10, 1)
+    found = world.broker.partition(TopicPartition("t", 0))
+    monkeypatch.setattr(type(found), "lags", True)
+    topic = ListOffsetsTopic("t", (ListOffsetsPartition(0, -1, timestamp, 1),))
+
+    def code(version: int, replica: int = -1) -> int:
+        client = world.another_client()
+        body = ListOffsetsRequest(replica, 0, (topic,))
+        client.begin(simulation.Request(ApiKey.LIST_OFFSETS, version, body))
+        world.pool.run()
+        return int(client.finish().topics[0].partitions[0].error_code)
+
+    expected = ErrorCode.LEADER_NOT_AVAILABLE if lags_told else ErrorCode.NONE
+    assert [code(version) for version in (1, 4)] == [expected] * 2
+    assert code(0) == ErrorCode.NONE
+    if timestamp == -1:
+        assert code(1, replica=2) == ErrorCode.NONE
 
 
 def context_of(version: int, exchange: Any) -> RequestContext:

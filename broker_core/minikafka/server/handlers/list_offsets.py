@@ -6,6 +6,8 @@ isolation level and throttle_time_ms; 4 leader epochs, of the offset that is fou
 knows. A partition that is named twice is refused (from version 1 on), as one answer cannot be told from the
 other. Behaviour: -1 asks for the latest offset, which for consumers is the high watermark, and for those that
 read only what was committed the last stable offset, for followers the log's end; -2 for the earliest one.
+While the high watermark of a new leader lags behind what consumers may have been told by the one before,
+versions from 1 on get LEADER_NOT_AVAILABLE for the latest offset, and for a time that has none yet (KIP-207).
 """
 
 from __future__ import annotations
@@ -151,9 +153,21 @@ def _offset_at(
     if timestamp_ms == EARLIEST_TIMESTAMP:
         return NO_TIMESTAMP, partition.log.start_offset
     if timestamp_ms == LATEST_TIMESTAMP:
+        _check_lag(partition)
         return NO_TIMESTAMP, readable
     found = yield from partition.log.steps_to_timestamp(timestamp_ms)
     if found is None or found[0] >= readable:
+        _check_lag(partition)
         return NO_TIMESTAMP, NO_OFFSET
     offset, at_ms = found
     return at_ms, offset
+
+
+def _check_lag(partition: Partition) -> None:
+    """Raise LEADER_NOT_AVAILABLE where an earlier leader may have told a higher end: a consumer that began
+    there would read what is below it again (KIP-207).
+    """
+    if partition.lags:
+        raise BrokerError(
+            ErrorCode.LEADER_NOT_AVAILABLE, f"{partition.topic_partition}: the high watermark lags behind"
+        )
