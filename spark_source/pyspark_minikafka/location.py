@@ -43,9 +43,12 @@ def locate(location: Location) -> Target:
     from minikafka.embedded import local
 
     assert location.data_dir is not None
-    if local.running(location.data_dir) is None:
+    runs = local.running(location.data_dir) is not None
+    if not runs:
         report.warn([f"starting a local Kafka cluster in {location.data_dir} …"])
     address = local.ensure(location.data_dir, on_progress=lambda state: report.note(state, shown=True))
+    if not runs:
+        report.note(f"the cluster serves at {address.bootstrap_servers}", shown=True)
     return Target(
         address.bootstrap_servers,
         location.data_dir,

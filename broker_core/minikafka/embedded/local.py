@@ -59,6 +59,7 @@ from minikafka.embedded import lock
 from minikafka.embedded.live_brokers import LiveBrokers
 from minikafka.embedded.owners import Owner, find_owner, host_boot_id, is_alive, owner_of
 from minikafka.embedded.process import tail, wait_until
+from minikafka.embedded.signs_of_life import SignsOfLife
 from minikafka.embedded.strays import StrayBroker, stray_brokers
 
 if TYPE_CHECKING:
@@ -253,15 +254,13 @@ def ensure(
 @contextlib.contextmanager
 def _starting_patiently(directory: _Directory, on_progress: Callable[[str], None]) -> Iterator[bool]:
     """Hold the starting lock; False when who has it makes no progress."""
-    state, deadline_s = directory.state(), time.monotonic() + START_TIMEOUT_S
+    signs = SignsOfLife(directory.state, on_progress, START_TIMEOUT_S, known=directory.state())
     while True:
         with directory.starting(LOOK_S) as held:
-            if held or time.monotonic() >= deadline_s:
+            if held or signs.given_up:
                 yield held
                 return
-        if (now := directory.state()) not in {"", state}:
-            state, deadline_s = now, time.monotonic() + START_TIMEOUT_S
-            on_progress(state)
+        signs.look()
 
 
 def running(data_dir: str) -> LocalCluster | None:
@@ -434,16 +433,14 @@ def _start(directory: _Directory, on_progress: Callable[[str], None]) -> LocalCl
             check=False,
         )
     # From here on the daemon holds the serving lock or is dead.
-    settled, state = False, ""
-    deadline_s = time.monotonic() + START_TIMEOUT_S
-    while launcher.returncode == 0 and not settled and time.monotonic() < deadline_s:
+    settled, signs = False, SignsOfLife(directory.state, on_progress, START_TIMEOUT_S)
+    while launcher.returncode == 0 and not settled and not signs.given_up:
         settled = wait_until(
             lambda: directory.cluster() is not None or not directory.serving(), LOOK_S, every_s=0.02
         )
-        if not settled and (now := directory.state()) not in {"", state}:
+        if not settled:
             # Again and again, while a broker compiles, or has gigabytes to check, and gets on with it.
-            state, deadline_s = now, time.monotonic() + START_TIMEOUT_S
-            on_progress(state)
+            signs.look()
     cluster = directory.cluster()
     if cluster is not None:
         return cluster
@@ -451,7 +448,7 @@ def _start(directory: _Directory, on_progress: Callable[[str], None]) -> LocalCl
         raise MinikafkaError(read_regular(directory.failure).decode("utf-8"))
     ended = settled or launcher.returncode != 0
     how = "ended at once" if ended else f"does not serve {START_TIMEOUT_S:g} s after its last sign of life"
-    doing = f" ({state})" if state else ""
+    doing = f" ({signs.last})" if signs.last else ""
     raise MinikafkaError(
         f"the embedded broker of {directory.data_dir} {how}{doing}; {_last_words(directory)}"
     )

@@ -28,8 +28,8 @@ def test_the_embedded_brokers_address_travels_with_the_host_that_it_serves(
     check_reachable(target)
 
 
-def test_a_start_is_told_and_a_cluster_that_runs_is_used_in_silence(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_start_and_its_end_are_told_and_a_cluster_that_runs_is_used_in_silence(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here = local.LocalCluster("127.0.0.1:5", "127.0.0.1:6", "id", local.host_boot_id(), "d", 1, "now")
     runs: dict[str, local.LocalCluster] = {}
@@ -40,6 +40,7 @@ def test_a_start_is_told_and_a_cluster_that_runs_is_used_in_silence(
     assert [record.getMessage() for record in caplog.records] == [
         "minikafka: starting a local Kafka cluster in d …"
     ]
+    assert capsys.readouterr().err == "minikafka: the cluster serves at 127.0.0.1:5\n"
 
 
 def test_a_task_on_another_host_says_what_to_do() -> None:
