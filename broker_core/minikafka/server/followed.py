@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from minikafka.base.errors import BrokerError, OffsetOutOfRange
 from minikafka.base.ids import TopicPartition
 from minikafka.log.epochs import UNKNOWN
+from minikafka.log.log import Log
 from minikafka.partition.partition import Partition
+from minikafka.records.message_set import iterate
 
 
 class Stage(Enum):
@@ -89,3 +92,29 @@ class Followed:
             return watermark
         unknown = self.partition.log.epochs.latest == UNKNOWN
         return min(watermark, self.told[0 if unknown else -1][1])
+
+
+def has_entry(log: Log, offset: int, records: bytes) -> bool:
+    """Whether a log has these very bytes, which begin with the entry that holds ``offset``. Compaction may
+    have taken messages out of either log: then the messages that both have are compared, and where there are
+    none nobody can tell.
+    """
+    try:
+        own = log.read(offset, len(records)).slice
+    except OffsetOutOfRange:
+        return True  # they lie before its start: nobody can tell
+    held = b"" if own is None else bytes(own.read())
+    if held[: len(records)] == records:
+        return True
+    if not log.config.compacted:
+        return False
+    try:
+        told, kept = _contents(records), _contents(held)
+    except BrokerError:
+        return False
+    return all(told[one] == kept[one] for one in told.keys() & kept.keys())
+
+
+def _contents(records: bytes) -> dict[int, tuple[int, bytes | None, bytes | None]]:
+    """What compaction leaves as it is of each message, by its offset."""
+    return {one.offset: (one.timestamp_ms, one.key, one.value) for one in iterate(records)}

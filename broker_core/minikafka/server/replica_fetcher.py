@@ -36,20 +36,18 @@ from minikafka.base.errors import (
     CoordinationError,
     CoordinationLost,
     ErrorCode,
-    OffsetOutOfRange,
     SessionExpired,
     StorageError,
 )
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.log.epochs import UNKNOWN
-from minikafka.log.log import Log
 from minikafka.net.port import Connector
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
 from minikafka.records.replicated import ReplicatedSet, replicated
 from minikafka.server import replica_requests as requests
 from minikafka.server.broker import Broker
-from minikafka.server.followed import Cut, Followed, Stage
+from minikafka.server.followed import Cut, Followed, Stage, has_entry
 from minikafka.server.peer import Conversation, Peer
 from minikafka.wire.apis.fetch import FETCH, FetchPartitionResponse, FetchResponse
 from minikafka.wire.apis.list_offsets import EARLIEST, LATEST, LIST_OFFSETS
@@ -313,15 +311,18 @@ class ReplicaFetcher(Conversation):
         with self._applying:
             if not self._is_compared(one):
                 return
-            part = requests.told_entry(response)
-            code = part.error_code
-            records = bytes(buffer_of(part.records)) if part.records else b""
-            if code != ErrorCode.OFFSET_OUT_OF_RANGE and (code != ErrorCode.NONE or not records):
+            log, part = one.partition.log, requests.told_entry(response)
+            code, records = part.error_code, bytes(buffer_of(part.records)) if part.records else b""
+            # Compaction may have left nothing of what the leader has committed.
+            compacted = log.config.compacted and part.high_watermark > last
+            answered = code == ErrorCode.NONE and (records or compacted)
+            if code != ErrorCode.OFFSET_OUT_OF_RANGE and not answered:
                 reason = "the leader does not give its last message"
                 self._put_off(one, reason if code == ErrorCode.NONE else ErrorCode.of(code).name)
+                one.leader_end = None  # it may write meanwhile: its end is asked for again
                 return
             # Where the leader has deleted it, nothing is left to differ.
-            self._decide(one, is_same=not records or _has(one.partition.log, last, records))
+            self._decide(one, is_same=not records or has_entry(log, last, records))
 
     def _decide(self, one: Followed, *, is_same: bool) -> None:
         """Under the lock. ``is_same``: whether the logs are the same as far as both go."""
@@ -556,15 +557,6 @@ def _common_end(one: Followed, leader_end: int) -> int:
     """Up to where the logs should be the same."""
     assert one.cut is not None
     return min(leader_end, one.cut.offset, one.partition.log.end_offset)
-
-
-def _has(log: Log, offset: int, records: bytes) -> bool:
-    """Whether a log has these very bytes, which begin with the entry that holds ``offset``."""
-    try:
-        own = log.read(offset, len(records)).slice
-    except OffsetOutOfRange:
-        return True  # they lie before its start: nobody can tell
-    return own is not None and bytes(own.read())[: len(records)] == records
 
 
 def _told_flushed(partition: Partition, end_offset: int) -> None:

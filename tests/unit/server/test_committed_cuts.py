@@ -26,7 +26,7 @@ class FakeLog:
 
     def __init__(self, start: int) -> None:
         self.start_offset, self.end_offset = start, 20
-        self.config = SimpleNamespace(unclean_election=False)
+        self.config = SimpleNamespace(unclean_election=False, compacted=False)
         self.epochs = SimpleNamespace(latest=2, entries=[(0, 0), (2, 5)])
 
     def read(self, offset: int, max_bytes: int) -> LogRead:
@@ -88,7 +88,7 @@ class World:
 
     def last_told(self, records: bytes, error_code: int = 0) -> None:
         """What the leader has last, or last of what both have."""
-        part = SimpleNamespace(error_code=error_code, records=records)
+        part = SimpleNamespace(error_code=error_code, records=records, high_watermark=0)
         response: Any = SimpleNamespace(topics=[SimpleNamespace(partitions=[part])])
         assert self.one.leader_end is not None
         self.fetcher._last_told(self.one, self.one.leader_end - 1, response)
@@ -148,6 +148,20 @@ def test_a_take_over_that_is_refused_is_tried_again(monkeypatch: pytest.MonkeyPa
     world.last_told(b"entry 6")
     assert (world.cuts, world.one.stage) == ([], Stage.ASK)
     assert world.one.not_before_ms > 0
+
+
+def test_a_leader_that_wrote_while_its_last_message_was_waited_for_is_not_taken_over_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch)
+    world.leader_end = 7
+    world.epoch_told(2, 7)
+    world.end_told()
+    world.last_told(b"")  # its high watermark is not there yet
+    assert world.one.leader_end is None  # so it is asked for again
+    world.leader_end = 9
+    world.end_told()
+    assert (world.cuts, world.one.stage) == ([(7, False)], Stage.FETCH)
 
 
 def test_a_leader_whose_last_message_is_another_one_is_not_taken_over_from(

@@ -1,0 +1,73 @@
+"""ZooKeeper restored from an older copy, and compacted logs: what compaction took is no difference."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import ErrorCode
+from minikafka.records.message_set import Record, build_message_set
+from minikafka.server import topics
+from tests.scenarios.simulation import Machine, Simulation
+from tests.scenarios.simulation import produce as produce_request
+from tests.scenarios.test_restored_zookeeper import BROKERS, PROPERTIES, leader_of, pass_time, values
+
+CLEANED = {**PROPERTIES, "log.cleaner.backoff.ms": "1000", "log.cleaner.dedupe.buffer.size": "65536"}
+COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "80", "min.cleanable.dirty.ratio": "0.01"}
+
+
+def put(world: Simulation, key: bytes, value: bytes) -> None:
+    """Until it is acknowledged, wherever the leader is."""
+    for _ in range(60):
+        leader, _ = leader_of(world)
+        if leader >= 0 and world.machine_of(leader).running is not None:
+            world.move_to(f"machine-{leader}")
+            record = Record(key, value, world.clock.now_ms())
+            answer = world.call(produce_request("t", build_message_set([record])))
+            if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
+                return
+        pass_time(world, 500)
+    raise AssertionError(f"{value!r} is not taken within 30 s")
+
+
+def bounce(world: Simulation, machine: Machine) -> None:
+    """Stop a broker, let others lead, and start it again."""
+    machine.stop()
+    pass_time(world, 4_000)
+    machine.start(CLEANED)
+    pass_time(world, 6_000)
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+@pytest.mark.parametrize("bounced", [False, True])
+def test_replica_that_was_away_since_the_copy_does_not_cut_what_others_have_compacted(
+    first: int, bounced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics.random, "randrange", lambda end: first)  # the replica that leads first
+    world = Simulation()
+    machines = [world.machine_of(number) for number in range(BROKERS)]
+    for machine in machines:
+        machine.start(CLEANED)
+    assert world.create_topic("t", replicas=BROKERS, settings=COMPACTED) == ErrorCode.NONE
+    put(world, b"k", b"0")
+    put(world, b"k", b"1")
+    copy = world.zookeeper.copy()
+    machines[0].kill()
+    world.zookeeper.expire(machines[0].store)
+    pass_time(world, 6_000)
+    for number in range(6):
+        put(world, b"k", b"new %d" % number)
+    pass_time(world, 5_000)
+    if bounced:
+        bounce(world, machines[1])
+        put(world, b"k", b"newest")
+    before = values(world)
+    assert b"1" not in before
+    for machine in machines[1:]:
+        machine.stop()
+    world.zookeeper.restore(copy)
+    world.zookeeper.end_stray_sessions()
+    for machine in machines:
+        machine.start(CLEANED)
+        pass_time(world, 4_000)
+    pass_time(world, 5_000)
+    assert values(world)[-1] == before[-1]
