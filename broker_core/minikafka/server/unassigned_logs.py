@@ -31,10 +31,10 @@ class UnassignedLogs:
         self._broker = broker
         self._told = False
         self._partitions: set[TopicPartition] = set()
-        """Those of topics that there are."""
+        """Those whose logs have what ZooKeeper does not know of: it went back."""
 
     def take(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Those of these that were known; they are assigned to this broker now."""
+        """Those of these that are ahead of ZooKeeper; they are assigned to this broker now."""
         taken = self._partitions.intersection(partitions)
         self._partitions -= taken
         return taken
@@ -73,7 +73,7 @@ class UnassignedLogs:
         """Once, when this broker knows the cluster: which logs lie here, beside those that are asked for."""
         if self._told:
             return
-        broker, left = self._broker, []
+        broker, left, elsewhere = self._broker, [], False
         logs = {
             key: log
             for key, log in broker.logs.logs().items()
@@ -89,15 +89,16 @@ class UnassignedLogs:
             if topic_partition.topic not in topics:
                 left.append(f"{log.directory} (there is no topic {topic_partition.topic})")
             elif known is not None and broker.broker_id not in known.replicas:
-                self._partitions.add(topic_partition)
+                elsewhere = True
+                # Whoever moves a replica away raises the epoch: this log would be behind.
+                if max(log.epochs.latest, log.epochs.begun) >= known.leader_epoch:
+                    self._partitions.add(topic_partition)
                 left.append(self._whereabouts(topic_partition))
         if left:
             _log.warning(
                 "logs that are no replicas of this broker stay and are not served; remove them if nobody "
                 "needs them%s: %s",
-                f"; where ZooKeeper was restored from an older copy, {_ASSIGN_AGAIN}"
-                if self._partitions
-                else "",
+                f"; where ZooKeeper was restored from an older copy, {_ASSIGN_AGAIN}" if elsewhere else "",
                 named(left),
             )
 

@@ -1,0 +1,62 @@
+"""A replica that was moved away while its broker was, and is moved back: ZooKeeper was never restored."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from minikafka.base.errors import ErrorCode
+from minikafka.records.message_set import Record, build_message_set
+from minikafka.registry import paths
+from minikafka.server import topics
+from tests.scenarios.simulation import Simulation
+from tests.scenarios.simulation import produce as produce_request
+from tests.scenarios.test_restored_zookeeper import (
+    BROKERS,
+    PROPERTIES,
+    leader_of,
+    pass_time,
+    produce,
+    reassign,
+    stray_directories,
+    values,
+)
+
+
+@pytest.mark.parametrize("later", [[], [b"b", b"c"]])
+def test_what_was_never_committed_goes_when_a_replica_is_moved_back(
+    later: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics.random, "randrange", lambda end: 0)  # the replica that leads first
+    world = Simulation()
+    machines = [world.machine_of(number) for number in range(BROKERS)]
+    for machine in machines:
+        machine.start(PROPERTIES)
+    assert world.create_topic("t", replicas=2) == ErrorCode.NONE
+    produce(world, b"a")
+    pass_time(world, 5_000)
+    old, _ = leader_of(world)
+    store = world.zookeeper.connect()
+    (other,) = {*json.loads(store.read(paths.partition_state_path("t", 0))[0])["isr"]} - {old}
+    machines[other].kill()
+    world.move_to(f"machine-{old}")
+    message = build_message_set([Record(None, b"uncommitted", world.clock.now_ms())])
+    answer = world.call(produce_request("t", message, acks=1))
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+    machines[old].kill()
+    for number in (old, other):
+        world.zookeeper.expire(machines[number].store)
+    pass_time(world, 2_000)
+    machines[other].start(PROPERTIES)
+    pass_time(world, 5_000)
+    for value in later:
+        produce(world, value)
+    reassign(world, other, BROKERS - old - other)
+    machines[old].start(PROPERTIES)
+    pass_time(world, 5_000)
+    reassign(world, other, old)
+    assert leader_of(world)[0] == other
+    assert values(world) == [b"a", *later]
+    assert stray_directories(machines[old]) == []
+    store.close()
