@@ -475,8 +475,8 @@ class Replicas:
         """Take over who lives and who leads."""
         broker = self._broker
         gone = [key for key, leadership in leaderships.items() if leadership.leader == LEADER_DURING_DELETE]
-        taken = self._unassigned.find_taken(leaderships)
-        self.stop((*gone, *taken))
+        taken, led = self._unassigned.find_taken(leaderships), self._unassigned.find_led(leaderships)
+        self.stop((*gone, *taken, *led))
 
         # Only jobs replace the image. Beside the core's lock: a controller may name a hundred thousand.
         image = broker.image.updated(brokers, leaderships)
@@ -486,7 +486,7 @@ class Replicas:
             broker.touch("image")
 
         broker.run(step)
-        self._in_steps((*gone, *taken), self._let_go)
+        self._in_steps((*gone, *taken, *led), self._let_go)
         self._in_steps(gone, self._coordinator.partitions_deleted)
         self._in_steps(tuple(_topics(leaderships)), self._touch_topics)
         self._unassigned.tell_taken(taken)

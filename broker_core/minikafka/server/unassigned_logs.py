@@ -7,7 +7,7 @@ moved away while this broker was, or that were moved here since the copy that Zo
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from minikafka.base.errors import CoordinationError
 from minikafka.base.ids import TopicPartition
@@ -43,19 +43,28 @@ class UnassignedLogs:
         """Partitions that are served here and have other replicas, by states that are older than those here:
         ZooKeeper went back. When a replica is moved away, a newer state tells it.
         """
-        partitions = self._broker.partitions
-        return sorted(
-            key
-            for key in leaderships.keys() & partitions.keys()
-            if self._is_older(leaderships[key], partitions[key].leadership)
-        )
+        return [key for key, told, known in self._moved(leaderships) if _is_older(told, known)]
 
-    def _is_older(self, told: Leadership, known: Leadership | None) -> bool:
-        if known is None or self._broker.broker_id in told.replicas or told.leader == LEADER_DURING_DELETE:
-            return False
-        if told.leader_epoch == known.leader_epoch:
-            return told.leader != known.leader
-        return told.leader_epoch < known.leader_epoch
+    def find_led(self, leaderships: Mapping[TopicPartition, Leadership]) -> list[TopicPartition]:
+        """Those that this broker leads, and others by newer states: it was moved away, or was not heard of
+        after ZooKeeper went back until others had led for a while.
+        """
+        own = self._broker.broker_id
+        return [
+            key
+            for key, told, known in self._moved(leaderships)
+            if known.leader == own and told.leader_epoch > known.leader_epoch
+        ]
+
+    def _moved(
+        self, leaderships: Mapping[TopicPartition, Leadership]
+    ) -> Iterator[tuple[TopicPartition, Leadership, Leadership]]:
+        """Those that are served here and have other replicas, with what is told and what is known."""
+        partitions, own = self._broker.partitions, self._broker.broker_id
+        for key in sorted(leaderships.keys() & partitions.keys()):
+            told, known = leaderships[key], partitions[key].leadership
+            if known is not None and own not in told.replicas and told.leader != LEADER_DURING_DELETE:
+                yield key, told, known
 
     def tell_taken(self, partitions: Sequence[TopicPartition]) -> None:
         """Of those that ``find_taken`` gave, once they are served no more."""
@@ -106,6 +115,12 @@ class UnassignedLogs:
         log, known = self._broker.logs.get(topic_partition), self._broker.image.leadership(topic_partition)
         path = topic_partition if log is None else log.directory
         return f"{path} (its replicas are on brokers {[] if known is None else list(known.replicas)})"
+
+
+def _is_older(told: Leadership, known: Leadership) -> bool:
+    if told.leader_epoch == known.leader_epoch:
+        return told.leader != known.leader
+    return told.leader_epoch < known.leader_epoch
 
 
 def named(found: Sequence[str]) -> str:
