@@ -584,17 +584,12 @@ def test_whoever_only_reads_begins_no_cluster_in_a_mistyped_directory(
 
 @pytest.mark.usefixtures("own_cache")
 def test_a_started_cluster_is_told_once_and_one_that_runs_is_not(tmp_path: Path) -> None:
-    directory = tmp_path / "d"
+    directory, none = tmp_path / "d", "minikafka: there are no topics\n"
     with up("--data-dir", str(directory), "--port", "0"):
-        assert (
-            minikafka("topic", "list", "--data-dir", str(directory)).err == "minikafka: there are no topics\n"
-        )
+        assert minikafka("topic", "list", "--data-dir", str(directory)).err == none
     listing = [*COMMAND, "topic", "list", "--data-dir", str(directory)]
     listed = subprocess.run(listing, capture_output=True, check=True, text=True)
-    assert listed.stderr.splitlines() == [
-        f"minikafka: starting a local Kafka cluster in {directory} …",
-        "minikafka: there are no topics",
-    ]
+    assert listed.stderr == f"minikafka: starting a local Kafka cluster in {directory} …\n{none}"
 
 
 @pytest.mark.usefixtures("own_cache")
