@@ -65,7 +65,7 @@ class Owner(Protocol):
     """Who has the logs opened that are copied to. Called on the worker."""
 
     def start_over(self, topic_partition: TopicPartition, leader: BrokerAddress) -> None:
-        """Set the log here aside, and have the leader's copied whole. StorageError."""
+        """Set the log here aside, and have the leader's copied whole."""
 
     def agreed(self, topic_partition: TopicPartition) -> None:
         """The log here has nothing any more that the leader's has not."""
@@ -354,14 +354,8 @@ class ReplicaFetcher(Conversation):
         if not one.is_ahead:
             self._cut_now(one, cut, compared=True)
             return
-        if self._followed.get(one.name) is not one:
-            return
-        try:
+        if self._followed.get(one.name) is one:
             self._owner.start_over(one.name, self.peer.address)
-        except StorageError as error:
-            with self._applying:
-                one.begin()
-                self._put_off(one, str(error))
 
     def _take_over(self, one: Followed, leader_end: int) -> None:
         """Have this broker lead, on the worker: the log of the leader is a part of the one here. The

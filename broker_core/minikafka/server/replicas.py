@@ -43,6 +43,8 @@ _OF_A_LOST_TOPIC = (
     "restored from an older copy"
 )
 
+_NOT_ITS_LEADERS = "not the one of its leader, which has other messages"
+
 T = TypeVar("T")
 Leaderships = Mapping[TopicPartition, Leadership]
 Brokers = Mapping[int, BrokerAddress]
@@ -81,6 +83,8 @@ class Replicas:
         """Whose logs have what ZooKeeper does not know of: newer epochs when this broker was started, or the
         messages of a replica that it was not.
         """
+        self._differing: set[TopicPartition] = set()
+        """Whose logs are to be set aside before they are opened again: their leaders have other messages."""
         self._leaving = False
         self._not_deleted: dict[TopicPartition, Callable[[], None]] = {}
         """What could not be deleted, and what is to be done once it is."""
@@ -342,7 +346,9 @@ class Replicas:
         known = None if partition is None else partition.leadership
         if known is None:
             return
-        self._set_aside(topic_partition, "not the one of its leader, which has other messages")
+        self._differing.add(topic_partition)
+        self.stop((topic_partition,))
+        self._broker.run(lambda: self._let_go((topic_partition,)))
         self._not_opened[topic_partition] = known, {leader.broker_id: leader}
         self._open_at_ms = self._broker.clock.monotonic_ms()
 
@@ -424,6 +430,9 @@ class Replicas:
             self._not_opened[topic_partition] = leadership, leaders
             return None
         try:
+            if topic_partition in self._differing:
+                self._set_aside(topic_partition, _NOT_ITS_LEADERS)
+                self._differing.discard(topic_partition)
             new = topic_partition in self.new
             log = logs.create(topic_partition, overrides, new=new, flush_name=False)
             if not served and log.needs_flush():
@@ -552,6 +561,7 @@ class Replicas:
             if topic_partition not in failed:
                 for table in (self._not_deleted, self._begun, self._refused_ms):
                     table.pop(topic_partition, None)
+                self._differing.discard(topic_partition)
                 deleted()
         return {key: ErrorCode.KAFKA_STORAGE_ERROR if key in failed else ErrorCode.NONE for key in partitions}
 

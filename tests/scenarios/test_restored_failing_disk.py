@@ -1,0 +1,41 @@
+"""ZooKeeper restored from an older copy, and a disk that refuses to keep a log under another name."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import StorageError
+from tests.scenarios.simulation import Simulation
+from tests.scenarios.test_restored_zookeeper import (
+    contents,
+    moved_since_the_copy,
+    produce,
+    reassign,
+    stray_directories,
+    values,
+)
+
+
+@pytest.mark.parametrize("failures", [1, 3])
+def test_log_that_cannot_be_set_aside_at_once_is_set_aside_later(
+    failures: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = Simulation()
+    machines, before, after = moved_since_the_copy(world, running=False)
+    later = [b"c0", b"c1", b"c2"]
+    for value in later:
+        produce(world, value)
+    files, left = machines[after].files, [StorageError("cannot rename")] * failures
+    really_rename = files.rename
+
+    def rename(path: str, to: str) -> None:
+        if to.endswith("-stray") and left:
+            raise left.pop()
+        really_rename(path, to)
+
+    monkeypatch.setattr(files, "rename", rename)
+    reassign(world, before, after)
+    assert left == []
+    assert values(world) == later
+    (kept,) = stray_directories(machines[after])
+    assert b"b" in contents(machines[after], kept)
