@@ -20,6 +20,7 @@ tests() {
             pytest_run "$name-again" "$name" "$venv" "$@" -n 0 --last-failed --last-failed-no-failures none || status=$?
         [ $status -ne 5 ] || status=0 # nothing left: what failed was no test
     fi
+    [ -s "$reports/$name.xml" ] || echo "$name (it ended without a report)" >>"$reports/broken"
     # 1 is "some failed", which the count shows; anything else (5: nothing collected) is a failure of the run.
     [ $status -le 1 ] || echo "$name (pytest ended with $status)" >>"$reports/broken"
     printf '    %s: %d s\n' "$name" $((SECONDS - started))

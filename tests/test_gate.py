@@ -121,6 +121,15 @@ def test_the_scripts_are_bash_that_parses(script: str) -> None:
     subprocess.run(["bash", "-n", SCRIPTS / script], check=True)
 
 
+def test_a_run_that_ends_without_a_report_has_failed(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").write_text("#!/bin/sh\nexit 0\n")
+    (tmp_path / "bin" / "python").chmod(0o755)
+    code = f"say() {{ :; }}; reports={tmp_path}; . {SCRIPTS}/pytest_runs.sh; tests pure . 0"
+    subprocess.run(["bash", "-euc", code], cwd=tmp_path, check=True)
+    assert (tmp_path / "broken").read_text() == "pure (it ended without a report)\n"
+
+
 @pytest.fixture
 def tools(tmp_path: Path) -> Path:
     """A directory for PATH in which no tool can set up a peer, each for another reason."""
