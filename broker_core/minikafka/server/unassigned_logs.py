@@ -105,8 +105,8 @@ class UnassignedLogs:
                 left.append(self._whereabouts(topic_partition))
         if left:
             _log.warning(
-                "logs that are no replicas of this broker stay and are not served; remove them if nobody "
-                "needs them%s: %s",
+                "logs that are no replicas of this broker stay and are not served; they may be all that "
+                "there is of their messages: remove only what nobody needs%s: %s",
                 f"; where ZooKeeper was restored from an older copy, {_ASSIGN_AGAIN}" if elsewhere else "",
                 named(left),
             )
