@@ -75,14 +75,14 @@ def log_dirs(
         found = Admin(cluster).describe_log_dirs(broker or None)
     rows: list[dict[str, object]] = []
     for one in found:
-        where = {"broker": one.broker_id, "log_dir": one.path}
+        error = None if one.error is None else one.error.code.name
+        where = {"broker": one.broker_id, "log_dir": one.path, "error": error}
         replicas = [
             replica for replica in one.replicas if not topic or replica.topic_partition.topic in topic
         ]
         rows += [
             {
                 **where,
-                "error": None,
                 "topic": replica.topic_partition.topic,
                 "partition": replica.topic_partition.partition,
                 "size": replica.size_bytes,
@@ -91,9 +91,7 @@ def log_dirs(
             }
             for replica in replicas
         ]
-        if one.error is not None:
-            rows.append({**where, "error": one.error.code.name})
-        elif not replicas:
+        if not replicas:
             rows.append(where)
     columns = ["broker", "log_dir", "error", "topic", "partition", "size", "offset_lag", "future"]
     if not any(row.get("error") for row in rows):

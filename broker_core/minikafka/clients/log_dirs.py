@@ -52,14 +52,15 @@ def offline_log_dirs(
     cluster: Cluster, brokers: Iterable[int], deadline: Deadline
 ) -> tuple[OfflineLogDir, ...]:
     """Those of ``brokers``, in order; of one that does not say (before 1.0, or by its rules) none."""
-    found = []
-    for broker_id in brokers:
+    found, wanted = [], list(brokers)
+    for asked, broker_id in enumerate(wanted):
+        share = len(wanted) - asked  # one that hangs leaves the others theirs
         with contextlib.suppress(MinikafkaError):
             answer = cluster.call(
                 broker_id,
                 DESCRIBE_LOG_DIRS,
                 DescribeLogDirsRequest(topics=()),
-                timeout_ms=max(1, deadline.remaining_ms()),
+                timeout_ms=max(1, deadline.remaining_ms() // share),
             )
             bad = [one.log_dir for one in answer.results if one.error_code != ErrorCode.NONE]
             found += [OfflineLogDir(broker_id, path) for path in sorted(bad)]
