@@ -98,6 +98,7 @@ def test_large_messages_for_consumers_that_do_not_read_take_little_memory(broker
     stalled(broker, fetch(2))
 
 
+@pytest.mark.long
 def test_compressed_gigabytes_for_old_consumers_stop_nobody(broker: AttackedBroker) -> None:
     fill(broker, large_batch(Codec.GZIP), 40)
     # To convert all of it takes a minute for each.

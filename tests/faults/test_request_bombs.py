@@ -262,6 +262,7 @@ def test_large_content_of_other_codecs_stops_nobody(broker: AttackedBroker, code
     assert codes(answers) == {0}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_request_of_many_large_wrappers_stops_nobody(broker: AttackedBroker) -> None:
@@ -298,7 +299,7 @@ def test_large_content_that_is_written_anew_stops_nobody(
         (0, {}),
         pytest.param(1, {}, marks=pytest.mark.long),
         pytest.param(1, {"message_format_version": "0.9.0"}, marks=pytest.mark.long),
-        (0, {"message_format_version": "0.10.0"}),
+        pytest.param(0, {"message_format_version": "0.10.0"}, marks=pytest.mark.long),
     ],
 )
 def test_requests_of_very_many_wrappers_stop_nobody(

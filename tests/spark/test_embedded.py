@@ -76,6 +76,7 @@ def kept(data_dir: Path, topic: str = "numbers") -> int | None:
         local.stop(str(data_dir))
 
 
+@pytest.mark.slow
 def test_without_servers_a_broker_starts_beside_the_program_and_goes_with_it(tmp_path: Path) -> None:
     said = finish(
         script("""

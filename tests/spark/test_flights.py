@@ -19,6 +19,7 @@ pytest.importorskip("pandas", reason="the examples' packages are not installed")
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_flights_killed_half_way_go_on_and_equal_the_batch_answer(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"

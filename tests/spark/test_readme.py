@@ -44,6 +44,7 @@ def cells(table: str) -> list[list[str]]:
     return [[row[number] for number in kept] for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_the_examples_run_as_pasted_and_show_what_stands_there(tmp_path: Path) -> None:
     blocks = examples()
