@@ -14,6 +14,7 @@ import typer
 
 from minikafka.base.errors import ConfigError, DirectoryLocked
 from minikafka.base.ids import host_port
+from minikafka.base.printable import printable
 from minikafka.base.secrets import shown
 from minikafka.cli.directory import check_usable, make, named
 from minikafka.cli.options import Settings, key_values
@@ -304,6 +305,8 @@ class Watch:
         if not self._brokers.own:
             self._look()
         how = f"was killed by signal {-exit_code}" if exit_code < 0 else f"ended with status {exit_code}"
+        if (reason := self._cluster.broker(number).reason()) is not None:
+            how += f" ({printable(reason)})"
         # Whether it dies again is for somebody to judge who has seen why, so it is not started again here.
         self._say(number, how, f"; its log is in {self._cluster.data_dir / 'logs'}")
 

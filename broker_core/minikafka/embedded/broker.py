@@ -230,6 +230,11 @@ class BrokerProcess:
         """SIGKILL, as in a crash; return its exit code."""
         return self._child.kill()
 
+    def reason(self) -> str | None:
+        """Why it ended, or is about to, in its own words; None where it said nothing of that."""
+        report = self._child.last_report("failed")
+        return None if report is None else str(report.get("message"))
+
     def last_words(self, lines: int = 1) -> str:
         """The end of its log."""
         return tail(self._child.log, lines)

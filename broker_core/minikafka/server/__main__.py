@@ -123,6 +123,7 @@ class _Ending:
 
     def fatal(self, reason: str) -> None:
         """The broker cannot go on; any thread may say so."""
+        report("failed", message=reason)
         print(f"minikafka: {printable(reason)}", file=sys.stderr, flush=True)
         self._status = 1
         os.write(self._write, b"!")

@@ -6,6 +6,7 @@ import json
 import random
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -118,6 +119,18 @@ def test_brokers_die_one_by_one_and_the_others_go_on_until_none_is_left(
         "1 left",
         "it was the last one",
     ]
+
+
+def test_a_broker_that_ends_says_why(tmp_path: Path) -> None:
+    process, _ = start(tmp_path / "d")
+    try:
+        shutil.rmtree(tmp_path / "d" / "broker-0")
+        err = process.communicate(timeout=DEADLINE_S)[1]
+    finally:
+        process.kill()
+        process.communicate()
+    assert f"{tmp_path / 'd' / 'broker-0'} was removed, or emptied, while it was in use: this broker" in err
+    assert "broker 0 ended with status 1 (" in err
 
 
 def test_it_stops_at_once_and_is_started_again_with_all_that_it_has_or_more(
