@@ -8,6 +8,7 @@ listens and nothing is written. Nobody reads what a log says for people.
     {"type": "compiled", "kernel": NAME}               one more, from a process that compiles
     {"type": "opening", "opened": 3, "of": 9, "checked_bytes": N}     logs
     {"type": "refused", "host": ADDRESS}               access rules refuse the controller there ClusterAction
+    {"type": "warning", "message": TEXT}               records that may be lost, or a log that takes no more
     {"type": "failed", "message": TEXT}                why it ends
 """
 

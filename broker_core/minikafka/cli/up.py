@@ -266,6 +266,7 @@ class Watch:
         self._cluster = cluster
         self._brokers = brokers
         self._again = again
+        self._warned: dict[int, str] = {}
 
     def run(self, ended: SimpleQueue[tuple[int, int]]) -> None:
         """Say which broker ends, and which one is started elsewhere; return when the last one has ended."""
@@ -279,6 +280,7 @@ class Watch:
                     note(f"minikafka: {gone}: nothing of it can be served any more")
                     return
                 self._cluster.revive_zookeeper(lambda text: note(f"minikafka: {text}"))
+                self._tell_warnings()
                 if len(self._brokers.own) < self._cluster.count:
                     self._look()
             if self._brokers.count:
@@ -299,6 +301,14 @@ class Watch:
                 f"{', and its ZooKeeper is gone' if self._cluster.has_own_zookeeper else ''}: "
                 f"stop it too, with `{shlex.join(['minikafka', 'stop', str(self._cluster.data_dir)])}`"
             )
+
+    def _tell_warnings(self) -> None:
+        """What brokers say of records that may be lost, once."""
+        for number in sorted(self._brokers.own):
+            text = self._cluster.broker(number).warning()
+            if text is not None and text != self._warned.get(number):
+                self._warned[number] = text
+                note(f"minikafka: broker {number}: {printable(text)}")
 
     def _tell_end(self, number: int, exit_code: int) -> None:
         self._brokers.own.discard(number)

@@ -232,7 +232,14 @@ class BrokerProcess:
 
     def reason(self) -> str | None:
         """Why it ended, or is about to, in its own words; None where it said nothing of that."""
-        report = self._child.last_report("failed")
+        return self._told("failed")
+
+    def warning(self) -> str | None:
+        """What it said last of records that may be lost, or of a log that takes no more; None: nothing."""
+        return self._told("warning")
+
+    def _told(self, kind: str) -> str | None:
+        report = self._child.last_report(kind)
         return None if report is None else str(report.get("message"))
 
     def last_words(self, lines: int = 1) -> str:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from minikafka.base.files import Files
 from minikafka.base.ids import TopicPartition
+from minikafka.base.reports import report
 from minikafka.log.probe import can_write
 from minikafka.partition.leadership import Leadership
 from minikafka.server.broker import Broker
@@ -87,6 +88,7 @@ class FailingLogs:
         said = self._said.get(topic_partition)
         if said is None or said.text != complaint or now_ms - said.last_ms >= _OVER_MS:
             self._said[topic_partition] = _Said(complaint, now_ms, now_ms)
+            report("warning", message=complaint)
             _log.error("%s", complaint)
             return
         said.last_ms, said.unsaid = now_ms, said.unsaid + 1

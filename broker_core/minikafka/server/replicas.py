@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from minikafka.base.errors import ErrorCode, MinikafkaError, StorageError
 from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.reports import report
 from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.log.log import Log
 from minikafka.partition.leadership import Leadership
@@ -224,13 +225,14 @@ class Replicas:
         """Of topics that are older than this process, and had no log here."""
         lost = sorted(map(str, led))
         if lost:
-            _log.warning(
-                "partitions that this broker is to lead had no log in %s, and begin empty; if they were "
-                "written to before, their directories were removed or moved: stop this broker and put them "
-                "back, before others write: %s",
-                ", ".join(self._broker.logs.paths),
-                named(lost),
+            paths = ", ".join(self._broker.logs.paths)
+            told = (
+                f"partitions that this broker is to lead had no log in {paths}, and begin empty; if they "
+                "were written to before, their directories were removed or moved: stop this broker and put "
+                f"them back, before others write: {named(lost)}"
             )
+            _log.warning("%s", told)
+            report("warning", message=told)
 
     def _resign(self, leaderships: Leaderships) -> None:
         """Serve those no longer that were served, and cannot be as the controller says now: who led one

@@ -133,6 +133,24 @@ def test_a_broker_that_ends_says_why(tmp_path: Path) -> None:
     assert "broker 0 ended with status 1 (" in err
 
 
+def test_partitions_that_begin_empty_are_told(tmp_path: Path) -> None:
+    for after in range(2):
+        process, addresses = start(tmp_path / "d")
+        try:
+            if after:
+                assert process.stderr is not None
+                told = process.stderr.readline()
+            else:
+                assert run(["topic", "create", "t", "--bootstrap", addresses[0]]) == 0
+            stop(process)
+        finally:
+            process.kill()
+            process.communicate()
+        shutil.rmtree(tmp_path / "d" / "broker-0")
+    assert told.startswith("minikafka: broker 0: partitions that this broker is to lead had no log in ")
+    assert told.endswith("put them back, before others write: t-0\n")
+
+
 def test_it_stops_at_once_and_is_started_again_with_all_that_it_has_or_more(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
