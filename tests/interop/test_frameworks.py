@@ -176,6 +176,7 @@ def test_kafka_streams_counts_words_with_topics_of_its_own(
 
 def test_connect_carries_a_file_through_a_topic_exactly(cluster: Cluster, tmp_path: Path) -> None:
     source, sink, topic = tmp_path / "source.txt", tmp_path / "sink.txt", "connected"
+    cluster.create_topic(topic, 1)  # of several, each worker's producer would take one by chance
     text = "org.apache.kafka.connect.storage.StringConverter"
     worker = {
         "bootstrap.servers": cluster.bootstrap_servers,
