@@ -50,9 +50,8 @@ def kafka_libs() -> Path:
 def apache_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster that names its files as the release does, so that the release's tools can read them."""
     data_dir = tmp_path_factory.mktemp("apache-layout")
-    with Cluster(
-        data_dir=data_dir, config={"log.layout": "apache", "log.index.interval.bytes": "512"}
-    ) as cluster:
+    config = {"log.layout": "apache", "log.index.interval.bytes": "512", "log.retention.ms": "-1"}
+    with Cluster(data_dir=data_dir, config=config) as cluster:
         yield cluster
 
 
