@@ -47,8 +47,8 @@ RATIOS = (
 
 def ours(what: str, servers: str, topic: str) -> Iterator[int]:
     """How many records each step of ours gave, for ever."""
-    from minikafka.clients.cluster import Cluster as Client
-    from minikafka.clients.group_consumer import GroupConsumer, GroupConsumerConfig, Reset
+    from minikafka.clients.group.consumer import GroupConsumer, GroupConsumerConfig, Reset
+    from minikafka.clients.network.cluster import Cluster as Client
 
     group = f"bench-{uuid.uuid4()}"
     config = GroupConsumerConfig(group, auto_offset_reset=Reset.EARLIEST, max_poll_records=CHUNK)

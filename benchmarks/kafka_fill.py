@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import Admin, NewTopic
-from minikafka.clients.cluster import Cluster, Lane
-from minikafka.clients.links import Reply
+from minikafka.clients.admin.admin import Admin, NewTopic
+from minikafka.clients.network.broker_connection import Reply
+from minikafka.clients.network.cluster import Cluster, Lane
 from minikafka.records.columns import EncodedSet, encode
-from minikafka.records.message_set import Codec
+from minikafka.records.format.message_set import Codec
 from minikafka.wire.apis.produce import (
     PRODUCE,
     ProducePartition,

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from minikafka.base.errors import MinikafkaError
-from minikafka.clients.admin import Admin
-from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.admin.admin import Admin
+from minikafka.clients.network.cluster import Cluster as Client
 from minikafka.embedded.java import find_java
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from minikafka.net.probe import free_port

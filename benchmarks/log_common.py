@@ -36,11 +36,11 @@ from minikafka.embedded.java import find_java
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import CLEAN_SHUTDOWN_FILE, Layout
 from minikafka.log.log import Log
-from minikafka.log.opening import Known
+from minikafka.log.recovery.opening import Known
+from minikafka.records.append.produced import Limits
+from minikafka.records.append.validation import prepare, validate
 from minikafka.records.columns import encode
-from minikafka.records.message_set import Codec
-from minikafka.records.produced import Limits
-from minikafka.records.validation import prepare, validate
+from minikafka.records.format.message_set import Codec
 
 VALUE_BYTES = 100
 SET_BYTES = 64 << 10

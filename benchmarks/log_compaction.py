@@ -4,10 +4,11 @@
 
 A log of 1 GiB in full segments of 128 MiB, in the page cache: messages with keys of 16 bytes and 100 bytes of
 value (150 in the log) in sets of 64 KiB; every key comes as often as the others, in rounds of random order.
-All of it is cleaned with 64 MB for the map of keys and no bound on the rate. Ours is ``log.cleaner.Cleaner``,
-the peer 0.10.1.1's ``kafka.log.Cleaner`` with a dedupe buffer of 64 MB and the release's defaults. Either
-makes the map, writes what stays, flushes it and puts it in the place of the old segments, whose files are not
-removed within the time. Each run has fresh links to the same files. Goal: 30 s, by the wall.
+All of it is cleaned with 64 MB for the map of keys and no bound on the rate. Ours is
+``log.cleanup.cleaner.Cleaner``, the peer 0.10.1.1's ``kafka.log.Cleaner`` with a dedupe buffer of 64 MB and
+the release's defaults. Either makes the map, writes what stays, flushes it and puts it in the place of the
+old segments, whose files are not removed within the time. Each run has fresh links to the same files. Goal:
+30 s, by the wall.
 
 Then the appends: 100-byte messages go to another log in the same process, as fast as one thread can validate
 and append them, first alone and then while a cleaning runs in another thread. Goal: 80 % of the rate alone,
@@ -35,10 +36,10 @@ from numpy.typing import NDArray
 
 from minikafka.base.clock import SystemClock
 from minikafka.base.files import RealFiles
-from minikafka.log.cleaner import Cleaner
+from minikafka.log.cleanup.cleaner import Cleaner
 from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
-from minikafka.log.opening import Known
+from minikafka.log.recovery.opening import Known
 from minikafka.records.compaction import OffsetMap
 
 KEY_BYTES = 16

@@ -30,7 +30,7 @@ import log_common as common
 
 from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
-from minikafka.log.opening import Known
+from minikafka.log.recovery.opening import Known
 from minikafka.net.transfer import Outgoing
 
 CHECK, DROP = b"c", b"d"

@@ -23,13 +23,13 @@ import time
 from collections.abc import Callable
 
 from minikafka.base.errors import NoNode
-from minikafka.clients.admin import Admin
-from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.admin.admin import Admin
+from minikafka.clients.admin.topics import NewTopic
 from minikafka.clients.consumer.assignment_context import AssignmentContext
 from minikafka.clients.consumer.consumer_config import ConsumerConfig
 from minikafka.clients.consumer.partition_assignor import create
 from minikafka.clients.consumer.zookeeper_consumer_connector import ZookeeperConsumerConnector
-from minikafka.clients.topics import NewTopic
+from minikafka.clients.network.cluster import Cluster as Client
 from minikafka.embedded import Cluster
 from minikafka.registry import paths
 

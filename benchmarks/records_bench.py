@@ -25,11 +25,11 @@ import cramjam
 import numpy as np
 import pyarrow as pa
 
+from minikafka.records.append.produced import Limits
+from minikafka.records.append.validation import assign, validate
 from minikafka.records.columns import EncodedSet, decode, encode, partitions_by_key
-from minikafka.records.message_set import CLASSIC_CODECS, Codec, TimestampType
-from minikafka.records.produced import Limits
-from minikafka.records.scan import scan
-from minikafka.records.validation import assign, validate
+from minikafka.records.format.message_set import CLASSIC_CODECS, Codec, TimestampType
+from minikafka.records.scan.scan import scan
 
 SET_BYTES = 1 << 20
 EVER = 1 << 62

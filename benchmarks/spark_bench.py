@@ -45,7 +45,7 @@ from kafka_peer import apache_kafka
 
 import minikafka
 from minikafka.embedded import Cluster
-from minikafka.records.message_set import Codec
+from minikafka.records.format.message_set import Codec
 
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
 OURS, PEER = "minikafka", "kafka"

@@ -24,10 +24,10 @@ from pathlib import Path
 import psutil
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.batching import BatchingConfig, BatchingProducer
-from minikafka.clients.cluster import Cluster
-from minikafka.clients.fetcher import RangeFetcher
-from minikafka.records.message_set import Codec
+from minikafka.clients.fetch.range_fetcher import RangeFetcher
+from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.produce import BatchingConfig, BatchingProducer
+from minikafka.records.format.message_set import Codec
 
 READY_GOAL_S = 2.0
 MEMORY_GOAL_MB = 160

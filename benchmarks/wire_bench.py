@@ -36,8 +36,8 @@ from typing import Any
 from kafka_peer import apache_kafka
 
 import minikafka
-from minikafka.clients.admin import Admin, NewTopic
-from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.admin.admin import Admin, NewTopic
+from minikafka.clients.network.cluster import Cluster as Client
 from minikafka.embedded import Cluster
 from minikafka.embedded.java import find_java
 

@@ -20,12 +20,12 @@ from pathlib import Path
 
 from minikafka.base.errors import FailedToSendMessage
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import LATEST, Admin
-from minikafka.clients.cluster import Cluster as Client
-from minikafka.clients.fetcher import RangeFetcher
+from minikafka.clients.admin.admin import LATEST, Admin
+from minikafka.clients.fetch.range_fetcher import RangeFetcher
+from minikafka.clients.network.cluster import Cluster as Client
 from minikafka.clients.producer import CallbackHandler, KeyedMessage, Producer
 from minikafka.embedded import Cluster
-from minikafka.records.message_set import iterate
+from minikafka.records.format.message_set import iterate
 
 TOPIC, PARTITIONS = "clicks", 3
 PAGES = ("/", "/books", "/films", "/music")

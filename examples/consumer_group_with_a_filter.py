@@ -20,12 +20,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from minikafka.clients.batching import BatchingProducer
-from minikafka.clients.cluster import Cluster as Client
 from minikafka.clients.consumer.consumer_config import ConsumerConfig
 from minikafka.clients.consumer.consumer_connector import Consumer
 from minikafka.clients.consumer.kafka_stream import KafkaStream
 from minikafka.clients.consumer.topic_filter import Whitelist
+from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.produce import BatchingProducer
 from minikafka.clients.serializer import StringDecoder
 from minikafka.embedded import Cluster
 from minikafka.embedded.process import wait_until

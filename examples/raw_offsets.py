@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.clients.batching import BatchingProducer
-from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.produce import BatchingProducer
 from minikafka.clients.simple_consumer import (
     EARLIEST_TIME,
     LATEST_TIME,

@@ -20,13 +20,13 @@ from itertools import count
 from pathlib import Path
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import LATEST, Admin
-from minikafka.clients.batching import BatchingConfig, BatchingProducer, Delivery
-from minikafka.clients.cluster import Cluster as Client
-from minikafka.clients.fetcher import RangeFetcher
-from minikafka.clients.metadata import PartitionMetadata
+from minikafka.clients.admin.admin import LATEST, Admin
+from minikafka.clients.fetch.range_fetcher import RangeFetcher
+from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.metadata import PartitionMetadata
+from minikafka.clients.produce import BatchingConfig, BatchingProducer, Delivery
 from minikafka.embedded import Cluster
-from minikafka.records.message_set import iterate
+from minikafka.records.format.message_set import iterate
 
 ORDERS = TopicPartition("orders", 0)
 SESSION_MS = 2_000

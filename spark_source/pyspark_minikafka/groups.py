@@ -4,7 +4,7 @@
     one more thread:      holds the group, commits what was reached last, tries again what failed
 
 The query holds the group alone, and is seen in it, for as long as it runs: in Kafka as its only member
-(``clients.group_holder``), in ZooKeeper as its only registered consumer, which owns all partitions
+(``clients.group.sole_member``), in ZooKeeper as its only registered consumer, which owns all partitions
 (``registry.consumers``). What a killed query has left behind ends with its session.
 
 What was reached is what Spark starts its next question from: it asks for the end of a batch when the one
@@ -27,8 +27,8 @@ from typing import Protocol
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import ConfigError, GroupHeld, MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.cluster import Cluster
-from minikafka.clients.group_holder import SESSION_TIMEOUT_MS, SoleMember
+from minikafka.clients.group.sole_member import SESSION_TIMEOUT_MS, SoleMember
+from minikafka.clients.network.cluster import Cluster
 from minikafka.registry.paths import consumer_id
 from pyspark_minikafka import cache, report
 from pyspark_minikafka.group_options import COMMIT_GROUP, Storage

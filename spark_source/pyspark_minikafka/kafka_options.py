@@ -15,9 +15,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from minikafka.base.config.near_misses import did_you_mean, nearest
 from minikafka.base.errors import ConfigError
-from minikafka.base.near_misses import did_you_mean, nearest
-from minikafka.clients.isolation import IsolationLevel
+from minikafka.clients.fetch.isolation_level import IsolationLevel
 
 PREFIX = "kafka."
 GROUP_ID = "kafka.group.id"

@@ -10,8 +10,8 @@ from typing import TypeVar
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients import offsets as listing
-from minikafka.clients.cluster import Cluster
+from minikafka.clients.fetch import list_offsets as listing
+from minikafka.clients.network.cluster import Cluster
 from pyspark_minikafka import cache, report
 from pyspark_minikafka.group_options import Storage
 from pyspark_minikafka.location import Target
@@ -111,7 +111,7 @@ class ClusterLookup:
     def _reaches(self, tp: TopicPartition, offset: int) -> bool:
         try:
             # Here and not above: it brings the codec, which a process that only plans does not need.
-            from minikafka.clients.fetcher import log_reaches
+            from minikafka.clients.fetch.range_fetcher import log_reaches
 
             return log_reaches(self._cluster, tp, offset)
         except BrokerError as problem:
@@ -131,7 +131,7 @@ class ClusterLookup:
 
 
 def _in_kafka(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
-    from minikafka.clients.group_admin import GroupAdmin
+    from minikafka.clients.group.admin import GroupAdmin
 
     return {tp: committed.offset for tp, committed in GroupAdmin(cluster).offsets(group).items()}
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from minikafka.base.config.near_misses import did_you_mean, hinted, nearest
 from minikafka.base.errors import ConfigError
-from minikafka.base.near_misses import did_you_mean, hinted, nearest
 from pyspark_minikafka import bounds, resume, subscription, workers
 from pyspark_minikafka.bounds import ALL_EARLIEST, ALL_LATEST, Bound, GroupBound
 from pyspark_minikafka.group_options import COMMIT_GROUP, GroupOptions, group_options, without_effect

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition
-from minikafka.base.words import counted
+from minikafka.base.text import counted
 from pyspark_minikafka import ranges, rate, subscription
 from pyspark_minikafka.bounds import Bound, GroupBound, Newest, TimeBound
 from pyspark_minikafka.offsets import EARLIEST, LATEST, Offsets, StreamOffset, batch_start

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, OffsetOutOfRange
-from minikafka.base.words import counted
-from minikafka.clients.cluster import Cluster
-from minikafka.clients.fetcher import RangeFetcher, log_reaches
-from minikafka.clients.offsets import LATEST, list_offsets
-from minikafka.clients.prefetch import prefetching
+from minikafka.base.text import counted
+from minikafka.clients.fetch.list_offsets import LATEST, list_offsets
+from minikafka.clients.fetch.prefetch import prefetching
+from minikafka.clients.fetch.range_fetcher import RangeFetcher, log_reaches
+from minikafka.clients.network.cluster import Cluster
 from minikafka.records.columns import SCHEMA, SCHEMA_WITH_HEADERS, DamagedEntry, decode_pieces
 from pyspark_minikafka import cache, report, workers
 from pyspark_minikafka.location import check_reachable

@@ -21,9 +21,9 @@ import pyarrow as pa
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.batching import BatchingConfig, BatchingProducer
-from minikafka.clients.cluster import Cluster
-from minikafka.clients.metadata import TopicMetadata
+from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.metadata import TopicMetadata
+from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from minikafka.records.columns import RawHeaders, encode, partitions_by_key, raw_headers
 from pyspark_minikafka import cache
 from pyspark_minikafka.location import Target

@@ -1,7 +1,7 @@
 """The jar of the Scala shim, compiled from its sources with the compiler that PySpark ships.
 
 It is kept for every version of minikafka, PySpark and Scala, and for every state of the sources, in the first
-directory of ``base.places`` that has it or can be written.
+directory of ``base.cache_dirs`` that has it or can be written.
 
     shim-STATE/minikafka-shim.jar     whole or, after a crash, not there
     shim-STATE/lock
@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import minikafka
-from minikafka.base import places
+from minikafka.base import cache_dirs
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.printable import printable
 from minikafka.embedded.jars import jar_directories
@@ -49,12 +49,12 @@ def shim_path() -> str:
     """
     jars = find_spark_jars()
     name = f"shim-{_state(jars)}"
-    tried = places.candidates("shim")
+    tried = cache_dirs.candidates("shim")
     for place in tried:
         jar = place / name / JAR
-        if places.trusted(place) and _is_whole(jar):
+        if cache_dirs.trusted(place) and _is_whole(jar):
             return str(jar)
-        if places.writable(place, jar.parent):
+        if cache_dirs.writable(place, jar.parent):
             return str(_compiled_once(jar, jars))
     raise ShimFailed(
         f"there is no place for the jar of the Scala shim: {', '.join(map(str, tried))} cannot be "
@@ -161,7 +161,7 @@ def _is_whole(jar: Path) -> bool:
     to write.
     """
     try:
-        with places.open_own(jar) as file, zipfile.ZipFile(file) as archive:
+        with cache_dirs.open_own(jar) as file, zipfile.ZipFile(file) as archive:
             return archive.testzip() is None
     except (OSError, zipfile.BadZipFile):
         return False
@@ -169,7 +169,7 @@ def _is_whole(jar: Path) -> bool:
 
 def _compiled_once(jar: Path, jars: Path) -> Path:
     """Compile the jar, or wait for who does."""
-    lock = places.open_lock(jar.parent / "lock")
+    lock = cache_dirs.open_lock(jar.parent / "lock")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not _is_whole(jar):

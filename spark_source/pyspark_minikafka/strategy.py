@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ConfigError
 from minikafka.base.ids import TopicPartition, check_topic_name
-from minikafka.clients import java_regex
+from minikafka.clients.java_regex import translator
 from pyspark_minikafka.offsets import parse_object
 
 NAMES = ("assign", "subscribe", "subscribePattern")
@@ -35,7 +35,7 @@ class SubscribePattern:
 
     def among(self, topics: Iterable[str]) -> list[str]:
         """Those of ``topics`` that match."""
-        expression = java_regex.compiled(self.pattern)
+        expression = translator.compiled(self.pattern)
         return [topic for topic in topics if expression.fullmatch(topic)]
 
 
@@ -96,8 +96,8 @@ def _subscribe_pattern(value: str) -> SubscribePattern:
     if not pattern:
         raise ConfigError("subscribePattern", value, "must be a regular expression on topic names, not empty")
     try:
-        java_regex.compiled(pattern)
-    except java_regex.BadPattern as problem:
+        translator.compiled(pattern)
+    except translator.BadPattern as problem:
         allowed = f"must be a regular expression of Java that Python can follow: {problem}"
         raise ConfigError("subscribePattern", value, allowed) from None
     return SubscribePattern(pattern)

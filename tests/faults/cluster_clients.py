@@ -12,8 +12,8 @@ from typing import Any
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, NodeExists, NoNode
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
-from minikafka.records.batch import build_batch
-from minikafka.records.message_set import Record, build_message_set, iterate
+from minikafka.records.format.batch import build_batch
+from minikafka.records.format.message_set import Record, build_message_set, iterate
 from minikafka.registry import paths
 from minikafka.registry.admin_paths import PreferredElection, Reassignments
 from minikafka.registry.paths import EntityConfig, TopicAssignment

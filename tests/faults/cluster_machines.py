@@ -17,9 +17,9 @@ from minikafka.base.files import File, Lock
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.net.port import Endpoint, RequestHandler
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
-from minikafka.server import worker as workers
 from minikafka.server.assembly import Ports, RunningBroker
-from minikafka.server.config import BrokerConfig
+from minikafka.server.config.properties import BrokerConfig
+from minikafka.server.workers import worker as workers
 from tests.faults.cluster_events import Action, Connector, Died, Events, Network, Server, listen
 
 PORT = 9092
@@ -126,7 +126,7 @@ class ProcessFiles:
 
 
 class Worker:
-    """Jobs in order, one at a time, each some time after the one before. See ``server.worker.Worker``."""
+    """Jobs in order, one at a time, each some time after the one before. See ``server.workers``."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine

@@ -16,25 +16,25 @@ from minikafka.controller.context import Context
 from minikafka.controller.controller import Controller
 from minikafka.controller.election import Electorate, next_leadership
 from minikafka.groups.shard import Shard
-from minikafka.log.data_directory import DataDirectory
-from minikafka.log.epochs import LeaderEpochs
+from minikafka.log.checkpoints.data_directory import DataDirectory
+from minikafka.log.checkpoints.leader_epochs import LeaderEpochs
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
 from minikafka.log.reading import LogRead
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
 from minikafka.partition.progress import Progress
-from minikafka.records.replicated import ReplicatedSet, replicated
-from minikafka.server.coordinator import Coordinator
-from minikafka.server.followed import Followed
-from minikafka.server.isr import InSync
-from minikafka.server.partition_states import PartitionStates
-from minikafka.server.peer import Conversation, Peer
-from minikafka.server.registrar import Registrar
-from minikafka.server.replica_fetcher import ReplicaFetcher
-from minikafka.server.replica_fetchers import Fetchers
-from minikafka.server.replicas import Replicas
-from minikafka.server.topic_watches import TopicWatches
+from minikafka.records.append.replicated import ReplicatedSet, replicated
+from minikafka.server.groups.group_coordinator import Coordinator
+from minikafka.server.inter_broker_connection import Conversation, Peer
+from minikafka.server.replication.follower_partition import Followed
+from minikafka.server.replication.isr_writer import InSync
+from minikafka.server.replication.replica_fetcher import ReplicaFetcher
+from minikafka.server.replication.replica_fetchers import Fetchers
+from minikafka.server.replication.replica_manager import Replicas
+from minikafka.server.zookeeper.partition_states import PartitionStates
+from minikafka.server.zookeeper.topic_watches import TopicWatches
+from minikafka.server.zookeeper.zookeeper_client import Registrar
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def write_blindly(
     states: PartitionStates, topic_partition: TopicPartition, leadership: Leadership
 ) -> Leadership | None:
     """Whatever the znode holds by now."""
-    from minikafka.server import partition_states as module
+    from minikafka.server.zookeeper import partition_states as module
 
     stat = states._store.write(module._path(topic_partition), module._state_of(leadership).to_json())
     return replace(leadership, version=stat.version)

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from minikafka.base.ids import TopicPartition
-from minikafka.records.message_set import iterate
+from minikafka.records.format.message_set import iterate
 from minikafka.registry import paths
 from minikafka.registry.paths import PartitionState, TopicAssignment
 from minikafka.wire.parts import buffer_of

@@ -14,7 +14,7 @@ from minikafka.clients.consumer.consumer_iterator import ConsumerIterator
 from minikafka.clients.consumer.group_registration import GroupRegistration
 from minikafka.clients.consumer.lease import Lease
 from minikafka.clients.consumer.rebalance_plan import RebalancePlan
-from minikafka.clients.consumer.steps import Steps
+from minikafka.clients.consumer.tasks import Steps
 from minikafka.clients.consumer.zk_rebalancer_listener import Outcome, ZkRebalancerListener
 from minikafka.registry import paths
 from minikafka.registry.consumers import ZookeeperOffsets

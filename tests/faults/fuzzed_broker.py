@@ -29,9 +29,9 @@ from minikafka.registry import paths
 from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.registry.paths import PartitionState, TopicAssignment
 from minikafka.server.assembly import Ports, RunningBroker
-from minikafka.server.config import BrokerConfig
-from minikafka.server.work_pool import MEMORY_BYTES, ThreadWorkPool
-from minikafka.server.worker import InlineWorker
+from minikafka.server.config.properties import BrokerConfig
+from minikafka.server.workers.work_pool import MEMORY_BYTES, ThreadWorkPool
+from minikafka.server.workers.worker import InlineWorker
 
 REQUEST_BYTES = 1 << 20
 MORE_MEMORY_BYTES = 384 << 20

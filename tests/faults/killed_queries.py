@@ -28,8 +28,8 @@ from pyspark.sql.streaming import StreamingQuery
 
 import pyspark_minikafka  # noqa: F401  # sets PYSPARK_PYTHON
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import LATEST, Admin
-from minikafka.clients.cluster import Cluster
+from minikafka.clients.admin.admin import LATEST, Admin
+from minikafka.clients.network.cluster import Cluster
 from pyspark_minikafka import stream
 from pyspark_minikafka.offsets import StreamOffset
 from tests.faults.hooked_source import RUNNER_HOOKS, TASK_HOOKS, HookedSource, append, reach

@@ -12,14 +12,16 @@ from typing import Any
 from minikafka.base.files import Files
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFile, MemoryFiles
-from minikafka.log import cleaner, opening, recovery, replacing
-from minikafka.log.data_directory import DataDirectory, OffsetFile
-from minikafka.log.epochs import LeaderEpochs
+from minikafka.log import file_scan
+from minikafka.log.checkpoints.data_directory import DataDirectory, OffsetFile
+from minikafka.log.checkpoints.leader_epochs import LeaderEpochs
+from minikafka.log.cleanup import cleaner
+from minikafka.log.index.offset_index import OffsetIndex
 from minikafka.log.layout import CLEANED_SUFFIX, SWAP_SUFFIX, Layout
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
-from minikafka.log.offset_index import OffsetIndex
-from minikafka.log.producers import LogProducers
+from minikafka.log.producers.producer_state_manager import LogProducers
+from minikafka.log.recovery import opening, replacing
 from minikafka.log.segment import Segment
 
 
@@ -94,7 +96,7 @@ def believe_every_snapshot(
     rebuild(producers, segments, 1 << 40, 1 << 40, **more)
 
 
-def adopt_no_index(segment: Segment, found: recovery.FileScan) -> OffsetIndex:
+def adopt_no_index(segment: Segment, found: file_scan.FileScan) -> OffsetIndex:
     """A scan's index is not taken where there is a file."""
     index = adopt(segment, found)
     segment._index = load_index(segment._files, segment._index_path, segment.base_offset, 1 << 40) or index
@@ -215,7 +217,7 @@ MISTAKES: dict[str, Mistake] = {
     "a damaged end is not cut": Mistake([(Segment, "cut", cut_nothing)]),
     "a hole in the log is served": Mistake([(opening._Recovery, "_break_behind", nothing)]),
     "recovery does not write back what was not flushed": Mistake(
-        [(recovery, "_rewrite", nothing)], "fail_a_flush"
+        [(file_scan, "_rewrite", nothing)], "fail_a_flush"
     ),
     "an index ahead of its segment is believed": Mistake(
         [(OffsetIndex, "load", believe_index), (Segment, "adopt", adopt_no_index)]

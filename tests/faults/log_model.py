@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from struct import Struct
 
 from minikafka.base.ids import TopicPartition
-from minikafka.log.epochs import UNKNOWN
+from minikafka.log.checkpoints.leader_epochs import UNKNOWN
 from minikafka.log.log import Log
 from minikafka.log.segment import Segment
-from minikafka.records import batch
-from minikafka.records.message_set import ENTRY_HEADER_BYTES, StoredRecord, iterate
+from minikafka.records.format import batch
+from minikafka.records.format.message_set import ENTRY_HEADER_BYTES, StoredRecord, iterate
 
 _ENTRY = Struct(">qi4xB6xi")
 

@@ -15,9 +15,8 @@ from minikafka.base.clock import ManualClock
 from minikafka.base.errors import StorageError
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.log import opening
-from minikafka.log.checkpoint import read_checkpoint
-from minikafka.log.cleaner import Cleaner
+from minikafka.log.checkpoints.checkpoint import read_checkpoint
+from minikafka.log.cleanup.cleaner import Cleaner
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import (
     CLEANED_SUFFIX,
@@ -29,16 +28,17 @@ from minikafka.log.layout import (
 )
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
-from minikafka.records.batch import set_producer
+from minikafka.log.recovery import opening
+from minikafka.records.append.produced import Limits
+from minikafka.records.append.validation import validate
 from minikafka.records.compaction import SLOT_BYTES, OffsetMap
-from minikafka.records.message_set import (
+from minikafka.records.format.batch import set_producer
+from minikafka.records.format.message_set import (
     NO_TIMESTAMP,
     Codec,
     Record,
     build_message_set,
 )
-from minikafka.records.produced import Limits
-from minikafka.records.validation import validate
 from tests.faults.log_model import Message, Partition, entries_of
 from tests.unit.log.support import valid_set
 

@@ -18,7 +18,8 @@ from enum import Enum
 from random import Random
 
 from minikafka.base.errors import MinikafkaError
-from minikafka.clients import elections, placement
+from minikafka.clients import zookeeper_metadata
+from minikafka.clients.admin.zookeeper import elections
 from minikafka.embedded.broker import BrokerFailed
 from tests.faults.links import CLIENTS, Way
 from tests.faults.whole_cluster import ZOOKEEPER, WholeCluster
@@ -191,7 +192,7 @@ class Nemesis:
             return _paused(system.cluster.broker(broker).pid)
         if kind is Kind.ELECTION:
             with contextlib.suppress(MinikafkaError):
-                elections.request(system.store, placement.assigned(system.store))
+                elections.request(system.store, zookeeper_metadata.assigned(system.store))
             return lambda: None
         if kind is Kind.PAUSE_ZOOKEEPER:
             assert system.zookeeper.process is not None

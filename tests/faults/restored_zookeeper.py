@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from minikafka.base.errors import MinikafkaError
-from minikafka.clients.batching import BatchingConfig, BatchingProducer, Delivery
-from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.produce import BatchingConfig, BatchingProducer, Delivery
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from tests.interop.driver import Program

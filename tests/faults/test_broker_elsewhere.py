@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.clients import elections, placement
+from minikafka.clients import zookeeper_metadata
+from minikafka.clients.admin.zookeeper import elections
 from minikafka.embedded.broker import BrokerFailed, BrokerProcess
 from minikafka.registry.brokers import live_brokers
 from tests.faults.watched_clients import TOPIC
@@ -72,8 +73,8 @@ def test_clients_go_on_with_a_broker_that_moved_to_another_host_and_port(
     moved = stays.enter_context(broker(system, tmp_path, MOVES, data))
     address = moved.wait_ready().address
     until(lambda: system.in_sync(3), "it does not come into sync")
-    elections.request(system.store, placement.assigned(system.store))
-    led = [one for one, its in placement.assigned(system.store, [TOPIC]).items() if its[0] == MOVES]
+    elections.request(system.store, zookeeper_metadata.assigned(system.store))
+    led = [one for one, its in zookeeper_metadata.assigned(system.store, [TOPIC]).items() if its[0] == MOVES]
     until(lambda: all(system.leader(one.partition) == MOVES for one in led), "it does not lead")
     system.recover()
     endpoint = live_brokers(system.store)[MOVES]

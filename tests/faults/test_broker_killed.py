@@ -10,11 +10,11 @@ import pytest
 
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.batching import BatchingConfig, BatchingProducer, Delivery
-from minikafka.clients.cluster import Cluster as Client
-from minikafka.clients.fetcher import RangeFetcher
+from minikafka.clients.fetch.range_fetcher import RangeFetcher
+from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.produce import BatchingConfig, BatchingProducer, Delivery
 from minikafka.embedded.cluster import Cluster
-from minikafka.records.message_set import iterate
+from minikafka.records.format.message_set import iterate
 
 T0 = TopicPartition("t", 0)
 

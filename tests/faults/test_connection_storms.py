@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.records.message_set import Record, build_message_set
+from minikafka.records.format.message_set import Record, build_message_set
 from tests.faults.test_request_bombs import (
     HOST,
     AttackedBroker,

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.batching import BatchingProducer
-from minikafka.clients.cluster import Cluster as Client
 from minikafka.clients.consumer.consumer_config import ConsumerConfig
 from minikafka.clients.consumer.consumer_connector import Consumer
 from minikafka.clients.consumer.zookeeper_consumer_connector import ZookeeperConsumerConnector
-from minikafka.clients.group_admin import GroupAdmin
+from minikafka.clients.group.admin import GroupAdmin
+from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.registry import paths

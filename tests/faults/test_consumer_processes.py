@@ -21,9 +21,9 @@ from pathlib import Path
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import Admin, NewTopic
-from minikafka.clients.batching import BatchingProducer
-from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.admin.admin import Admin, NewTopic
+from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.registry.store import SessionTicket

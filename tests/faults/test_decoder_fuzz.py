@@ -33,20 +33,20 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import FileSlice
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.log.dump import Damage, dump_records
-from minikafka.log.offset_index import OffsetIndex
-from minikafka.log.time_index import TimeIndex
+from minikafka.log.index.offset_index import OffsetIndex
+from minikafka.log.index.time_index import TimeIndex
+from minikafka.log.tools.dump import Damage, dump_records
 from minikafka.records import kernels
+from minikafka.records.append.conversion import down_convert
+from minikafka.records.append.produced import Limits
+from minikafka.records.append.validation import assign, prepare, validate
 from minikafka.records.columns import SCHEMA_WITH_HEADERS, Decoder
 from minikafka.records.compaction import SLOT_BYTES, OffsetMap, Sieve, Transactions
-from minikafka.records.compression import Codec
-from minikafka.records.conversion import down_convert
-from minikafka.records.message_set import StoredRecord, iterate
-from minikafka.records.produced import Limits
-from minikafka.records.record import TimestampType
-from minikafka.records.scan import find_position, first_at_or_after, scan
-from minikafka.records.stream import MessageSet
-from minikafka.records.validation import assign, prepare, validate
+from minikafka.records.format.compression import Codec
+from minikafka.records.format.message_set import StoredRecord, iterate
+from minikafka.records.format.record import TimestampType
+from minikafka.records.scan.scan import find_position, first_at_or_after, scan
+from minikafka.records.scan.stream import MessageSet
 from tests.faults import decoder_inputs
 from tests.oracles.batches import crc32c
 

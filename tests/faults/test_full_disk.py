@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.clients import placement
+from minikafka.clients import zookeeper_metadata
 from minikafka.embedded.cluster import Cluster
 from minikafka.registry.store import Store
 from minikafka.registry.zookeeper import ZooKeeperStore
@@ -30,7 +30,7 @@ def until(load: Load, store: Store, in_sync: int) -> None:
     """Go on until every partition has so many replicas in sync, by ZooKeeper."""
     for _ in range(PATIENT_LOOPS // 100):
         load.run(100)
-        found = placement.states(store, placement.assigned(store))
+        found = zookeeper_metadata.states(store, zookeeper_metadata.assigned(store))
         if all(len(one.isr) == in_sync for one in found.values()):
             return
     raise AssertionError(f"not all of {found} have {in_sync} replicas in sync")
@@ -38,7 +38,7 @@ def until(load: Load, store: Store, in_sync: int) -> None:
 
 def led_by(store: Store, number: int) -> int:
     """How many partitions a broker leads."""
-    found = placement.states(store, placement.assigned(store))
+    found = zookeeper_metadata.states(store, zookeeper_metadata.assigned(store))
     return sum(one.leader == number for one in found.values())
 
 

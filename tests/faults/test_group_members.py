@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.batching import BatchingProducer
-from minikafka.clients.cluster import Cluster as Client
-from minikafka.clients.group_admin import GroupAdmin
-from minikafka.clients.group_consumer import GroupConsumer, GroupConsumerConfig, Reset
+from minikafka.clients.group.admin import GroupAdmin
+from minikafka.clients.group.consumer import GroupConsumer, GroupConsumerConfig, Reset
+from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 

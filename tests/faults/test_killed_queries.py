@@ -18,9 +18,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from minikafka.clients.admin import Admin, NewTopic
-from minikafka.clients.batching import BatchingConfig, BatchingProducer
-from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.admin.admin import Admin, NewTopic
+from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from tests.spark.processes import output_of, python

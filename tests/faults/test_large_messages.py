@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from minikafka.clients.batching import BatchingConfig, BatchingProducer
-from minikafka.clients.cluster import Cluster as Client
-from minikafka.records.compression import Codec
+from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.produce import BatchingConfig, BatchingProducer
+from minikafka.records.format.compression import Codec
 
 if TYPE_CHECKING:
     from minikafka.embedded.cluster import Cluster

@@ -9,10 +9,10 @@ import pytest
 from minikafka.base.clock import ManualClock
 from minikafka.base.files import read_file
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.log import opening
+from minikafka.log.checkpoints.leader_epochs import LeaderEpochs
 from minikafka.log.config import LogConfig
-from minikafka.log.epochs import LeaderEpochs
 from minikafka.log.layout import EPOCHS_FILE
+from minikafka.log.recovery import opening
 from tests.unit.log.support import (
     HOME,
     NOW_MS,

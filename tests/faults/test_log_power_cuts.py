@@ -22,7 +22,7 @@ from minikafka.base.memory_files import Dice, MemoryFiles
 from minikafka.log.config import LONG_MAX, LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.manager import LogManager
-from minikafka.records.message_set import Codec
+from minikafka.records.format.message_set import Codec
 from tests.seeds import seeds
 from tests.unit.log.support import read_all, valid_set
 

@@ -15,9 +15,9 @@ from dataclasses import replace
 
 import pytest
 
-from minikafka.records.batch import build_batch
-from minikafka.records.compression import Codec
-from minikafka.records.message_set import Record, iterate
+from minikafka.records.format.batch import build_batch
+from minikafka.records.format.compression import Codec
+from minikafka.records.format.message_set import Record, iterate
 from minikafka.wire.apis.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.clients import placement
+from minikafka.clients import zookeeper_metadata
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.members import directory_of
 from minikafka.embedded.process import wait_until
@@ -38,7 +38,7 @@ class Loaded:
         """Go on until these brokers are in sync everywhere, by ZooKeeper."""
         for _ in range(PATIENT_LOOPS // 100):
             self.load.run(100)
-            found = placement.states(self._store, placement.assigned(self._store, ("t",)))
+            found = zookeeper_metadata.states(self._store, zookeeper_metadata.assigned(self._store, ("t",)))
             if all(set(one.isr) == numbers for one in found.values()):
                 return
         raise AssertionError(f"not {numbers} are in sync: {found}")

@@ -17,7 +17,8 @@ from random import Random
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients import placement, reassignments
+from minikafka.clients import zookeeper_metadata
+from minikafka.clients.admin.zookeeper import reassignments
 from minikafka.embedded.cluster import Cluster
 from minikafka.registry.brokers import live_brokers
 from tests.faults.watched_clients import CONFLUENT, GROUPS, TOPIC
@@ -88,7 +89,7 @@ def test_nothing_is_lost_when_partitions_move_while_every_broker_is_bounced(tmp_
             system.cluster.restart(number)
         until(lambda: not reassignments.under_way(system.store), "the reassignment does not end")
         system.end()
-        assert placement.assigned(system.store, [TOPIC]) == wanted
+        assert zookeeper_metadata.assigned(system.store, [TOPIC]) == wanted
         print(system.clients.counts())  # noqa: T201
 
 

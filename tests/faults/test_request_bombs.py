@@ -28,8 +28,8 @@ import pytest
 
 from minikafka.net.connection import SocketConnection, connect
 from minikafka.records.columns import encode
-from minikafka.records.compression import Codec
-from minikafka.records.message_set import Record, build_message_set
+from minikafka.records.format.compression import Codec
+from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.wire.apis.list_offsets import (
     ListOffsetsPartition,

@@ -25,7 +25,7 @@ import pytest
 
 from minikafka.clients.simple_consumer import FetchRequest, SimpleConsumer
 from minikafka.net.connection import connect
-from minikafka.records.message_set import Record, build_message_set
+from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire.framing import RequestHeader, split_response
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.parts import Part

@@ -9,14 +9,14 @@ import pytest
 
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import Admin
-from minikafka.clients.batching import BatchingConfig, BatchingProducer
-from minikafka.clients.batching.config import ACKS_ALL
-from minikafka.clients.cluster import Cluster as Client
-from minikafka.clients.fetcher import RangeFetcher
-from minikafka.clients.offsets import LATEST
+from minikafka.clients.admin.admin import Admin
+from minikafka.clients.fetch.list_offsets import LATEST
+from minikafka.clients.fetch.range_fetcher import RangeFetcher
+from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.produce import BatchingConfig, BatchingProducer
+from minikafka.clients.produce.config import ACKS_ALL
 from minikafka.embedded.cluster import Cluster
-from minikafka.records.message_set import iterate
+from minikafka.records.format.message_set import iterate
 from minikafka.registry.paths import TopicAssignment, topic_path
 from minikafka.registry.zookeeper import ZooKeeperStore
 

@@ -17,10 +17,10 @@ from typing import Any
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NoCommittedOffset
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.batching import BatchingConfig, BatchingProducer, Delivery
-from minikafka.clients.cluster import Cluster as Client
-from minikafka.clients.group_admin import GroupAdmin
-from minikafka.clients.group_consumer import GroupConsumer, GroupConsumerConfig, Reset
+from minikafka.clients.group.admin import GroupAdmin
+from minikafka.clients.group.consumer import GroupConsumer, GroupConsumerConfig, Reset
+from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.produce import BatchingConfig, BatchingProducer, Delivery
 from tests.faults.anomalies import History, Poll
 
 with warnings.catch_warnings():

@@ -15,15 +15,15 @@ from pathlib import Path
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.files import RealFiles
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
-from minikafka.clients import placement
+from minikafka.clients import zookeeper_metadata
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
-from minikafka.log.dump import dump_records
 from minikafka.log.layout import Layout
+from minikafka.log.tools.dump import dump_records
 from minikafka.net.probe import free_port
-from minikafka.records.hashes import partition_of_group
-from minikafka.records.record import StoredRecord
+from minikafka.records.format.hashes import partition_of_group
+from minikafka.records.format.record import StoredRecord
 from minikafka.registry.brokers import live_brokers
 from minikafka.registry.paths import CONTROLLER, ControllerRegistration
 from minikafka.registry.zookeeper import ZooKeeperStore
@@ -119,7 +119,7 @@ class WholeCluster:
 
     def leader(self, partition: int) -> int:
         """Of a partition of the topic; -1 for none."""
-        return placement.states(self.store, [TopicPartition(TOPIC, partition)])[
+        return zookeeper_metadata.states(self.store, [TopicPartition(TOPIC, partition)])[
             TopicPartition(TOPIC, partition)
         ].leader
 
@@ -130,13 +130,13 @@ class WholeCluster:
     def coordinator(self, group: str = CONFLUENT) -> int:
         """Who leads the partition that a group's offsets are in; -1 for nobody."""
         one = TopicPartition(OFFSETS_TOPIC, partition_of_group(group, OFFSETS_PARTITIONS))
-        found = placement.states(self.store, [one])
+        found = zookeeper_metadata.states(self.store, [one])
         return found[one].leader if one in found else -1
 
     def in_sync(self, count: int) -> bool:
         """Whether all partitions are led by who lives, with so many replicas in sync."""
         live = live_brokers(self.store)
-        found = placement.states(self.store, placement.assigned(self.store))
+        found = zookeeper_metadata.states(self.store, zookeeper_metadata.assigned(self.store))
         return all(one.leader in live and len(one.isr) == count for one in found.values())
 
     # --- when all is to be well again -----------------------------------------------------------------------
@@ -176,7 +176,7 @@ class WholeCluster:
             return False
 
         if not wait_until(whole, PATIENCE_S, 0.05):
-            found = placement.states(self.store, placement.assigned(self.store))
+            found = zookeeper_metadata.states(self.store, zookeeper_metadata.assigned(self.store))
             raise AssertionError(f"not all replicas are in sync: {found}")
         took = time.monotonic() - began
         assert self.clients.forgotten() == []
@@ -210,7 +210,7 @@ class WholeCluster:
 
     def _different(self, *topics: str) -> list[str]:
         """The partitions of topics (none: of all) whose replicas have different bytes."""
-        assigned = placement.assigned(self.store, topics or None)
+        assigned = zookeeper_metadata.assigned(self.store, topics or None)
         return [
             f"{partition}: {sizes}"
             for partition, replicas in sorted(assigned.items())
@@ -227,7 +227,7 @@ class WholeCluster:
 
     def _rows(self, number: int) -> list[tuple[int, bytes]]:
         partition = TopicPartition(TOPIC, number)
-        replica = placement.assigned(self.store)[partition][0]
+        replica = zookeeper_metadata.assigned(self.store)[partition][0]
         return list(self._records(replica, partition))
 
     def _records(self, number: int, partition: TopicPartition) -> Iterator[tuple[int, bytes]]:

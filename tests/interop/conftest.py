@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.clients.admin import Admin, NewTopic
-from minikafka.clients.cluster import Cluster as Connection
+from minikafka.clients.admin.admin import Admin, NewTopic
+from minikafka.clients.network.cluster import Cluster as Connection
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from tests.interop.kafka_broker import KafkaBroker

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from minikafka.clients.admin import Admin
-from minikafka.clients.cluster import Cluster
+from minikafka.clients.admin.admin import Admin
+from minikafka.clients.network.cluster import Cluster
 from minikafka.embedded.java import find_java
 from minikafka.embedded.process import ChildProcess, wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from minikafka.base.files import RealFiles
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import Admin, NewTopic
-from minikafka.clients.batching import BatchingProducer
-from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.admin.admin import Admin, NewTopic
+from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
-from minikafka.log.dump import dump_records
-from minikafka.records.message_set import Codec
-from minikafka.records.record import StoredRecord
+from minikafka.log.tools.dump import dump_records
+from minikafka.records.format.message_set import Codec
+from minikafka.records.format.record import StoredRecord
 from tests.interop.kafka_broker import KafkaBroker, await_free_id
 from tests.interop.releases import Release
 from tests.interop.topics import TOPICS, Topic, records_of, sets_of

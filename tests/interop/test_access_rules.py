@@ -12,10 +12,10 @@ import pytest
 from minikafka.base.acls import ANONYMOUS, Acl, AclFilter, Operation, Permission, Resource, ResourceType
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.cli.commands import run
-from minikafka.clients.acls import AclBinding
-from minikafka.clients.admin import Admin, NewTopic
-from minikafka.clients.batching import BatchingConfig, BatchingProducer
-from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.admin.acls import AclBinding
+from minikafka.clients.admin.admin import Admin, NewTopic
+from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import Admin, NewTopic
-from minikafka.clients.batching import BatchingConfig, BatchingProducer
-from minikafka.clients.cluster import Cluster
+from minikafka.clients.admin.admin import Admin, NewTopic
+from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from tests.interop.conftest import Broker
 from tests.interop.driver import Program, encode
 from tests.interop.spark_connector import PROGRAMS, SparkConnector, spark_connector

@@ -11,18 +11,18 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, OffsetOutOfRange
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import EARLIEST, LATEST, Admin, NewTopic
-from minikafka.clients.batching import BatchingConfig, BatchingProducer
-from minikafka.clients.cluster import Cluster
+from minikafka.clients.admin.admin import EARLIEST, LATEST, Admin, NewTopic
 from minikafka.clients.consumer.chunk_queue import ChunkQueue
 from minikafka.clients.consumer.consumer_config import ConsumerConfig
 from minikafka.clients.consumer.consumer_fetcher_manager import ConsumerFetcherManager
 from minikafka.clients.consumer.kafka_stream import KafkaStream
 from minikafka.clients.consumer.partition_topic_info import INVALID_OFFSET, PartitionTopicInfo
-from minikafka.clients.fetcher import RangeFetcher, prefetching
+from minikafka.clients.fetch.range_fetcher import RangeFetcher, prefetching
+from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from minikafka.clients.serializer import DefaultDecoder
 from minikafka.embedded.process import wait_until
-from minikafka.records.message_set import (
+from minikafka.records.format.message_set import (
     CLASSIC_CODECS,
     Codec,
     Record,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.clients import throttles
-from minikafka.clients.admin import Admin
-from minikafka.clients.batching import BatchingProducer
-from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.admin.admin import Admin
+from minikafka.clients.admin.zookeeper import throttles
+from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.registry.zookeeper import ZooKeeperStore

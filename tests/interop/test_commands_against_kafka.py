@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.records.message_set import Codec
+from minikafka.records.format.message_set import Codec
 from tests.interop.kafka_broker import KafkaBroker, running
 from tests.interop.releases import KAFKA_0_10, KAFKA_4, RELEASES
 

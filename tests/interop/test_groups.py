@@ -20,17 +20,17 @@ from minikafka import embedded
 from minikafka.base.errors import BrokerError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.commands import run
-from minikafka.clients.admin import Admin, NewTopic
-from minikafka.clients.batching import BatchingProducer
-from minikafka.clients.cluster import Cluster
-from minikafka.clients.group_admin import GroupAdmin
-from minikafka.clients.group_consumer import (
+from minikafka.clients.admin.admin import Admin, NewTopic
+from minikafka.clients.group.admin import GroupAdmin
+from minikafka.clients.group.consumer import (
     Committed,
     ConsumerRecord,
     GroupConsumer,
     GroupConsumerConfig,
     Reset,
 )
+from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from tests.interop.kafka_broker import KafkaBroker

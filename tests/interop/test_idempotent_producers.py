@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import LATEST, Admin
-from minikafka.clients.cluster import Cluster as Client
-from minikafka.clients.fetcher import RangeFetcher
+from minikafka.clients.admin.admin import LATEST, Admin
+from minikafka.clients.fetch.range_fetcher import RangeFetcher
+from minikafka.clients.network.cluster import Cluster as Client
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.java import find_java
-from minikafka.records.message_set import iterate
+from minikafka.records.format.message_set import iterate
 from tests.interop.releases import JVM, KAFKA_3_9, java_environment
 
 with warnings.catch_warnings():

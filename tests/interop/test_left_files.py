@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.clients.batching import BatchingProducer
-from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from tests.interop.conftest import Pair
 from tests.interop.releases import KAFKA_3_9, Release

@@ -23,10 +23,10 @@ from minikafka.base.files import RealFiles
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.log import Log
+from minikafka.records.append.produced import Limits
+from minikafka.records.append.validation import validate
 from minikafka.records.columns import encode, raw_headers
-from minikafka.records.message_set import Codec, Record, build_message_set
-from minikafka.records.produced import Limits
-from minikafka.records.validation import validate
+from minikafka.records.format.message_set import Codec, Record, build_message_set
 from tests.interop.releases import KAFKA_0_10, KAFKA_3_9, RELEASES, Printed, Release
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]

@@ -18,13 +18,13 @@ from pathlib import Path
 import pytest
 
 from minikafka.base.files import RealFiles
-from minikafka.clients.admin import Admin, NewTopic
-from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.admin.admin import Admin, NewTopic
+from minikafka.clients.network.cluster import Cluster as Client
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
-from minikafka.log.dump import dump_records
-from minikafka.records.record import StoredRecord
+from minikafka.log.tools.dump import dump_records
+from minikafka.records.format.record import StoredRecord
 from tests.interop.kafka_broker import KafkaBroker, await_free_id
 from tests.interop.relay import CONFIG, PATIENCE_S
 from tests.interop.releases import KAFKA_3_9, RELEASES, Release

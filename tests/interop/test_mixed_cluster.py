@@ -12,8 +12,8 @@ import pytest
 
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.ids import OFFSETS_TOPIC
-from minikafka.clients.admin import Admin, NewTopic
-from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.admin.admin import Admin, NewTopic
+from minikafka.clients.network.cluster import Cluster as Client
 from minikafka.embedded.broker import BrokerFailed, BrokerProcess
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper

@@ -15,15 +15,15 @@ import pytest
 
 from minikafka.base.errors import NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import LATEST, Admin, NewTopic
-from minikafka.clients.batching import BatchingConfig, BatchingProducer
-from minikafka.clients.cluster import Cluster as Client
-from minikafka.clients.fetcher import RangeFetcher
+from minikafka.clients.admin.admin import LATEST, Admin, NewTopic
+from minikafka.clients.fetch.range_fetcher import RangeFetcher
+from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.net.connection import SocketConnector
 from minikafka.net.port import Connection, Connector, PendingResponse
 from minikafka.records.columns import encode
-from minikafka.records.message_set import Codec, StoredRecord, iterate
+from minikafka.records.format.message_set import Codec, StoredRecord, iterate
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.parts import Part
 from tests.interop.kafka_broker import running

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import LATEST, Admin, NewTopic
-from minikafka.clients.cluster import Cluster as Client
-from minikafka.clients.fetcher import RangeFetcher
+from minikafka.clients.admin.admin import LATEST, Admin, NewTopic
+from minikafka.clients.fetch.range_fetcher import RangeFetcher
+from minikafka.clients.network.cluster import Cluster as Client
 from minikafka.clients.producer import KeyedMessage, Producer
 from minikafka.embedded.java import find_java
-from minikafka.records.message_set import iterate
+from minikafka.records.format.message_set import iterate
 from tests.interop.kafka_broker import running
 from tests.interop.releases import JVM, KAFKA_0_10, PATIENCE_S, java_environment
 

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from minikafka.base.errors import ErrorCode
-from minikafka.clients.admin import Admin, NewTopic
-from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.admin.admin import Admin, NewTopic
+from minikafka.clients.network.cluster import Cluster as Client
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
-from minikafka.log.producer_snapshots import parse_producers
+from minikafka.log.producers.snapshots import parse_producers
 from minikafka.net.connection import connect
-from minikafka.records.batch import build_batch
-from minikafka.records.record import Record
+from minikafka.records.format.batch import build_batch
+from minikafka.records.format.record import Record
 from minikafka.wire.apis.init_producer_id import InitProducerIdRequest
 from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceTopic
 from minikafka.wire.framing import RequestHeader, split_response

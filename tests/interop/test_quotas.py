@@ -10,7 +10,7 @@ import pytest
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.net.connection import SocketConnection, connect
-from minikafka.records.message_set import Record, build_message_set
+from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire.apis.produce import PRODUCE
 from minikafka.wire.framing import RequestHeader, split_response
 from tests.interop.releases import KAFKA_0_10, RELEASES, Release

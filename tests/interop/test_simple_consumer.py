@@ -8,9 +8,9 @@ import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import Admin, NewTopic
-from minikafka.clients.batching import BatchingProducer
-from minikafka.clients.cluster import Cluster
+from minikafka.clients.admin.admin import Admin, NewTopic
+from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.produce import BatchingProducer
 from minikafka.clients.simple_consumer import (
     EARLIEST_TIME,
     LATEST_TIME,

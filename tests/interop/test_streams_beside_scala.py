@@ -13,15 +13,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from minikafka.clients.admin import Admin, NewTopic
-from minikafka.clients.batching import BatchingProducer
-from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.admin.admin import Admin, NewTopic
 from minikafka.clients.consumer.assignment_context import AssignmentContext
 from minikafka.clients.consumer.consumer_config import ConsumerConfig
 from minikafka.clients.consumer.consumer_connector import Consumer, ConsumerConnector
 from minikafka.clients.consumer.kafka_stream import KafkaStream
 from minikafka.clients.consumer.partition_assignor import create
 from minikafka.clients.consumer.topic_filter import Whitelist
+from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.java import find_java
 from minikafka.embedded.process import wait_until

@@ -10,10 +10,10 @@ import pytest
 
 from minikafka.base.errors import NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import LATEST, Admin, NewTopic
-from minikafka.clients.cluster import Cluster
-from minikafka.clients.fetcher import RangeFetcher, prefetching
-from minikafka.clients.isolation import IsolationLevel
+from minikafka.clients.admin.admin import LATEST, Admin, NewTopic
+from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.clients.fetch.range_fetcher import RangeFetcher, prefetching
+from minikafka.clients.network.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.records.columns import decode
 from tests.interop.kafka_broker import KafkaBroker, running

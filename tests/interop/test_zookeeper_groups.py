@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from minikafka.cli.commands import run
-from minikafka.clients.admin import Admin, NewTopic
-from minikafka.clients.batching import BatchingProducer
-from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.admin.admin import Admin, NewTopic
+from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.java import find_java
 from minikafka.embedded.process import wait_until

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from minikafka.records.message_set import Codec, Record, build_message_set
+from minikafka.records.format.message_set import Codec, Record, build_message_set
 
 
 @dataclass(frozen=True, slots=True)

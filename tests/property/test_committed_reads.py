@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minikafka.records.columns import decode
-from minikafka.records.isolation import without_aborted
+from minikafka.records.scan.isolation import without_aborted
 from tests.oracles.batches import Batch, batch
 from tests.oracles.messages import Message
 from tests.oracles.transactions import Transaction, aborted_in, committed

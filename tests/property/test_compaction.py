@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from minikafka.base.clock import ManualClock
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.log.cleaner import Cleaner
-from minikafka.log.cleaning import Cleaning
+from minikafka.log.cleanup.cleaner import Cleaner
+from minikafka.log.cleanup.cleaner_manager import Cleaning
 from minikafka.log.config import LogConfig
+from minikafka.records.append.produced import Limits
+from minikafka.records.append.validation import validate
 from minikafka.records.compaction import SLOT_BYTES, OffsetMap, Sieve, Transactions
-from minikafka.records.message_set import CLASSIC_CODECS, Codec, Record, build_message_set
-from minikafka.records.produced import Limits
-from minikafka.records.validation import validate
+from minikafka.records.format.message_set import CLASSIC_CODECS, Codec, Record, build_message_set
 from tests.oracles import batches, compaction
 from tests.oracles import messages as oracle
 from tests.unit.log.support import open_log

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group_assignors import ASSIGNORS, Assignor, assign_range, assign_round_robin
+from minikafka.clients.group.assignors import ASSIGNORS, Assignor, assign_range, assign_round_robin
 
 TOPICS = ["t0", "t1", "t2", "t3"]
 PARTITIONS = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 12))

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group_consumer import GroupConsumer, GroupConsumerConfig, Reset
-from minikafka.records.message_set import Codec, iterate
+from minikafka.clients.group.consumer import GroupConsumer, GroupConsumerConfig, Reset
+from minikafka.records.format.message_set import Codec, iterate
 from tests.unit.clients.support import BrokersInMemory
 
 PLACES = tuple(TopicPartition("t", number) for number in range(3))

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.batching import BatchingConfig, BatchingProducer, Delivery
+from minikafka.clients.produce import BatchingConfig, BatchingProducer, Delivery
 from minikafka.net.memory import Fault
-from minikafka.records.message_set import Record, build_message_set
+from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import BrokersInMemory, produce_error
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from minikafka.base.errors import StorageError
 from minikafka.base.files import read_file
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.log import index_file
-from minikafka.log.index_file import RELATIVE_OFFSET_MAX
-from minikafka.log.offset_index import OffsetIndex
-from minikafka.log.time_index import TimeIndex
+from minikafka.log.index import index_file
+from minikafka.log.index.index_file import RELATIVE_OFFSET_MAX
+from minikafka.log.index.offset_index import OffsetIndex
+from minikafka.log.index.time_index import TimeIndex
 
 PATH = "00.index"
 BASES = st.sampled_from([0, 1, 4711, 1 << 40])

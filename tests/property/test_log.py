@@ -22,7 +22,7 @@ from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
-from minikafka.records.message_set import Codec, iterate
+from minikafka.records.format.message_set import Codec, iterate
 from tests.unit.log.support import read_all, valid_set
 
 PARTITION = TopicPartition("t", 0)

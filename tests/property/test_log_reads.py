@@ -22,9 +22,9 @@ from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.log.retention import ByAgeAndSize
 from minikafka.log.search import EARLIEST, LATEST
-from minikafka.records.message_set import NO_TIMESTAMP, Codec, Record, build_message_set, iterate
-from minikafka.records.produced import Limits
-from minikafka.records.validation import validate
+from minikafka.records.append.produced import Limits
+from minikafka.records.append.validation import validate
+from minikafka.records.format.message_set import NO_TIMESTAMP, Codec, Record, build_message_set, iterate
 from tests.unit.log.support import HOME, open_log, read_all
 
 NOW_MS = 1_700_000_000_000

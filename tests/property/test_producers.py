@@ -13,10 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.config import LogConfig
-from minikafka.records.batch import build_batch
-from minikafka.records.message_set import Record, iterate
-from minikafka.records.produced import AssignedSet, Limits
-from minikafka.records.validation import validate
+from minikafka.records.append.produced import AssignedSet, Limits
+from minikafka.records.append.validation import validate
+from minikafka.records.format.batch import build_batch
+from minikafka.records.format.message_set import Record, iterate
 from tests.unit.log.support import NOW_MS, open_log, valid_set
 
 LARGEST = 0x7FFFFFFF

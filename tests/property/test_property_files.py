@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from minikafka.embedded.broker import properties_text
-from minikafka.server.config import parse_properties
+from minikafka.server.config.properties import parse_properties
 
 # Mostly what the format gives a meaning to.
 TEXTS = st.text(st.one_of(st.sampled_from(" \t\f\n\r\\=:#!uxn"), st.characters(codec="utf-8")), max_size=12)

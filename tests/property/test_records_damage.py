@@ -13,18 +13,24 @@ from hypothesis import strategies as st
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import Buffer
-from minikafka.records.batch import set_max_timestamp, set_producer
+from minikafka.records.append.batch_fast_path import PlainBatch, survey
+from minikafka.records.append.conversion import down_convert
+from minikafka.records.append.produced import AssignedSet, Limits, ValidatedSet
+from minikafka.records.append.validation import assign, validate
+from minikafka.records.append.wrappers import NO_WRAPPERS
 from minikafka.records.columns import Columns, Decoder
-from minikafka.records.compression import Codec, decompress
-from minikafka.records.conversion import down_convert
-from minikafka.records.headers import to_arrow
-from minikafka.records.message_set import Record, StoredRecord, TimestampType, build_message_set, iterate
-from minikafka.records.produced import AssignedSet, Limits, ValidatedSet
-from minikafka.records.record import Headers
-from minikafka.records.scan import find_position, first_at_or_after, scan
-from minikafka.records.survey import PlainBatch, survey
-from minikafka.records.validation import assign, validate
-from minikafka.records.wrappers import NO_WRAPPERS
+from minikafka.records.format.batch import set_max_timestamp, set_producer
+from minikafka.records.format.compression import Codec, decompress
+from minikafka.records.format.headers import to_arrow
+from minikafka.records.format.message_set import (
+    Record,
+    StoredRecord,
+    TimestampType,
+    build_message_set,
+    iterate,
+)
+from minikafka.records.format.record import Headers
+from minikafka.records.scan.scan import find_position, first_at_or_after, scan
 from tests.oracles import batches
 from tests.oracles import codecs as oracle_codecs
 from tests.oracles import messages as oracle

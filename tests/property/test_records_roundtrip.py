@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minikafka.base.errors import BrokerError
+from minikafka.records.append.conversion import down_convert
+from minikafka.records.append.produced import Limits
+from minikafka.records.append.validation import assign, validate
 from minikafka.records.columns import SCHEMA_WITH_HEADERS, Decoder, decode, encode
-from minikafka.records.conversion import down_convert
-from minikafka.records.headers import HEADERS_TYPE, raw_headers
-from minikafka.records.message_set import (
+from minikafka.records.format.headers import HEADERS_TYPE, raw_headers
+from minikafka.records.format.message_set import (
     CLASSIC_CODECS,
     Codec,
     Record,
@@ -20,9 +22,7 @@ from minikafka.records.message_set import (
     build_message_set,
     iterate,
 )
-from minikafka.records.produced import Limits
-from minikafka.records.scan import find_position, first_at_or_after, scan
-from minikafka.records.validation import assign, validate
+from minikafka.records.scan.scan import find_position, first_at_or_after, scan
 from tests.oracles import batches
 from tests.oracles import messages as oracle
 

@@ -14,10 +14,10 @@ from dataclasses import replace
 import pytest
 
 from minikafka.base.errors import BrokerError
-from minikafka.log.epochs import UNKNOWN
+from minikafka.log.checkpoints.leader_epochs import UNKNOWN
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
-from minikafka.records.replicated import ReplicatedSet
+from minikafka.records.append.replicated import ReplicatedSet
 from tests.seeds import seeds
 from tests.unit.partition.replicas import ALL, T, leadership, messages, replica, taken, values
 

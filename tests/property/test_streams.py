@@ -16,7 +16,7 @@ from minikafka.base.errors import ConsumerTimeout
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
 from minikafka.net.memory import Fault
-from minikafka.records.message_set import Codec, Record, build_message_set
+from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.wire.keys import ApiKey
 from tests.unit.clients.consumer.fetching import Fetching
 from tests.unit.clients.consumer.streams import OneStream

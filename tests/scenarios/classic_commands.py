@@ -10,7 +10,7 @@ from minikafka.clients.simple_consumer import (
     FetchRequest,
     SimpleConsumer,
 )
-from minikafka.records.message_set import Codec, Record, build_message_set
+from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.wire import classic
 from tests.scenarios.commands import VOCABULARY, show_record
 from tests.scenarios.script import Duration, read

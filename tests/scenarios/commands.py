@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, NoNode
-from minikafka.records.batch import build_batch, set_producer
-from minikafka.records.message_set import Codec, Record, StoredRecord, build_message_set, iterate
+from minikafka.records.format.batch import build_batch, set_producer
+from minikafka.records.format.message_set import Codec, Record, StoredRecord, build_message_set, iterate
 from minikafka.registry.paths import EntityConfig
-from minikafka.server.config import BrokerConfig
+from minikafka.server.config.properties import BrokerConfig
 from minikafka.wire.apis.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from minikafka.base.errors import NetworkError
 from minikafka.net.port import PendingResponse
-from minikafka.records.message_set import Record, build_message_set
+from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
 from minikafka.wire.apis.heartbeat import HeartbeatRequest
 from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol

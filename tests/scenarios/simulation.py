@@ -15,11 +15,11 @@ from minikafka.base.clock import ManualClock
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.net.memory import MemoryConnection, MemoryNetwork, MemoryServer
 from minikafka.net.port import Endpoint, PendingResponse, RequestHandler
-from minikafka.records.message_set import Record, StoredRecord, build_message_set, iterate
+from minikafka.records.format.message_set import Record, StoredRecord, build_message_set, iterate
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 from minikafka.server.assembly import Ports, RunningBroker
-from minikafka.server.config import BrokerConfig
-from minikafka.server.worker import InlineWorker
+from minikafka.server.config.properties import BrokerConfig
+from minikafka.server.workers.worker import InlineWorker
 from minikafka.wire.apis.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from minikafka.wire.apis.fetch import (
     FetchPartition,

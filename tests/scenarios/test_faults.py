@@ -11,7 +11,7 @@ from minikafka.base.errors import ErrorCode, StorageError
 from minikafka.log.reading import LogRead
 from minikafka.partition.partition import Partition
 from minikafka.records.down_conversion import DownConverter, Steps
-from minikafka.server.worker import Job
+from minikafka.server.workers.worker import Job
 from tests.scenarios.simulation import Simulation, fetch, metadata
 from tests.seeds import seeds
 

@@ -6,7 +6,7 @@ import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.records.message_set import Record, build_message_set, iterate
+from minikafka.records.format.message_set import Record, build_message_set, iterate
 from minikafka.wire.apis.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
 from minikafka.groups.messages import NEVER_MS, OffsetValue
-from minikafka.server.coordinator import Coordinator
+from minikafka.server.groups.group_coordinator import Coordinator
 from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
 from minikafka.wire.keys import ApiKey
 from tests.scenarios.simulation import Request, Simulation

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from minikafka.base.errors import ErrorCode
-from minikafka.records.message_set import Record, build_message_set
+from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.registry import paths
-from minikafka.server import topics
+from minikafka.server.admin import topics
 from tests.scenarios.simulation import Simulation
 from tests.scenarios.simulation import produce as produce_request
 from tests.scenarios.test_restored_zookeeper import (

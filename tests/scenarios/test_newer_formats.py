@@ -8,8 +8,8 @@ import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.records import down_conversion
-from minikafka.records.batch import build_batch, set_producer
-from minikafka.records.message_set import Record, StoredRecord, iterate
+from minikafka.records.format.batch import build_batch, set_producer
+from minikafka.records.format.message_set import Record, StoredRecord, iterate
 from minikafka.server.handlers import fetch
 from minikafka.wire.apis.fetch import READ_COMMITTED
 from minikafka.wire.apis.list_offsets import (

@@ -10,11 +10,11 @@ import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.records.batch import ControlType, build_batch, build_control_batch, set_producer
-from minikafka.records.message_set import Codec, Record, build_message_set, iterate
-from minikafka.records.produced import Limits
-from minikafka.records.validation import validate
-from minikafka.server.broker import Broker
+from minikafka.records.append.produced import Limits
+from minikafka.records.append.validation import validate
+from minikafka.records.format.batch import ControlType, build_batch, build_control_batch, set_producer
+from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
+from minikafka.server.core.broker import Broker
 from minikafka.server.handlers import fetch as handling
 from minikafka.wire.apis.describe_configs import (
     DescribeConfigsRequest,

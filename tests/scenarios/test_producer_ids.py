@@ -7,7 +7,7 @@ import pytest
 from minikafka.base.errors import ErrorCode
 from minikafka.registry import paths
 from minikafka.registry.paths import ProducerIdBlock
-from minikafka.server import counters
+from minikafka.server.zookeeper import counters
 from minikafka.wire.apis.init_producer_id import InitProducerIdRequest
 from minikafka.wire.keys import ApiKey
 from tests.scenarios.simulation import Client, Request, Simulation

@@ -22,8 +22,8 @@ from minikafka.groups.messages import (
     read_key,
     read_offset,
 )
-from minikafka.records.batch import ControlType, build_batch, build_control_batch
-from minikafka.records.message_set import Record
+from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
+from minikafka.records.format.message_set import Record
 from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
 from minikafka.wire.apis.offset_fetch import OffsetFetchRequest
 from minikafka.wire.keys import ApiKey

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.records.message_set import Codec, iterate
+from minikafka.records.format.message_set import Codec, iterate
 from tests.scenarios.recordings import Talk, recorded
 
 TALKS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.records.message_set import Record, build_message_set
+from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire.apis.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.parts import buffer_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.errors import ErrorCode
-from minikafka.records.message_set import Record, build_message_set
-from minikafka.server import topics
+from minikafka.records.format.message_set import Record, build_message_set
+from minikafka.server.admin import topics
 from tests.scenarios.simulation import Machine, Simulation
 from tests.scenarios.simulation import produce as produce_request
 from tests.scenarios.test_restored_zookeeper import BROKERS, PROPERTIES, leader_of, pass_time, values

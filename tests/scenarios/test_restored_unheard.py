@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.server import topics
+from minikafka.server.admin import topics
 from tests.scenarios.simulation import Simulation
 from tests.scenarios.test_restored_zookeeper import (
     BROKERS,

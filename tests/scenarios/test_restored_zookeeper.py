@@ -13,8 +13,8 @@ from minikafka.base.ids import TopicPartition
 from minikafka.registry import paths
 from minikafka.registry.memory import MemoryCopy, MemoryStore
 from minikafka.registry.paths import ControllerEpoch, EntityConfig
-from minikafka.server import topics
-from minikafka.server.counters import look_at_topics
+from minikafka.server.admin import topics
+from minikafka.server.zookeeper.counters import look_at_topics
 from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
 from minikafka.wire.apis.describe_configs import (
     DescribeConfigsRequest,

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import LATEST, Admin
-from minikafka.clients.cluster import Cluster
+from minikafka.clients.admin.admin import LATEST, Admin
+from minikafka.clients.network.cluster import Cluster
 from minikafka.embedded import local
 from tests.spark.processes import family_of, kill_family, output_of, python, wait_until
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import EARLIEST, Admin
-from minikafka.clients.cluster import Cluster
+from minikafka.clients.admin.admin import EARLIEST, Admin
+from minikafka.clients.network.cluster import Cluster
 from minikafka.embedded import local
 from pyspark_minikafka import stream
 from tests.spark.processes import kill_family, output_of, python, wait_until

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.cluster import Cluster as Client
-from minikafka.clients.group_admin import EMPTY, GroupAdmin
+from minikafka.clients.group.admin import EMPTY, GroupAdmin
+from minikafka.clients.network.cluster import Cluster as Client
 from minikafka.embedded.process import wait_until
 from minikafka.registry.consumers import read_offsets
 from minikafka.registry.zookeeper import ZooKeeperStore

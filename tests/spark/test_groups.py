@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group_admin import EMPTY, GroupAdmin, GroupDescription
+from minikafka.clients.group.admin import EMPTY, GroupAdmin, GroupDescription
 from minikafka.embedded.process import wait_until
 from minikafka.registry import paths
 from minikafka.registry.consumers import read_offsets, write_offsets

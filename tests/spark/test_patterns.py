@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from minikafka.clients.java_regex import BadPattern, compiled
+from minikafka.clients.java_regex.translator import BadPattern, compiled
 from tests.seeds import seeds
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import NewTopic
-from minikafka.clients.group_admin import GroupAdmin
+from minikafka.clients.admin.admin import NewTopic
+from minikafka.clients.group.admin import GroupAdmin
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.registry.zookeeper import ZooKeeperStore

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from minikafka.clients.admin import NewTopic
-from minikafka.clients.links import BrokerLink
+from minikafka.clients.admin.admin import NewTopic
+from minikafka.clients.network.broker_connection import BrokerLink
 from pyspark_minikafka import cache, stream
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.lookup import make_planner

@@ -163,8 +163,8 @@ def growing_source(servers: str, topic: str) -> type:
             return "minikafka-growing"
 
         def streamReader(self, schema: Any) -> Any:  # noqa: N802
-            from minikafka.clients.batching import BatchingConfig, BatchingProducer
-            from minikafka.clients.cluster import Cluster
+            from minikafka.clients.network.cluster import Cluster
+            from minikafka.clients.produce import BatchingConfig, BatchingProducer
 
             reader: Any = super().streamReader(schema)
             find_start = reader._initial
@@ -276,7 +276,7 @@ def recreate_with_less(streams: Streams, kafka: Kafka) -> str:
     running.wait_for(3)
     running.stop()
     kafka.delete(topic)
-    from minikafka.clients.admin import NewTopic
+    from minikafka.clients.admin.admin import NewTopic
 
     kafka.admin.create_topic(NewTopic(topic, 1))
     kafka.produce(topic, ["new"])

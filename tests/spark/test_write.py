@@ -51,7 +51,7 @@ def test_keys_decide_the_partition_as_in_java(spark: SparkSession, kafka: Kafka,
 
 
 def java_partitions(keys: list[str], partitions: int) -> list[int]:
-    from minikafka.records.hashes import murmur2
+    from minikafka.records.format.hashes import murmur2
 
     return [(murmur2(key.encode()) & 0x7FFFFFFF) % partitions for key in keys]
 

@@ -20,8 +20,8 @@ import shutil
 from collections.abc import Iterator
 from typing import Protocol
 
+from minikafka.base.cache_dirs import read_holder, write_holder
 from minikafka.base.errors import DirectoryLocked, StorageError, TooManyFiles
-from minikafka.base.places import read_holder, write_holder
 from minikafka.base.values import fast_value
 
 Buffer = bytes | bytearray | memoryview

@@ -11,13 +11,13 @@ import typer
 
 from minikafka.base.acls import CLUSTER, AclFilter, Resource
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
-from minikafka.base.words import counted
+from minikafka.base.text import counted
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat
 from minikafka.cli.output import note, print_rows
 from minikafka.cli.rules import Asked, Role, meant, principal_of, resources_of, rules_of
 
 if TYPE_CHECKING:
-    from minikafka.clients.acls import AclBinding, AclKeeper
+    from minikafka.clients.admin.acls import AclBinding, AclKeeper
 
 app = typer.Typer(
     help="Who may do what: rules of topics, groups and the cluster, for brokers that have an authorizer.",
@@ -96,7 +96,7 @@ def add(
 
     Shows those that were not there yet.
     """
-    from minikafka.clients.acls import AclBinding
+    from minikafka.clients.admin.acls import AclBinding
 
     resources = resources_of(topics, groups, cluster=cluster)
     role = Role(producer, consumer, idempotent)
@@ -195,7 +195,7 @@ def remove(
 
 def _forget_unreadable(keeper: AclKeeper, resources: Sequence[Resource], *, dry_run: bool) -> list[Resource]:
     """Take away what stands in ZooKeeper in place of rules; of which resources."""
-    from minikafka.clients.acls import StoredAcls
+    from minikafka.clients.admin.acls import StoredAcls
 
     if not isinstance(keeper, StoredAcls):
         return []
@@ -210,7 +210,7 @@ def _forget_unreadable(keeper: AclKeeper, resources: Sequence[Resource], *, dry_
 def _keeper(bootstrap: str | None, zookeeper: str | None, data_dir: Path | None) -> Iterator[AclKeeper]:
     """Brokers, or with --zookeeper what stands there."""
     from minikafka.cli.connect import connected, coordinated
-    from minikafka.clients.acls import ClusterAcls, StoredAcls
+    from minikafka.clients.admin.acls import ClusterAcls, StoredAcls
 
     if zookeeper:
         with coordinated(zookeeper, bootstrap, data_dir) as store:

@@ -17,10 +17,10 @@ def describe(
     bootstrap: Bootstrap = None, data_dir: DataDir = None, style: OutputFormat = Format.TABLE
 ) -> None:
     """Its id and its brokers: where they listen, which is the controller, what each leads."""
-    from minikafka.base.words import counted
+    from minikafka.base.text import counted
     from minikafka.cli.connect import connected
     from minikafka.cli.output import print_json, print_rows, say
-    from minikafka.clients.admin import Admin
+    from minikafka.clients.admin.admin import Admin
 
     with connected(bootstrap, data_dir) as cluster:
         found = Admin(cluster).describe_cluster()
@@ -69,7 +69,7 @@ def log_dirs(
     """
     from minikafka.cli.connect import connected
     from minikafka.cli.output import note, print_rows
-    from minikafka.clients.admin import Admin
+    from minikafka.clients.admin.admin import Admin
 
     with connected(bootstrap, data_dir) as cluster:
         found = Admin(cluster).describe_log_dirs(broker or None)
@@ -120,7 +120,7 @@ def health(
     from minikafka.cli import health as found
     from minikafka.cli.connect import connected
     from minikafka.cli.signals import ends_cleanly_when_stopped
-    from minikafka.clients.admin import Admin
+    from minikafka.clients.admin.admin import Admin
 
     at = found.SOMEWHERE if data_dir is None else f"--data-dir {shlex.quote(str(data_dir))}"
     with connected(bootstrap, data_dir) as cluster:

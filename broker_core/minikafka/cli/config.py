@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from minikafka.base.config.numbers import whole_number
 from minikafka.base.errors import ConfigError
-from minikafka.base.numbers import whole_number
 from minikafka.base.secrets import all_shown, shown
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, ZooKeeper, key_values
 
 if TYPE_CHECKING:
-    from minikafka.clients.admin import Admin
+    from minikafka.clients.admin.admin import Admin
     from minikafka.wire.apis.describe_configs import ResourceType
 
 LEAST_IN_SYNC = "min.insync.replicas"
@@ -67,7 +67,7 @@ def get(
             print_rows(found, ["setting", "value", "source"], style, nothing=all_default(kind, name))
         return
 
-    from minikafka.clients.admin import Admin
+    from minikafka.clients.admin.admin import Admin
     from minikafka.wire.apis.describe_configs import ConfigSource, ResourceType
 
     with connected(bootstrap, data_dir) as cluster:
@@ -123,7 +123,7 @@ def set_(
     from minikafka.cli import entities
     from minikafka.cli.connect import connected, coordinated, existing_topic
     from minikafka.cli.output import print_json, say
-    from minikafka.clients.admin import Admin
+    from minikafka.clients.admin.admin import Admin
     from minikafka.wire.apis.describe_configs import ResourceType
 
     if in_zookeeper(kind, zookeeper):
@@ -176,7 +176,7 @@ def check_deleted(
 
 def warn_of_too_few_replicas(topic: str, changes: Mapping[str, str | None], replicas: int) -> None:
     """Say so where a topic's new ``min.insync.replicas`` is more than it has replicas, which Kafka allows."""
-    from minikafka.base.words import counted
+    from minikafka.base.text import counted
     from minikafka.cli.output import note
 
     least = whole_number(changes.get(LEAST_IN_SYNC) or "")

@@ -14,12 +14,12 @@ from minikafka.base.ids import OFFSETS_TOPIC, check_topic_name, host_port
 from minikafka.cli.directory import check_cluster, check_usable, make
 from minikafka.cli.options import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP
 from minikafka.cli.output import note
-from minikafka.clients.cluster import Cluster
-from minikafka.clients.metadata import TopicMetadata
+from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.metadata import TopicMetadata
 
 if TYPE_CHECKING:
-    from minikafka.clients.admin import Admin
-    from minikafka.clients.group_stores import GroupStores
+    from minikafka.clients.admin.admin import Admin
+    from minikafka.clients.admin.group_stores import GroupStores
     from minikafka.embedded.local import LocalCluster
     from minikafka.registry.store import Store
 
@@ -121,9 +121,9 @@ class Groups:
     @property
     def stores(self) -> GroupStores:
         """All that can be asked."""
-        from minikafka.clients.group_admin import GroupAdmin
-        from minikafka.clients.group_stores import GroupStores
-        from minikafka.clients.zookeeper_groups import ZooKeeperGroups
+        from minikafka.clients.admin.group_stores import GroupStores
+        from minikafka.clients.admin.zookeeper.groups import ZooKeeperGroups
+        from minikafka.clients.group.admin import GroupAdmin
         from minikafka.registry.paths import topic_path
 
         kept = self.store is None or self.store.exists(topic_path(OFFSETS_TOPIC)) is not None
@@ -175,7 +175,7 @@ def _beside(store: Store, zookeeper: str, stack: contextlib.ExitStack) -> Groups
 
 def _registered(store: Store) -> str:
     """The bootstrap list of the brokers that live, empty where there is none."""
-    from minikafka.clients.zookeeper_groups import live_addresses
+    from minikafka.clients.admin.zookeeper.groups import live_addresses
 
     return ",".join(host_port(one.host, one.port) for one in live_addresses(store))
 

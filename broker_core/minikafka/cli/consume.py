@@ -222,7 +222,7 @@ def _as_member(
     """As a member of a group of the coordinator."""
     from minikafka.cli.connect import connected
     from minikafka.cli.group_follow import GroupFollower
-    from minikafka.clients.group_config import Reset
+    from minikafka.clients.group.config import Reset
 
     reset = Reset.LATEST if where.at_end else Reset.EARLIEST
     with connected(*at) as cluster, out.progress, GroupFollower(cluster, wanted, group, reset) as member:
@@ -245,7 +245,7 @@ def _as_stream(
     from minikafka.cli.output import note, warnings_as_notes
     from minikafka.cli.stream_follow import StreamFollower, settings
     from minikafka.clients.consumer.topic_count import topics_in
-    from minikafka.clients.placement import assigned, why_unknown
+    from minikafka.clients.zookeeper_metadata import assigned, why_unknown
 
     config = settings(group, at[0], CLIENT_ID, properties, at_end=where.at_end)
     with coordinated(*at) as store:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from minikafka.base.secrets import shown
 from minikafka.cli.health import PARTITION_COLUMNS as WANTING_COLUMNS
 from minikafka.cli.health import partition_rows
-from minikafka.clients.admin import EARLIEST, LATEST, Admin
-from minikafka.clients.health import is_leaderless, is_under_replicated
-from minikafka.clients.metadata import ClusterMetadata, PartitionMetadata
+from minikafka.clients.admin.admin import EARLIEST, LATEST, Admin
+from minikafka.clients.admin.health import is_leaderless, is_under_replicated
+from minikafka.clients.network.metadata import ClusterMetadata, PartitionMetadata
 from minikafka.wire.apis.describe_configs import ConfigSource, ResourceType
 
 __all__ = ["OVERRIDE_COLUMNS", "PARTITION_COLUMNS", "WANTING_COLUMNS", "overrides", "partitions", "wanting"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from minikafka.base.cache_dirs import make_private
 from minikafka.base.errors import ConfigError
-from minikafka.base.places import make_private
 
 OPTION = "--data-dir"
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from minikafka.base.errors import ConfigError
-from minikafka.base.words import counted
+from minikafka.base.text import counted
 from minikafka.cli.options import Coordinated, DataDir, Format, OutputFormat
 from minikafka.cli.output import note, print_rows
 
 if TYPE_CHECKING:
     from minikafka.base.ids import TopicPartition
-    from minikafka.clients.elections import Candidate
+    from minikafka.clients.admin.zookeeper.elections import Candidate
 
 COLUMNS = ["topic", "partition", "leader", "preferred", "in_sync", "done"]
 
@@ -42,7 +42,8 @@ def elect(
 ) -> int:
     """Let the preferred replica lead, the first of each partition's. Status 1 where one does not."""
     from minikafka.cli.connect import coordinated
-    from minikafka.clients import elections, placement
+    from minikafka.clients import zookeeper_metadata
+    from minikafka.clients.admin.zookeeper import elections
 
     if sum(map(bool, (topics, file, everything))) != 1:
         raise ConfigError("--file", str(file or ""), "give one of: topics, --file J, --all")
@@ -51,7 +52,7 @@ def elect(
         if topics:
             named = elections.partitions_of(store, topics)
         found = elections.candidates(store, named)
-        if everything and (going := sorted(placement.marked(store))):
+        if everything and (going := sorted(zookeeper_metadata.marked(store))):
             note(f"minikafka: left out, as marked for deletion: {', '.join(going)}")
         wanting = [one.topic_partition for one in found if not one.done]
         if dry_run or not wanting:

@@ -28,7 +28,7 @@ def rows(store: Store, kind: str, name: str, *, everything: bool) -> list[dict[s
 
 def check(kind: str, name: str, changes: Mapping[str, str | None]) -> None:
     """ConfigError for what no broker would act on."""
-    from minikafka.server.quotas import Flow
+    from minikafka.server.quotas.client_quotas import Flow
 
     if kind == paths.BROKERS:
         known, least = list(RATES), 0

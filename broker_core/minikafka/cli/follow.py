@@ -11,13 +11,13 @@ from minikafka.base.ids import TopicPartition
 from minikafka.cli.connect import existing_topic
 from minikafka.cli.output import note, utc_text
 from minikafka.cli.start import Start
-from minikafka.clients.admin import EARLIEST, LATEST, Admin
-from minikafka.clients.cluster import Cluster
-from minikafka.clients.fetcher import RangeFetcher, check_readable
-from minikafka.records.message_set import iterate
+from minikafka.clients.admin.admin import EARLIEST, LATEST, Admin
+from minikafka.clients.fetch.range_fetcher import RangeFetcher, check_readable
+from minikafka.clients.network.cluster import Cluster
+from minikafka.records.format.message_set import iterate
 
 if TYPE_CHECKING:
-    from minikafka.records.message_set import StoredRecord
+    from minikafka.records.format.message_set import StoredRecord
 
 POLL_INTERVAL_MS = 200
 """How soon a new message is seen."""

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from minikafka.base.ids import TopicPartition
     from minikafka.cli.connect import Groups
     from minikafka.cli.reset import Log, Plan, Target
-    from minikafka.clients.admin import Admin
-    from minikafka.clients.group_stores import Places
+    from minikafka.clients.admin.admin import Admin
+    from minikafka.clients.admin.group_stores import Places
 
 app = typer.Typer(help="List, describe, reset and delete groups of consumers.", no_args_is_help=True)
 
@@ -45,8 +45,8 @@ def list_(
     from minikafka.cli.group_rows import LIST_COLUMNS, listed
     from minikafka.cli.output import print_rows
     from minikafka.cli.progress import patience
-    from minikafka.clients.group_admin import GroupAdmin
-    from minikafka.clients.zookeeper_groups import ZooKeeperGroups
+    from minikafka.clients.admin.zookeeper.groups import ZooKeeperGroups
+    from minikafka.clients.group.admin import GroupAdmin
 
     with grouped(zookeeper, bootstrap, data_dir) as places, patience("looking for groups"):
         at_brokers = GroupAdmin(places.cluster).describe_all() if places.cluster else []
@@ -258,8 +258,8 @@ def _reset(
     new_in_zookeeper: bool,
 ) -> _Reset:
     from minikafka.cli.reset import new_offset
-    from minikafka.clients.admin import Admin
-    from minikafka.clients.group_stores import Place
+    from minikafka.clients.admin.admin import Admin
+    from minikafka.clients.admin.group_stores import Place
     from minikafka.registry.paths import consumer_group_path
 
     admin, groups = Admin(found.brokers), found.stores
@@ -286,7 +286,7 @@ def _reset(
 def _show(done: _Reset, name: str, style: Format, *, execute: bool, export: bool) -> None:
     from minikafka.cli.output import note, print_json, print_rows, say
     from minikafka.cli.reset import plan_json, plan_lines
-    from minikafka.clients.group_stores import Place
+    from minikafka.clients.admin.group_stores import Place
 
     if export and style is Format.JSON:
         print_json(plan_json(done.offsets))
@@ -327,7 +327,7 @@ def _partitions(
     """What is to be reset, sorted: each of it exists. BrokerError for what does not."""
     from minikafka.base.errors import BrokerError, ErrorCode
     from minikafka.cli.connect import existing_topic
-    from minikafka.clients.cluster import numbers_of
+    from minikafka.clients.network.cluster import numbers_of
 
     if not chosen:
         known = admin.list_topics(internal=True)
@@ -355,7 +355,7 @@ def _logs(
     plan: Plan,
 ) -> dict[TopicPartition, Log]:
     from minikafka.cli.reset import Log, Rule, check_shift
-    from minikafka.clients.admin import EARLIEST, LATEST
+    from minikafka.clients.admin.admin import EARLIEST, LATEST
 
     check_shift(target, committed, wanted)
     first = admin.offsets(dict.fromkeys(wanted, EARLIEST))
@@ -449,7 +449,7 @@ def _check_deletion(
 
 
 def _groups_of(found: Groups, topic: str) -> list[str]:
-    from minikafka.clients.zookeeper_groups import ZooKeeperGroups
+    from minikafka.clients.admin.zookeeper.groups import ZooKeeperGroups
 
     assert found.store is not None
     return ZooKeeperGroups(found.store).groups_of(topic)
@@ -457,8 +457,8 @@ def _groups_of(found: Groups, topic: str) -> list[str]:
 
 def _delete(found: Groups, name: str, topic: str | None, style: Format) -> None:
     from minikafka.cli.output import note, print_json, say
-    from minikafka.clients.group_stores import Place
-    from minikafka.clients.zookeeper_groups import ZooKeeperGroups
+    from minikafka.clients.admin.group_stores import Place
+    from minikafka.clients.admin.zookeeper.groups import ZooKeeperGroups
 
     stores = found.stores
     if topic is None:

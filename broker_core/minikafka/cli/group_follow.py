@@ -10,17 +10,17 @@ from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.connect import existing_topic
 from minikafka.cli.output import note
-from minikafka.clients.admin import Admin
-from minikafka.clients.cluster import Cluster
-from minikafka.clients.group_config import GroupConsumerConfig, Reset
-from minikafka.clients.group_consumer import GroupConsumer
-from minikafka.clients.group_offsets import Committed
+from minikafka.clients.admin.admin import Admin
+from minikafka.clients.group.config import GroupConsumerConfig, Reset
+from minikafka.clients.group.consumer import GroupConsumer
+from minikafka.clients.group.offsets import Committed
+from minikafka.clients.network.cluster import Cluster
 
 if TYPE_CHECKING:
     import re
 
     from minikafka.clients.consumer.topic_filter import TopicFilter
-    from minikafka.records.message_set import StoredRecord
+    from minikafka.records.format.message_set import StoredRecord
 
 POLL_MS = 500
 COMMIT_MS = 5_000
@@ -33,7 +33,7 @@ def pattern_of(wanted: TopicFilter) -> re.Pattern[str]:
     import re
 
     from minikafka.clients.consumer.topic_filter import Blacklist
-    from minikafka.clients.java_regex import compiled
+    from minikafka.clients.java_regex.translator import compiled
 
     named = compiled(wanted.regex)
     return re.compile(rf"(?!(?:{named.pattern})\Z).*") if isinstance(wanted, Blacklist) else named

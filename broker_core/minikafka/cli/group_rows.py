@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from minikafka.base.words import counted
+from minikafka.base.text import counted
 from minikafka.cli.output import utc_text
-from minikafka.clients.group_admin import GroupDescription, PartitionLag
-from minikafka.clients.group_stores import Place
-from minikafka.clients.zookeeper_groups import Standing, ZooKeeperGroup, ZooKeeperListing
+from minikafka.clients.admin.group_stores import Place
+from minikafka.clients.admin.zookeeper.groups import Standing, ZooKeeperGroup, ZooKeeperListing
+from minikafka.clients.group.admin import GroupDescription, PartitionLag
 
 Rows = list[dict[str, object]]
 

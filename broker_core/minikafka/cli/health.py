@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from minikafka.base.errors import NetworkError
 from minikafka.base.ids import host_port
-from minikafka.base.words import counted
+from minikafka.base.text import counted
 from minikafka.cli.options import Format
 from minikafka.cli.output import print_json, say, table_lines, utc_text
 
 if TYPE_CHECKING:
-    from minikafka.clients.admin import Admin
-    from minikafka.clients.health import ClusterHealth
-    from minikafka.clients.metadata import PartitionMetadata
+    from minikafka.clients.admin.admin import Admin
+    from minikafka.clients.admin.health import ClusterHealth
+    from minikafka.clients.network.metadata import PartitionMetadata
 
 LOOK_S = 0.5
 """Between two looks of ``--watch``."""

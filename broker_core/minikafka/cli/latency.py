@@ -14,8 +14,8 @@ from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, Topi
 
 if TYPE_CHECKING:
     from minikafka.base.ids import TopicPartition
-    from minikafka.clients.batching.producer import BatchingProducer
-    from minikafka.clients.cluster import Cluster
+    from minikafka.clients.network.cluster import Cluster
+    from minikafka.clients.produce.producer import BatchingProducer
 
 ACKS = {"1": 1, "all": -1, "-1": -1}
 WARM_UP_RECORDS = 100
@@ -38,9 +38,9 @@ def latency(
     from minikafka.cli.connect import connected, existing_topic
     from minikafka.cli.output import print_rows
     from minikafka.cli.progress import Progress
-    from minikafka.clients.admin import Admin
-    from minikafka.clients.batching.config import BatchingConfig
-    from minikafka.clients.batching.producer import BatchingProducer
+    from minikafka.clients.admin.admin import Admin
+    from minikafka.clients.produce.config import BatchingConfig
+    from minikafka.clients.produce.producer import BatchingProducer
 
     with (
         connected(bootstrap, data_dir, writes=True) as cluster,
@@ -64,9 +64,9 @@ def trips(
     cluster: Cluster, producer: BatchingProducer, partition: TopicPartition, size: int
 ) -> Iterator[float]:
     """The ms that each message takes from ``send`` to when it was read, for ever."""
-    from minikafka.clients.admin import LATEST, Admin
-    from minikafka.clients.fetcher import RangeFetcher
-    from minikafka.records.message_set import iterate
+    from minikafka.clients.admin.admin import LATEST, Admin
+    from minikafka.clients.fetch.range_fetcher import RangeFetcher
+    from minikafka.records.format.message_set import iterate
 
     start = Admin(cluster).offsets({partition: LATEST})[partition] or 0
     sets = RangeFetcher(cluster, partition, start, END)

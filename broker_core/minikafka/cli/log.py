@@ -17,8 +17,8 @@ from minikafka.cli.options import Format, OutputFormat
 from minikafka.cli.output import json_bytes
 
 if TYPE_CHECKING:
-    from minikafka.log.verify import Finding, PartitionReport
-    from minikafka.records.message_set import StoredRecord
+    from minikafka.log.tools.verify import Finding, PartitionReport
+    from minikafka.records.format.message_set import StoredRecord
 
 app = typer.Typer(help="Look into the files of a log, and check them.", no_args_is_help=True)
 
@@ -59,8 +59,8 @@ def _dumped(path: str, text: bool) -> bool:
     from minikafka.base.files import RealFiles
     from minikafka.cli.output import note, print_json
     from minikafka.cli.progress import Progress
-    from minikafka.log.dump import Damage, dump_records
-    from minikafka.log.dump_files import Kind, file_rows, kind_of
+    from minikafka.log.tools.dump import Damage, dump_records
+    from minikafka.log.tools.dump_files import Kind, file_rows, kind_of
 
     files = RealFiles()
     rows = dump_records(files, path) if kind_of(path)[0] is Kind.SEGMENT else file_rows(files, path)
@@ -109,7 +109,7 @@ def _verified(path: str) -> bool:
     """Check a file and print its summary; whether anything is wrong."""
     from minikafka.base.files import RealFiles
     from minikafka.cli.output import print_json
-    from minikafka.log.verify import verify_file
+    from minikafka.log.tools.verify import verify_file
 
     with _checking(os.path.getsize(path)) as more:
         report = verify_file(RealFiles(), path, more)
@@ -157,7 +157,7 @@ def verify(
     from minikafka.base.files import RealFiles
     from minikafka.cli.output import note, print_rows
     from minikafka.embedded.lock import is_in_use
-    from minikafka.log.verify import data_directories, survey, verify_checkpoints, verify_partitions
+    from minikafka.log.tools.verify import data_directories, survey, verify_checkpoints, verify_partitions
 
     files, rows, problems = RealFiles(), [], False
     found = [(survey(files, path), is_in_use(path)) for path in data_directories(files, str(data_dir))]

@@ -20,11 +20,11 @@ from minikafka.cli.produce import INTERRUPTED_PATIENCE_MS
 
 if TYPE_CHECKING:
     from minikafka.base.ids import TopicPartition
-    from minikafka.clients.batching.delivery import Delivery
-    from minikafka.clients.batching.producer import BatchingProducer
-    from minikafka.clients.cluster import Cluster
+    from minikafka.clients.network.cluster import Cluster
+    from minikafka.clients.produce.producer import BatchingProducer
+    from minikafka.clients.produce.send_future import Delivery
     from minikafka.records.columns import EncodedSet
-    from minikafka.records.message_set import Codec
+    from minikafka.records.format.message_set import Codec
 
 app = typer.Typer(help="Measure how fast a cluster takes and gives messages.", no_args_is_help=True)
 app.command("latency")(latency)
@@ -91,10 +91,10 @@ def produce(
     from minikafka.cli.connect import connected, existing_topic
     from minikafka.cli.output import print_rows
     from minikafka.cli.progress import Progress
-    from minikafka.clients.admin import Admin
-    from minikafka.clients.batching.config import BatchingConfig
-    from minikafka.clients.batching.producer import BatchingProducer
-    from minikafka.records.message_set import Codec
+    from minikafka.clients.admin.admin import Admin
+    from minikafka.clients.produce.config import BatchingConfig
+    from minikafka.clients.produce.producer import BatchingProducer
+    from minikafka.records.format.message_set import Codec
 
     compression = Codec.parse(codec)
     config = BatchingConfig(
@@ -147,7 +147,7 @@ def consume(
     from minikafka.cli.connect import connected
     from minikafka.cli.output import print_rows
     from minikafka.cli.progress import Progress
-    from minikafka.records.message_set import Codec
+    from minikafka.records.format.message_set import Codec
 
     with connected(bootstrap, data_dir) as cluster:
         ranges = list(ranges_of(cluster, topic, records))
@@ -213,7 +213,7 @@ def send(producer: BatchingProducer, topic_partition: TopicPartition, one: Encod
 def ranges_of(cluster: Cluster, topic: str, limit: int | None) -> Iterator[tuple[TopicPartition, int, int]]:
     """Partition, first offset and end of what there is, ``limit`` messages at most."""
     from minikafka.cli.connect import existing_topic
-    from minikafka.clients.admin import EARLIEST, LATEST, Admin
+    from minikafka.clients.admin.admin import EARLIEST, LATEST, Admin
 
     admin = Admin(cluster)
     partitions = [one.topic_partition for one in existing_topic(admin, topic).partitions]
@@ -233,8 +233,8 @@ def decoded(
     cluster: Cluster, topic_partition: TopicPartition, start: int, end: int
 ) -> Iterator[tuple[int, int]]:
     """Rows and bytes of each piece of a partition, fetched by one thread while this one decodes."""
-    from minikafka.clients.fetcher import RangeFetcher
-    from minikafka.clients.prefetch import prefetching
+    from minikafka.clients.fetch.prefetch import prefetching
+    from minikafka.clients.fetch.range_fetcher import RangeFetcher
     from minikafka.records.columns import decode
 
     position = start

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError, NetworkError
-from minikafka.base.words import counted
+from minikafka.base.text import counted
 from minikafka.cli.options import Bootstrap, CodecName, DataDir, Format, OutputFormat, Topic
 
 if TYPE_CHECKING:
     from minikafka.cli.progress import Progress
-    from minikafka.clients.batching.delivery import Delivery
-    from minikafka.clients.batching.producer import BatchingProducer
+    from minikafka.clients.produce.producer import BatchingProducer
+    from minikafka.clients.produce.send_future import Delivery
 
 LINGER_MS = 5
 BATCH_BYTES = 65_536
 INTERRUPTED_PATIENCE_MS = 3_000
 """How long what was typed before Ctrl-C may still take."""
-RETRIES = "minikafka.clients.batching.retries"
+RETRIES = "minikafka.clients.produce.retries"
 """The logger of what is tried again."""
 SHOWN_BYTES = 40
 """Of a line that cannot be sent."""
@@ -58,16 +58,16 @@ def produce(
     from minikafka.cli.connect import connected
     from minikafka.cli.output import note, print_json, warnings_as_notes
     from minikafka.cli.progress import Progress
-    from minikafka.clients.batching.config import ACKS_ALL, BatchingConfig
-    from minikafka.clients.batching.producer import BatchingProducer
-    from minikafka.records.message_set import Codec
+    from minikafka.clients.produce.config import ACKS_ALL, BatchingConfig
+    from minikafka.clients.produce.producer import BatchingProducer
+    from minikafka.records.format.message_set import Codec
 
     check_topic_name(topic)
     config = BatchingConfig(
         acks=ACKS_ALL, linger_ms=LINGER_MS, batch_bytes=BATCH_BYTES, compression=Codec.parse(codec)
     )
     # What was not acknowledged is told here, once.
-    logging.getLogger("minikafka.clients.batching").addHandler(logging.NullHandler())
+    logging.getLogger("minikafka.clients.produce").addHandler(logging.NullHandler())
     with (
         warnings_as_notes(RETRIES),
         connected(bootstrap, data_dir, writes=True) as cluster,

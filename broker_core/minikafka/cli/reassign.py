@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from minikafka.base.errors import ConfigError
-from minikafka.base.words import counted
+from minikafka.base.text import counted
 from minikafka.cli.elect import read
 from minikafka.cli.options import Coordinated, DataDir, DisableRackAware, Format, OutputFormat
 from minikafka.cli.output import note, print_rows, say
 from minikafka.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from minikafka.clients.placement import Replicas
-    from minikafka.clients.reassignments import Move, Verdict
+    from minikafka.clients.admin.zookeeper.reassignments import Move, Verdict
+    from minikafka.clients.zookeeper_metadata import Replicas
     from minikafka.registry.store import Store
 
 app = typer.Typer(
@@ -74,7 +74,7 @@ def generate(
 ) -> None:
     """Spread topics over brokers: prints the JSON that `execute` takes, and changes nothing."""
     from minikafka.cli.connect import coordinated
-    from minikafka.clients import reassignments
+    from minikafka.clients.admin.zookeeper import reassignments
 
     if bool(topics) == bool(file):
         raise ConfigError("--file", str(file or ""), "give topics, or --file J")
@@ -114,8 +114,8 @@ def execute(
     verify` ends it once all is done.
     """
     from minikafka.cli.connect import coordinated
-    from minikafka.clients import reassignments
-    from minikafka.clients.placement import listed
+    from minikafka.clients.admin.zookeeper import reassignments
+    from minikafka.clients.zookeeper_metadata import listed
 
     wanted = reassignments.read_file(read(file), "--file", str(file))
     with coordinated(zookeeper, None, data_dir) as store:
@@ -158,7 +158,7 @@ def verify(
     A throttle ends when all is done.
     """
     from minikafka.cli.connect import coordinated
-    from minikafka.clients import reassignments
+    from minikafka.clients.admin.zookeeper import reassignments
 
     wanted = reassignments.read_file(read(file), "--file", str(file))
     with coordinated(zookeeper, None, data_dir) as store:
@@ -179,7 +179,7 @@ def list_ongoing(
     It cannot be called off, as 0.10.1 knows no way: wait for its end, and then execute the way back.
     """
     from minikafka.cli.connect import coordinated
-    from minikafka.clients import reassignments, throttles
+    from minikafka.clients.admin.zookeeper import reassignments, throttles
 
     with coordinated(zookeeper, None, data_dir) as store:
         found = reassignments.ongoing(store)
@@ -194,7 +194,7 @@ def list_ongoing(
 
 def go_on(store: Store, wanted: Replicas, style: Format, *, throttle: int | None, wait: bool) -> int:
     """With one that is under way already: give it another rate, or wait for its end."""
-    from minikafka.clients import reassignments, throttles
+    from minikafka.clients.admin.zookeeper import reassignments, throttles
 
     if throttle is not None:
         brokers = ", ".join(map(str, throttles.limit(store, wanted, throttle)))
@@ -213,9 +213,9 @@ def go_on(store: Store, wanted: Replicas, style: Format, *, throttle: int | None
 
 def note_throttle(store: Store, verdicts: Sequence[Verdict]) -> None:
     """End a throttle when all is done or gone; until then tell of it, and how much is done."""
-    from minikafka.clients import reassignments, throttles
-    from minikafka.clients.placement import listed
-    from minikafka.clients.reassignments import Status
+    from minikafka.clients.admin.zookeeper import reassignments, throttles
+    from minikafka.clients.admin.zookeeper.reassignments import Status
+    from minikafka.clients.zookeeper_metadata import listed
 
     done = sum(one.status is Status.DONE for one in verdicts)
     if all(one.gone or one.status is Status.DONE for one in verdicts):
@@ -242,7 +242,7 @@ def ids(text: str) -> list[int]:
 
 def follow(store: Store, wanted: Replicas, *, throttled: bool) -> list[Verdict]:
     """Wait until nothing of it is under way any more, and show how far it is."""
-    from minikafka.clients import reassignments
+    from minikafka.clients.admin.zookeeper import reassignments
 
     try:
         with Progress("moving partitions", len(wanted), lines=True) as progress:
@@ -258,7 +258,7 @@ def follow(store: Store, wanted: Replicas, *, throttled: bool) -> list[Verdict]:
 
 def status_of(verdicts: Iterable[Verdict]) -> int:
     """What scripts go by."""
-    from minikafka.clients.reassignments import Status
+    from minikafka.clients.admin.zookeeper.reassignments import Status
 
     found = {verdict.status for verdict in verdicts}
     if Status.FAILED in found:

@@ -175,7 +175,7 @@ def principal_of(text: str, option: str) -> str:
 
 def host_of_rule(text: str, option: str) -> str:
     """An address as rules have it. ConfigError for a name: brokers see addresses only."""
-    from minikafka.server.authorizer import host_of
+    from minikafka.server.security.authorizer import host_of
 
     if text.strip() == ANYWHERE:
         return ANYWHERE

@@ -80,10 +80,10 @@ def create(
     if given and (partitions or replicas):
         raise ConfigError("--replica-assignment", assignment, "says it all: no --partitions, no --replicas")
 
-    from minikafka.base.words import counted
+    from minikafka.base.text import counted
     from minikafka.cli.connect import connected
     from minikafka.cli.output import print_json, say
-    from minikafka.clients.admin import Admin, NewTopic
+    from minikafka.clients.admin.admin import Admin, NewTopic
 
     count, factor = (len(given), len(given[0])) if given else (partitions or 1, replicas or 1)
     with connected(bootstrap, data_dir, writes=True) as cluster:
@@ -165,7 +165,7 @@ def describe(
     from minikafka.cli import describing
     from minikafka.cli.connect import connected, existing_topic
     from minikafka.cli.output import print_rows
-    from minikafka.clients.admin import Admin
+    from minikafka.clients.admin.admin import Admin
 
     with connected(bootstrap, data_dir) as cluster:
         admin = Admin(cluster)
@@ -213,10 +213,10 @@ def alter(
         options = "--partitions N, --config K=V or --delete-config K"
         raise ConfigError("NAME", name, f"say what to alter of it: {options}")
 
-    from minikafka.base.words import counted
+    from minikafka.base.text import counted
     from minikafka.cli.connect import connected, existing_topic
     from minikafka.cli.output import print_json, say
-    from minikafka.clients.admin import Admin
+    from minikafka.clients.admin.admin import Admin
     from minikafka.wire.apis.describe_configs import ResourceType
 
     with connected(bootstrap, data_dir) as cluster:
@@ -256,7 +256,7 @@ def delete(
     """
     from minikafka.cli.connect import connected
     from minikafka.cli.output import print_json, say
-    from minikafka.clients.admin import Admin
+    from minikafka.clients.admin.admin import Admin
 
     if name in INTERNAL_TOPICS:
         # As Kafka's own tool of 0.10.1 does; brokers do delete them when they are asked to.
@@ -283,7 +283,7 @@ def mark_for_deletion(
     """Ask the controller by ZooKeeper to delete a topic, and say so in the words of 0.10.1's tool."""
     from minikafka.cli.connect import coordinated
     from minikafka.cli.output import print_json, say
-    from minikafka.clients import deletions
+    from minikafka.clients.admin.zookeeper import deletions
 
     with coordinated(zookeeper, bootstrap, data_dir) as store:
         try:

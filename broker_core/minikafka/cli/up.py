@@ -140,7 +140,7 @@ def prepare(
 ) -> tuple[int, Sequence[int]]:
     """How many brokers to start, and on which ports; all that can be known before is said, or refused."""
     from minikafka.embedded import local, lock, members, strays
-    from minikafka.server.config import BrokerConfig
+    from minikafka.server.config.properties import BrokerConfig
 
     local.await_end(
         str(data_dir),
@@ -179,7 +179,7 @@ def open_directories(data_dir: Path, count: int) -> list[Path]:
 
     Those that are made are private. One that is there has the rights that somebody gave it.
     """
-    from minikafka.base.places import open_to_others
+    from minikafka.base.cache_dirs import open_to_others
     from minikafka.embedded import members
 
     brokers = [members.directory_of(data_dir, number) for number in range(count)]
@@ -242,8 +242,8 @@ def odd_addresses(host: str, ports: Sequence[int], config: Mapping[str, str]) ->
     Of those with a port: one that was free is known to the log alone.
     """
     from minikafka.net.probe import addresses_of, can_connect
-    from minikafka.server.config import BrokerConfig
-    from minikafka.server.listeners import unreachable
+    from minikafka.server.config.listeners import unreachable
+    from minikafka.server.config.properties import BrokerConfig
 
     own = {
         "zookeeper.connect": "localhost:2181",

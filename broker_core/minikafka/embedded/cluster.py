@@ -26,9 +26,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from minikafka.base.cache_dirs import make_private
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.ids import host_port
-from minikafka.base.places import make_private
 from minikafka.embedded import lock, members, strays
 from minikafka.embedded.broker import BrokerProcess, Ready
 from minikafka.embedded.live_brokers import RegisteredBrokers
@@ -36,7 +36,7 @@ from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper, PortTaken
 
 if TYPE_CHECKING:
-    from minikafka.clients.cluster import Cluster as Client
+    from minikafka.clients.network.cluster import Cluster as Client
 
 ZOOKEEPER_PATIENCE_MS = 60_000
 """How long a broker asks for ZooKeeper, which is started together with it."""
@@ -318,13 +318,13 @@ class Cluster:
         self, name: str, partitions: int = 1, replicas: int = 1, config: Mapping[str, str] | None = None
     ) -> None:
         """Make a topic and return when it can be used."""
-        from minikafka.clients.admin import Admin, NewTopic
+        from minikafka.clients.admin.admin import Admin, NewTopic
 
         Admin(self._connected()).create_topic(NewTopic(name, partitions, replicas, configs=config or {}))
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic with all its messages."""
-        from minikafka.clients.admin import Admin
+        from minikafka.clients.admin.admin import Admin
 
         error = Admin(self._connected()).delete_topics([name])[name]
         if error is not None:
@@ -341,7 +341,7 @@ class Cluster:
             return None
 
     def _connected(self) -> Client:
-        from minikafka.clients.cluster import Cluster as Client
+        from minikafka.clients.network.cluster import Cluster as Client
 
         if self._client is None:
             self._client = Client(self.bootstrap_servers, client_id=CLIENT_ID)

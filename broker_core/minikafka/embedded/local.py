@@ -51,9 +51,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
+from minikafka.base.cache_dirs import make_private, open_lock, open_own, read_regular
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.files import RealFiles, replace_file
-from minikafka.base.places import make_private, open_lock, open_own, read_regular
 from minikafka.base.printable import log_lines_to_stderr
 from minikafka.embedded import lock
 from minikafka.embedded.live_brokers import LiveBrokers

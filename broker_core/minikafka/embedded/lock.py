@@ -13,8 +13,8 @@ import platform
 import struct
 import time
 
+from minikafka.base.cache_dirs import Holder, open_lock, read_holder, write_holder
 from minikafka.base.errors import DirectoryLocked
-from minikafka.base.places import Holder, open_lock, read_holder, write_holder
 from minikafka.embedded.owners import has_open, process_info
 from minikafka.log.layout import LOCK_FILE
 

@@ -77,7 +77,7 @@ def locks_of(data_dir: Path, number: int) -> list[Path]:
 
     Those of its properties file, and its own in ``data_dir``, which may have been moved since.
     """
-    from minikafka.server.config import parse_properties
+    from minikafka.server.config.properties import parse_properties
 
     path = properties_of(data_dir, number)
     try:

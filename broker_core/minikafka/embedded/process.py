@@ -18,8 +18,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from minikafka.base.cache_dirs import make_private
 from minikafka.base.errors import MinikafkaError
-from minikafka.base.places import make_private
 from minikafka.base.reports import parse_report
 
 _SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))

@@ -18,9 +18,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from minikafka.base.cache_dirs import make_private
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.files import RealFiles, replace_file
-from minikafka.base.places import make_private
 from minikafka.embedded import lock
 from minikafka.embedded.jars import jar_directories
 from minikafka.embedded.java import find_java

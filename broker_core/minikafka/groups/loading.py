@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from minikafka.base.errors import RemoteWireError
 from minikafka.groups.messages import GroupKey, OffsetKey, read_group, read_key, read_offset
 from minikafka.groups.shard import GroupSettings, Shard
-from minikafka.records.batch import ControlType
-from minikafka.records.isolation import TransactionPart
+from minikafka.records.format.batch import ControlType
+from minikafka.records.scan.isolation import TransactionPart
 
 _log = logging.getLogger(__name__)
 

@@ -1,0 +1,16 @@
+"""The log of a partition, and all logs of a broker.
+
+    log            one partition: a list of segments, of which the last is appended to
+    segment        one segment file and its two indexes
+    manager        all logs, in one or more data directories
+    reading        the result of a read: a slice of a file
+    search         segments and offsets by time
+    config         topic properties over the broker's
+    layout         names of directories and files
+    file_scan      one pass over a segment file
+    retention      policies that choose the segments to delete
+
+The folders hold what stands around them: ``index``, ``recovery``, ``checkpoints``, ``producers``,
+``cleanup``, ``tools``. Nothing here knows a clock, a thread or a socket: time is an argument. Imports
+``records`` and ``base``.
+"""

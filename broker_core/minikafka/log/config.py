@@ -17,11 +17,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from minikafka.base.config.numbers import whole_number
 from minikafka.base.errors import ConfigError
-from minikafka.base.numbers import whole_number
 from minikafka.log.retention import Limits, RetentionPolicy, policy_of
-from minikafka.records.message_set import Codec, TimestampType
-from minikafka.records.produced import Limits as MessageLimits
+from minikafka.records.append.produced import Limits as MessageLimits
+from minikafka.records.format.message_set import Codec, TimestampType
 
 LONG_MAX = (1 << 63) - 1
 INT_MAX = (1 << 31) - 1

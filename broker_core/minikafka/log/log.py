@@ -34,20 +34,21 @@ from contextlib import AbstractContextManager, nullcontext
 
 from minikafka.base.errors import BrokerError, ErrorCode, OffsetOutOfRange, StorageError, TooManyFiles
 from minikafka.base.files import Buffer, Files
-from minikafka.log import opening, replacing, search
+from minikafka.log import search
+from minikafka.log.checkpoints.leader_epochs import UNKNOWN
 from minikafka.log.config import LogConfig
-from minikafka.log.epochs import UNKNOWN
+from minikafka.log.file_scan import RecoveryReport
 from minikafka.log.highest import Highest
 from minikafka.log.layout import CLEANED_SUFFIX, SWAP_SUFFIX, Layout
-from minikafka.log.producer_state import Appended
+from minikafka.log.producers.producer_state import Appended
 from minikafka.log.reading import LogRead, ReadRule, read_segments
-from minikafka.log.recovery import RecoveryReport
+from minikafka.log.recovery import opening, replacing
 from minikafka.log.retention import SegmentFacts
 from minikafka.log.search import facts_of
 from minikafka.log.segment import Marks, Newest, Segment, UnusableSegment
-from minikafka.records.produced import AssignedSet, ValidatedSet
-from minikafka.records.replicated import ReplicatedSet
-from minikafka.records.validation import assign
+from minikafka.records.append.produced import AssignedSet, ValidatedSet
+from minikafka.records.append.replicated import ReplicatedSet
+from minikafka.records.append.validation import assign
 
 
 class Log:

@@ -26,18 +26,18 @@ from minikafka.base.clock import Clock
 from minikafka.base.errors import BrokerError, DirectoryLocked, ErrorCode, StorageError
 from minikafka.base.files import Files
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition, check_topic_name
-from minikafka.log.begun import BegunEpochs
+from minikafka.log.checkpoints.data_directory import DataDirectory
+from minikafka.log.checkpoints.leader_epoch_journal import BegunEpochs
+from minikafka.log.checkpoints.topic_incarnations import Creations, Tree
+from minikafka.log.checkpoints.watermarks import Watermarks
+from minikafka.log.cleanup.cleaner_control import Guard
+from minikafka.log.cleanup.file_deletion import Doomed, remove_partitions
 from minikafka.log.config import LogConfig
-from minikafka.log.creations import Creations, Tree
-from minikafka.log.data_directory import DataDirectory
-from minikafka.log.doomed import Doomed, remove_partitions
-from minikafka.log.guard import Guard
 from minikafka.log.layout import STRAY_SUFFIX, Layout
 from minikafka.log.log import Log
-from minikafka.log.opening import Known
-from minikafka.log.opening_progress import OpeningProgress
+from minikafka.log.recovery.opening import Known
+from minikafka.log.recovery.opening_progress import OpeningProgress
 from minikafka.log.retention import SegmentFacts
-from minikafka.log.watermarks import Watermarks
 
 Overrides = Mapping[str, Mapping[str, str]]
 """Topic -> its own properties."""

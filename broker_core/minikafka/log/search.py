@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
-from minikafka.log.recovery import windows
+from minikafka.log.file_scan import windows
 from minikafka.log.retention import SegmentFacts
 from minikafka.log.segment import Segment
-from minikafka.records.scan import entries_at_or_after, first_at_or_after
+from minikafka.records.scan.scan import entries_at_or_after, first_at_or_after
 
 EARLIEST = -2
 LATEST = -1

@@ -24,20 +24,20 @@ from dataclasses import dataclass
 
 from minikafka.base.errors import StorageError
 from minikafka.base.files import Buffer, File, Files, FileSlice
-from minikafka.log.index_file import RELATIVE_OFFSET_MAX
-from minikafka.log.offset_index import OffsetIndex
-from minikafka.log.recovery import FileScan, scan_file
-from minikafka.log.time_index import TimeIndex
-from minikafka.records import batch
-from minikafka.records.isolation import has_transactions
-from minikafka.records.message_set import (
+from minikafka.log.file_scan import FileScan, scan_file
+from minikafka.log.index.index_file import RELATIVE_OFFSET_MAX
+from minikafka.log.index.offset_index import OffsetIndex
+from minikafka.log.index.time_index import TimeIndex
+from minikafka.records.format import batch
+from minikafka.records.format.message_set import (
     ENTRY_HEADER_BYTES,
     MAGIC_AT,
     MIN_SIZE,
     NO_TIMESTAMP,
     TIMESTAMP_AT,
 )
-from minikafka.records.scan import scan
+from minikafka.records.scan.isolation import has_transactions
+from minikafka.records.scan.scan import scan
 
 _HEADER = struct.Struct(">qi4xB6xi")
 """Offset, size, magic and, in a batch, the last offset's distance from the first."""
@@ -220,9 +220,9 @@ class Segment:
         """Write entries behind the last one. On StorageError nothing of them can be read.
 
         ``marks``: last offset and position in ``data`` of one entry in each interval, of which the index
-        takes what it needs (``records.validation.assign``); looked for where they are not given. ``classic``:
-        none is of magic 2; ``settled``: none is of a transaction. ``UnusableSegment`` when the file could not
-        even be cut back.
+        takes what it needs (``records.append.validation.assign``); looked for where they are not given.
+        ``classic``: none is of magic 2; ``settled``: none is of a transaction.
+        ``UnusableSegment`` when the file could not even be cut back.
         """
         position = self.size
         try:

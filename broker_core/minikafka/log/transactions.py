@@ -9,8 +9,8 @@ from minikafka.base.errors import OffsetOutOfRange
 from minikafka.base.files import Buffer
 from minikafka.log.log import Log
 from minikafka.log.reading import LogRead
-from minikafka.records.isolation import AbortedSearch
-from minikafka.records.scan import scan
+from minikafka.records.scan.isolation import AbortedSearch
+from minikafka.records.scan.scan import scan
 
 LOOK_BYTES = 1 << 20
 """What is read at once in search of a mark."""

@@ -26,13 +26,13 @@ from dataclasses import replace
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
-from minikafka.log.epochs import UNKNOWN
+from minikafka.log.checkpoints.leader_epochs import UNKNOWN
 from minikafka.log.log import Log
 from minikafka.log.reading import LogRead
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.progress import Progress
-from minikafka.records.produced import AssignedSet, ValidatedSet
-from minikafka.records.replicated import ReplicatedSet
+from minikafka.records.append.produced import AssignedSet, ValidatedSet
+from minikafka.records.append.replicated import ReplicatedSet
 
 
 @fast_value
@@ -181,7 +181,7 @@ class Partition:
 
         ``all_in_sync``: the producer asked for acks=all: ``min.insync.replicas`` counts. Raises BrokerError
         NOT_LEADER_FOR_PARTITION, NOT_ENOUGH_REPLICAS, RECORD_LIST_TOO_LARGE or those of a producer's numbers
-        (``log.producer_state``), and StorageError.
+        (``log.producers.producer_state``), and StorageError.
         """
         leadership = self.check_leader()
         in_sync = len(leadership.isr)

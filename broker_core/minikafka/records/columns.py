@@ -22,15 +22,16 @@ from numpy.typing import NDArray
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import Buffer
-from minikafka.records import kernels, stops
-from minikafka.records.arrays import INT64_MAX, as_int64, read_only
-from minikafka.records.arrow import grown
-from minikafka.records.batch import BATCH_HEADER_BYTES, read_header, records_of
-from minikafka.records.checksums import CRC32_TABLES, CRC_TABLES
-from minikafka.records.compression import MAX_CONTENT_BYTES
-from minikafka.records.encoding import EncodedSet, encode, partitions_by_java_hash, partitions_by_key
-from minikafka.records.headers import HEADERS_TYPE, RawHeaders, raw_headers, to_arrow
-from minikafka.records.message_set import Content, TimestampType, open_wrapper
+from minikafka.records import kernels
+from minikafka.records.arrow.buffers import grown
+from minikafka.records.arrow.encoding import EncodedSet, encode, partitions_by_java_hash, partitions_by_key
+from minikafka.records.format.batch import BATCH_HEADER_BYTES, read_header, records_of
+from minikafka.records.format.checksums import CRC32_TABLES, CRC_TABLES
+from minikafka.records.format.compression import MAX_CONTENT_BYTES
+from minikafka.records.format.headers import HEADERS_TYPE, RawHeaders, raw_headers, to_arrow
+from minikafka.records.format.message_set import Content, TimestampType, open_wrapper
+from minikafka.records.kernels import decode_status
+from minikafka.records.kernels.arrays import INT64_MAX, as_int64, read_only
 
 __all__ = [
     "HEADERS_TYPE",
@@ -80,7 +81,9 @@ _HEAD_BYTES = 27
 
 _TIMESTAMP_LIMIT_MS = INT64_MAX // 1000
 
-_FULL = frozenset({stops.ROWS_FULL, stops.KEYS_FULL, stops.VALUES_FULL, stops.HEADERS_FULL})
+_FULL = frozenset(
+    {decode_status.ROWS_FULL, decode_status.KEYS_FULL, decode_status.VALUES_FULL, decode_status.HEADERS_FULL}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,22 +278,22 @@ class Decoder:
         while not self.finished:
             stop = yield from self._run(read_only(view), self._valid_bytes, None)
             self._valid_bytes = int(self._state[read.POSITION])
-            if stop == stops.WRAPPER and self._in_batches:
+            if stop == decode_status.WRAPPER and self._in_batches:
                 stop = yield from self._add_batch(view)
                 self._valid_bytes = int(self._state[read.POSITION])
-                if stop == stops.END:
+                if stop == decode_status.END:
                     continue
-            elif stop == stops.WRAPPER:
+            elif stop == decode_status.WRAPPER:
                 content = open_wrapper(view, self._valid_bytes, self._max_content_bytes)
                 stop = yield from self._add_content(content)
-                if stop == stops.END:
+                if stop == decode_status.END:
                     self._valid_bytes += content.size_bytes
                     self._pass(content.offset)
                     continue
             self._state[read.RECORD_AT] = -1
-            if stop >= stops.FIRST_PROBLEM:
-                raise stops.error(stop, self._valid_bytes)
-            self.finished = stop == stops.REACHED_END_OFFSET
+            if stop >= decode_status.FIRST_PROBLEM:
+                raise decode_status.error(stop, self._valid_bytes)
+            self.finished = stop == decode_status.REACHED_END_OFFSET
             if self.finished:
                 self._state[read.NEXT_OFFSET] = self._state[read.END_OFFSET]
             return
@@ -372,10 +375,10 @@ class Decoder:
         array = read_only(content.data)
         measured = np.zeros(3, dtype=np.int64)
         stop = read.measure(array, measured)
-        if stop != stops.END:
-            raise stops.error(stop, int(measured[2]), content.position)
+        if stop != decode_status.END:
+            raise decode_status.error(stop, int(measured[2]), content.position)
         if measured[0] == 0:
-            raise stops.corrupt("the compressed message holds no message", content.position)
+            raise decode_status.corrupt("the compressed message holds no message", content.position)
         self._intact = state.copy()
         state[read.INNER] = content.timestamp_type is TimestampType.LOG_APPEND_TIME
         state[read.WRAPPER_MAGIC] = content.magic
@@ -403,26 +406,26 @@ class Decoder:
         state[read.POSITION] = position
         while True:
             stop = self._run_batches(array) if self._in_batches else self._run_messages(array)
-            if stop in {stops.BATCH, stops.CLASSIC}:
-                self._in_batches = stop == stops.BATCH
+            if stop in {decode_status.BATCH, decode_status.CLASSIC}:
+                self._in_batches = stop == decode_status.BATCH
             elif stop not in _FULL:
                 break
             elif not self._has_more_room(stop, array.size):
                 self._valid_bytes = int(state[read.POSITION]) if inside is None else inside
                 yield
-        if inside is not None and (stop >= stops.FIRST_PROBLEM or stop == stops.PARTIAL):
-            raise stops.error(stop, int(state[read.POSITION]), inside)
+        if inside is not None and (stop >= decode_status.FIRST_PROBLEM or stop == decode_status.PARTIAL):
+            raise decode_status.error(stop, int(state[read.POSITION]), inside)
         return stop
 
     def _has_more_room(self, stop: int, size: int) -> bool:
         """Give room where the kernel found none; False when there is none."""
         state, read = self._state, kernels.read
-        if stop == stops.ROWS_FULL:
+        if stop == decode_status.ROWS_FULL:
             return self._more_rows()
-        if stop == stops.KEYS_FULL:
+        if stop == decode_status.KEYS_FULL:
             room = self._room(self._keys, size)
             self._keys = self._keys if room is None else grown(self._keys, int(state[read.KEY_BYTES]), room)
-        elif stop == stops.VALUES_FULL:
+        elif stop == decode_status.VALUES_FULL:
             room = self._room(self._values, size)
             self._values = (
                 self._values if room is None else grown(self._values, int(state[read.VALUE_BYTES]), room)
@@ -482,14 +485,14 @@ class Decoder:
             self._values,
             self._headers,
         )
-        if stop >= stops.FIRST_PROBLEM and self._state[kernels.read.RECORD_AT] >= 0:
+        if stop >= decode_status.FIRST_PROBLEM and self._state[kernels.read.RECORD_AT] >= 0:
             position = int(self._state[kernels.read.POSITION])
             record_at = int(self._state[kernels.read.RECORD_AT])
             if not self._state[kernels.read.BATCH_OPENED]:
                 record_at -= position + BATCH_HEADER_BYTES
             self._state[kernels.read.RECORD_AT] = -1
             self._valid_bytes = position
-            raise stops.batch_error(stop, record_at, position)
+            raise decode_status.batch_error(stop, record_at, position)
         return stop
 
     def _add_batch(self, view: memoryview) -> Generator[None, None, int]:

@@ -1,4 +1,4 @@
-"""Compaction of message sets: the map of keys, and what stays of a set. For logs: ``log.cleaner``.
+"""Compaction of message sets: the map of keys, and what stays of a set. For logs: ``log.cleanup.cleaner``.
 
 A cleaning goes over a part of a log twice::
 
@@ -33,7 +33,7 @@ when that has passed. A transaction that has not ended where the survey does bou
 from then on, in place of its base timestamp, and keeps it; when it has passed, its tombstones go. The older
 formats have no room for one, so the caller says of each segment whether its tombstones are due.
 
-Checksums are those of ``log.recovery.windows``: what is given here was checked. (Those inside of a wrapper
+Checksums are those of ``log.file_scan.windows``: what is given here was checked. (Those inside of a wrapper
 are not looked at; they are copied with their messages.)
 """
 
@@ -49,12 +49,11 @@ from numpy.typing import NDArray
 
 from minikafka.base.errors import BrokerError
 from minikafka.base.files import Buffer
-from minikafka.records import kernels, stops
-from minikafka.records.arrays import INT64_MAX, as_int64, read_only
-from minikafka.records.batch import BATCH_HEADER_BYTES, MAGIC, read_header, records_of, write_checksum
-from minikafka.records.checksums import CRC_TABLES
-from minikafka.records.compression import MAX_CONTENT_BYTES, compress
-from minikafka.records.message_set import (
+from minikafka.records import kernels
+from minikafka.records.format.batch import BATCH_HEADER_BYTES, MAGIC, read_header, records_of, write_checksum
+from minikafka.records.format.checksums import CRC_TABLES
+from minikafka.records.format.compression import MAX_CONTENT_BYTES, compress
+from minikafka.records.format.message_set import (
     ENTRY_HEADER_BYTES,
     MAGIC_AT,
     NO_TIMESTAMP,
@@ -63,6 +62,8 @@ from minikafka.records.message_set import (
     open_wrapper,
     wrap,
 )
+from minikafka.records.kernels import decode_status
+from minikafka.records.kernels.arrays import INT64_MAX, as_int64, read_only
 
 SLOT_BYTES = 24
 """A hash of 16 bytes and an offset."""
@@ -96,15 +97,15 @@ class Transactions:
         array = read_only(data)
         rows = np.empty((min(4096, array.size // BATCH_HEADER_BYTES + 1), keys.SURVEY_FIELDS), np.int64)
         state = np.zeros(keys.SURVEY_STATE_SIZE, dtype=np.int64)
-        stop = stops.ROWS_FULL
-        while stop == stops.ROWS_FULL:
+        stop = decode_status.ROWS_FULL
+        while stop == decode_status.ROWS_FULL:
             state[keys.SURVEYED] = 0
             stop = keys.survey(array, rows.reshape(-1), state)
             for producer, _, last, _, base, kind in rows[: int(state[keys.SURVEYED])].tolist():
                 if last >= self.start_offset:
                     self._note(producer, base, last, kind)
-        if stop >= stops.FIRST_PROBLEM:
-            raise stops.error(stop, int(state[keys.POSITION]))
+        if stop >= decode_status.FIRST_PROBLEM:
+            raise decode_status.error(stop, int(state[keys.POSITION]))
 
     def _note(self, producer: int, base: int, last: int, kind: int) -> None:
         keys = kernels.keys
@@ -233,16 +234,16 @@ class OffsetMap:
             self._take_producers()
             position = int(state[keys.POSITION])
             content = array
-            if stop in {stops.END, stops.ROWS_FULL, stops.REACHED_END_OFFSET}:
-                return bool(stop == stops.END)
-            if stop in {stops.KEYS_FULL, keys.PASSED}:
+            if stop in {decode_status.END, decode_status.ROWS_FULL, decode_status.REACHED_END_OFFSET}:
+                return bool(stop == decode_status.END)
+            if stop in {decode_status.KEYS_FULL, keys.PASSED}:
                 continue
             if stop == keys.TRANSACTIONAL:
                 self._enter_transaction(view, position, transactions())
-            elif stop == stops.WRAPPER and view[position + MAGIC_AT] == MAGIC:
+            elif stop == decode_status.WRAPPER and view[position + MAGIC_AT] == MAGIC:
                 content = _records(view, position, max_content_bytes)
                 state[keys.OPENED] = 1
-            elif stop == stops.WRAPPER:
+            elif stop == decode_status.WRAPPER:
                 if not self._add_content(open_wrapper(view, position, max_content_bytes)):
                     return False
             else:
@@ -283,10 +284,10 @@ class OffsetMap:
         state[keys.POSITION] = 0
         state[keys.INNER], state[keys.SHIFT] = content.magic, _shift(content)
         stop = keys.map_run(inner, inner, self.table, self._rows.reshape(-1), state)
-        if stop in {stops.ROWS_FULL, stops.REACHED_END_OFFSET}:
+        if stop in {decode_status.ROWS_FULL, decode_status.REACHED_END_OFFSET}:
             return False
-        if stop != stops.END:
-            raise stops.error(stop, int(state[keys.POSITION]), content.position)
+        if stop != decode_status.END:
+            raise decode_status.error(stop, int(state[keys.POSITION]), content.position)
         state[keys.POSITION] = content.position + content.size_bytes
         state[keys.INNER], state[keys.SHIFT] = -1, 0
         return True
@@ -363,7 +364,7 @@ class Sieve:
             self._out, stop = self._run(array, content, state, self._out)
             position = int(state[keys.POSITION])
             content = array
-            if stop == stops.END:
+            if stop == decode_status.END:
                 break
             if stop == keys.PASSED:
                 continue
@@ -371,10 +372,10 @@ class Sieve:
                 self._pack(state)
             elif stop == keys.TRANSACTIONAL:
                 self._enter_transaction(view, position, state)
-            elif stop == stops.WRAPPER and view[position + MAGIC_AT] == MAGIC:
+            elif stop == decode_status.WRAPPER and view[position + MAGIC_AT] == MAGIC:
                 content = _records(view, position, self._max_content_bytes)
                 state[keys.OPENED] = 1
-            elif stop == stops.WRAPPER:
+            elif stop == decode_status.WRAPPER:
                 self._sift_wrapper(open_wrapper(view, position, self._max_content_bytes), state)
             else:
                 raise _error(stop, state, view)
@@ -427,7 +428,7 @@ class Sieve:
                 out,
                 state,
             )
-            if stop != stops.VALUES_FULL:
+            if stop != decode_status.VALUES_FULL:
                 return out, stop
             out = _with_room(out, state, int(state[compact.WANTED]))
 
@@ -483,8 +484,8 @@ class Sieve:
         inner_state[compact.MAX_TIMESTAMP] = NO_TIMESTAMP
         inner = read_only(content.data)
         out, stop = self._run(inner, inner, inner_state, np.empty(inner.size, dtype=np.uint8))
-        if stop != stops.END:
-            raise stops.error(stop, int(inner_state[keys.POSITION]), content.position)
+        if stop != decode_status.END:
+            raise decode_status.error(stop, int(inner_state[keys.POSITION]), content.position)
         end = content.position + content.size_bytes
         for counter in (keys.MESSAGES, compact.KEPT, compact.KEYLESS):
             state[counter] = inner_state[counter]
@@ -530,10 +531,10 @@ def _shift(content: Content) -> int:
     """What to add to the offsets inside of a wrapper. CORRUPT_MESSAGE."""
     measured = np.zeros(3, dtype=np.int64)
     stop = kernels.read.measure(read_only(content.data), measured)
-    if stop != stops.END:
-        raise stops.error(stop, int(measured[2]), content.position)
+    if stop != decode_status.END:
+        raise decode_status.error(stop, int(measured[2]), content.position)
     if not measured[0]:
-        raise stops.corrupt("the compressed message holds no message", content.position)
+        raise decode_status.corrupt("the compressed message holds no message", content.position)
     return as_int64(content.offset - int(measured[1]) if content.magic else 0)
 
 
@@ -547,19 +548,19 @@ def _error(stop: int, state: NDArray[np.int64], view: memoryview) -> BrokerError
     keys = kernels.keys
     position = int(state[keys.POSITION])
     if bytes(view[position + MAGIC_AT : position + MAGIC_AT + 1]) != b"\2" or stop not in _IN_RECORDS:
-        return stops.error(stop, position)
+        return decode_status.error(stop, position)
     first = 0 if state[keys.OPENED] else position + BATCH_HEADER_BYTES
-    return stops.batch_error(stop, max(0, int(state[keys.RECORD_AT]) - first), position)
+    return decode_status.batch_error(stop, max(0, int(state[keys.RECORD_AT]) - first), position)
 
 
 _IN_RECORDS = frozenset(
     {
-        stops.BAD_RECORD_LENGTH,
-        stops.BAD_VARINT,
-        stops.BAD_HEADERS,
-        stops.BAD_KEY_LENGTH,
-        stops.BAD_VALUE_LENGTH,
-        stops.BAD_COUNT,
-        stops.BAD_DELTA,
+        decode_status.BAD_RECORD_LENGTH,
+        decode_status.BAD_VARINT,
+        decode_status.BAD_HEADERS,
+        decode_status.BAD_KEY_LENGTH,
+        decode_status.BAD_VALUE_LENGTH,
+        decode_status.BAD_COUNT,
+        decode_status.BAD_DELTA,
     }
 )

@@ -24,12 +24,8 @@ import numpy as np
 
 from minikafka.base.errors import BrokerError, StorageError
 from minikafka.base.files import Buffer, FileSlice
-from minikafka.records import kernels, stops
-from minikafka.records.arrays import read_only
-from minikafka.records.batch import BATCH_HEADER_BYTES, BatchHeader, read_header, records_of
-from minikafka.records.checksums import CRC32_TABLES
-from minikafka.records.compression import MAX_CONTENT_BYTES, Codec, content_bound
-from minikafka.records.conversion import (
+from minikafka.records import kernels
+from minikafka.records.append.conversion import (
     batch_state,
     check_codec,
     convert_messages,
@@ -37,7 +33,10 @@ from minikafka.records.conversion import (
     run_state,
     wrapper_state,
 )
-from minikafka.records.message_set import (
+from minikafka.records.format.batch import BATCH_HEADER_BYTES, BatchHeader, read_header, records_of
+from minikafka.records.format.checksums import CRC32_TABLES
+from minikafka.records.format.compression import MAX_CONTENT_BYTES, Codec, content_bound
+from minikafka.records.format.message_set import (
     ENTRY_HEADER_BYTES,
     MAGIC_AT,
     MIN_SIZE,
@@ -47,7 +46,9 @@ from minikafka.records.message_set import (
     wrap,
     wrapper_value,
 )
-from minikafka.records.scan import find_position
+from minikafka.records.kernels import decode_status
+from minikafka.records.kernels.arrays import read_only
+from minikafka.records.scan.scan import find_position
 
 WINDOW_BYTES = 128 << 10
 """What is read at once, but for an entry that is larger."""
@@ -300,23 +301,23 @@ class DownConverter:
         growth = _MESSAGE_BYTES * min(inside.left, len(content) // 7 + 1)
         out = np.empty(min(room, len(content) + growth), dtype=np.uint8)
         stop = batches.convert_records(data, CRC32_TABLES, out, state)
-        if stop == stops.VALUES_FULL and not state[batches.CONVERT_BYTES]:
+        if stop == decode_status.VALUES_FULL and not state[batches.CONVERT_BYTES]:
             # One message that is larger than all of them should be.
             out = np.empty(len(content) + _MESSAGE_BYTES, dtype=np.uint8)
             state[batches.CONVERT_LEFT] = 1
             stop = batches.convert_records(data, CRC32_TABLES, out, state)
             state[batches.CONVERT_LEFT] += inside.left - 1
-            if state[batches.CONVERT_BYTES] and stop in {stops.END, stops.BAD_COUNT}:
-                stop = stops.VALUES_FULL if state[batches.CONVERT_LEFT] else stop
+            if state[batches.CONVERT_BYTES] and stop in {decode_status.END, decode_status.BAD_COUNT}:
+                stop = decode_status.VALUES_FULL if state[batches.CONVERT_LEFT] else stop
         used = int(state[batches.CONVERT_BYTES])
         delta, newest_ms = int(state[batches.CONVERT_DELTA]), int(state[batches.CONVERT_MAX_TIMESTAMP])
         messages = memoryview(out.data)[:used]
         if 2 * used < len(out):
             messages = memoryview(bytes(messages))
-        if stop == stops.END:
+        if stop == decode_status.END:
             return messages, None, delta, newest_ms
-        if stop != stops.VALUES_FULL and (last or stop == stops.BAD_DELTA) and not used:
-            raise stops.batch_error(stop, inside.at + int(state[batches.CONVERT_AT]), position)
+        if stop != decode_status.VALUES_FULL and (last or stop == decode_status.BAD_DELTA) and not used:
+            raise decode_status.batch_error(stop, inside.at + int(state[batches.CONVERT_AT]), position)
         at, left = int(state[batches.CONVERT_AT]), int(state[batches.CONVERT_LEFT])
         return messages, Inside(inside.at + at, left, delta), delta, newest_ms
 
@@ -334,7 +335,7 @@ def _entry_bytes(view: memoryview) -> int | None:
         return None
     size = int.from_bytes(view[8:12], "big", signed=True)
     if size < MIN_SIZE:
-        raise stops.error(stops.BAD_SIZE, 0)
+        raise decode_status.error(decode_status.BAD_SIZE, 0)
     return ENTRY_HEADER_BYTES + size
 
 

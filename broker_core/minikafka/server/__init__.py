@@ -3,5 +3,5 @@ writes.
 
 Threads: one acceptor and N processors (``net``), the registrar's worker (ZooKeeper, and other slow work of
 the control path), the housekeeper (deadlines, flushes, checkpoints). All broker state is changed under the
-core's one lock; see ``minikafka.server.broker``.
+core's one lock; see ``minikafka.server.core.broker``.
 """

@@ -24,12 +24,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from minikafka.base.cache_dirs import open_to_others, tell_address
 from minikafka.base.clock import SystemClock
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.files import RealFiles
 from minikafka.base.ids import host_port
 from minikafka.base.memory import collect_rarely
-from minikafka.base.places import open_to_others, tell_address
 from minikafka.base.printable import log_lines_to_stderr, printable
 from minikafka.base.reports import report
 from minikafka.log.layout import LOCK_FILE
@@ -42,11 +42,11 @@ from minikafka.records import kernels
 from minikafka.registry.store import Store
 from minikafka.registry.zookeeper import ZooKeeperStore, servers_of
 from minikafka.server.assembly import Ports, RunningBroker, start_patiently
-from minikafka.server.config import BrokerConfig, parse_properties
-from minikafka.server.listeners import unreachable
-from minikafka.server.peer import Conversation
-from minikafka.server.work_pool import MEMORY_BYTES, ThreadWorkPool
-from minikafka.server.worker import ThreadWorker
+from minikafka.server.config.listeners import unreachable
+from minikafka.server.config.properties import BrokerConfig, parse_properties
+from minikafka.server.inter_broker_connection import Conversation
+from minikafka.server.workers.work_pool import MEMORY_BYTES, ThreadWorkPool
+from minikafka.server.workers.worker import ThreadWorker
 
 T = TypeVar("T")
 

@@ -22,37 +22,37 @@ from minikafka.base.clock import Clock
 from minikafka.base.errors import ConfigError, CoordinationLost, OtherCluster, SessionExpired
 from minikafka.base.files import Files
 from minikafka.base.ids import BrokerAddress
-from minikafka.log.cleaner import Cleaner
-from minikafka.log.cleaning import Cleaning
-from minikafka.log.data_directory import contents
+from minikafka.log.checkpoints.data_directory import contents
+from minikafka.log.checkpoints.meta import claim_directories, known_cluster
+from minikafka.log.cleanup.cleaner import Cleaner
+from minikafka.log.cleanup.cleaner_manager import Cleaning
 from minikafka.log.manager import Jobs, LogManager, one_after_another
-from minikafka.log.meta import claim_directories, known_cluster
 from minikafka.net.port import Connector
 from minikafka.net.server import RequestHandler, Server
 from minikafka.records.compaction import OffsetMap
 from minikafka.registry.store import Store
-from minikafka.server.acl_rules import AclRules
-from minikafka.server.broker import Broker
-from minikafka.server.company import check_company
-from minikafka.server.config import BrokerConfig
-from minikafka.server.control import ControlPath
-from minikafka.server.controller_channel import Channels
-from minikafka.server.coordinator import Coordinator
-from minikafka.server.counters import look_at_topics, next_broker_id
+from minikafka.server.admin.dynamic_config import refresh_limits
+from minikafka.server.config.listeners import registered
+from minikafka.server.config.properties import BrokerConfig
+from minikafka.server.control.control_path import ControlPath
+from minikafka.server.control.controlled_shutdown import withdraw
+from minikafka.server.control.controller_channel import Channels
+from minikafka.server.control.protocol_compatibility import check_company
+from minikafka.server.core.broker import Broker
 from minikafka.server.dispatch import Dispatcher
-from minikafka.server.failing_logs import FailingLogs
-from minikafka.server.guarded_store import GuardedStore
+from minikafka.server.groups.group_coordinator import Coordinator
 from minikafka.server.housekeeper import Housekeeper
-from minikafka.server.isr import InSync
-from minikafka.server.listeners import registered
-from minikafka.server.peer import Conversation
-from minikafka.server.registrar import Registrar
-from minikafka.server.replica_fetchers import Fetchers
-from minikafka.server.replicas import Replicas
-from minikafka.server.settings import refresh_limits
-from minikafka.server.withdrawal import withdraw
-from minikafka.server.work_pool import InlineWorkPool, WorkPool
-from minikafka.server.worker import Worker
+from minikafka.server.inter_broker_connection import Conversation
+from minikafka.server.replication.failing_logs import FailingLogs
+from minikafka.server.replication.isr_writer import InSync
+from minikafka.server.replication.replica_fetchers import Fetchers
+from minikafka.server.replication.replica_manager import Replicas
+from minikafka.server.security.acl_rules import AclRules
+from minikafka.server.workers.work_pool import InlineWorkPool, WorkPool
+from minikafka.server.workers.worker import Worker
+from minikafka.server.zookeeper.counters import look_at_topics, next_broker_id
+from minikafka.server.zookeeper.guarded_store import GuardedStore
+from minikafka.server.zookeeper.zookeeper_client import Registrar
 
 _log = logging.getLogger(__name__)
 

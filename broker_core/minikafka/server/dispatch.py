@@ -6,16 +6,16 @@ import struct
 
 from minikafka.base.errors import RemoteWireError
 from minikafka.net.server import Exchange
-from minikafka.server.broker import Broker
-from minikafka.server.classic import ClassicProtocol
+from minikafka.server.classic_protocol import ClassicProtocol
+from minikafka.server.config.listeners import Protocol
 from minikafka.server.context import decode_request
-from minikafka.server.control import ControlPath
-from minikafka.server.coordinator import Coordinator
+from minikafka.server.control.control_path import ControlPath
+from minikafka.server.core.broker import Broker
+from minikafka.server.core.throttle import metered
+from minikafka.server.groups.group_coordinator import Coordinator
 from minikafka.server.handlers import WORK, handlers
-from minikafka.server.listeners import Protocol
-from minikafka.server.replicas import Replicas
-from minikafka.server.throttle import metered
-from minikafka.server.work_pool import Steps, begin
+from minikafka.server.replication.replica_manager import Replicas
+from minikafka.server.workers.work_pool import Steps, begin
 from minikafka.wire.apis.produce import has_many_partitions
 from minikafka.wire.classic import RequestId
 from minikafka.wire.keys import ApiKey

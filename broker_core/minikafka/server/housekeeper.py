@@ -11,12 +11,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from minikafka.log.cleaning import Cleaning
-from minikafka.server.broker import Broker
-from minikafka.server.control import ControlPath
-from minikafka.server.coordinator import Coordinator
-from minikafka.server.failing_logs import FailingLogs
-from minikafka.server.isr import TELL_LOOK_MS, InSync
+from minikafka.log.cleanup.cleaner_manager import Cleaning
+from minikafka.server.control.control_path import ControlPath
+from minikafka.server.core.broker import Broker
+from minikafka.server.groups.group_coordinator import Coordinator
+from minikafka.server.replication.failing_logs import FailingLogs
+from minikafka.server.replication.isr_writer import TELL_LOOK_MS, InSync
 
 _log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
-from minikafka.clients.batching import BatchingConfig, BatchingProducer
+from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from tests.spark.parity.conftest import PATIENCE_S, Running, Source, texts
 from tests.spark.parity.records import BESIDE_THE_PEER, each, numbers, only_beside_the_peer
 from tests.spark.peer import has_limits

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.clients.admin import NewTopic
+from minikafka.clients.admin.admin import NewTopic
 from tests.spark.parity.conftest import Source, refused
 from tests.spark.parity.records import BESIDE_THE_PEER, NEVER, SECOND, each, sent
 

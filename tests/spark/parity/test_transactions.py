@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import LATEST
-from minikafka.clients.isolation import IsolationLevel
+from minikafka.clients.admin.admin import LATEST
+from minikafka.clients.fetch.isolation_level import IsolationLevel
 from tests.spark.parity.conftest import OURS_ON_THEIRS, THEIRS, Source
 from tests.spark.parity.records import each, numbers
 

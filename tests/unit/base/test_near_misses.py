@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka.base.near_misses import did_you_mean, hinted, nearest, with_hints
+from minikafka.base.config.near_misses import did_you_mean, hinted, nearest, with_hints
 
 KNOWN = {"num.partitions", "num.io.threads", "log.dirs"}
 

@@ -1,10 +1,10 @@
-"""``base/numbers``: whole numbers as Kafka reads them."""
+"""``base/config/numbers``: whole numbers as Kafka reads them."""
 
 from __future__ import annotations
 
 import pytest
 
-from minikafka.base.numbers import whole_number
+from minikafka.base.config.numbers import whole_number
 
 
 @pytest.mark.parametrize(

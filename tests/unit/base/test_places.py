@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.base import places
+from minikafka.base import cache_dirs
 
 OWN = f"minikafka-{os.getuid()}"
 
@@ -26,18 +26,18 @@ def test_the_candidates_are_the_users_cache_and_private_directories(
 ) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert places.candidates("things") == [
+    assert cache_dirs.candidates("things") == [
         tmp_path / "home" / ".cache" / "minikafka" / "things",
         private / "things",
         Path("/dev/shm") / OWN / "things",
     ]
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "x"))
-    assert places.candidates("things")[0] == tmp_path / "x" / "minikafka" / "things"
+    assert cache_dirs.candidates("things")[0] == tmp_path / "x" / "minikafka" / "things"
 
 
 def test_a_cache_relative_to_anywhere_is_none(monkeypatch: pytest.MonkeyPatch, private: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "cache")
-    assert places.candidates("things")[0] == private / "things"
+    assert cache_dirs.candidates("things")[0] == private / "things"
 
 
 def test_a_machine_without_temporary_directory_still_has_the_other_places(
@@ -47,12 +47,12 @@ def test_a_machine_without_temporary_directory_still_has_the_other_places(
         raise FileNotFoundError("no usable temporary directory")
 
     monkeypatch.setattr(tempfile, "gettempdir", nowhere)
-    *_, memory = places.candidates("things")
+    *_, memory = cache_dirs.candidates("things")
     assert memory == Path("/dev/shm") / OWN / "things"
 
 
 def test_a_private_directory_is_made_for_its_user_alone(private: Path) -> None:
-    assert places.writable(private / "things", private / "things" / "new")
+    assert cache_dirs.writable(private / "things", private / "things" / "new")
     assert private.stat().st_mode & 0o777 == 0o700
     assert list((private / "things" / "new").iterdir()) == []
 
@@ -60,9 +60,9 @@ def test_a_private_directory_is_made_for_its_user_alone(private: Path) -> None:
 def test_a_private_directory_that_others_can_write_is_not_used(private: Path) -> None:
     private.mkdir()
     private.chmod(0o777)
-    assert not places.writable(private / "things", private / "things" / "new")
+    assert not cache_dirs.writable(private / "things", private / "things" / "new")
     private.chmod(0o700)
-    assert places.writable(private / "things", private / "things" / "new")
+    assert cache_dirs.writable(private / "things", private / "things" / "new")
 
 
 def test_a_private_directory_of_another_user_is_not_used(
@@ -72,34 +72,34 @@ def test_a_private_directory_of_another_user_is_not_used(
     other = os.getuid() + 1
     private.rename(private.parent / f"minikafka-{other}")
     monkeypatch.setattr(os, "getuid", lambda: other)
-    (place, *_) = (place for place in places.candidates("things") if place.is_relative_to(private.parent))
-    assert not places.writable(place, place / "new")
+    (place, *_) = (place for place in cache_dirs.candidates("things") if place.is_relative_to(private.parent))
+    assert not cache_dirs.writable(place, place / "new")
 
 
 def test_a_symlink_in_place_of_the_private_directory_is_not_used(tmp_path: Path, private: Path) -> None:
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     private.symlink_to(tmp_path / "elsewhere")
-    assert not places.writable(private / "things", private / "things" / "new")
+    assert not cache_dirs.writable(private / "things", private / "things" / "new")
 
 
 def test_a_file_in_place_of_a_directory_is_not_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    assert not places.writable(tmp_path / "file" / "things", tmp_path / "file" / "things" / "new")
+    assert not cache_dirs.writable(tmp_path / "file" / "things", tmp_path / "file" / "things" / "new")
 
 
 def test_a_file_that_is_run_is_this_users_and_nobody_elses_to_write(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"code")
     file.chmod(0o644)
-    with places.open_own(file) as ours:
+    with cache_dirs.open_own(file) as ours:
         assert ours.read() == b"code"
     file.chmod(0o666)
     with pytest.raises(PermissionError):
-        places.open_own(file)
+        cache_dirs.open_own(file)
 
 
 @pytest.mark.timeout(10)
-@pytest.mark.parametrize("opening", [places.open_own, places.open_lock, places.read_regular])
+@pytest.mark.parametrize("opening", [cache_dirs.open_own, cache_dirs.open_lock, cache_dirs.read_regular])
 def test_a_fifo_in_place_of_a_file_blocks_nobody(tmp_path: Path, opening: Callable[[Path], object]) -> None:
     os.mkfifo(tmp_path / "fifo", 0o600)
     with pytest.raises(OSError, match="not a"):
@@ -109,15 +109,15 @@ def test_a_fifo_in_place_of_a_file_blocks_nobody(tmp_path: Path, opening: Callab
 def test_a_link_in_place_of_a_lock_touches_nothing(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "precious")
     with pytest.raises(OSError, match="link"):
-        places.open_lock(tmp_path / "link")
+        cache_dirs.open_lock(tmp_path / "link")
     assert not (tmp_path / "precious").exists()
 
 
 def test_a_directory_that_is_made_is_private_and_one_that_is_there_keeps_its_rights(tmp_path: Path) -> None:
-    places.make_private(tmp_path / "a" / "b")
+    cache_dirs.make_private(tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
     (tmp_path / "a" / "b").chmod(0o755)
-    places.make_private(tmp_path / "a" / "b")
+    cache_dirs.make_private(tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o755
 
 
@@ -133,5 +133,5 @@ def test_a_directory_is_open_to_others_when_they_can_reach_it(
     for outer, mode, is_open in ((0o755, 0o755, True), (0o700, 0o755, False), (0o755, 0o750, False)):
         inner.parent.chmod(outer)
         inner.chmod(mode)
-        assert places.open_to_others(inner) is is_open
-    assert not places.open_to_others(tmp_path / "absent")
+        assert cache_dirs.open_to_others(inner) is is_open
+    assert not cache_dirs.open_to_others(tmp_path / "absent")

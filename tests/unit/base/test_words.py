@@ -1,10 +1,10 @@
-"""``base/words``: counts and ranges for people."""
+"""``base/text``: counts and ranges for people."""
 
 from __future__ import annotations
 
 import pytest
 
-from minikafka.base.words import ranges
+from minikafka.base.text import ranges
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from minikafka.cli.commands import run
-from minikafka.clients.admin import Admin
-from minikafka.clients.cluster import Cluster as Client
-from minikafka.clients.metadata import TopicMetadata
+from minikafka.clients.admin.admin import Admin
+from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper

@@ -11,8 +11,8 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.commands import run
-from minikafka.clients.admin import Admin
-from minikafka.clients.log_dirs import LogDir, LogDirReplica
+from minikafka.clients.admin.admin import Admin
+from minikafka.clients.admin.log_dirs import LogDir, LogDirReplica
 from tests.unit.clients.support import BrokersInMemory
 
 HEALTHY = LogDir(0, "/a", None, (LogDirReplica(TopicPartition("t", 3), 70, 2, is_future=False),))

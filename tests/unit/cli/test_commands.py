@@ -318,7 +318,7 @@ def test_what_libraries_warn_of_has_our_name_once(
     def command(*_: object, **__: object) -> None:
         logging.getLogger("minikafka.clients").warning("minikafka: broker %d cannot be reached", 1)
         logging.getLogger("kazoo.client").warning("Connection dropped:\n%s", "gone")
-        logging.getLogger("minikafka.clients.batching").info("all is well")
+        logging.getLogger("minikafka.clients.produce").info("all is well")
 
     monkeypatch.setattr(logging.root, "handlers", [])
     monkeypatch.setattr(commands, "app", command)

@@ -11,7 +11,7 @@ from minikafka.cli.commands import run
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.net.connection import connect
-from minikafka.records.message_set import Record, build_message_set
+from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire.apis.produce import PRODUCE
 from minikafka.wire.framing import RequestHeader, split_response
 from tests.scenarios import simulation

@@ -12,7 +12,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.cli.connect import UNKNOWN_TOPIC_PATIENCE_MS
 from minikafka.cli.follow import follow, starting_positions
 from minikafka.cli.start import Start
-from minikafka.clients.cluster import Cluster
+from minikafka.clients.network.cluster import Cluster
 from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import BrokersInMemory, fetch_error
 

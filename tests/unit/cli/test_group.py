@@ -15,11 +15,11 @@ from minikafka.base.ids import TopicPartition
 from minikafka.cli.commands import run
 from minikafka.cli.group_follow import GroupFollower
 from minikafka.cli.latency import summary, trips
-from minikafka.clients.batching import BatchingProducer
-from minikafka.clients.cluster import Cluster
 from minikafka.clients.consumer.topic_filter import Blacklist, TopicFilter, Whitelist
-from minikafka.clients.group_config import GroupConsumerConfig, Reset
-from minikafka.clients.group_consumer import GroupConsumer
+from minikafka.clients.group.config import GroupConsumerConfig, Reset
+from minikafka.clients.group.consumer import GroupConsumer
+from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.produce import BatchingProducer
 from minikafka.wire.keys import ApiKey
 from tests.unit.clients.groups_in_memory import Group, commit_answer
 from tests.unit.clients.support import BrokersInMemory

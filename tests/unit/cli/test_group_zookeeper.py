@@ -14,7 +14,7 @@ from minikafka.base.errors import CoordinationError, NetworkError
 from minikafka.base.ids import OFFSETS_TOPIC, BrokerAddress, TopicPartition
 from minikafka.cli.commands import run
 from minikafka.cli.connect import Groups, grouped
-from minikafka.clients.cluster import Cluster
+from minikafka.clients.network.cluster import Cluster
 from minikafka.registry import paths
 from minikafka.registry.consumers import children, read_offsets, write_offsets
 from minikafka.registry.memory import MemoryStore
@@ -297,7 +297,7 @@ def test_a_reset_that_ends_half_way_tells_what_was_set(
     def write(*_: object) -> None:
         raise CoordinationError("away")
 
-    monkeypatch.setattr("minikafka.clients.zookeeper_groups.write_offsets", write)
+    monkeypatch.setattr("minikafka.clients.admin.zookeeper.groups.write_offsets", write)
     told = "away; its offsets at the brokers were set, those in ZooKeeper may not be: do it again"
     assert failed(capfd, "reset", "g", "--to-latest", "--execute", *AT) == (1, f"minikafka: {told}\n")
     assert world.offsets() == ({T0: 2, T1: 5}, {T0: 5, T1: 5})

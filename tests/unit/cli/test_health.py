@@ -15,11 +15,11 @@ from minikafka.cli import health
 from minikafka.cli.commands import run
 from minikafka.cli.options import Format
 from minikafka.cli.topic import replica_assignment
-from minikafka.clients.admin import Admin
-from minikafka.clients.configs import Setting
-from minikafka.clients.health import ClusterHealth, health_of
-from minikafka.clients.log_dirs import OfflineLogDir
-from minikafka.clients.metadata import ClusterMetadata
+from minikafka.clients.admin.admin import Admin
+from minikafka.clients.admin.configs import Setting
+from minikafka.clients.admin.health import ClusterHealth, health_of
+from minikafka.clients.admin.log_dirs import OfflineLogDir
+from minikafka.clients.network.metadata import ClusterMetadata
 from minikafka.wire.apis.describe_configs import ConfigSource
 from tests.unit.clients.support import BrokersInMemory
 from tests.unit.clients.test_health import metadata, with_offsets
@@ -39,7 +39,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> list[ClusterMetadata]:
 
     monkeypatch.setattr("minikafka.cli.connect.connected", connected)
     monkeypatch.setattr(Admin, "describe_cluster", lambda admin, timeout_ms=None: told[0])
-    monkeypatch.setattr("minikafka.clients.admin.enforces_rules", lambda cluster, deadline: False)
+    monkeypatch.setattr("minikafka.clients.admin.admin.enforces_rules", lambda cluster, deadline: False)
     return told
 
 
@@ -83,7 +83,7 @@ def test_offline_directories_are_listed(
     known: list[ClusterMetadata], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     offline = (OfflineLogDir(0, "/data"),)
-    monkeypatch.setattr("minikafka.clients.admin.offline_log_dirs", lambda *_: offline)
+    monkeypatch.setattr("minikafka.clients.admin.admin.offline_log_dirs", lambda *_: offline)
     assert run(["cluster", "health"]) == 1
     lines = capfd.readouterr().out.splitlines()
     assert lines[0] == "cluster c is not healthy: 3 brokers, 2 partitions, 1 offline log dir"
@@ -102,7 +102,7 @@ def test_too_few_replicas_of_offsets_are_told_with_what_mends_it(
 ) -> None:
     name = "offsets.topic.replication.factor"
     setting = Setting(name, str(factor), ConfigSource.STATIC_BROKER, True, False)
-    monkeypatch.setattr("minikafka.clients.admin.describe_configs", lambda *_: [setting])
+    monkeypatch.setattr("minikafka.clients.admin.admin.describe_configs", lambda *_: [setting])
     known[0] = with_offsets(1, brokers=3)
     assert run(["cluster", "health", "--data-dir", "my data"]) == 0
     lines = capfd.readouterr().out.splitlines()
@@ -122,7 +122,7 @@ def test_too_few_replicas_of_offsets_are_told_with_what_mends_it(
 def test_rules_that_may_hide_topics_are_told_of(
     known: list[ClusterMetadata], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("minikafka.clients.admin.enforces_rules", lambda cluster, deadline: True)
+    monkeypatch.setattr("minikafka.clients.admin.admin.enforces_rules", lambda cluster, deadline: True)
     assert run(["cluster", "health"]) == 0
     assert capfd.readouterr().out.splitlines()[1] == (
         "access rules are enforced: topics that this client may not describe are not seen"

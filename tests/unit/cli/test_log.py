@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from minikafka.cli.commands import run
-from minikafka.records.batch import ControlType, build_control_batch
-from minikafka.records.message_set import Codec, Record, build_message_set
+from minikafka.records.format.batch import ControlType, build_control_batch
+from minikafka.records.format.message_set import Codec, Record, build_message_set
 
 RECORDS = [
     Record(None, None, -1),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.base.words import counted
+from minikafka.base.text import counted
 from minikafka.cli import output
 from minikafka.cli.consume import show_json, show_line
 from minikafka.cli.options import Format

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import LATEST, Admin
-from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.admin.admin import LATEST, Admin
+from minikafka.clients.network.cluster import Cluster as Client
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 

@@ -10,7 +10,7 @@ import pytest
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.cli.produce import INTERRUPTED_PATIENCE_MS, Sent, messages, send_all
 from minikafka.cli.progress import Progress
-from minikafka.clients.batching import BatchingProducer
+from minikafka.clients.produce import BatchingProducer
 
 
 @dataclass

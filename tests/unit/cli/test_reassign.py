@@ -12,7 +12,7 @@ import pytest
 from minikafka.base.ids import TopicPartition
 from minikafka.cli import reassign
 from minikafka.cli.commands import run
-from minikafka.clients import elections
+from minikafka.clients.admin.zookeeper import elections
 from minikafka.registry import paths
 from minikafka.registry.admin_paths import PreferredElection, Reassignments
 from minikafka.registry.memory import MemoryStore

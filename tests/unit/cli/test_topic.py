@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from minikafka.base.words import counted
+from minikafka.base.text import counted
 from minikafka.cli.commands import run
 from minikafka.cli.config import warn_of_too_few_replicas
 from minikafka.embedded.cluster import Cluster

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group_config import GroupConsumerConfig, Reset
-from minikafka.clients.group_consumer import GroupConsumer
+from minikafka.clients.group.config import GroupConsumerConfig, Reset
+from minikafka.clients.group.consumer import GroupConsumer
 from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import BrokersInMemory
 

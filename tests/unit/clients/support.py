@@ -16,12 +16,12 @@ from typing import Any
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.cluster import Cluster
-from minikafka.log import producer_state
+from minikafka.clients.network.cluster import Cluster
+from minikafka.log.producers import producer_state
 from minikafka.net.memory import Fault, MemoryNetwork, MemoryServer
 from minikafka.net.port import Exchange
-from minikafka.records.batch import read_header
-from minikafka.records.message_set import Codec, Record, build_message_set, iterate
+from minikafka.records.format.batch import read_header
+from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
 from minikafka.wire.apis.api_versions import ApiVersion, ApiVersionsResponse
 from minikafka.wire.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from minikafka.wire.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse

@@ -1,4 +1,4 @@
-"""``clients/acls``: access rules over the protocol, against scripted answers."""
+"""``clients/admin/acls``: access rules over the protocol, against scripted answers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from minikafka.base.acls import Acl, AclFilter, Operation, Permission, Resource, ResourceType
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.clients.acls import AclBinding, ClusterAcls
-from minikafka.clients.admin import Admin
+from minikafka.clients.admin.acls import AclBinding, ClusterAcls
+from minikafka.clients.admin.admin import Admin
 from minikafka.wire.apis.create_acls import AclCreation, AclCreationResult, CreateAclsResponse
 from minikafka.wire.apis.delete_acls import (
     DeleteAclsFilterResult,

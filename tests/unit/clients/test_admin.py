@@ -1,4 +1,4 @@
-"""``clients/admin``: topics made, removed and described, with one result each."""
+"""``clients/admin/admin``: topics made, removed and described, with one result each."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import LATEST, Admin, NewTopic
-from minikafka.clients.metadata import TopicMetadata
-from minikafka.clients.topics import BROKER_DEFAULT
+from minikafka.clients.admin.admin import LATEST, Admin, NewTopic
+from minikafka.clients.admin.topics import BROKER_DEFAULT
+from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.net.memory import Fault
 from minikafka.wire.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from minikafka.wire.apis.delete_topics import DeletableTopicResult, DeleteTopicsResponse

@@ -1,11 +1,11 @@
-"""``clients/bootstrap``: what is taken as a list of addresses, and how the rest is refused."""
+"""``clients/network/bootstrap``: what is taken as a list of addresses, and how the rest is refused."""
 
 from __future__ import annotations
 
 import pytest
 
 from minikafka.base.errors import ConfigError
-from minikafka.clients.bootstrap import Endpoint, parse_bootstrap
+from minikafka.clients.network.bootstrap import Endpoint, parse_bootstrap
 
 
 @pytest.mark.parametrize(

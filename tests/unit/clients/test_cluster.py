@@ -1,4 +1,4 @@
-"""``clients/cluster``: the view of the cluster, its refreshes, and asking brokers until a deadline."""
+"""``network.cluster``: the view of the cluster, its refreshes, and asking brokers until a deadline."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.cluster import OUTAGE_PATIENCE_MS, UNKNOWN_TOPIC_PATIENCE_MS, Cluster, Lane
+from minikafka.clients.network.cluster import OUTAGE_PATIENCE_MS, UNKNOWN_TOPIC_PATIENCE_MS, Cluster, Lane
 from minikafka.net.memory import Fault
 from minikafka.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
 from minikafka.wire.keys import ApiKey

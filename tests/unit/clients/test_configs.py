@@ -1,4 +1,4 @@
-"""``clients/configs``: settings read and changed, also of brokers that have older APIs for it."""
+"""``clients/admin/configs``: settings read and changed, also of brokers that have older APIs for it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import Admin
-from minikafka.clients.configs import Setting
+from minikafka.clients.admin.admin import Admin
+from minikafka.clients.admin.configs import Setting
 from minikafka.wire.apis.alter_configs import (
     AlterableConfig,
     AlterConfigsResourceResponse,

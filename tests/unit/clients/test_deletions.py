@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.errors import BrokerError
-from minikafka.clients import deletions
+from minikafka.clients.admin.zookeeper import deletions
 from minikafka.registry import paths
 from tests.unit.clients.zookeeper_with_topics import cluster
 

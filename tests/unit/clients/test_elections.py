@@ -4,7 +4,7 @@ import pytest
 
 from minikafka.base.errors import ConfigError, CoordinationError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients import elections
+from minikafka.clients.admin.zookeeper import elections
 from minikafka.registry import paths
 from minikafka.registry.admin_paths import PreferredElection
 from minikafka.registry.store import DATA_MAX_BYTES

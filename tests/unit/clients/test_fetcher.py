@@ -1,4 +1,4 @@
-"""``clients/fetcher``: the message sets of a range, through all that can go wrong on the way."""
+"""``clients/fetch/range_fetcher``: the message sets of a range, through all that can go wrong on the way."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, OffsetOutOfRange
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.batching import BatchingProducer
-from minikafka.clients.cluster import Cluster, Lane
-from minikafka.clients.fetcher import RangeFetcher, log_reaches
-from minikafka.clients.links import Reply
-from minikafka.clients.offsets import LATEST, list_offsets
+from minikafka.clients.fetch.list_offsets import LATEST, list_offsets
+from minikafka.clients.fetch.range_fetcher import RangeFetcher, log_reaches
+from minikafka.clients.network.broker_connection import Reply
+from minikafka.clients.network.cluster import Cluster, Lane
+from minikafka.clients.produce import BatchingProducer
 from minikafka.net.memory import Fault
-from minikafka.records.batch import ControlType, build_control_batch
 from minikafka.records.columns import decode
-from minikafka.records.message_set import Codec, Record, build_message_set, iterate
+from minikafka.records.format.batch import ControlType, build_control_batch
+from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
 from minikafka.wire.apis.fetch import FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse
 from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import BrokersInMemory, fetch_error

@@ -1,4 +1,4 @@
-"""``clients/fetcher`` that reads only what was committed."""
+"""``clients/fetch/range_fetcher`` that reads only what was committed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.fetcher import RangeFetcher
-from minikafka.clients.isolation import IsolationLevel
-from minikafka.records.batch import ControlType, build_batch, build_control_batch
+from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.clients.fetch.range_fetcher import RangeFetcher
 from minikafka.records.columns import decode
-from minikafka.records.message_set import Record
+from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
+from minikafka.records.format.message_set import Record
 from minikafka.wire.apis.fetch import FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse
 from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import BrokersInMemory

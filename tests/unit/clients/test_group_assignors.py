@@ -1,4 +1,4 @@
-"""``clients/group_assignors``: the shares that Kafka's own assignors give (``RangeAssignorTest`` and
+"""``clients/group/assignors``: the shares that Kafka's own assignors give (``RangeAssignorTest`` and
 ``RoundRobinAssignorTest`` of 0.10.1 name the cases).
 """
 
@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group_assignors import ASSIGNORS, Assignor, Shares, assign_range, assign_round_robin
+from minikafka.clients.group.assignors import ASSIGNORS, Assignor, Shares, assign_range, assign_round_robin
 
 
 def numbers(shares: Shares) -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""``clients/group_config``: Kafka's property names, and what is refused under them."""
+"""``clients/group/config``: Kafka's property names, and what is refused under them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from minikafka.base.errors import ConfigError, ConfigErrors
-from minikafka.clients.group_config import GroupConsumerConfig, Reset
-from minikafka.clients.isolation import IsolationLevel
+from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.clients.group.config import GroupConsumerConfig, Reset
 
 
 def test_kafkas_properties_are_read_and_others_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:

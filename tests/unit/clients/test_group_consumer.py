@@ -1,4 +1,4 @@
-"""``clients/group_consumer``: members, brokers and a coordinator in memory, without threads or time."""
+"""``clients/group/consumer``: members, brokers and a coordinator in memory, without threads or time."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NoCommittedOffset
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group_config import Reset
-from minikafka.clients.group_consumer import GroupConsumer
-from minikafka.clients.group_offsets import Committed
-from minikafka.clients.isolation import IsolationLevel
+from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.clients.group.config import Reset
+from minikafka.clients.group.consumer import GroupConsumer
+from minikafka.clients.group.offsets import Committed
 from minikafka.net.memory import Fault
-from minikafka.records.batch import ControlType, build_batch, build_control_batch
-from minikafka.records.message_set import Codec, Record
+from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
+from minikafka.records.format.message_set import Codec, Record
 from minikafka.wire.apis.heartbeat import HeartbeatResponse
 from minikafka.wire.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from minikafka.wire.keys import ApiKey

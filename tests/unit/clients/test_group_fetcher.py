@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.cluster import OwnLane
-from minikafka.clients.group_config import GroupConsumerConfig
-from minikafka.clients.group_fetcher import GroupFetcher
+from minikafka.clients.group.config import GroupConsumerConfig
+from minikafka.clients.group.fetcher import GroupFetcher
+from minikafka.clients.network.cluster import OwnLane
 from minikafka.wire.keys import ApiKey
 from tests.unit.clients.groups_in_memory import Later
 from tests.unit.clients.support import BrokersInMemory

@@ -1,4 +1,4 @@
-"""``clients/group_holder``: one who has a group for itself, with a coordinator in memory."""
+"""``clients/group/sole_member``: one who has a group for itself, with a coordinator in memory."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, GroupHeld, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group_admin import GroupAdmin
-from minikafka.clients.group_config import GroupConsumerConfig
-from minikafka.clients.group_consumer import GroupConsumer
-from minikafka.clients.group_holder import SoleMember
+from minikafka.clients.group.admin import GroupAdmin
+from minikafka.clients.group.config import GroupConsumerConfig
+from minikafka.clients.group.consumer import GroupConsumer
+from minikafka.clients.group.sole_member import SoleMember
 from minikafka.net.memory import Fault
 from minikafka.wire.apis.join_group import JoinGroupResponse
 from minikafka.wire.keys import ApiKey

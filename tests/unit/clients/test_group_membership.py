@@ -1,12 +1,12 @@
-"""``clients/group_membership``: what a member does upon what happens, step by step, without any network."""
+"""``clients/group/membership``: what a member does upon what happens, step by step, without any network."""
 
 from __future__ import annotations
 
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.clients.group_config import GroupConsumerConfig
-from minikafka.clients.group_membership import (
+from minikafka.clients.group.config import GroupConsumerConfig
+from minikafka.clients.group.membership import (
     Beaten,
     Changed,
     CommitRefused,

@@ -1,4 +1,4 @@
-"""``clients/group_consumer``: records as objects and as tables, one by one, and what was read of them."""
+"""``clients/group/consumer``: records as objects and as tables, one by one, and what was read of them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.clients.consumer_record import ConsumerRecord
-from minikafka.clients.group_consumer import GroupConsumer
-from minikafka.clients.group_offsets import Committed
-from minikafka.records.batch import ControlType, build_batch, build_control_batch
-from minikafka.records.message_set import Codec, Record, build_message_set
+from minikafka.clients.fetch.consumer_record import ConsumerRecord
+from minikafka.clients.group.consumer import GroupConsumer
+from minikafka.clients.group.offsets import Committed
+from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
+from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.wire.keys import ApiKey
 from tests.unit.clients.group_world import T0, T1, T2, T3, World, everything
 

@@ -1,4 +1,4 @@
-"""``clients/group_consumer``: partitions of one's own choice, patterns, being woken, and what logs hold."""
+"""``clients/group/consumer``: partitions of one's own choice, patterns, being woken, and what logs hold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, Woken
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group_consumer import Committed, GroupConsumer, GroupConsumerConfig
+from minikafka.clients.group.consumer import Committed, GroupConsumer, GroupConsumerConfig
 from minikafka.wire.apis.metadata import MetadataTopic
 from minikafka.wire.keys import ApiKey
 from tests.unit.clients.group_world import T0, T1, T2, T3, Listener, World, everything

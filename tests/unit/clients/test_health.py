@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import OFFSETS_TOPIC, BrokerAddress, TopicPartition
-from minikafka.clients.health import FewReplicas, health_of
-from minikafka.clients.log_dirs import OfflineLogDir
-from minikafka.clients.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
+from minikafka.clients.admin.health import FewReplicas, health_of
+from minikafka.clients.admin.log_dirs import OfflineLogDir
+from minikafka.clients.network.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 
 
 def metadata(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.clients.java_regex import BadPattern, compiled
+from minikafka.clients.java_regex.translator import BadPattern, compiled
 
 RECORDED = json.loads((Path(__file__).parents[2] / "data" / "java-regex.json").read_text(encoding="utf-8"))
 """Of Java 17, and 25 gives the same: ``names``, the ones among them that each of ``patterns`` matches (null

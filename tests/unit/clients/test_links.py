@@ -1,12 +1,12 @@
-"""``clients/links``: connections that are made when needed, negotiated, and made again after a failure."""
+"""``network.broker_connection``: made when needed, negotiated, and made again after a failure."""
 
 from __future__ import annotations
 
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
-from minikafka.clients.links import BrokerLink, LinkConfig
-from minikafka.clients.retry import Deadline
+from minikafka.clients.network.broker_connection import BrokerLink, LinkConfig
+from minikafka.clients.network.retry import Deadline
 from minikafka.net.memory import Fault
 from minikafka.wire.apis.fetch import FETCH
 from minikafka.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse

@@ -6,8 +6,8 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import Admin
-from minikafka.clients.log_dirs import LogDirReplica, OfflineLogDir, offline_log_dirs
+from minikafka.clients.admin.admin import Admin
+from minikafka.clients.admin.log_dirs import LogDirReplica, OfflineLogDir, offline_log_dirs
 from minikafka.wire.apis.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,

@@ -1,10 +1,10 @@
-"""``clients/metadata``: a response as a view of the cluster, and views put together."""
+"""``clients/network/metadata``: a response as a view of the cluster, and views put together."""
 
 from __future__ import annotations
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.clients.metadata import ClusterMetadata, from_response
+from minikafka.clients.network.metadata import ClusterMetadata, from_response
 from minikafka.wire.apis.metadata import (
     MetadataBroker,
     MetadataPartition,

@@ -1,4 +1,4 @@
-"""``clients/offsets``: offsets of many partitions, grouped by leader and asked for together."""
+"""``clients/fetch/list_offsets``: offsets of many partitions, grouped by leader and asked for together."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.isolation import IsolationLevel
-from minikafka.clients.offsets import EARLIEST, LATEST, list_offsets
+from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
 from minikafka.net.memory import Fault
 from minikafka.wire.apis.list_offsets import (
     LIST_OFFSETS,

@@ -1,4 +1,4 @@
-"""``clients/plugged``: what a setting that names a class stands for."""
+"""``base/config/class_loader``: what a setting that names a class stands for."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from minikafka.base.config.class_loader import instance, named, plugged
+from minikafka.base.config.property_reader import PropertyReader
 from minikafka.base.errors import ConfigErrors
-from minikafka.clients.plugged import instance, named, plugged
-from minikafka.clients.property_reader import PropertyReader
 
 
 class Plain:
@@ -49,7 +49,7 @@ def test_a_class_an_object_or_a_name_stands_for_itself() -> None:
         ("Plain", "'Plain' names no module"),
         ("", "'' names no module"),
         ("no.such.Class", "No module named 'no'"),
-        ("minikafka.clients.plugged.nothing", "no attribute 'nothing'"),
+        ("minikafka.base.config.class_loader.nothing", "no attribute 'nothing'"),
         ("kafka.serializer.Other", "the release's class kafka.serializer.Other has no like here"),
         (5, "it has no work"),
         (str, "it has no work"),

@@ -1,4 +1,4 @@
-"""``clients/prefetch``: a thread that runs ahead, hands exceptions over, and ends with its consumer."""
+"""``clients/fetch/prefetch``: a thread that runs ahead, hands exceptions over, and ends with its consumer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from minikafka.clients.prefetch import prefetching
+from minikafka.clients.fetch.prefetch import prefetching
 
 PATIENCE_S = 20.0
 

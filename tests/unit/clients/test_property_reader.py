@@ -1,4 +1,4 @@
-"""``clients/property_reader``: Kafka's properties as 0.10.1 reads them, with every fault named at once."""
+"""``base.config.property_reader``: Kafka's properties as 0.10.1 reads them, every fault named at once."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pickle
 
 import pytest
 
+from minikafka.base.config.property_reader import PropertyReader
 from minikafka.base.errors import ConfigError, ConfigErrors
-from minikafka.clients.property_reader import PropertyReader
 
 
 def test_values_may_be_text_or_pythons_own() -> None:

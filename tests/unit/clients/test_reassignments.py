@@ -6,8 +6,8 @@ import pytest
 
 from minikafka.base.errors import ConfigError, CoordinationError
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.clients import reassignments
-from minikafka.clients.reassignments import Move, Status
+from minikafka.clients.admin.zookeeper import reassignments
+from minikafka.clients.admin.zookeeper.reassignments import Move, Status
 from minikafka.registry import paths
 from minikafka.registry.admin_paths import Reassignments
 from minikafka.registry.paths import BrokerRegistration

@@ -1,9 +1,9 @@
-"""``clients/retry``: deadlines, back-off, pauses, the account of attempts."""
+"""``clients/network/retry``: deadlines, back-off, pauses, the account of attempts."""
 
 from __future__ import annotations
 
 from minikafka.base.clock import ManualClock
-from minikafka.clients.retry import Backoff, Deadline, EventWaiter, Tried
+from minikafka.clients.network.retry import Backoff, Deadline, EventWaiter, Tried
 
 
 def test_a_deadline_counts_down_to_zero_and_stays_there() -> None:

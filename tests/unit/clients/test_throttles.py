@@ -8,7 +8,7 @@ import pytest
 
 from minikafka.base.errors import CoordinationError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients import reassignments, throttles
+from minikafka.clients.admin.zookeeper import reassignments, throttles
 from minikafka.registry import paths
 from minikafka.registry.memory import MemoryStore
 from tests.unit.clients.zookeeper_with_topics import assign, cluster

@@ -9,7 +9,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, NoNode
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.clients.zookeeper_groups import (
+from minikafka.clients.admin.zookeeper.groups import (
     ACTIVE,
     Standing,
     ZooKeeperGroup,
@@ -227,7 +227,7 @@ def test_a_consumer_that_joins_while_offsets_are_set_is_told(monkeypatch: pytest
         register(store, group, "g_late", t=1)
         write_offsets(store, group, offsets)
 
-    monkeypatch.setattr("minikafka.clients.zookeeper_groups.write_offsets", write)
+    monkeypatch.setattr("minikafka.clients.admin.zookeeper.groups.write_offsets", write)
     with pytest.raises(BrokerError, match="a consumer joined group 'g' meanwhile: it may go on elsewhere"):
         ZooKeeperGroups(store).set_offsets("g", {T0: 9})
 

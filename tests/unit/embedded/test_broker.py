@@ -13,7 +13,7 @@ from minikafka.embedded.broker import (
     properties_text,
     write_properties,
 )
-from minikafka.server.config import parse_properties
+from minikafka.server.config.properties import parse_properties
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ import pytest
 
 from minikafka.base.errors import ConfigError, DirectoryLocked
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import LATEST, Admin
-from minikafka.clients.batching.config import BatchingConfig
-from minikafka.clients.batching.producer import BatchingProducer
-from minikafka.clients.cluster import Cluster as Client
+from minikafka.clients.admin.admin import LATEST, Admin
+from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.produce.config import BatchingConfig
+from minikafka.clients.produce.producer import BatchingProducer
 from minikafka.embedded import Cluster
 from minikafka.embedded.broker import BrokerFailed
 from minikafka.embedded.process import wait_until

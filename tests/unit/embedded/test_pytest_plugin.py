@@ -30,7 +30,7 @@ def test_loading_the_plugin_imports_nothing_heavy() -> None:
 def test_the_fixtures_give_a_cluster_and_a_topic_of_ones_own(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
-        from minikafka.clients.cluster import Cluster
+        from minikafka.clients.network.cluster import Cluster
 
         seen = []
 

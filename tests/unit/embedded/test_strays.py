@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from minikafka.base.cache_dirs import tell_address
 from minikafka.base.errors import DirectoryLocked
 from minikafka.base.files import RealFiles
-from minikafka.base.places import tell_address
 from minikafka.cli.commands import run
 from minikafka.embedded import local, lock, strays
 from minikafka.embedded.strays import StrayBroker, stray_brokers

@@ -14,10 +14,10 @@ from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
-from minikafka.log.opening import Known
-from minikafka.records.message_set import Codec, Record, StoredRecord, build_message_set, iterate
-from minikafka.records.produced import Limits, ValidatedSet
-from minikafka.records.validation import validate
+from minikafka.log.recovery.opening import Known
+from minikafka.records.append.produced import Limits, ValidatedSet
+from minikafka.records.append.validation import validate
+from minikafka.records.format.message_set import Codec, Record, StoredRecord, build_message_set, iterate
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 NOW_MS = 1_700_000_000_000

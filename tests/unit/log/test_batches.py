@@ -7,14 +7,14 @@ from functools import cache
 import pytest
 
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.log import recovery
+from minikafka.log import file_scan
 from minikafka.log import segment as segments
 from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
 from minikafka.log.reading import LogRead
-from minikafka.records.message_set import iterate
-from minikafka.records.replicated import replicated
-from minikafka.records.validation import assign
+from minikafka.records.append.replicated import replicated
+from minikafka.records.append.validation import assign
+from minikafka.records.format.message_set import iterate
 from tests.unit.log.support import HOME, numbered, open_log, read_all, valid_set
 from tests.unit.records.samples import BATCH_CASES, expected, row_of, segment
 
@@ -100,7 +100,7 @@ def test_an_index_that_kafka_wrote_for_batches_is_believed() -> None:
 def test_a_batch_larger_than_a_window_is_judged_by_its_own_checksum(
     monkeypatch: pytest.MonkeyPatch, damaged: bool
 ) -> None:
-    monkeypatch.setattr(recovery, "WINDOW_BYTES", 300)
+    monkeypatch.setattr(file_scan, "WINDOW_BYTES", 300)
     data = bytearray(segment("magic2-gzip"))
     if damaged:
         data[-1] ^= 1

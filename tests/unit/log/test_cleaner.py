@@ -11,16 +11,16 @@ import pytest
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import StorageError
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.log import recovery
-from minikafka.log.cleaner import Cleaner, CleaningStopped, CleanReport, Uncleanable, groups
+from minikafka.log import file_scan
+from minikafka.log.cleanup.cleaner import Cleaner, CleaningStopped, CleanReport, Uncleanable, groups
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.log import Log
-from minikafka.records.batch import ControlType, build_batch, build_control_batch
+from minikafka.records.append.produced import Limits
+from minikafka.records.append.validation import validate
 from minikafka.records.compaction import SLOT_BYTES, OffsetMap
-from minikafka.records.message_set import Codec, Record, build_message_set, iterate
-from minikafka.records.produced import Limits
-from minikafka.records.validation import validate
+from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
+from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
 from tests.unit.log.support import DATA, HOME, NOW_MS, expected_records, open_log, plain, read_all
 
 GOLDEN = DATA / "compacted"
@@ -310,7 +310,7 @@ def test_an_open_transaction_keeps_all_behind_it_from_being_cleaned(files: Memor
 def test_a_message_larger_than_a_window_is_cleaned(
     files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recovery, "WINDOW_BYTES", 200)
+    monkeypatch.setattr(file_scan, "WINDOW_BYTES", 200)
     log = small_log(files, [A, (b"b", bytes(3000)), A], [(b"c", bytes(5000))], [A])
     clean(files, log)
     assert [record.offset for record in read_all(log)] == [1, 3, 4]

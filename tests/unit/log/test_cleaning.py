@@ -14,14 +14,14 @@ from minikafka.base.errors import StorageError
 from minikafka.base.files import read_file
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.log.cleaner import Cleaner
-from minikafka.log.cleaning import RETRY_MS, Cleaning, dirt_of
+from minikafka.log.cleanup.cleaner import Cleaner
+from minikafka.log.cleanup.cleaner_manager import RETRY_MS, Cleaning, dirt_of
 from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
+from minikafka.records.append.produced import Limits
+from minikafka.records.append.validation import validate
 from minikafka.records.compaction import SLOT_BYTES, OffsetMap
-from minikafka.records.message_set import Record, build_message_set
-from minikafka.records.produced import Limits
-from minikafka.records.validation import validate
+from minikafka.records.format.message_set import Record, build_message_set
 from tests.unit.log.support import NOW_MS, ONE, OTHER, TWO, open_log, read_all
 
 CHECKPOINT = "data/cleaner-offset-checkpoint"
@@ -274,7 +274,7 @@ def test_a_log_whose_directory_was_removed_by_hand_does_not_stop_the_others(brok
 
 
 def test_a_log_that_an_open_transaction_holds_up_does_not_hold_up_the_others(broker: Broker) -> None:
-    from minikafka.records.batch import build_batch
+    from minikafka.records.format.batch import build_batch
 
     log = broker.add(ONE)
     data = build_batch(

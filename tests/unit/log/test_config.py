@@ -8,7 +8,7 @@ import pytest
 
 from minikafka.base.errors import ConfigError
 from minikafka.log.config import TOPIC_PROPERTIES, LogConfig, check_topic_properties
-from minikafka.records.message_set import TimestampType
+from minikafka.records.format.message_set import TimestampType
 
 
 def test_the_defaults_are_those_of_0_10_1() -> None:

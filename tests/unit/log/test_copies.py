@@ -13,12 +13,12 @@ from minikafka.base.errors import StorageError
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
-from minikafka.log.producer_state import Producer
-from minikafka.records.batch import ControlType, build_batch, build_control_batch
-from minikafka.records.message_set import Codec, Record
-from minikafka.records.produced import Limits
-from minikafka.records.replicated import ReplicatedSet, replicated
-from minikafka.records.validation import validate
+from minikafka.log.producers.producer_state import Producer
+from minikafka.records.append.produced import Limits
+from minikafka.records.append.replicated import ReplicatedSet, replicated
+from minikafka.records.append.validation import validate
+from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
+from minikafka.records.format.message_set import Codec, Record
 from tests.oracles import batches
 from tests.oracles.batches import Batch
 from tests.oracles.messages import Message

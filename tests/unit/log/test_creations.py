@@ -13,8 +13,8 @@ from minikafka.base.errors import StorageError
 from minikafka.base.files import read_file, replace_file
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
+from minikafka.log.checkpoints.topic_incarnations import Children
 from minikafka.log.config import LogConfig
-from minikafka.log.creations import Children
 from minikafka.log.layout import Layout
 from minikafka.log.manager import LogManager
 

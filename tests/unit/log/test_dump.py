@@ -6,9 +6,9 @@ import pytest
 
 from minikafka.base.files import File, RealFiles
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.log import dump
-from minikafka.log.dump import Damage, dump_records
-from minikafka.records.message_set import Codec, StoredRecord
+from minikafka.log.tools import dump
+from minikafka.log.tools.dump import Damage, dump_records
+from minikafka.records.format.message_set import Codec, StoredRecord
 from tests.unit.log.damage import damaged, entries_of
 from tests.unit.log.support import DATA, expected_records, plain
 

@@ -13,16 +13,17 @@ import numpy as np
 import pytest
 
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.log import dump_check, recovery
-from minikafka.log.dump import Damage, dump_records
-from minikafka.log.dump_check import (
+from minikafka.log import file_scan
+from minikafka.log.tools import segment_check
+from minikafka.log.tools.dump import Damage, dump_records
+from minikafka.log.tools.segment_check import (
     SegmentCheck,
     check_offset_index,
     check_segment,
     check_time_index,
 )
-from minikafka.records.checksums import crc32c
-from minikafka.records.message_set import Codec, Record, StoredRecord, build_message_set, wrap
+from minikafka.records.format.checksums import crc32c
+from minikafka.records.format.message_set import Codec, Record, StoredRecord, build_message_set, wrap
 from tests.unit.log.damage import damaged, entries_of
 from tests.unit.log.support import DATA, expected_records, plain
 
@@ -66,8 +67,8 @@ DAMAGED = {f"{magic}-{kind}": data for magic in RECORDED for kind, data in kinds
 @pytest.fixture(params=[None, 64], ids=["at-once", "in-windows"])
 def windows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param is not None:
-        monkeypatch.setattr(recovery, "WINDOW_BYTES", request.param * 32)
-        monkeypatch.setattr(dump_check, "_DECODE_BYTES", request.param * 8)
+        monkeypatch.setattr(file_scan, "WINDOW_BYTES", request.param * 32)
+        monkeypatch.setattr(segment_check, "_DECODE_BYTES", request.param * 8)
 
 
 @pytest.mark.usefixtures("windows")
@@ -192,7 +193,7 @@ def with_right_checksum(entry: bytes, changes: dict[int, int]) -> bytes:
 
 
 def test_a_message_larger_than_a_window_is_checked_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery, "WINDOW_BYTES", 1000)
+    monkeypatch.setattr(file_scan, "WINDOW_BYTES", 1000)
     good = build_message_set([Record(None, b"x" * 5000), Record(None, b"y")], magic=1)
     assert checked(good).damage == ()
     wrong = bytearray(good)
@@ -313,6 +314,6 @@ def test_time_entries_of_what_was_appended_meanwhile_are_no_damage() -> None:
 
 
 def test_entries_are_found_across_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery, "WINDOW_BYTES", 100)
+    monkeypatch.setattr(file_scan, "WINDOW_BYTES", 100)
     assert wrong_offset_entries((1, 1), (3, 3), (4, 4), (9, 9)) == []
     assert wrong_time_entries((0, 0), (3, 3), (4, 4), (9, 9), closed=True) == []

@@ -9,8 +9,8 @@ import pytest
 from minikafka.base.errors import StorageError
 from minikafka.base.files import RealFiles
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.log.dump import Damage
-from minikafka.log.dump_files import Kind, file_rows, kind_of
+from minikafka.log.tools.dump import Damage
+from minikafka.log.tools.dump_files import Kind, file_rows, kind_of
 from tests.unit.log.support import DATA
 
 TIME_INDEX = bytes.fromhex(

@@ -9,7 +9,7 @@ import pytest
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import StorageError
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.records.message_set import Codec
+from minikafka.records.format.message_set import Codec
 from tests.unit.log.support import (
     HOME,
     NOW_MS,

@@ -10,13 +10,13 @@ import pytest
 
 from minikafka.base.clock import ManualClock
 from minikafka.base.files import RealFiles
+from minikafka.log.checkpoints.meta import Meta, agreed_meta
 from minikafka.log.config import LogConfig
+from minikafka.log.file_scan import scan_file
+from minikafka.log.index.offset_index import OffsetIndex
+from minikafka.log.index.time_index import TimeIndex
 from minikafka.log.layout import Layout
 from minikafka.log.manager import LogManager
-from minikafka.log.meta import Meta, agreed_meta
-from minikafka.log.offset_index import OffsetIndex
-from minikafka.log.recovery import scan_file
-from minikafka.log.time_index import TimeIndex
 from tests.unit.log.support import DATA, expected_records, plain, read_all
 
 LOG_DIR = DATA / "log-dir"

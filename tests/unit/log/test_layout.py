@@ -7,7 +7,7 @@ import pytest
 from minikafka.base.errors import ConfigError, StorageError
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.log.data_directory import contents
+from minikafka.log.checkpoints.data_directory import contents
 from minikafka.log.layout import Layout
 
 CLASSIC, APACHE = Layout.CLASSIC, Layout.APACHE

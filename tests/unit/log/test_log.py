@@ -14,11 +14,11 @@ from minikafka.base.files import FileSlice
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log import segment as segments
 from minikafka.log.config import LogConfig
+from minikafka.log.file_scan import FileScan
 from minikafka.log.layout import Layout
 from minikafka.log.log import Log
-from minikafka.log.recovery import FileScan
 from minikafka.log.search import EARLIEST, LATEST
-from minikafka.records.message_set import CLASSIC_CODECS, Codec, iterate
+from minikafka.records.format.message_set import CLASSIC_CODECS, Codec, iterate
 from tests.unit.log.support import (
     HOME,
     NOW_MS,

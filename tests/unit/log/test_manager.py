@@ -16,7 +16,7 @@ from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.manager import LogManager
-from minikafka.records.message_set import iterate
+from minikafka.records.format.message_set import iterate
 from tests.unit.log.support import (
     CHECKPOINT,
     MARKER,

@@ -9,7 +9,14 @@ import pytest
 from minikafka.base.errors import StorageError
 from minikafka.base.files import read_file
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.log.meta import Meta, agreed_meta, claim_directories, known_cluster, read_meta, write_meta
+from minikafka.log.checkpoints.meta import (
+    Meta,
+    agreed_meta,
+    claim_directories,
+    known_cluster,
+    read_meta,
+    write_meta,
+)
 
 
 def disk(**texts: str) -> MemoryFiles:

@@ -13,11 +13,11 @@ from minikafka.base.errors import StorageError
 from minikafka.base.files import read_file
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.config import LogConfig
-from minikafka.log.offset_index import OffsetIndex
-from minikafka.log.recovery import scan_file
-from minikafka.records.message_set import Codec, Record, build_message_set
-from minikafka.records.produced import Limits
-from minikafka.records.validation import validate
+from minikafka.log.file_scan import scan_file
+from minikafka.log.index.offset_index import OffsetIndex
+from minikafka.records.append.produced import Limits
+from minikafka.records.append.validation import validate
+from minikafka.records.format.message_set import Codec, Record, build_message_set
 from tests.unit.log.support import open_log
 
 BASE = 1000

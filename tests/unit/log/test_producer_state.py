@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.log.producer_state import (
+from minikafka.log.producers.producer_state import (
     Appended,
     Producer,
     decide,
@@ -15,8 +15,8 @@ from minikafka.log.producer_state import (
     replayed,
     sequence_after,
 )
-from minikafka.records.batch import BatchHeader
-from minikafka.records.message_set import Codec
+from minikafka.records.format.batch import BatchHeader
+from minikafka.records.format.message_set import Codec
 
 NOW_MS = 1_700_000_000_000
 LARGEST = 0x7FFFFFFF

@@ -11,19 +11,20 @@ from minikafka.base.clock import ManualClock
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.files import Files, RealFiles, read_file
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.log import producers, recovery
-from minikafka.log.cleaner import Cleaner
+from minikafka.log import file_scan
+from minikafka.log.cleanup.cleaner import Cleaner
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout, snapshot_name
 from minikafka.log.log import Log
-from minikafka.log.producer_snapshots import encode_producers, parse_producers
-from minikafka.log.producer_state import Producers
-from minikafka.log.producers import LogProducers, snapshot_offsets
-from minikafka.records.batch import ControlType, build_batch, build_control_batch
+from minikafka.log.producers import producer_state_manager
+from minikafka.log.producers.producer_state import Producers
+from minikafka.log.producers.producer_state_manager import LogProducers, snapshot_offsets
+from minikafka.log.producers.snapshots import encode_producers, parse_producers
+from minikafka.records.append.produced import AssignedSet, Limits
+from minikafka.records.append.validation import validate
 from minikafka.records.compaction import OffsetMap
-from minikafka.records.message_set import Record, iterate
-from minikafka.records.produced import AssignedSet, Limits
-from minikafka.records.validation import validate
+from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
+from minikafka.records.format.message_set import Record, iterate
 from tests.unit.log.support import DATA, HOME, NOW_MS, fill, open_log, valid_set
 
 SEGMENTS = DATA / "segments"
@@ -166,7 +167,7 @@ def test_a_log_without_producers_writes_no_snapshot_when_it_is_closed(files: Mem
 def test_a_crash_takes_nothing_of_what_is_known(
     files: MemoryFiles, window_bytes: int, flushed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recovery, "WINDOW_BYTES", window_bytes)
+    monkeypatch.setattr(file_scan, "WINDOW_BYTES", window_bytes)
     log = open_log(files)
     send_all(log, 60)
     if flushed:
@@ -248,7 +249,7 @@ def test_after_a_clean_close_only_the_headers_behind_the_snapshot_are_read(
     log = open_log(files)
     send_all(log, 60)
     log.close()
-    monkeypatch.setattr(producers, "windows", None)  # nothing may be read at all
+    monkeypatch.setattr(producer_state_manager, "windows", None)  # nothing may be read at all
     assert known(open_log(files, clean=True)) == {7: (0, 59, 59)}
 
 
@@ -260,7 +261,7 @@ def test_a_log_of_a_release_without_producers_is_not_read_after_a_clean_close(
     log.close()
     for offset in snapshots(files):
         files.remove(f"{HOME}/{snapshot_name(offset)}")
-    monkeypatch.setattr(producers, "windows", None)
+    monkeypatch.setattr(producer_state_manager, "windows", None)
     assert known(open_log(files, clean=True)) == {}
 
 
@@ -369,7 +370,7 @@ def test_a_producer_of_old_messages_is_active_when_its_log_was_written_to(tmp_pa
 def test_of_very_many_producers_those_that_wrote_last_are_known(
     files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producers, "PRODUCERS_MOST", 3)
+    monkeypatch.setattr(producer_state_manager, "PRODUCERS_MOST", 3)
     log = open_log(files)
     for number in (1, 2, 3):
         send(log, 0, producer=number)
@@ -394,7 +395,7 @@ def test_a_recorded_snapshot_is_written_again_byte_for_byte(name: str) -> None:
 def test_a_recorded_log_gives_the_recorded_snapshot(
     files: MemoryFiles, name: str, window_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recovery, "WINDOW_BYTES", window_bytes)
+    monkeypatch.setattr(file_scan, "WINDOW_BYTES", window_bytes)
     wanted = (SEGMENTS / f"{name}.snapshot").read_bytes()
     files.make_dirs(HOME)
     segment = files.open(f"{HOME}/{0:020d}.log", create=True)

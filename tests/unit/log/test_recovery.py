@@ -13,11 +13,11 @@ import pytest
 from minikafka.base.errors import StorageError
 from minikafka.base.files import File, Files, RealFiles, read_file
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.log import recovery
+from minikafka.log import file_scan
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.log import Log
-from minikafka.records.message_set import Codec
+from minikafka.records.format.message_set import Codec
 from tests.unit.log.damage import damaged, entries_of
 from tests.unit.log.support import DATA, HOME, SMALL, fill, numbered, open_log, read_all
 
@@ -72,7 +72,7 @@ def test_the_damage_is_the_recorded_one() -> None:
 def test_recovery_keeps_what_the_release_keeps(
     kind: str, window_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recovery, "WINDOW_BYTES", window_bytes)
+    monkeypatch.setattr(file_scan, "WINDOW_BYTES", window_bytes)
     expected = RECORDED[kind] | OURS.get(kind, {})
     files = MemoryFiles()
     path = place(files, KINDS[kind])
@@ -336,11 +336,11 @@ def test_the_newest_segment_is_scanned_whatever_the_recovery_point_says() -> Non
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-@pytest.mark.parametrize("window_bytes", [300, recovery.WINDOW_BYTES])
+@pytest.mark.parametrize("window_bytes", [300, file_scan.WINDOW_BYTES])
 def test_what_lies_beyond_the_recovery_point_is_written_back_and_hardly_more(
     codec: Codec, window_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recovery, "WINDOW_BYTES", window_bytes)
+    monkeypatch.setattr(file_scan, "WINDOW_BYTES", window_bytes)
     files = MemoryFiles()
     log = open_log(files)
     fill(log, 100, codec=codec)
@@ -446,7 +446,7 @@ def test_a_crash_during_recovery_loses_nothing_more() -> None:
 def test_a_message_larger_than_a_window_is_read_whole_only_when_its_checksum_is_right(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(recovery, "WINDOW_BYTES", 1000)
+    monkeypatch.setattr(file_scan, "WINDOW_BYTES", 1000)
     files = CountingFiles()
     path = place(files, GOOD)
     assert max(size for _, size in entries_of(GOOD)) > 20_000
@@ -499,7 +499,7 @@ def test_compressed_segments_are_recovered_without_being_opened(monkeypatch: pyt
 def test_an_unknown_magic_with_a_right_checksum_ends_the_log_also_behind_the_first_window(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(recovery, "WINDOW_BYTES", 500)
+    monkeypatch.setattr(file_scan, "WINDOW_BYTES", 500)
     files = MemoryFiles()
     log = open_log(files, LogConfig())
     fill(log, 60)

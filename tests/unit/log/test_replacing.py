@@ -9,13 +9,13 @@ import pytest
 
 from minikafka.base.errors import StorageError
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.log import opening
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout, snapshot_name
 from minikafka.log.log import Log
+from minikafka.log.recovery import opening
 from minikafka.log.segment import Segment
-from minikafka.records.message_set import iterate
-from minikafka.records.validation import assign
+from minikafka.records.append.validation import assign
+from minikafka.records.format.message_set import iterate
 from tests.unit.log.support import HOME, NOW_MS, SMALL, fill, numbered, open_log, read_all, valid_set
 
 COMPACTED = LogConfig(segment_bytes=1000, index_interval_bytes=100, compacted=True)

@@ -12,11 +12,11 @@ from minikafka.base.files import read_file
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log import search
 from minikafka.log.config import LogConfig
+from minikafka.log.index.time_index import TimeIndex
 from minikafka.log.log import Log
-from minikafka.log.time_index import TimeIndex
-from minikafka.records.message_set import Codec, Record, build_message_set
-from minikafka.records.produced import Limits
-from minikafka.records.validation import validate
+from minikafka.records.append.produced import Limits
+from minikafka.records.append.validation import validate
+from minikafka.records.format.message_set import Codec, Record, build_message_set
 from tests.unit.log.support import HOME, NOW_MS, SMALL, fill, numbered, open_log, valid_set
 
 BASE = 1000

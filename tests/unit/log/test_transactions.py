@@ -12,9 +12,9 @@ from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
 from minikafka.log.transactions import LOOK_BYTES, aborted_steps
-from minikafka.records.batch import ControlType, build_batch, build_control_batch
-from minikafka.records.message_set import Record
-from minikafka.records.replicated import replicated
+from minikafka.records.append.replicated import replicated
+from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
+from minikafka.records.format.message_set import Record
 from tests.unit.log.support import open_log
 
 ROOM = LogConfig(segment_bytes=64 << 20)

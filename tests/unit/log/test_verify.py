@@ -12,7 +12,7 @@ from minikafka.base.files import File, Files, RealFiles, read_file
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.layout import Layout
-from minikafka.log.verify import (
+from minikafka.log.tools.verify import (
     Finding,
     PartitionReport,
     data_directories,
@@ -21,7 +21,7 @@ from minikafka.log.verify import (
     verify_file,
     verify_partitions,
 )
-from minikafka.records.message_set import Codec, Record, build_message_set
+from minikafka.records.format.message_set import Codec, Record, build_message_set
 from tests.unit.log.support import DATA, NOW_MS, ONE, OTHER, TWO, fill, manager_of
 
 LOG_DIR = str(DATA / "log-dir" / "data")

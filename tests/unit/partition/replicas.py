@@ -9,11 +9,11 @@ from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
-from minikafka.records.batch import build_batch
-from minikafka.records.message_set import Record, build_message_set, iterate
-from minikafka.records.produced import Limits, ValidatedSet
-from minikafka.records.replicated import ReplicatedSet, replicated
-from minikafka.records.validation import validate
+from minikafka.records.append.produced import Limits, ValidatedSet
+from minikafka.records.append.replicated import ReplicatedSet, replicated
+from minikafka.records.append.validation import validate
+from minikafka.records.format.batch import build_batch
+from minikafka.records.format.message_set import Record, build_message_set, iterate
 
 T = TopicPartition("t", 0)
 ALL = (1, 2, 3)

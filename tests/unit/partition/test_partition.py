@@ -12,9 +12,9 @@ from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
-from minikafka.records.message_set import Record, TimestampType, build_message_set
-from minikafka.records.produced import Limits, ValidatedSet
-from minikafka.records.validation import validate
+from minikafka.records.append.produced import Limits, ValidatedSet
+from minikafka.records.append.validation import validate
+from minikafka.records.format.message_set import Record, TimestampType, build_message_set
 
 LIMITS = Limits(
     max_message_bytes=1000,

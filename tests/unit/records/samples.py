@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from minikafka.records.columns import Columns
-from minikafka.records.message_set import CLASSIC_CODECS, Record, StoredRecord
-from minikafka.records.record import Headers
+from minikafka.records.format.message_set import CLASSIC_CODECS, Record, StoredRecord
+from minikafka.records.format.record import Headers
 
 SEGMENTS = Path(__file__).resolve().parents[2] / "data" / "segments"
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.records.batch import (
+from minikafka.records.format.batch import (
     ControlType,
     build_batch,
     build_control_batch,
@@ -14,10 +14,16 @@ from minikafka.records.batch import (
     set_max_timestamp,
     set_producer,
 )
-from minikafka.records.checksums import crc32c
-from minikafka.records.compression import Codec
-from minikafka.records.message_set import Record, StoredRecord, TimestampType, build_message_set, iterate
-from minikafka.records.record import Headers
+from minikafka.records.format.checksums import crc32c
+from minikafka.records.format.compression import Codec
+from minikafka.records.format.message_set import (
+    Record,
+    StoredRecord,
+    TimestampType,
+    build_message_set,
+    iterate,
+)
+from minikafka.records.format.record import Headers
 from tests.oracles import batches as oracle
 from tests.oracles import messages
 from tests.unit.records.samples import (

@@ -7,15 +7,15 @@ import pyarrow as pa
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.records.batch import ControlType, build_batch, build_control_batch, read_header
+from minikafka.records.append.conversion import down_convert
+from minikafka.records.append.produced import Limits
+from minikafka.records.append.validation import assign, validate
 from minikafka.records.columns import SCHEMA_WITH_HEADERS, decode, encode
-from minikafka.records.compression import Codec
-from minikafka.records.conversion import down_convert
-from minikafka.records.headers import HEADERS_TYPE, raw_headers
-from minikafka.records.message_set import Record, TimestampType, build_message_set, iterate
-from minikafka.records.produced import Limits
-from minikafka.records.scan import find_position, first_at_or_after, scan
-from minikafka.records.validation import assign, validate
+from minikafka.records.format.batch import ControlType, build_batch, build_control_batch, read_header
+from minikafka.records.format.compression import Codec
+from minikafka.records.format.headers import HEADERS_TYPE, raw_headers
+from minikafka.records.format.message_set import Record, TimestampType, build_message_set, iterate
+from minikafka.records.scan.scan import find_position, first_at_or_after, scan
 from tests.oracles import batches as oracle
 from tests.unit.records.samples import (
     BATCH_CASES,

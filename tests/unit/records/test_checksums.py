@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from minikafka.records import kernels
-from minikafka.records.arrays import read_only
-from minikafka.records.checksums import CRC32_TABLES, CRC32C_TABLES, SLICES, crc32c, folding_constants
-from minikafka.records.scan import scan
+from minikafka.records.format.checksums import CRC32_TABLES, CRC32C_TABLES, SLICES, crc32c, folding_constants
+from minikafka.records.kernels.arrays import read_only
+from minikafka.records.scan.scan import scan
 from tests.oracles import messages as oracle
 
 
@@ -60,8 +60,8 @@ def test_a_checksum_can_be_gone_on_with_from_any_place() -> None:
 BY_TABLES = """
 import random, zlib
 from minikafka.records import kernels
-from minikafka.records.arrays import read_only
-from minikafka.records.checksums import CRC32_TABLES
+from minikafka.records.kernels.arrays import read_only
+from minikafka.records.format.checksums import CRC32_TABLES
 from minikafka.records.kernels import folding
 assert not folding.AVAILABLE
 noise = random.Random(3).randbytes(100)

@@ -6,7 +6,6 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.records import columns as columns_module
-from minikafka.records.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.columns import (
     SCHEMA,
     SCHEMA_WITH_HEADERS,
@@ -15,7 +14,15 @@ from minikafka.records.columns import (
     decode,
     decode_pieces,
 )
-from minikafka.records.message_set import Codec, Record, TimestampType, build_message_set, iterate, wrap
+from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
+from minikafka.records.format.message_set import (
+    Codec,
+    Record,
+    TimestampType,
+    build_message_set,
+    iterate,
+    wrap,
+)
 from tests.oracles import messages as oracle
 from tests.unit.records.samples import CODECS, MAGICS, row_of, rows_of, segment, some_records
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.records.batch import ControlType, build_batch, build_control_batch, read_header
 from minikafka.records.compaction import SLOT_BYTES, OffsetMap, Sieve, Transactions
-from minikafka.records.compression import Codec
-from minikafka.records.message_set import Record, StoredRecord, build_message_set, iterate
+from minikafka.records.format.batch import ControlType, build_batch, build_control_batch, read_header
+from minikafka.records.format.compression import Codec
+from minikafka.records.format.message_set import Record, StoredRecord, build_message_set, iterate
 from tests.oracles import batches, compaction
 from tests.oracles import messages as oracle
 from tests.unit.records.samples import expected_read_committed, segment

@@ -11,8 +11,8 @@ import pytest
 import xxhash
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
-from minikafka.records import compression
-from minikafka.records.compression import (
+from minikafka.records.format import compression
+from minikafka.records.format.compression import (
     CLASSIC_CODECS,
     BudgetExceeded,
     Codec,

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.errors import BrokerError
-from minikafka.records.conversion import down_convert
-from minikafka.records.message_set import Codec, build_message_set, iterate, wrap
+from minikafka.records.append.conversion import down_convert
+from minikafka.records.format.message_set import Codec, build_message_set, iterate, wrap
 from tests.oracles import messages as oracle
 from tests.unit.records.samples import CODECS, some_records
 

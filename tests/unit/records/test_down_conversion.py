@@ -12,10 +12,10 @@ from minikafka.base.errors import BrokerError
 from minikafka.base.files import FileSlice
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.records import down_conversion
-from minikafka.records.batch import build_batch
-from minikafka.records.conversion import down_convert
+from minikafka.records.append.conversion import down_convert
 from minikafka.records.down_conversion import START, Cursor, DownConverter, Piece
-from minikafka.records.message_set import Codec, Record, build_message_set, iterate
+from minikafka.records.format.batch import build_batch
+from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
 from tests.property.test_records_roundtrip import logs
 from tests.unit.records.samples import BATCH_CASES, CASES, CODECS, Row, row_of, segment, some_records
 

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from minikafka.records.batch import set_producer
+from minikafka.records.append.produced import Limits
+from minikafka.records.append.validation import validate
 from minikafka.records.columns import decode, encode
-from minikafka.records.message_set import Codec, Record, build_message_set, iterate
-from minikafka.records.produced import Limits
-from minikafka.records.validation import validate
+from minikafka.records.format.batch import set_producer
+from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
 from tests.oracles import messages as oracle
 from tests.unit.records.samples import CODECS, MAGICS
 

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 from minikafka.base.errors import BrokerError
+from minikafka.records.append.conversion import down_convert
+from minikafka.records.append.produced import Limits
+from minikafka.records.append.validation import assign, validate
 from minikafka.records.columns import decode, partitions_by_key
-from minikafka.records.conversion import down_convert
-from minikafka.records.hashes import murmur2, partition_of_key
-from minikafka.records.message_set import Codec, Record, build_message_set, iterate
-from minikafka.records.produced import Limits
-from minikafka.records.scan import find_position, first_at_or_after, scan
-from minikafka.records.validation import assign, validate
+from minikafka.records.format.hashes import murmur2, partition_of_key
+from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
+from minikafka.records.scan.scan import find_position, first_at_or_after, scan
 from tests.oracles import messages as oracle
 from tests.unit.records.samples import CASES, SEGMENTS, expected, row_of, rows_of, segment
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from minikafka.records.batch import read_header
-from minikafka.records.message_set import CRC_AT, MAGIC_AT, TimestampType
-from minikafka.records.scan import scan
-from minikafka.records.stream import MessageSet
+from minikafka.records.format.batch import read_header
+from minikafka.records.format.message_set import CRC_AT, MAGIC_AT, TimestampType
+from minikafka.records.scan.scan import scan
+from minikafka.records.scan.stream import MessageSet
 from tests.unit.records.samples import BATCH_CASES, SEGMENTS, segment
 
 INDEXES = SEGMENTS.parent / "log-index"

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from minikafka.records.columns import partitions_by_java_hash, partitions_by_key
-from minikafka.records.hashes import (
+from minikafka.records.format.hashes import (
     bytes_hash,
     long_hash,
     murmur2,

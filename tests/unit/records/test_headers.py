@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.records.batch import build_batch
 from minikafka.records.columns import decode
-from minikafka.records.headers import read_headers
-from minikafka.records.record import Headers, Record
+from minikafka.records.format.batch import build_batch
+from minikafka.records.format.headers import read_headers
+from minikafka.records.format.record import Headers, Record
 
 
 def raw(headers: Headers) -> bytes:

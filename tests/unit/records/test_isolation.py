@@ -1,14 +1,14 @@
-"""``records/isolation``: what consumers leave out that read only what was committed."""
+"""``records/scan/isolation``: what consumers leave out that read only what was committed."""
 
 from __future__ import annotations
 
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.records.batch import ControlType, build_batch, build_control_batch, place
 from minikafka.records.columns import decode
-from minikafka.records.isolation import AbortedSearch, without_aborted
-from minikafka.records.message_set import Record, build_message_set, iterate
+from minikafka.records.format.batch import ControlType, build_batch, build_control_batch, place
+from minikafka.records.format.message_set import Record, build_message_set, iterate
+from minikafka.records.scan.isolation import AbortedSearch, without_aborted
 from tests.unit.records.samples import expected_read_committed, rows_of, segment
 
 

@@ -16,19 +16,19 @@ import numpy as np
 import pytest
 
 import minikafka
-from minikafka.base import places
+from minikafka.base import cache_dirs
 from minikafka.records import kernels
-from minikafka.records.checksums import CRC32_TABLES
+from minikafka.records.format.checksums import CRC32_TABLES
 from minikafka.records.kernels import cache, native
 from minikafka.records.kernels.native import Code, Kernel
 
 USE = (
-    "from minikafka.records.message_set import Record, build_message_set as build; "
-    "from minikafka.records.produced import Limits; "
-    "from minikafka.records.validation import validate; "
+    "from minikafka.records.format.message_set import Record, build_message_set as build; "
+    "from minikafka.records.append.produced import Limits; "
+    "from minikafka.records.append.validation import validate; "
     "print(validate(build([Record(None, b'v')] * 7), Limits(), 0).count)"
 )
-USE_ONE = "from minikafka.records.checksums import crc32c; print(hex(crc32c(b'123456789')))"
+USE_ONE = "from minikafka.records.format.checksums import crc32c; print(hex(crc32c(b'123456789')))"
 ONE_GIVES = "0xe3069283"
 """The published check value of CRC-32C."""
 
@@ -134,7 +134,7 @@ def test_the_users_cache_which_all_environments_share_comes_first(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     beside = Path(cache.__file__).parent / "__pycache__"
-    users, *private = places.candidates("kernels")
+    users, *private = cache_dirs.candidates("kernels")
     assert users == tmp_path / "minikafka" / "kernels"
     assert cache.candidates() == [users, beside, *private]
     monkeypatch.setenv("XDG_CACHE_HOME", "relative, so there is none")
@@ -316,7 +316,7 @@ def test_machine_code_that_is_there_is_used_where_nothing_can_be_written(
 ) -> None:
     use_places(monkeypatch, tmp_path)
     cache.machine_code()
-    monkeypatch.setattr(places, "writable", lambda *_: False)
+    monkeypatch.setattr(cache_dirs, "writable", lambda *_: False)
     assert cache.machine_code() == CODES
     assert len(compilations) == 1
 
@@ -332,7 +332,7 @@ def test_a_child_imports_nothing_from_the_working_directory(
     monkeypatch.setattr(cache, "_SHARES", (("hashing",),))
     reports: list[dict[str, object]] = []
     monkeypatch.setattr(cache, "report", lambda kind, **told: reports.append({"type": kind, **told}))
-    lock = places.open_lock(tmp_path / "lock")
+    lock = cache_dirs.open_lock(tmp_path / "lock")
     try:
         codes = cache._compiled_in_children(tmp_path / "parts", cache._Progress(lock))
     finally:
@@ -351,7 +351,7 @@ def test_a_compilation_that_gets_no_further_is_given_up(
 ) -> None:
     monkeypatch.setattr(cache, "_STEP_SECONDS_MAX", 0.01)
     reading, writing = os.pipe()
-    lock = places.open_lock(tmp_path / "lock")
+    lock = cache_dirs.open_lock(tmp_path / "lock")
     try:
         with pytest.raises(subprocess.TimeoutExpired):
             cache._follow(reading, cache._Progress(lock))

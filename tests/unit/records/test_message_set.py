@@ -10,7 +10,7 @@ import pytest
 
 import minikafka
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.records.message_set import (
+from minikafka.records.format.message_set import (
     Codec,
     Record,
     StoredRecord,
@@ -153,8 +153,9 @@ def test_damage_inside_of_a_wrapper_is_reported_with_the_wrappers_position(data:
 
 def test_the_broker_side_imports_neither_pyarrow_nor_numba() -> None:
     code = (
-        "import sys, minikafka.records.message_set, minikafka.records.validation, minikafka.records.scan, "
-        "minikafka.records.conversion; print([m for m in ('pyarrow', 'numba') if m in sys.modules])"
+        "import sys, minikafka.records.append.conversion, minikafka.records.append.validation, "
+        "minikafka.records.format.message_set, minikafka.records.scan.scan; "
+        "print([m for m in ('pyarrow', 'numba') if m in sys.modules])"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(minikafka.__file__).parents[1])}
     done = subprocess.run(

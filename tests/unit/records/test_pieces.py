@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from minikafka.base.errors import BrokerError
-from minikafka.records.batch import build_batch
 from minikafka.records.columns import (
     PIECE_BYTES,
     PIECE_ROWS,
@@ -19,7 +18,8 @@ from minikafka.records.columns import (
     decode,
     decode_pieces,
 )
-from minikafka.records.message_set import Codec, Record, build_message_set, wrap
+from minikafka.records.format.batch import build_batch
+from minikafka.records.format.message_set import Codec, Record, build_message_set, wrap
 from tests.unit.records.samples import CODECS, MAGICS, rows_of, some_records
 
 EVER = 1 << 40

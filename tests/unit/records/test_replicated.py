@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.records.replicated import ReplicatedSet, replicated
+from minikafka.records.append.replicated import ReplicatedSet, replicated
 from tests.oracles import batches, messages
 from tests.oracles.batches import Batch
 from tests.oracles.messages import Message

@@ -8,8 +8,10 @@ import tracemalloc
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.records.batch import build_batch
-from minikafka.records.message_set import (
+from minikafka.records.append.produced import AssignedSet, Limits
+from minikafka.records.append.validation import assign, prepare, validate
+from minikafka.records.format.batch import build_batch
+from minikafka.records.format.message_set import (
     Codec,
     Record,
     StoredRecord,
@@ -19,8 +21,6 @@ from minikafka.records.message_set import (
     open_wrapper,
     wrap,
 )
-from minikafka.records.produced import AssignedSet, Limits
-from minikafka.records.validation import assign, prepare, validate
 from tests.oracles import codecs as oracle_codecs
 from tests.oracles import messages as oracle
 from tests.unit.records.samples import CODECS, MAGICS, expected, row_of, segment, some_records

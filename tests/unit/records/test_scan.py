@@ -6,9 +6,16 @@ from dataclasses import replace
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.records.batch import read_header, write_header
-from minikafka.records.message_set import Codec, Record, TimestampType, build_message_set, iterate, wrap
-from minikafka.records.scan import ScanResult, find_position, first_at_or_after, scan
+from minikafka.records.format.batch import read_header, write_header
+from minikafka.records.format.message_set import (
+    Codec,
+    Record,
+    TimestampType,
+    build_message_set,
+    iterate,
+    wrap,
+)
+from minikafka.records.scan.scan import ScanResult, find_position, first_at_or_after, scan
 from tests.oracles import messages as oracle
 from tests.unit.records.samples import CODECS, segment, some_records
 

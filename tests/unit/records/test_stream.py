@@ -11,9 +11,9 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import FileSlice, RealFiles
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.records.batch import build_batch
-from minikafka.records.message_set import Codec, Record, build_message_set, iterate
-from minikafka.records.stream import MessageSet
+from minikafka.records.format.batch import build_batch
+from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
+from minikafka.records.scan.stream import MessageSet
 from tests.oracles import messages as oracle
 from tests.unit.records.samples import BATCH_CASES, CASES, expected, row_of, segment, some_records
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.records.batch import set_max_timestamp, set_producer
-from minikafka.records.compression import Codec
-from minikafka.records.message_set import Record, build_message_set
-from minikafka.records.produced import Limits
-from minikafka.records.survey import COPIED_BYTES, survey
-from minikafka.records.validation import validate
+from minikafka.records.append.batch_fast_path import COPIED_BYTES, survey
+from minikafka.records.append.produced import Limits
+from minikafka.records.append.validation import validate
+from minikafka.records.format.batch import set_max_timestamp, set_producer
+from minikafka.records.format.compression import Codec
+from minikafka.records.format.message_set import Record, build_message_set
 
 NEWEST = Limits(max_magic=2)
 

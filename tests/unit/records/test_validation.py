@@ -5,9 +5,11 @@ import tracemalloc
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.records import opening, validation
-from minikafka.records.compression import BudgetExceeded, ContentBudget
-from minikafka.records.message_set import (
+from minikafka.records.append import content_opener, validation
+from minikafka.records.append.produced import AssignedSet, Limits, OffsetMoved
+from minikafka.records.append.validation import assign, prepare, validate, validate_steps
+from minikafka.records.format.compression import BudgetExceeded, ContentBudget
+from minikafka.records.format.message_set import (
     Codec,
     Record,
     TimestampType,
@@ -16,8 +18,6 @@ from minikafka.records.message_set import (
     open_wrapper,
     wrap,
 )
-from minikafka.records.produced import AssignedSet, Limits, OffsetMoved
-from minikafka.records.validation import assign, prepare, validate, validate_steps
 from tests.oracles import messages as oracle
 from tests.unit.records.samples import CODECS, MAGICS, some_records
 
@@ -307,8 +307,8 @@ def test_a_refused_set_was_not_changed_up_to_the_fault() -> None:
 def test_a_message_that_is_too_large_is_refused_before_it_is_opened(
     codec: Codec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "open_group", lambda *_: pytest.fail("it was opened"))
-    monkeypatch.setattr(opening, "records_of", lambda *_: pytest.fail("it was opened"))
+    monkeypatch.setattr(content_opener, "open_group", lambda *_: pytest.fail("it was opened"))
+    monkeypatch.setattr(content_opener, "records_of", lambda *_: pytest.fail("it was opened"))
     limits = Limits(max_message_bytes=60, max_magic=2)
     for magic in (0, 1, 2):
         data = build_message_set([Record(None, bytes(range(100)))], magic=magic, codec=codec)

@@ -8,10 +8,10 @@ from random import Random
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.records.message_set import Codec, Record, build_message_set, iterate, wrap
-from minikafka.records.produced import Limits
-from minikafka.records.validation import BUILT_ANEW_MOST, assign, prepare, validate, validate_steps
-from minikafka.records.wrappers import GROUP, GROUP_BYTES
+from minikafka.records.append.produced import Limits
+from minikafka.records.append.validation import BUILT_ANEW_MOST, assign, prepare, validate, validate_steps
+from minikafka.records.append.wrappers import GROUP, GROUP_BYTES
+from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate, wrap
 
 NOW_MS = 5
 MANY = 2 * GROUP + 3

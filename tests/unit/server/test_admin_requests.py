@@ -12,7 +12,7 @@ from minikafka.registry import paths
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 from minikafka.registry.paths import TopicAssignment
 from minikafka.registry.store import Stat
-from minikafka.server.admin_requests import AdminRequests
+from minikafka.server.zookeeper.admin_requests import AdminRequests
 
 
 class CountingStore(MemoryStore):

@@ -17,7 +17,7 @@ from minikafka.base.acls import (
     ResourceType,
 )
 from minikafka.base.errors import ConfigError
-from minikafka.server.authorizer import NOBODY, Authorizer, host_of, super_users_of
+from minikafka.server.security.authorizer import NOBODY, Authorizer, host_of, super_users_of
 
 ALICE, BOB, ROOT = "User:alice", "User:bob", "User:root"
 HERE, THERE = "192.168.1.1", "192.168.1.2"

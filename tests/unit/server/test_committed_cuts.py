@@ -13,10 +13,10 @@ from minikafka.base.files import FileSlice
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.reading import LogRead
-from minikafka.server import replica_requests
-from minikafka.server.followed import Stage
-from minikafka.server.replica_fetcher import ReplicaFetcher
-from minikafka.server.worker import InlineWorker
+from minikafka.server.replication import replica_requests
+from minikafka.server.replication.follower_partition import Stage
+from minikafka.server.replication.replica_fetcher import ReplicaFetcher
+from minikafka.server.workers.worker import InlineWorker
 
 NAME = TopicPartition("t", 0)
 

@@ -5,7 +5,7 @@ import pytest
 from minikafka.base.errors import ConfigError
 from minikafka.log.layout import Layout
 from minikafka.net.limits import ConnectionLimits
-from minikafka.server.config import BrokerConfig, parse_properties
+from minikafka.server.config.properties import BrokerConfig, parse_properties
 
 
 def config(**properties: str) -> BrokerConfig:

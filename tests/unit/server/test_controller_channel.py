@@ -7,7 +7,7 @@ from typing import Any
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import BrokerAddress
-from minikafka.server.controller_channel import ControllerChannel, Message
+from minikafka.server.control.controller_channel import ControllerChannel, Message
 from minikafka.wire.apis.update_metadata import UPDATE_METADATA, UpdateMetadataResponse
 
 

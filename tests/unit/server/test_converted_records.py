@@ -11,12 +11,12 @@ from minikafka.base.errors import BrokerError, StorageError
 from minikafka.base.files import FileSlice
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.records import down_conversion
-from minikafka.records.batch import build_batch
-from minikafka.records.conversion import down_convert
+from minikafka.records.append.conversion import down_convert
 from minikafka.records.down_conversion import Cursor, DownConverter, Piece
-from minikafka.records.message_set import Codec, Record, iterate
-from minikafka.server.converted_records import FILLING, ConvertedRecords, PieceBudget, converted
-from minikafka.server.work_pool import InlineWorkPool, finish
+from minikafka.records.format.batch import build_batch
+from minikafka.records.format.message_set import Codec, Record, iterate
+from minikafka.server.core.converted_records import FILLING, ConvertedRecords, PieceBudget, converted
+from minikafka.server.workers.work_pool import InlineWorkPool, finish
 from minikafka.wire.parts import Part, buffer_of
 from tests.unit.records.samples import row_of, some_records
 

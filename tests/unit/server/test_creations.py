@@ -10,7 +10,7 @@ from minikafka.base.clock import ManualClock
 from minikafka.base.errors import BrokerError, CoordinationError, CoordinationLost, ErrorCode
 from minikafka.base.ids import OFFSETS_TOPIC
 from minikafka.controller.assignment import Assignment
-from minikafka.server.creations import (
+from minikafka.server.core.topic_creations import (
     AT_ONCE,
     AUTOMATIC_MAX,
     PARTITIONS_MAX,
@@ -18,7 +18,7 @@ from minikafka.server.creations import (
     CreationRequest,
     Creations,
 )
-from minikafka.server.worker import InlineWorker
+from minikafka.server.workers.worker import InlineWorker
 
 Topics = Mapping[str, tuple[Assignment, Mapping[str, str]]]
 

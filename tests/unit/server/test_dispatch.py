@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from minikafka.base.errors import RemoteWireError
-from minikafka.records.message_set import Record, build_message_set
+from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.server.dispatch import MOST_BYTES
-from minikafka.server.work_pool import SMALL_BYTES
+from minikafka.server.workers.work_pool import SMALL_BYTES
 from minikafka.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from minikafka.wire.apis.leader_and_isr import LeaderAndIsrPartition, LeaderAndIsrRequest

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from minikafka.records.message_set import Record, build_message_set
+from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire.apis.fetch import FetchResponse
 from tests.scenarios import simulation
 from tests.scenarios.simulation import Client, Request, Simulation

@@ -9,7 +9,7 @@ import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.groups import events
-from minikafka.server import coordinator
+from minikafka.server.groups import group_coordinator
 from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
 from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
@@ -77,7 +77,7 @@ def test_new_groups_are_refused_before_those_that_are_there(
     world: Simulation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = join(world, "g", bytes(50_000))
-    monkeypatch.setattr(coordinator, "NEW_GROUPS_BYTES", 100_000)
+    monkeypatch.setattr(group_coordinator, "NEW_GROUPS_BYTES", 100_000)
     assert error_of(join(world, "made-up", bytes(50_000))) is ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
     assert error_of(join(world, "g", bytes(50_000), first.member_id)) is ErrorCode.NONE
     assert "new ones are refused" in caplog.text
@@ -87,7 +87,7 @@ def test_a_known_group_is_refused_at_the_limit_of_all(
     world: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = join(world, "g", bytes(50_000))
-    monkeypatch.setattr(coordinator, "MEMBERS_BYTES", 70_000)
+    monkeypatch.setattr(group_coordinator, "MEMBERS_BYTES", 70_000)
     larger = join(world, "g", bytes(100_000), first.member_id)
     assert error_of(larger) is ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
     assert error_of(join(world, "g", bytes(50_000), first.member_id)) is ErrorCode.NONE
@@ -98,13 +98,13 @@ def test_assignments_that_no_message_can_hold_are_not_even_made(
 ) -> None:
     member = join(world, "g", b"m")
     made: list[int] = []
-    real = coordinator.build_message_set
+    real = group_coordinator.build_message_set
 
     def counted(records: Any, **settings: Any) -> bytes:
         made.append(len(records))
         return real(records, **settings)
 
-    monkeypatch.setattr(coordinator, "build_message_set", counted)
+    monkeypatch.setattr(group_coordinator, "build_message_set", counted)
     share = (SyncGroupRequestAssignment(member.member_id, bytes(3_000_000)),)
     body = SyncGroupRequest("g", member.generation_id, member.member_id, share)
     answer = world.call(Request(ApiKey.SYNC_GROUP, 0, body))

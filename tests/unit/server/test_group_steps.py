@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from minikafka.base.errors import ErrorCode
-from minikafka.server.broker import Broker
+from minikafka.server.core.broker import Broker
 from minikafka.server.handlers import describe_groups, offset_commit, offset_fetch
 from minikafka.wire.apis.delete_groups import DeleteGroupsRequest
 from minikafka.wire.apis.delete_records import (

@@ -3,7 +3,7 @@
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.partition.leadership import Leadership
-from minikafka.server.image import ClusterImage
+from minikafka.server.core.metadata_cache import ClusterImage
 
 ONE = BrokerAddress(1, "localhost", 9092)
 LED = Leadership(1, 0, (1,), (1,), 1)

@@ -17,7 +17,7 @@ from minikafka.log.layout import Layout
 from minikafka.log.manager import LogManager
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
-from minikafka.server.isr import InSync
+from minikafka.server.replication.isr_writer import InSync
 
 NAMES = tuple(TopicPartition("t", index) for index in range(2))
 

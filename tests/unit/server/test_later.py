@@ -9,8 +9,8 @@ import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.server import later
-from minikafka.server.zookeeper_offsets import ZooKeeperOffsets
+from minikafka.server.core import deferred_response
+from minikafka.server.zookeeper.consumer_offsets import ZooKeeperOffsets
 from minikafka.wire.apis.offset_commit import (
     DEFAULT_RETENTION,
     NO_GENERATION,
@@ -72,7 +72,7 @@ def test_nothing_more_is_done_for_a_request_that_was_answered_as_late(world: Sim
 
     def slow(group: str, some: Mapping[TopicPartition, int]) -> None:
         written.append(len(some))
-        world.clock.advance(later.PATIENCE_MS)
+        world.clock.advance(deferred_response.PATIENCE_MS)
         real(group, some)
 
     offsets.write = slow  # type: ignore[method-assign]

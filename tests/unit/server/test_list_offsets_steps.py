@@ -9,10 +9,10 @@ import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.records.message_set import Codec, Record, build_message_set
+from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.server.context import RequestContext
 from minikafka.server.handlers import list_offsets
-from minikafka.server.work_pool import SMALL_BYTES
+from minikafka.server.workers.work_pool import SMALL_BYTES
 from minikafka.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from minikafka.wire.framing import RequestHeader
 from minikafka.wire.keys import ApiKey

@@ -13,9 +13,9 @@ from minikafka.base.errors import ConfigError
 from minikafka.base.ids import BrokerAddress
 from minikafka.server.__main__ import announce
 from minikafka.server.assembly import RunningBroker
-from minikafka.server.config import BrokerConfig
-from minikafka.server.image import ClusterImage
-from minikafka.server.listeners import Listener, Protocol, parse_listeners, registered, unreachable
+from minikafka.server.config.listeners import Listener, Protocol, parse_listeners, registered, unreachable
+from minikafka.server.config.properties import BrokerConfig
+from minikafka.server.core.metadata_cache import ClusterImage
 
 
 def parse(

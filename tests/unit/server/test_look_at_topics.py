@@ -7,7 +7,7 @@ from typing import Any
 from minikafka.registry import paths
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 from minikafka.registry.store import Stat
-from minikafka.server.counters import look_at_topics
+from minikafka.server.zookeeper.counters import look_at_topics
 
 
 class Seen:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from minikafka.server.broker import Broker
+from minikafka.server.core.broker import Broker
 from minikafka.server.handlers import metadata
-from minikafka.server.work_pool import Steps
+from minikafka.server.workers.work_pool import Steps
 from minikafka.wire.apis.metadata import MetadataRequest, MetadataResponse
 from minikafka.wire.keys import ApiKey
 from tests.scenarios.simulation import Request, Simulation

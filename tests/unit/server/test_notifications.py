@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minikafka.base.clock import ManualClock
 from minikafka.registry.memory import MemoryZooKeeper
-from minikafka.server.notifications import CROWDED_MS, EXPIRATION_MS, KEPT_MAX, Notifications
+from minikafka.server.zookeeper.notifications import CROWDED_MS, EXPIRATION_MS, KEPT_MAX, Notifications
 
 DIRECTORY = "/news"
 

@@ -21,15 +21,15 @@ from minikafka.base.acls import (
     ResourceType,
 )
 from minikafka.base.errors import ConfigError, ErrorCode
-from minikafka.records.batch import build_batch
-from minikafka.records.message_set import Record, build_message_set
+from minikafka.records.format.batch import build_batch
+from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.registry.acl_paths import acl_path
 from minikafka.registry.acl_store import change_resource
-from minikafka.server.authorizer import Authorizer
-from minikafka.server.config import BrokerConfig
-from minikafka.server.guards import GUARDS
+from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.handlers import handlers
-from minikafka.server.permissions import Decisions
+from minikafka.server.security.authorizer import Authorizer
+from minikafka.server.security.permissions import Decisions
+from minikafka.server.security.request_authorizers import GUARDS
 from minikafka.wire.apis.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from minikafka.wire.apis.controlled_shutdown import ControlledShutdownRequest
 from minikafka.wire.apis.create_acls import AclCreation, CreateAclsRequest

@@ -14,12 +14,12 @@ from minikafka.base.clock import ManualClock
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.partition.partition import Appended
-from minikafka.records.compression import ContentBudget
-from minikafka.records.message_set import Codec, Record, build_message_set
-from minikafka.records.produced import Limits, ValidatedSet
-from minikafka.records.validation import assign, prepare
+from minikafka.records.append.produced import Limits, ValidatedSet
+from minikafka.records.append.validation import assign, prepare
+from minikafka.records.format.compression import ContentBudget
+from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.server.handlers import produce
-from minikafka.server.work_pool import Steps
+from minikafka.server.workers.work_pool import Steps
 from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceTopic
 from minikafka.wire.keys import ApiKey
 from tests.scenarios import simulation

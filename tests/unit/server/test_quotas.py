@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.server.quotas import UNLIMITED, Flow, QuotaConfig, Quotas, Rate
+from minikafka.server.quotas.client_quotas import UNLIMITED, Flow, QuotaConfig, Quotas, Rate
 
 
 def quotas(**config: int) -> Quotas:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.acls import Operation
-from minikafka.server.guards import _no
+from minikafka.server.security.request_authorizers import _no
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,9 @@ from minikafka.registry import paths
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 from minikafka.registry.paths import ProducerIdBlock
 from minikafka.registry.store import SessionTicket, Stat
-from minikafka.server.counters import next_broker_id
-from minikafka.server.registrar import TOPICS_AT_ONCE, Registrar
-from minikafka.server.worker import InlineWorker
+from minikafka.server.workers.worker import InlineWorker
+from minikafka.server.zookeeper.counters import next_broker_id
+from minikafka.server.zookeeper.zookeeper_client import TOPICS_AT_ONCE, Registrar
 
 T0 = TopicPartition("t", 0)
 LED = Leadership(leader=1, leader_epoch=0, isr=(1,), replicas=(1,), controller_epoch=1)
@@ -297,7 +297,7 @@ def test_a_topic_that_is_being_deleted_gets_no_more_partitions() -> None:
 def test_settings_that_are_other_than_the_last_time_are_told_by_whoever_reads_them(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level("INFO", "minikafka.server.entity_settings")
+    caplog.set_level("INFO", "minikafka.server.zookeeper.entity_settings")
     world = World().start()
     world.create_topic("t", {0: (1,)}, {"flush.ms": "1"})
     assert world.registrar.settings.of_all_topics() == {"t": {"flush.ms": "1"}}

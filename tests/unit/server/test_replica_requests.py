@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.server.config import BrokerConfig, ReplicationConfig
-from minikafka.server.replica_requests import FetchSession
+from minikafka.server.config.properties import BrokerConfig, ReplicationConfig
+from minikafka.server.replication.replica_requests import FetchSession
 from minikafka.wire.apis.fetch import FetchPartition, FetchResponse
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

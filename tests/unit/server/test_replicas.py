@@ -21,9 +21,9 @@ from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
 from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.server.context import RequestContext
+from minikafka.server.core.metadata_cache import ClusterImage
 from minikafka.server.handlers.update_metadata import handle
-from minikafka.server.image import ClusterImage
-from minikafka.server.replicas import Replicas
+from minikafka.server.replication.replica_manager import Replicas
 from minikafka.wire.apis.update_metadata import UpdateMetadataRequest
 from minikafka.wire.framing import RequestHeader
 from minikafka.wire.keys import ApiKey
@@ -176,7 +176,9 @@ def test_unclaimed_logs_are_told_once_zookeeper_is_back(caplog: pytest.LogCaptur
     for _ in range(2):
         replicas.update_metadata(BROKERS, led_by(OWN, 0))
     told = [
-        record.getMessage() for record in caplog.records if record.name == "minikafka.server.unassigned_logs"
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "minikafka.server.replication.unassigned_logs"
     ]
     assert [line.count("there is no topic my_topic") for line in told if "no replicas" in line] == [1]
 

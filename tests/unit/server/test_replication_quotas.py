@@ -6,8 +6,8 @@ import pytest
 
 from minikafka.base.ids import TopicPartition
 from minikafka.registry.entity_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
-from minikafka.server.quotas import UNLIMITED
-from minikafka.server.replication_quotas import ReplicationQuota, Throttles
+from minikafka.server.quotas.client_quotas import UNLIMITED
+from minikafka.server.quotas.replication_quotas import ReplicationQuota, Throttles
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 

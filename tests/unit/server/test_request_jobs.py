@@ -8,8 +8,8 @@ import pytest
 
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import CoordinationLost
-from minikafka.server.request_jobs import PART_MS, RequestJob, RequestJobs
-from minikafka.server.worker import InlineWorker
+from minikafka.server.workers.request_jobs import PART_MS, RequestJob, RequestJobs
+from minikafka.server.workers.worker import InlineWorker
 
 
 class World:

@@ -6,7 +6,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError
 from minikafka.registry.entity_configs import RATES
-from minikafka.server.settings import describe_broker, replacement
+from minikafka.server.admin.dynamic_config import describe_broker, replacement
 from minikafka.wire.apis.alter_configs import AlterableConfig
 
 

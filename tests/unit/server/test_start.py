@@ -12,8 +12,8 @@ from minikafka.base.errors import ConfigError, CoordinationLost, MinikafkaError,
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.server.assembly import Ports, RunningBroker, start_patiently
-from minikafka.server.config import BrokerConfig
-from minikafka.server.worker import InlineWorker
+from minikafka.server.config.properties import BrokerConfig
+from minikafka.server.workers.worker import InlineWorker
 
 PATIENCE_MS = 6_000
 SERVING = cast(RunningBroker, SimpleNamespace())

@@ -10,7 +10,7 @@ from minikafka.base.errors import CoordinationLost
 from minikafka.registry import paths
 from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.registry.store import Stat
-from minikafka.server.topic_watches import TopicWatches
+from minikafka.server.zookeeper.topic_watches import TopicWatches
 
 
 class Harness:

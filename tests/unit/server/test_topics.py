@@ -10,9 +10,9 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.registry.entity_configs import LEADER_REPLICAS
-from minikafka.server.broker import Broker
-from minikafka.server.settings import change_resource
-from minikafka.server.topics import check_creation
+from minikafka.server.admin.dynamic_config import change_resource
+from minikafka.server.admin.topics import check_creation
+from minikafka.server.core.broker import Broker
 from minikafka.wire.apis.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,

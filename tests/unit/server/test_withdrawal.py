@@ -8,9 +8,9 @@ from minikafka.base.errors import ErrorCode, NetworkError
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.net.port import Connector, PendingResponse
 from minikafka.partition.leadership import Leadership
-from minikafka.server.broker import Broker
-from minikafka.server.image import ClusterImage
-from minikafka.server.withdrawal import withdraw
+from minikafka.server.control.controlled_shutdown import withdraw
+from minikafka.server.core.broker import Broker
+from minikafka.server.core.metadata_cache import ClusterImage
 from minikafka.wire.apis.controlled_shutdown import (
     CONTROLLED_SHUTDOWN,
     ControlledShutdownResponse,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from minikafka.server import work_pool
-from minikafka.server.work_pool import InlineWorkPool, ThreadWorkPool
+from minikafka.server.workers import work_pool
+from minikafka.server.workers.work_pool import InlineWorkPool, ThreadWorkPool
 
 PATIENCE_S = 30.0
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from minikafka.base.errors import CoordinationLost
-from minikafka.server.worker import InlineWorker, ThreadWorker
+from minikafka.server.workers.worker import InlineWorker, ThreadWorker
 
 
 def test_jobs_run_in_order_also_those_that_jobs_submit() -> None:

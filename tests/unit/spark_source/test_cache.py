@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from minikafka.clients import batching
-from minikafka.clients.batching import BatchingConfig
-from minikafka.clients.cluster import Cluster
+from minikafka.clients import produce
+from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.produce import BatchingConfig
 from pyspark_minikafka import cache
 from pyspark_minikafka.options import Mode, source_options
 
@@ -35,7 +35,7 @@ class FakeCluster:
 @pytest.fixture(autouse=True)
 def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(cache, "Cluster", FakeCluster)
-    monkeypatch.setattr(batching, "BatchingProducer", FakeProducer)
+    monkeypatch.setattr(produce, "BatchingProducer", FakeProducer)
     yield
     cache.close_all()
 

@@ -8,7 +8,7 @@ import pytest
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.isolation import IsolationLevel
+from minikafka.clients.fetch.isolation_level import IsolationLevel
 from pyspark_minikafka.bounds import ALL_EARLIEST, ALL_LATEST, OffsetBound
 from pyspark_minikafka.group_options import GroupOptions, Storage
 from pyspark_minikafka.options import (

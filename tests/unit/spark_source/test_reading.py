@@ -10,8 +10,8 @@ from pyspark.sql.datasource import InputPartition
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, OffsetOutOfRange
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.cluster import Cluster
-from minikafka.records.message_set import Record, build_message_set
+from minikafka.clients.network.cluster import Cluster
+from minikafka.records.format.message_set import Record, build_message_set
 from pyspark_minikafka import reading
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options import Mode, SourceOptions, source_options

@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.batching import BatchingProducer
-from minikafka.clients.cluster import Cluster
-from minikafka.clients.fetcher import RangeFetcher
+from minikafka.clients.fetch.range_fetcher import RangeFetcher
+from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.produce import BatchingProducer
 from minikafka.wire.keys import ApiKey
 from pyspark_minikafka.lookup import ClusterLookup
 from pyspark_minikafka.offsets import StreamOffset

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import pyspark_minikafka
-from minikafka.base import places
+from minikafka.base import cache_dirs
 from minikafka.base.errors import ConfigError
 from pyspark_minikafka import group_options, kafka_options, options, shim
 
@@ -106,7 +106,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    monkeypatch.setattr(places, "SHARED_MEMORY", tmp_path / "no-memory")
+    monkeypatch.setattr(cache_dirs, "SHARED_MEMORY", tmp_path / "no-memory")
     for name, value in {
         "JAVA_HOME": tmp_path / "jdk",
         "SPARK_HOME": tmp_path / "spark",

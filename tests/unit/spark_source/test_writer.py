@@ -16,7 +16,7 @@ from pyspark.sql.types import ArrayType, IntegerType, StructType
 
 from minikafka.base.errors import BrokerError, ConfigError, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.batching import BatchingConfig
+from minikafka.clients.produce import BatchingConfig
 from minikafka.records.columns import HEADERS_TYPE
 from pyspark_minikafka import sending, writer
 from pyspark_minikafka.kafka_options import ConnectionOptions, ProducerOptions

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minikafka.base.errors import ErrorCode, LocalWireError, RemoteWireError
-from minikafka.records.message_set import Record, build_message_set
+from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire import classic
 from minikafka.wire.classic import Fetch, MessageSetSend, MultiFetch, MultiProduce, Offsets, Produce, Request
 from minikafka.wire.framing import encode_frame

@@ -17,7 +17,7 @@ from minikafka.clients.consumer.topic_count import (
     topic_count_of,
     topics_in,
 )
-from minikafka.clients.placement import readable_assignments
+from minikafka.clients.zookeeper_metadata import readable_assignments
 from minikafka.registry import paths
 from minikafka.registry.store import Store
 

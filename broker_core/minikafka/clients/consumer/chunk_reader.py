@@ -18,8 +18,8 @@ from minikafka.base.errors import CorruptMessage
 from minikafka.clients.consumer.fetched_data_chunk import FetchedDataChunk
 from minikafka.clients.consumer.message_and_metadata import K, MessageAndMetadata, V
 from minikafka.clients.serializer import Decoder
-from minikafka.records.message_set import ENTRY_HEADER_BYTES
-from minikafka.records.record import TimestampType
+from minikafka.records.format.message_set import ENTRY_HEADER_BYTES
+from minikafka.records.format.record import TimestampType
 
 if TYPE_CHECKING:
     from minikafka.records.columns import Columns

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from minikafka.base.config.near_misses import did_you_mean, nearest
+from minikafka.base.config.property_reader import PropertyReader
 from minikafka.base.errors import ConfigError
-from minikafka.base.near_misses import did_you_mean, nearest
 from minikafka.clients.consumer.partition_assignor import STRATEGIES, STRATEGY
-from minikafka.clients.property_reader import PropertyReader
 from minikafka.registry.paths import BROKER_IDS
 
 ZOOKEEPER, KAFKA = "zookeeper", "kafka"

@@ -10,16 +10,16 @@ from typing import Protocol
 
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.clients.cluster import Cluster
 from minikafka.clients.consumer.consumer_fetcher_thread import ConsumerFetcherThread, FetchSettings, Gate
 from minikafka.clients.consumer.leader_finder_thread import LeaderFinderThread
 from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
+from minikafka.clients.consumer.retry_log import Troubles
 from minikafka.clients.consumer.shutdownable_thread import ShutdownableThread
-from minikafka.clients.consumer.troubles import Troubles
-from minikafka.clients.links import BrokerLink, LinkConfig
-from minikafka.clients.retry import Deadline, EventWaiter, Waiter
+from minikafka.clients.network.broker_connection import BrokerLink, LinkConfig
+from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.retry import Deadline, EventWaiter, Waiter
 from minikafka.net.port import Connector
-from minikafka.records.hashes import string_hash
+from minikafka.records.format.hashes import string_hash
 from minikafka.registry.store import Store
 
 _LINGER_MS = 500

@@ -33,16 +33,16 @@ from minikafka.base.errors import (
     RemoteWireError,
 )
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.clients.answers import records_of, refused_fetch, whole_entries
-from minikafka.clients.cluster import worth_a_retry
 from minikafka.clients.consumer.chunk_queue import ChunkQueue
 from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStatsRegistry
 from minikafka.clients.consumer.partition_topic_info import INVALID_OFFSET, PartitionTopicInfo
+from minikafka.clients.consumer.retry_log import Troubles
 from minikafka.clients.consumer.shutdownable_thread import ShutdownableThread
-from minikafka.clients.consumer.troubles import Troubles
-from minikafka.clients.links import BrokerLink
-from minikafka.clients.offsets import CONSUMER, NO_EPOCH
-from minikafka.clients.retry import Deadline
+from minikafka.clients.fetch.fetch_response import records_of, refused_fetch, whole_entries
+from minikafka.clients.fetch.list_offsets import CONSUMER, NO_EPOCH
+from minikafka.clients.network.broker_connection import BrokerLink
+from minikafka.clients.network.cluster import worth_a_retry
+from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.fetch import (
     FETCH,
     FetchPartitionResponse,

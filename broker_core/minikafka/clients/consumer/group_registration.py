@@ -11,7 +11,7 @@ from minikafka.base.clock import Clock
 from minikafka.base.errors import CoordinationError, CoordinationLost, NodeExists, SessionExpired
 from minikafka.clients.consumer.consumer_config import ConsumerConfig
 from minikafka.clients.consumer.lease import Lease
-from minikafka.clients.consumer.steps import Steps, Wait
+from minikafka.clients.consumer.tasks import Steps, Wait
 from minikafka.clients.consumer.topic_count import TopicCount, registration_of
 from minikafka.registry import paths
 from minikafka.registry.store import Store

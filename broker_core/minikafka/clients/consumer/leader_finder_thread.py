@@ -7,9 +7,9 @@ from typing import Protocol
 
 from minikafka.base.errors import CoordinationError, MinikafkaError
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.clients.cluster import Cluster
+from minikafka.clients.consumer.retry_log import Troubles
 from minikafka.clients.consumer.shutdownable_thread import ShutdownableThread
-from minikafka.clients.consumer.troubles import Troubles
+from minikafka.clients.network.cluster import Cluster
 from minikafka.registry.brokers import plaintext_addresses
 from minikafka.registry.paths import BROKER_IDS
 from minikafka.registry.store import Store

@@ -7,8 +7,8 @@ from typing import Any, Generic, TypeVar
 from minikafka.base.errors import UndecodableMessage
 from minikafka.base.values import fast_value
 from minikafka.clients.serializer import Decoder
-from minikafka.records.headers import read_headers
-from minikafka.records.record import Headers, TimestampType
+from minikafka.records.format.headers import read_headers
+from minikafka.records.format.record import Headers, TimestampType
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -13,9 +13,9 @@ from typing import Protocol
 
 from minikafka.base.errors import MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.cluster import Cluster
-from minikafka.clients.group_coordinator import Coordinator
-from minikafka.clients.group_offsets import Author, Committed, check_commit, commit_request, committed_offsets
+from minikafka.clients.group.coordinator_client import Coordinator
+from minikafka.clients.group.offsets import Author, Committed, check_commit, commit_request, committed_offsets
+from minikafka.clients.network.cluster import Cluster
 from minikafka.registry.brokers import plaintext_addresses
 from minikafka.registry.store import Store
 from minikafka.wire.apis.offset_commit import OFFSET_COMMIT

@@ -14,7 +14,7 @@ from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.assignment_context import AssignmentContext
 from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId
-from minikafka.records.hashes import string_hash
+from minikafka.records.format.hashes import string_hash
 
 _log = logging.getLogger(__name__)
 

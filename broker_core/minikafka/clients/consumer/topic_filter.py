@@ -2,7 +2,7 @@
 ``Blacklist``).
 
 The pattern stands in a znode that consumers in Java read, too, so it is a regular expression of Java's; see
-``clients.java_regex`` for what is refused. It has to match the whole name of a topic.
+``clients.java_regex.translator`` for what is refused. It has to match the whole name of a topic.
 
 Before it is used a comma becomes ``|``, and spaces go, and quotes around it, as lists of topics and lines
 of property files have them. So ``a{2,3}`` cannot be written: it becomes ``a{2|3}``, which is refused, as
@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import OFFSETS_TOPIC
-from minikafka.clients.java_regex import BadPattern, compiled
+from minikafka.clients.java_regex.translator import BadPattern, compiled
 
 _BLANKS = "".join(map(chr, range(33)))
 """What Java's ``trim`` takes away."""

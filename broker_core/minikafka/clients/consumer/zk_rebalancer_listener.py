@@ -51,7 +51,7 @@ from minikafka.clients.consumer.kafka_stream import KafkaStream
 from minikafka.clients.consumer.partition_assignor import create
 from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
 from minikafka.clients.consumer.rebalance_plan import Owner, RebalancePlan, rebalance_plan
-from minikafka.clients.consumer.steps import Steps, Wait
+from minikafka.clients.consumer.tasks import Steps, Wait
 from minikafka.clients.consumer.topic_count import ThreadIds
 from minikafka.registry import paths
 from minikafka.registry.consumers import owned_in_session

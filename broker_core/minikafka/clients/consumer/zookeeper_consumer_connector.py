@@ -34,8 +34,7 @@ from minikafka.base.errors import (
     NetworkError,
 )
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.cluster import Cluster, worth_a_retry
-from minikafka.clients.consumer import given
+from minikafka.clients.consumer import arguments
 from minikafka.clients.consumer.chunk_queue import ChunkQueue
 from minikafka.clients.consumer.consumer_config import KAFKA, ZOOKEEPER, ConsumerConfig
 from minikafka.clients.consumer.consumer_fetcher_manager import ConsumerFetcherManager
@@ -46,9 +45,10 @@ from minikafka.clients.consumer.group_registration import GroupRegistration, con
 from minikafka.clients.consumer.kafka_stream import KafkaStream
 from minikafka.clients.consumer.offsets_channel import GroupOffsetsChannel, OffsetsChannel, brokers_in
 from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo, no_partitions_error
+from minikafka.clients.consumer.retry_log import Troubles
 from minikafka.clients.consumer.scheduler import Scheduler
 from minikafka.clients.consumer.stats_in_use import begin_to_use, cease_to_use
-from minikafka.clients.consumer.steps import Stepper, Steps, run
+from minikafka.clients.consumer.tasks import Stepper, Steps, run
 from minikafka.clients.consumer.topic_count import (
     StaticTopicCount,
     ThreadIds,
@@ -57,13 +57,13 @@ from minikafka.clients.consumer.topic_count import (
     topics_in,
 )
 from minikafka.clients.consumer.topic_filter import TopicFilter
-from minikafka.clients.consumer.troubles import Troubles
 from minikafka.clients.consumer.wildcard_streams_handler import WildcardStreamsHandler
 from minikafka.clients.consumer.zk_rebalancer_listener import Fetcher, ZkRebalancerListener
 from minikafka.clients.consumer.zk_session_expire_listener import ZkSessionExpireListener
 from minikafka.clients.consumer.zk_topic_partition_change_listener import ZkTopicPartitionChangeListener
 from minikafka.clients.consumer.zookeeper_topic_event_watcher import ZookeeperTopicEventWatcher
-from minikafka.clients.retry import EventWaiter, Waiter
+from minikafka.clients.network.cluster import Cluster, worth_a_retry
+from minikafka.clients.network.retry import EventWaiter, Waiter
 from minikafka.clients.serializer import Decoder, DefaultDecoder
 from minikafka.registry import paths
 from minikafka.registry.consumers import ZookeeperOffsets
@@ -98,7 +98,7 @@ class ZookeeperConsumerConnector:
         waiter: Waiter | None = None,
         threads: bool = True,
     ) -> None:
-        self.config = given.checked_config(config)
+        self.config = arguments.checked_config(config)
         self.clock = clock or SystemClock()
         self.consumer_id_string = consumer_id_of(config, self.clock)
         self.topic_registry: dict[str, dict[int, PartitionTopicInfo]] = {}
@@ -218,8 +218,8 @@ class ZookeeperConsumerConnector:
         ConsumerRebalanceFailed where the partitions that are to be its own are not given up; ConfigError for
         a name that no topic can have.
         """
-        given.check_topic_counts(topic_count_map)
-        given.check_decoders(key_decoder, value_decoder)
+        arguments.check_topic_counts(topic_count_map)
+        arguments.check_decoders(key_decoder, value_decoder)
         topic_count = StaticTopicCount(self.consumer_id_string, dict(topic_count_map))
         self._create_once()
         streams: dict[str, list[KafkaStream[Any, Any]]] = {}
@@ -253,8 +253,8 @@ class ZookeeperConsumerConnector:
         """Streams of all topics that ``topic_filter`` chooses, also of those that come later; each stream may
         have messages of all of them. Otherwise as ``create_message_streams``.
         """
-        given.check_filter(topic_filter)
-        given.check_decoders(key_decoder, value_decoder)
+        arguments.check_filter(topic_filter)
+        arguments.check_decoders(key_decoder, value_decoder)
         excluded = self.config.exclude_internal_topics
         topic_count = WildcardTopicCount(
             self.consumer_id_string, topic_filter, num_streams, excluded, lambda: topics_in(self.store)
@@ -273,7 +273,7 @@ class ZookeeperConsumerConnector:
 
     def set_consumer_rebalance_listener(self, listener: ConsumerRebalanceListener) -> None:
         """Have ``listener`` called at each rebalance. MessageStreamsExist once streams are created."""
-        given.check_listener(listener)
+        arguments.check_listener(listener)
         if self.message_stream_created:
             raise MessageStreamsExist("a rebalance listener is set before streams are created")
         self.consumer_rebalance_listener = listener
@@ -448,7 +448,7 @@ class ZookeeperConsumerConnector:
         that it may own none any more. A connector without streams writes ``offsets`` whoever owns them.
         """
         if offsets is not None:
-            offsets = given.checked_offsets(offsets)
+            offsets = arguments.checked_offsets(offsets)
         with self.commit_lock:  # before anything counts: a rebalance that waits for it goes on at once
             if offsets is None and not self.load_balancer_listener.called_by_rebalance_listener:
                 for stream in self.all_streams:
@@ -483,7 +483,7 @@ class ZookeeperConsumerConnector:
 
     def commit_offset_to_zookeeper(self, partition: TopicPartition, offset: int) -> None:
         """Write one offset there, unless it is known to stand there. Raises as ``commit_offsets``."""
-        wanted = given.checked_offsets({partition: offset})
+        wanted = arguments.checked_offsets({partition: offset})
         with self.commit_lock:
             if not self.message_stream_created:
                 self.offsets.zookeeper.commit(wanted, lambda partitions: partitions)
@@ -497,13 +497,13 @@ class ZookeeperConsumerConnector:
 
     def fetch_offset_from_zookeeper(self, partition: TopicPartition) -> int | None:
         """What stands there; None where nothing does."""
-        partition = given.checked_partition(partition)
+        partition = arguments.checked_partition(partition)
         with self.commit_lock:
             return self.offsets.zookeeper.fetch([partition]).get(partition)
 
     def fetch_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         """Where the group goes on, of those partitions that have something committed."""
-        wanted = [given.checked_partition(partition) for partition in partitions]
+        wanted = [arguments.checked_partition(partition) for partition in partitions]
         with self.commit_lock:
             return self.offsets.fetch(wanted)
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn
 
 from minikafka.base.errors import QueueFull
-from minikafka.base.words import counted
-from minikafka.clients.cluster import Cluster
+from minikafka.base.text import counted
+from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.retry import Deadline
 from minikafka.clients.producer.callback_handler import CallbackHandler
 from minikafka.clients.producer.default_event_handler import DefaultEventHandler
 from minikafka.clients.producer.event_handler import EventHandler
@@ -19,7 +20,6 @@ from minikafka.clients.producer.message_columns import MessageColumns
 from minikafka.clients.producer.producer_config import ProducerConfig
 from minikafka.clients.producer.producer_send_thread import ProducerSendThread
 from minikafka.clients.producer.producer_stats import ProducerStats
-from minikafka.clients.retry import Deadline
 
 logger = logging.getLogger("minikafka.clients.producer")
 

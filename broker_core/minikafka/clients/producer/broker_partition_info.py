@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
-from minikafka.clients.cluster import Cluster
-from minikafka.clients.metadata import TopicMetadata
+from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.clients.producer.producer_config import EACH, ProducerConfig
 
 logger = logging.getLogger("minikafka.clients.producer")

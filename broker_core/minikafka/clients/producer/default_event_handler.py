@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 
 from minikafka.base.errors import BrokerError, ErrorCode, FailedToSendMessage, MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.cluster import Cluster, worth_a_retry
-from minikafka.clients.metadata import NO_LEADER, TopicMetadata
+from minikafka.clients.network.cluster import Cluster, worth_a_retry
+from minikafka.clients.network.metadata import NO_LEADER, TopicMetadata
+from minikafka.clients.network.retry import Deadline
 from minikafka.clients.producer.broker_partition_info import BrokerPartitionInfo
 from minikafka.clients.producer.event_handler import EventHandler
 from minikafka.clients.producer.keyed_message import KeyedMessage
@@ -37,9 +38,8 @@ from minikafka.clients.producer.partitioner import DefaultPartitioner, Partition
 from minikafka.clients.producer.producer_config import ProducerConfig
 from minikafka.clients.producer.producer_stats import ProducerStats
 from minikafka.clients.producer.sync_producer import Sent, SyncProducer
-from minikafka.clients.retry import Deadline
 from minikafka.clients.serializer import Encoder
-from minikafka.records.message_set import Codec
+from minikafka.records.format.message_set import Codec
 
 logger = logging.getLogger("minikafka.clients.producer")
 
@@ -423,7 +423,7 @@ class DefaultEventHandler(EventHandler):
 
     def _setting(self, topic: str, name: str) -> str | None:
         """The value of a topic's setting, where the brokers tell (since 0.11)."""
-        from minikafka.clients.configs import describe_configs
+        from minikafka.clients.admin.configs import describe_configs
         from minikafka.wire.apis.describe_configs import ResourceType
 
         try:

@@ -13,9 +13,9 @@ from typing import Any
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import ProducerClosed
+from minikafka.clients.network.retry import Deadline
 from minikafka.clients.producer.keyed_message import KeyedMessage
 from minikafka.clients.producer.message_columns import MessageColumns
-from minikafka.clients.retry import Deadline
 
 FIELDS = len(KeyedMessage._fields)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.producer.message_columns import MessageColumns
 from minikafka.records.columns import EncodedSet, encode
-from minikafka.records.message_set import Codec
+from minikafka.records.format.message_set import Codec
 
 Rows = NDArray[np.int64]
 

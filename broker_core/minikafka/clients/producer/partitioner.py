@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from minikafka.records.columns import partitions_by_java_hash
-from minikafka.records.hashes import bytes_hash, long_hash, partition_of_hash, string_hash
+from minikafka.records.format.hashes import bytes_hash, long_hash, partition_of_hash, string_hash
 
 _BYTES_LIKE = (bytes, bytearray, memoryview)
 

@@ -8,9 +8,9 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from minikafka.base.config.class_loader import instance
 from minikafka.base.errors import ProducerClosed
-from minikafka.clients.cluster import Cluster
-from minikafka.clients.plugged import instance
+from minikafka.clients.network.cluster import Cluster
 from minikafka.clients.producer.async_producer import AsyncProducer
 from minikafka.clients.producer.callback_handler import CallbackHandler
 from minikafka.clients.producer.default_event_handler import DefaultEventHandler

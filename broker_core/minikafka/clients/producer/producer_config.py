@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from minikafka.base.config.class_loader import plugged
+from minikafka.base.config.property_reader import PropertyReader
 from minikafka.base.errors import ConfigError
 from minikafka.clients import serializer
-from minikafka.clients.bootstrap import parse_bootstrap
-from minikafka.clients.plugged import plugged
+from minikafka.clients.network.bootstrap import parse_bootstrap
 from minikafka.clients.producer.partitioner import ByteArrayPartitioner, DefaultPartitioner
-from minikafka.clients.property_reader import PropertyReader
-from minikafka.records.message_set import Codec
+from minikafka.records.format.message_set import Codec
 
 BROKER_LIST = "metadata.broker.list"
 KEEP, EACH = "keep", "each"

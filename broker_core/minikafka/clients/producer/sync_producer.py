@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.answers import TOO_FEW, missing_right, too_few_in_sync
-from minikafka.clients.batching.producer import MAGIC_2_SINCE, ZSTD_SINCE, magic_of
-from minikafka.clients.cluster import Cluster, Lane
-from minikafka.clients.links import Reply
-from minikafka.clients.retry import Deadline
-from minikafka.records.message_set import Codec
+from minikafka.clients.fetch.fetch_response import TOO_FEW, missing_right, too_few_in_sync
+from minikafka.clients.network.broker_connection import Reply
+from minikafka.clients.network.cluster import Cluster, Lane
+from minikafka.clients.network.retry import Deadline
+from minikafka.clients.produce.producer import MAGIC_2_SINCE, ZSTD_SINCE, magic_of
+from minikafka.records.format.message_set import Codec
 from minikafka.wire.apis.produce import (
     PRODUCE,
     ProducePartition,

@@ -9,7 +9,7 @@ protocol (``minikafka.wire.classic``) to a CLASSIC listener; otherwise today's, 
 on. A connection that breaks is made again once for each call.
 """
 
-from minikafka.clients.group_offsets import Committed
+from minikafka.clients.group.offsets import Committed
 from minikafka.clients.simple_consumer.fetch_request import (
     FetchRequest,
     FetchRequestBuilder,

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import Buffer
 from minikafka.clients.simple_consumer.fetch_request import FetchRequest
-from minikafka.records.message_set import StoredRecord
-from minikafka.records.scan import scan
-from minikafka.records.stream import MessageSet
+from minikafka.records.format.message_set import StoredRecord
+from minikafka.records.scan.scan import scan
+from minikafka.records.scan.stream import MessageSet
 
 _NO_INDEX = 1 << 30
 _LARGEST_ENTRY = (1 << 31) + 11

@@ -14,7 +14,7 @@ from dataclasses import replace
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.clients.simple_consumer.fetch_request import FetchRequest
 from minikafka.clients.simple_consumer.fetched_messages import FetchedMessages
-from minikafka.records.message_set import StoredRecord
+from minikafka.records.format.message_set import StoredRecord
 
 
 class MessageIterator:

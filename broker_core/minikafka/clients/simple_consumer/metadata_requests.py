@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import BrokerAddress
-from minikafka.clients.metadata import TopicMetadata
+from minikafka.clients.network.metadata import TopicMetadata
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from typing import Any
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.given import partitions_given
-from minikafka.clients.group_offsets import Committed
+from minikafka.clients.group.offsets import Committed
+from minikafka.clients.network.arguments import partitions_given
 from minikafka.wire.apis.offset_commit import NO_GENERATION
 
 OF_THE_COORDINATOR = 1

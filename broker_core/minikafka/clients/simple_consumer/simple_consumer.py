@@ -15,9 +15,9 @@ from minikafka.clients.consumer.fetch_request_and_response_stats import (
     FetchRequestAndResponseStatsRegistry,
 )
 from minikafka.clients.consumer.stats_in_use import begin_to_use, cease_to_use
-from minikafka.clients.given import partitions_given
-from minikafka.clients.group_offsets import Author, commit_request
-from minikafka.clients.metadata import from_response
+from minikafka.clients.group.offsets import Author, commit_request
+from minikafka.clients.network.arguments import partitions_given
+from minikafka.clients.network.metadata import from_response
 from minikafka.clients.simple_consumer.fetch_request import CONSUMER, FetchRequest, MultiFetchRequest
 from minikafka.clients.simple_consumer.fetched_messages import FetchedMessages
 from minikafka.clients.simple_consumer.message_iterator import MessageIterator

@@ -9,8 +9,8 @@ from minikafka.base.clock import SystemClock
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStats
-from minikafka.clients.links import BrokerLink, LinkConfig, Reply
-from minikafka.clients.retry import Deadline, EventWaiter
+from minikafka.clients.network.broker_connection import BrokerLink, LinkConfig, Reply
+from minikafka.clients.network.retry import Deadline, EventWaiter
 from minikafka.clients.simple_consumer.fetch_request import FetchRequest, MultiFetchRequest
 from minikafka.clients.simple_consumer.fetched_messages import FetchedMessages
 from minikafka.net.port import Connection, Connector

@@ -11,7 +11,7 @@ imported at their first use::
     keys      the map of keys to their largest offsets     compact   what stays of a message set
     hashing   the partitions of a column of keys, checksums
 
-Kernels never raise and never allocate: they take arrays and return a code of ``records.stops``. They read
+Kernels never raise and never allocate: they take arrays and return a code of ``decode_status``. They read
 untrusted bytes, so each one proves a length against what is there before it uses it. Each has one explicit
 signature (``signatures``); all of them drop the GIL.
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minikafka.records import stops
-from minikafka.records.kernels import read, write
+from minikafka.records.kernels import decode_status, read, write
 from minikafka.records.kernels.crc import crc32, crc32c
 from minikafka.records.kernels.jit import copy_bytes, inner, kernel, load_u32, load_u64, store_u32, store_u64
 from minikafka.records.kernels.layout import BATCH, WHOLE, entry_end, load_i32
@@ -38,24 +37,24 @@ from minikafka.records.kernels.signatures import (
 )
 from minikafka.records.kernels.write import cell, write_field, write_head
 
-END = stops.END
-CLASSIC = stops.CLASSIC
-WRAPPER = stops.WRAPPER
-REACHED_END_OFFSET = stops.REACHED_END_OFFSET
-FIRST_PROBLEM = stops.FIRST_PROBLEM
-ROWS_FULL = stops.ROWS_FULL
-KEYS_FULL = stops.KEYS_FULL
-VALUES_FULL = stops.VALUES_FULL
-HEADERS_FULL = stops.HEADERS_FULL
-BAD_CRC = stops.BAD_CRC
-BAD_CODEC = stops.BAD_CODEC
-BAD_ROW = stops.BAD_ROW
-BAD_HEADERS = stops.BAD_HEADERS
-BAD_COUNT = stops.BAD_COUNT
-BAD_DELTA = stops.BAD_DELTA
-NO_KEY = stops.NO_KEY
-NOT_CONSECUTIVE = stops.NOT_CONSECUTIVE
-TIMESTAMP_RANGE = stops.TIMESTAMP_RANGE
+END = decode_status.END
+CLASSIC = decode_status.CLASSIC
+WRAPPER = decode_status.WRAPPER
+REACHED_END_OFFSET = decode_status.REACHED_END_OFFSET
+FIRST_PROBLEM = decode_status.FIRST_PROBLEM
+ROWS_FULL = decode_status.ROWS_FULL
+KEYS_FULL = decode_status.KEYS_FULL
+VALUES_FULL = decode_status.VALUES_FULL
+HEADERS_FULL = decode_status.HEADERS_FULL
+BAD_CRC = decode_status.BAD_CRC
+BAD_CODEC = decode_status.BAD_CODEC
+BAD_ROW = decode_status.BAD_ROW
+BAD_HEADERS = decode_status.BAD_HEADERS
+BAD_COUNT = decode_status.BAD_COUNT
+BAD_DELTA = decode_status.BAD_DELTA
+NO_KEY = decode_status.NO_KEY
+NOT_CONSECUTIVE = decode_status.NOT_CONSECUTIVE
+TIMESTAMP_RANGE = decode_status.TIMESTAMP_RANGE
 BELOW = read.BELOW
 
 

@@ -2,7 +2,7 @@
 
 The first of these directories that has it is used, else the first that can be written: the user's cache,
 which all environments of this machine share, ``__pycache__`` beside this file, and the private ones of
-``base.places``. Below it lies one directory per state of the sources and of the processor, so a changed
+``base.cache_dirs``. Below it lies one directory per state of the sources and of the processor, so a changed
 kernel or another machine on a shared disk never meets old code. The first two get a copy from wherever it was
 found. ``python -m minikafka.records.kernels`` fills
 the one beside this file, for an image whose users cannot write.
@@ -38,7 +38,7 @@ from pathlib import Path
 import llvmlite  # type: ignore[import-untyped]
 from llvmlite import binding
 
-from minikafka.base import places
+from minikafka.base import cache_dirs
 from minikafka.base.printable import printable
 from minikafka.base.reports import VARIABLE, parse_report, report
 from minikafka.records.kernels.native import Code
@@ -57,8 +57,8 @@ _SHARES = (("read", "write", "batches"), ("keys", "compact", "hashing"))
 
 def candidates() -> list[Path]:
     """Directories to try, best first."""
-    own = places.candidates("kernels")
-    shared = 1 if len(own) > len(places.private()) else 0  # there may be no home
+    own = cache_dirs.candidates("kernels")
+    shared = 1 if len(own) > len(cache_dirs.private()) else 0  # there may be no home
     return [*own[:shared], beside_sources(), *own[shared:]]
 
 
@@ -73,12 +73,12 @@ def machine_code() -> dict[str, Code] | None:
         return None
     name = f"kernels-{_state()}"
     for place in candidates():
-        found = kept(place / name) if places.trusted(place) else None
+        found = kept(place / name) if cache_dirs.trusted(place) else None
         if found is not None:
             _share(name, found)
             return found
     for place in candidates():
-        if places.writable(place, place / name):
+        if cache_dirs.writable(place, place / name):
             found = _compiled_once(place / name)
             if found is not None:
                 _share(name, found)
@@ -97,16 +97,16 @@ def _share(name: str, codes: Mapping[str, Code]) -> None:
     So another environment of this user finds it, and another user of this installation.
     """
     for place in candidates():
-        if place.parent not in places.private() and not (place / name / _CODE).exists():
+        if place.parent not in cache_dirs.private() and not (place / name / _CODE).exists():
             with contextlib.suppress(OSError):
-                if places.writable(place, place / name):
+                if cache_dirs.writable(place, place / name):
                     keep(place / name, codes)
 
 
 def compile_ahead(place: Path) -> Path | None:
     """Have the machine code of this state in ``place``, and return its file; None when that cannot be."""
     directory = place / f"kernels-{_state()}"
-    if not places.writable(place, directory):
+    if not cache_dirs.writable(place, directory):
         _say(f"{directory} cannot be written")
         return None
     return directory / _CODE if kept(directory) or _compiled_once(directory) else None
@@ -125,10 +125,11 @@ def _state() -> str:
 
 def _sources() -> list[tuple[str, bytes]]:
     """Name and text of every module that the machine code depends on."""
-    package = resources.files("minikafka.records")
-    kernels = [one for one in package.joinpath("kernels").iterdir() if one.name.endswith(".py")]
-    found = [*sorted(kernels, key=lambda one: one.name), package.joinpath("stops.py")]
-    return [(one.name, one.read_bytes()) for one in found]
+    kernels = resources.files("minikafka.records.kernels")
+    found = sorted(
+        (path for path in kernels.iterdir() if path.name.endswith(".py")), key=lambda path: path.name
+    )
+    return [(path.name, path.read_bytes()) for path in found]
 
 
 def keep(directory: Path, codes: Mapping[str, Code]) -> None:
@@ -152,7 +153,7 @@ def kept(directory: Path) -> dict[str, Code] | None:
     We run what lies in the file, so it must be ours or root's, and nobody else may write to it.
     """
     try:
-        with places.open_own(directory / _CODE) as file:
+        with cache_dirs.open_own(directory / _CODE) as file:
             content = json.load(file)
         entries = content["codes"]
         if content["sum"] != _sum(directory, entries):
@@ -170,7 +171,7 @@ def _sum(directory: Path, entries: object) -> str:
 def _compiled_once(directory: Path) -> dict[str, Code] | None:
     """Have the kernels compiled into ``directory``, or wait for who does. None when that fails."""
     try:
-        lock = places.open_lock(directory / "lock")
+        lock = cache_dirs.open_lock(directory / "lock")
     except OSError:
         return None
     try:

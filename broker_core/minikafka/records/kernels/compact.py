@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minikafka.records import stops
+from minikafka.records.kernels import decode_status
 from minikafka.records.kernels.crc import crc32c
 from minikafka.records.kernels.jit import copy_bytes, inner, kernel, load_u64, store_u32, store_u64
 from minikafka.records.kernels.keys import (
@@ -38,15 +38,15 @@ from minikafka.records.kernels.signatures import (
     Tables,
 )
 
-END_OF_DATA = stops.END
-WRAPPER = stops.WRAPPER
-VALUES_FULL = stops.VALUES_FULL
-BAD_CODEC = stops.BAD_CODEC
-NESTED = stops.NESTED
-INNER_MAGIC = stops.INNER_MAGIC
-BAD_HEADERS = stops.BAD_HEADERS
-BAD_COUNT = stops.BAD_COUNT
-BAD_DELTA = stops.BAD_DELTA
+END_OF_DATA = decode_status.END
+WRAPPER = decode_status.WRAPPER
+VALUES_FULL = decode_status.VALUES_FULL
+BAD_CODEC = decode_status.BAD_CODEC
+NESTED = decode_status.NESTED
+INNER_MAGIC = decode_status.INNER_MAGIC
+BAD_HEADERS = decode_status.BAD_HEADERS
+BAD_COUNT = decode_status.BAD_COUNT
+BAD_DELTA = decode_status.BAD_DELTA
 
 PACK = -4  # the batch that was just written to ``out`` has to be compressed
 # What becomes of an entry.

@@ -11,7 +11,7 @@ from minikafka.records.kernels.signatures import Bytes, Number, Tables
 
 ALL_ONES = np.uint32(0xFFFFFFFF)
 CONSTANTS_AT = 4096
-"""Behind the tables lie the constants of folding (``records.checksums``)."""
+"""Behind the tables lie the constants of folding (``records.format.checksums``)."""
 
 
 CRC32C_AT = 4108
@@ -26,7 +26,7 @@ def crc32(tables: Tables, data: Bytes, start: Number, end: Number) -> Number:
 
 @inner
 def crc32c(tables: Tables, data: Bytes, start: Number, end: Number) -> Number:
-    """The same with the tables behind those: ``tables`` is ``records.checksums.CRC_TABLES``."""
+    """The same with the tables behind those: ``tables`` is ``records.format.checksums.CRC_TABLES``."""
     return extended(tables[CRC32C_AT:], data, start, end, ALL_ONES) ^ ALL_ONES
 
 

@@ -15,22 +15,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from minikafka.records import stops
+from minikafka.records.kernels import decode_status
 from minikafka.records.kernels.jit import fetch_early, inner, kernel, load_u64, load_u64_little
 from minikafka.records.kernels.layout import BATCH, WHOLE, entry_end, fields, load_i32
 from minikafka.records.kernels.record import POSITIVE, read_record
 from minikafka.records.kernels.signatures import BYTES, I64S_OUT, Bytes, Longs, Number
 
-WRAPPER = stops.WRAPPER
-REACHED_END_OFFSET = stops.REACHED_END_OFFSET
-ROWS_FULL = stops.ROWS_FULL
-KEYS_FULL = stops.KEYS_FULL
-BAD_CODEC = stops.BAD_CODEC
-NESTED = stops.NESTED
-INNER_MAGIC = stops.INNER_MAGIC
-OFFSET_ORDER = stops.OFFSET_ORDER
-BAD_COUNT = stops.BAD_COUNT
-BAD_DELTA = stops.BAD_DELTA
+WRAPPER = decode_status.WRAPPER
+REACHED_END_OFFSET = decode_status.REACHED_END_OFFSET
+ROWS_FULL = decode_status.ROWS_FULL
+KEYS_FULL = decode_status.KEYS_FULL
+BAD_CODEC = decode_status.BAD_CODEC
+NESTED = decode_status.NESTED
+INNER_MAGIC = decode_status.INNER_MAGIC
+OFFSET_ORDER = decode_status.OFFSET_ORDER
+BAD_COUNT = decode_status.BAD_COUNT
+BAD_DELTA = decode_status.BAD_DELTA
 # Ends of a run that only compaction has.
 TRANSACTIONAL = -2  # the next entry is a batch of a transaction, or one that ends it
 PASSED = -3  # the batch that was OPENED is done: the next one has other content

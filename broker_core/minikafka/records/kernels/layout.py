@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from minikafka.records import stops
+from minikafka.records.kernels import decode_status
 from minikafka.records.kernels.jit import inner, load_u32
 from minikafka.records.kernels.signatures import Bytes, Number
 
-END = stops.END
-PARTIAL = stops.PARTIAL
-BAD_SIZE = stops.BAD_SIZE
-OTHER_MAGIC = stops.OTHER_MAGIC
-BAD_KEY_LENGTH = stops.BAD_KEY_LENGTH
-BAD_VALUE_LENGTH = stops.BAD_VALUE_LENGTH
-BATCH = stops.BATCH
+END = decode_status.END
+PARTIAL = decode_status.PARTIAL
+BAD_SIZE = decode_status.BAD_SIZE
+OTHER_MAGIC = decode_status.OTHER_MAGIC
+BAD_KEY_LENGTH = decode_status.BAD_KEY_LENGTH
+BAD_VALUE_LENGTH = decode_status.BAD_VALUE_LENGTH
+BATCH = decode_status.BATCH
 WHOLE = -1
 """There is a whole entry of magic 0 or 1."""
 

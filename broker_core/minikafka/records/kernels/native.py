@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from llvmlite import binding  # type: ignore[import-untyped]
 
-from minikafka.records.arrays import INT64_MAX, INT64_MIN
+from minikafka.records.kernels.arrays import INT64_MAX, INT64_MIN
 from minikafka.records.kernels.signatures import Argument
 
 _address_at: Any = ctypes.c_void_p.from_address

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minikafka.records import stops
+from minikafka.records.kernels import decode_status
 from minikafka.records.kernels.crc import crc32, crc32c
 from minikafka.records.kernels.jit import copy_bytes, inner, kernel, load_u32, load_u64
 from minikafka.records.kernels.layout import BATCH, WHOLE, entry_end, fields, load_i32
@@ -25,23 +25,23 @@ from minikafka.records.kernels.signatures import (
     Tables,
 )
 
-END = stops.END
-PARTIAL = stops.PARTIAL
-REACHED_END_OFFSET = stops.REACHED_END_OFFSET
-WRAPPER = stops.WRAPPER
-ROWS_FULL = stops.ROWS_FULL
-KEYS_FULL = stops.KEYS_FULL
-VALUES_FULL = stops.VALUES_FULL
-FOUND = stops.FOUND
-BAD_CRC = stops.BAD_CRC
-BAD_CODEC = stops.BAD_CODEC
-OTHER_MAGIC = stops.OTHER_MAGIC
-NESTED = stops.NESTED
-INNER_MAGIC = stops.INNER_MAGIC
-OFFSET_ORDER = stops.OFFSET_ORDER
-BAD_HEADERS = stops.BAD_HEADERS
-BAD_COUNT = stops.BAD_COUNT
-BAD_DELTA = stops.BAD_DELTA
+END = decode_status.END
+PARTIAL = decode_status.PARTIAL
+REACHED_END_OFFSET = decode_status.REACHED_END_OFFSET
+WRAPPER = decode_status.WRAPPER
+ROWS_FULL = decode_status.ROWS_FULL
+KEYS_FULL = decode_status.KEYS_FULL
+VALUES_FULL = decode_status.VALUES_FULL
+FOUND = decode_status.FOUND
+BAD_CRC = decode_status.BAD_CRC
+BAD_CODEC = decode_status.BAD_CODEC
+OTHER_MAGIC = decode_status.OTHER_MAGIC
+NESTED = decode_status.NESTED
+INNER_MAGIC = decode_status.INNER_MAGIC
+OFFSET_ORDER = decode_status.OFFSET_ORDER
+BAD_HEADERS = decode_status.BAD_HEADERS
+BAD_COUNT = decode_status.BAD_COUNT
+BAD_DELTA = decode_status.BAD_DELTA
 BELOW = -2
 
 # Places in the ``state`` of decode_run.

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from minikafka.records import stops
+from minikafka.records.kernels import decode_status
 from minikafka.records.kernels.jit import copy_bytes, inner
 from minikafka.records.kernels.layout import WHOLE
 from minikafka.records.kernels.signatures import Bytes, Number
 
-BAD_KEY_LENGTH = stops.BAD_KEY_LENGTH
-BAD_VALUE_LENGTH = stops.BAD_VALUE_LENGTH
-BAD_RECORD_LENGTH = stops.BAD_RECORD_LENGTH
-BAD_VARINT = stops.BAD_VARINT
+BAD_KEY_LENGTH = decode_status.BAD_KEY_LENGTH
+BAD_VALUE_LENGTH = decode_status.BAD_VALUE_LENGTH
+BAD_RECORD_LENGTH = decode_status.BAD_RECORD_LENGTH
+BAD_VARINT = decode_status.BAD_VARINT
 POSITIVE = 0x7FFFFFFFFFFFFFFF
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minikafka.records import stops
+from minikafka.records.kernels import decode_status
 from minikafka.records.kernels.crc import crc32, crc32c
 from minikafka.records.kernels.jit import copy_bytes, inner, kernel, load_u32, load_u64, store_u32, store_u64
 from minikafka.records.kernels.layout import BATCH, WHOLE, entry_end, fields, load_i32
@@ -23,18 +23,18 @@ from minikafka.records.kernels.signatures import (
     Tables,
 )
 
-WRAPPER = stops.WRAPPER
-BAD_CRC = stops.BAD_CRC
-BAD_CODEC = stops.BAD_CODEC
-BAD_ROW = stops.BAD_ROW
-NESTED = stops.NESTED
-INNER_MAGIC = stops.INNER_MAGIC
-TOO_LARGE = stops.TOO_LARGE
-NO_KEY = stops.NO_KEY
-TIMESTAMP_RANGE = stops.TIMESTAMP_RANGE
-TIMESTAMP_TYPE = stops.TIMESTAMP_TYPE
-VALUES_FULL = stops.VALUES_FULL
-END = stops.END
+WRAPPER = decode_status.WRAPPER
+BAD_CRC = decode_status.BAD_CRC
+BAD_CODEC = decode_status.BAD_CODEC
+BAD_ROW = decode_status.BAD_ROW
+NESTED = decode_status.NESTED
+INNER_MAGIC = decode_status.INNER_MAGIC
+TOO_LARGE = decode_status.TOO_LARGE
+NO_KEY = decode_status.NO_KEY
+TIMESTAMP_RANGE = decode_status.TIMESTAMP_RANGE
+TIMESTAMP_TYPE = decode_status.TIMESTAMP_TYPE
+VALUES_FULL = decode_status.VALUES_FULL
+END = decode_status.END
 
 # Places in the ``state`` of validate_run, survey_wrappers and check_contents.
 POSITION = 0  # of the next entry; in and out

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
-from minikafka.server.control import ControlPath
-from minikafka.server.coordinator import Coordinator
+from minikafka.server.control.control_path import ControlPath
+from minikafka.server.core.broker import Broker
+from minikafka.server.groups.group_coordinator import Coordinator
 from minikafka.server.handlers import (
     alter_configs,
     api_versions,
@@ -48,7 +48,7 @@ from minikafka.server.handlers import (
     sync_group,
     update_metadata,
 )
-from minikafka.server.replicas import Replicas
+from minikafka.server.replication.replica_manager import Replicas
 from minikafka.wire.keys import ApiKey
 
 Handler = Callable[[RequestContext, Any], None]

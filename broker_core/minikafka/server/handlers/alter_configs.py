@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.server.broker import Broker
+from minikafka.server.admin.dynamic_config import Change, change_resource, replacement
+from minikafka.server.admin.topics import error_message_of
 from minikafka.server.context import RequestContext
-from minikafka.server.later import answer_by_jobs
-from minikafka.server.settings import Change, change_resource, replacement
-from minikafka.server.topics import error_message_of
+from minikafka.server.core.broker import Broker
+from minikafka.server.core.deferred_response import answer_by_jobs
 from minikafka.wire.apis.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,

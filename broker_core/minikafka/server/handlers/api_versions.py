@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 
-from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
+from minikafka.server.core.broker import Broker
 from minikafka.wire.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse, table_of
 from minikafka.wire.keys import ApiKey
 from minikafka.wire.table import APIS, NEWEST_IN_0_10_1

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.controller import events
-from minikafka.server.broker import Broker
+from minikafka.server.admin.topics import check_controller
 from minikafka.server.context import RequestContext
-from minikafka.server.control import ControlPath
-from minikafka.server.topics import check_controller
+from minikafka.server.control.control_path import ControlPath
+from minikafka.server.core.broker import Broker
 from minikafka.wire.apis.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,

@@ -11,11 +11,11 @@ from functools import partial
 
 from minikafka.base.acls import Acl, Resource
 from minikafka.base.errors import BrokerError
-from minikafka.server.acl_requests import check_authorizer, rule_of
-from minikafka.server.broker import Broker
+from minikafka.server.admin.topics import error_code_of, error_message_of
 from minikafka.server.context import RequestContext
-from minikafka.server.later import answer_by_jobs
-from minikafka.server.topics import error_code_of, error_message_of
+from minikafka.server.core.broker import Broker
+from minikafka.server.core.deferred_response import answer_by_jobs
+from minikafka.server.security.acl_requests import check_authorizer, rule_of
 from minikafka.wire.apis.create_acls import (
     AclCreation,
     AclCreationResult,

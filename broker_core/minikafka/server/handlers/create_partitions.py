@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections import Counter
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.server.broker import Broker
-from minikafka.server.context import RequestContext
-from minikafka.server.topics import (
+from minikafka.server.admin.topics import (
     GrowthRequest,
     NewPartitions,
     TopicTicket,
@@ -25,7 +23,9 @@ from minikafka.server.topics import (
     step_bytes,
     submit_growths,
 )
-from minikafka.server.work_pool import Steps, begin_here
+from minikafka.server.context import RequestContext
+from minikafka.server.core.broker import Broker
+from minikafka.server.workers.work_pool import Steps, begin_here
 from minikafka.wire.apis.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

@@ -14,10 +14,7 @@ from collections import Counter
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import alike_key
-from minikafka.server.broker import Broker
-from minikafka.server.context import RequestContext
-from minikafka.server.creations import CreationRequest
-from minikafka.server.topics import (
+from minikafka.server.admin.topics import (
     BROKER_DEFAULT,
     NewPartitions,
     TopicTicket,
@@ -29,7 +26,10 @@ from minikafka.server.topics import (
     step_bytes,
     submit_creations,
 )
-from minikafka.server.work_pool import Steps, begin_here
+from minikafka.server.context import RequestContext
+from minikafka.server.core.broker import Broker
+from minikafka.server.core.topic_creations import CreationRequest
+from minikafka.server.workers.work_pool import Steps, begin_here
 from minikafka.wire.apis.create_topics import (
     CreatableTopic,
     CreatableTopicResult,

@@ -7,8 +7,8 @@ there is not.
 from __future__ import annotations
 
 from minikafka.server.context import RequestContext
-from minikafka.server.coordinator import Coordinator
-from minikafka.server.work_pool import Steps, begin_here
+from minikafka.server.groups.group_coordinator import Coordinator
+from minikafka.server.workers.work_pool import Steps, begin_here
 from minikafka.wire.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 

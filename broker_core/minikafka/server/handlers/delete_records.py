@@ -13,9 +13,9 @@ import logging
 
 from minikafka.base.errors import BrokerError, ErrorCode, OffsetOutOfRange, StorageError
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition
-from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
-from minikafka.server.work_pool import Steps, begin
+from minikafka.server.core.broker import Broker
+from minikafka.server.workers.work_pool import Steps, begin
 from minikafka.wire.apis.delete_records import (
     HIGH_WATERMARK,
     DeleteRecordsPartition,

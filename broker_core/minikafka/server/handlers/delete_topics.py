@@ -8,10 +8,10 @@ whose znode is nonsense. A time-out leaves the deletion under way: REQUEST_TIMED
 from __future__ import annotations
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.server.broker import Broker
+from minikafka.server.admin.topics import TopicTicket, check_controller, error_code_of, submit_deletions
 from minikafka.server.context import RequestContext
-from minikafka.server.topics import TopicTicket, check_controller, error_code_of, submit_deletions
-from minikafka.server.work_pool import Steps, begin_here
+from minikafka.server.core.broker import Broker
+from minikafka.server.workers.work_pool import Steps, begin_here
 from minikafka.wire.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from itertools import groupby
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.server.acl_requests import check_authorizer, found
-from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
+from minikafka.server.core.broker import Broker
+from minikafka.server.security.acl_requests import check_authorizer, found
 from minikafka.wire.apis.describe_acls import (
     LITERAL,
     AclDescription,

@@ -11,10 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.server.broker import Broker
-from minikafka.server.context import RequestContext
-from minikafka.server.later import answer_by_jobs, portions
-from minikafka.server.settings import (
+from minikafka.server.admin.dynamic_config import (
     Settings,
     check_broker,
     check_topic,
@@ -22,7 +19,10 @@ from minikafka.server.settings import (
     describe_topic,
     refresh_topics,
 )
-from minikafka.server.topics import error_message_of
+from minikafka.server.admin.topics import error_message_of
+from minikafka.server.context import RequestContext
+from minikafka.server.core.broker import Broker
+from minikafka.server.core.deferred_response import answer_by_jobs, portions
 from minikafka.wire.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.server.context import RequestContext
-from minikafka.server.coordinator import Coordinator
-from minikafka.server.work_pool import Steps, begin_here
+from minikafka.server.groups.group_coordinator import Coordinator
+from minikafka.server.workers.work_pool import Steps, begin_here
 from minikafka.wire.apis.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,

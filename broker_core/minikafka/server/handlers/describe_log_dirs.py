@@ -15,9 +15,9 @@ from collections import defaultdict
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.log.log import Log
-from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
-from minikafka.server.work_pool import Steps, begin_here
+from minikafka.server.core.broker import Broker
+from minikafka.server.workers.work_pool import Steps, begin_here
 from minikafka.wire.apis.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,

@@ -6,7 +6,7 @@ offset, 7 sessions, 9 leader epochs, 10 says that the client knows zstd. Newer m
 versions 0 and 1 get magic 0, 2 and 3 magic 1, and for batches in zstd UNSUPPORTED_COMPRESSION_TYPE; so do
 versions before 10 for all of a topic whose own ``compression.type`` is zstd. Sessions of consumers
 are declined: the session id in answers is 0, so that a client names all its partitions each time; those of
-followers are in ``server.follower_fetch``. Behaviour
+followers are in ``server.replication.follower_fetch``. Behaviour
     The response waits until ``min_bytes`` are there, at most ``max_wait_ms`` and as long as a connection may
     be idle; an error of any partition is answered at once, and naming one twice is an error. Up to version 2
     a partition's share is cut at ``partition_max_bytes`` even within a message; from version 3 on the first
@@ -14,7 +14,7 @@ followers are in ``server.follower_fetch``. Behaviour
     not given. A consumer that was given a part of other partitions, and does not name them, waits less
     (``partition.catching_up``). A follower, which names itself as ``replica_id``, is given all that there
     is; the offsets that it asks for tell what it has, which moves the high watermark. What has to be
-    converted down is converted while it is sent (``server.converted_records``): the last message of a
+    converted down is converted while it is sent (``server.core.converted_records``): the last message of a
     partition's share may be cut off then, in version 3 too.
 """
 
@@ -28,10 +28,10 @@ from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.net.server import Exchange
 from minikafka.partition.catching_up import CatchingUp
-from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
-from minikafka.server.converted_records import PLAIN_BYTES
-from minikafka.server.fetch_shares import (
+from minikafka.server.core.broker import Broker
+from minikafka.server.core.converted_records import PLAIN_BYTES
+from minikafka.server.replication.fetch_shares import (
     MAGIC_2_SINCE,
     Share,
     Shares,
@@ -41,8 +41,8 @@ from minikafka.server.fetch_shares import (
     patience_ms,
     read_share,
 )
-from minikafka.server.follower_fetch import note_follower, parts_of, serve_follower
-from minikafka.server.work_pool import Steps, begin_here
+from minikafka.server.replication.follower_fetch import note_follower, parts_of, serve_follower
+from minikafka.server.workers.work_pool import Steps, begin_here
 from minikafka.wire.apis.fetch import (
     FINAL_EPOCH,
     NEW_SESSION_EPOCH,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import BrokerAddress
 from minikafka.server.context import RequestContext
-from minikafka.server.coordinator import Coordinator
+from minikafka.server.groups.group_coordinator import Coordinator
 from minikafka.wire.apis.find_coordinator import (
     CoordinatorType,
     FindCoordinatorRequest,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from minikafka.server.broker import Broker
+from minikafka.server.admin.dynamic_config import increments
 from minikafka.server.context import RequestContext
+from minikafka.server.core.broker import Broker
 from minikafka.server.handlers.alter_configs import alter
-from minikafka.server.settings import increments
 from minikafka.wire.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 
 

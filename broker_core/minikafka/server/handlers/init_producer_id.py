@@ -14,8 +14,8 @@ from collections.abc import Hashable
 from functools import partial
 
 from minikafka.base.errors import CoordinationLost, ErrorCode, MinikafkaError, OtherCluster, SessionExpired
-from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
+from minikafka.server.core.broker import Broker
 from minikafka.wire.apis.init_producer_id import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,

@@ -8,9 +8,9 @@ is done, for a controller that is one no longer.
 from __future__ import annotations
 
 from minikafka.base.errors import ErrorCode
-from minikafka.server import controller_messages as messages
 from minikafka.server.context import RequestContext
-from minikafka.server.replicas import Replicas
+from minikafka.server.control import controller_messages as messages
+from minikafka.server.replication.replica_manager import Replicas
 from minikafka.wire.apis.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from minikafka.base.errors import BrokerError
 from minikafka.groups import events
 from minikafka.server.context import RequestContext
-from minikafka.server.coordinator import Coordinator
+from minikafka.server.groups.group_coordinator import Coordinator
 from minikafka.wire.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 

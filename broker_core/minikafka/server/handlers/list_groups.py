@@ -7,8 +7,8 @@ groups of the others.
 from __future__ import annotations
 
 from minikafka.server.context import RequestContext
-from minikafka.server.coordinator import Coordinator
-from minikafka.server.work_pool import Steps, begin
+from minikafka.server.groups.group_coordinator import Coordinator
+from minikafka.server.workers.work_pool import Steps, begin
 from minikafka.wire.apis.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 ROW_BYTES = 300

@@ -19,13 +19,13 @@ from itertools import chain
 
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.ids import TopicPartition
-from minikafka.log.epochs import UNKNOWN
+from minikafka.log.checkpoints.leader_epochs import UNKNOWN
 from minikafka.log.search import LOOK_UP_BYTES
 from minikafka.partition.partition import Partition
-from minikafka.records.message_set import NO_TIMESTAMP
-from minikafka.server.broker import Broker
+from minikafka.records.format.message_set import NO_TIMESTAMP
 from minikafka.server.context import RequestContext
-from minikafka.server.work_pool import begin, begin_here
+from minikafka.server.core.broker import Broker
+from minikafka.server.workers.work_pool import begin, begin_here
 from minikafka.wire.apis.fetch import READ_COMMITTED
 from minikafka.wire.apis.list_offsets import (
     ListOffsetsPartition,

@@ -17,11 +17,11 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition, check_topic_name
 from minikafka.controller.election import NO_LEADER
 from minikafka.partition.leadership import Leadership
-from minikafka.server.broker import Broker
+from minikafka.server.admin.topics import start_creation
 from minikafka.server.context import RequestContext
-from minikafka.server.image import ClusterImage
-from minikafka.server.topics import start_creation
-from minikafka.server.work_pool import Steps, begin_here
+from minikafka.server.core.broker import Broker
+from minikafka.server.core.metadata_cache import ClusterImage
+from minikafka.server.workers.work_pool import Steps, begin_here
 from minikafka.wire.apis.metadata import (
     MetadataBroker,
     MetadataPartition,

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Sequence
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.groups.messages import NO_EPOCH, OffsetValue
-from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
-from minikafka.server.coordinator import Coordinator
-from minikafka.server.later import answer_by_jobs, portions
-from minikafka.server.work_pool import Steps, begin_here
-from minikafka.server.zookeeper_offsets import AT_ONCE
+from minikafka.server.core.broker import Broker
+from minikafka.server.core.deferred_response import answer_by_jobs, portions
+from minikafka.server.groups.group_coordinator import Coordinator
+from minikafka.server.workers.work_pool import Steps, begin_here
+from minikafka.server.zookeeper.consumer_offsets import AT_ONCE
 from minikafka.wire.apis.offset_fetch import (
     NO_OFFSET,
     OffsetFetchRequest,

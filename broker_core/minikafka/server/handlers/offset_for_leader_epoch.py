@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.log.epochs import UNKNOWN
-from minikafka.server.broker import Broker
+from minikafka.log.checkpoints.leader_epochs import UNKNOWN
 from minikafka.server.context import RequestContext
-from minikafka.server.work_pool import Steps, begin_here
+from minikafka.server.core.broker import Broker
+from minikafka.server.workers.work_pool import Steps, begin_here
 from minikafka.wire.apis.offset_for_leader_epoch import (
     EpochPartition,
     EpochPartitionResponse,

@@ -30,20 +30,20 @@ from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition
 from minikafka.base.values import fast_value
 from minikafka.log.log import Log
 from minikafka.partition.partition import Appended, Partition
-from minikafka.records.batch import BATCH_HEADER_BYTES
-from minikafka.records.compression import BudgetExceeded, ContentBudget
-from minikafka.records.message_set import (
+from minikafka.records.append.batch_fast_path import PlainBatch, survey
+from minikafka.records.append.produced import Limits, OffsetMoved, ValidatedSet
+from minikafka.records.append.validation import memory_to_prepare, prepare, validate, validate_steps
+from minikafka.records.format.batch import BATCH_HEADER_BYTES
+from minikafka.records.format.compression import BudgetExceeded, ContentBudget
+from minikafka.records.format.message_set import (
     CODEC_MASK,
     ENTRY_HEADER_BYTES,
     NO_TIMESTAMP,
     Codec,
 )
-from minikafka.records.produced import Limits, OffsetMoved, ValidatedSet
-from minikafka.records.survey import PlainBatch, survey
-from minikafka.records.validation import memory_to_prepare, prepare, validate, validate_steps
-from minikafka.server.broker import Broker
 from minikafka.server.context import RequestContext
-from minikafka.server.work_pool import Steps, begin
+from minikafka.server.core.broker import Broker
+from minikafka.server.workers.work_pool import Steps, begin
 from minikafka.wire.apis.produce import (
     ProducePartition,
     ProducePartitionResponse,

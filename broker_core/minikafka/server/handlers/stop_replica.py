@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.server import controller_messages as messages
 from minikafka.server.context import RequestContext
-from minikafka.server.replicas import Replicas
+from minikafka.server.control import controller_messages as messages
+from minikafka.server.replication.replica_manager import Replicas
 from minikafka.wire.apis.stop_replica import (
     StopReplicaPartitionError,
     StopReplicaRequest,

@@ -7,9 +7,9 @@ replicas. STALE_CONTROLLER_EPOCH, and nothing is done, for a controller that is 
 from __future__ import annotations
 
 from minikafka.base.errors import ErrorCode
-from minikafka.server import controller_messages as messages
 from minikafka.server.context import RequestContext
-from minikafka.server.replicas import Replicas
+from minikafka.server.control import controller_messages as messages
+from minikafka.server.replication.replica_manager import Replicas
 from minikafka.wire.apis.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
 

@@ -1,14 +1,14 @@
-"""``clients/batching/accumulator``: when batches are closed, sent, given back and forgotten."""
+"""``clients/produce/accumulator``: when batches are closed, sent, given back and forgotten."""
 
 from __future__ import annotations
 
 import threading
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.batching.accumulator import Accumulator, Change
-from minikafka.clients.batching.batch import message_bytes
-from minikafka.clients.batching.config import BatchingConfig
-from minikafka.records.message_set import Record, build_message_set
+from minikafka.clients.produce.accumulator import Accumulator, Change
+from minikafka.clients.produce.batch import message_bytes
+from minikafka.clients.produce.config import BatchingConfig
+from minikafka.records.format.message_set import Record, build_message_set
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 SIZE = message_bytes(None, b"0123456789")

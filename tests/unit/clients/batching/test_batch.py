@@ -1,4 +1,4 @@
-"""``clients/batching/batch``: what is encoded, kept for retries, and divided."""
+"""``clients/produce/batch``: what is encoded, kept for retries, and divided."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.batching.batch import RecordBatch, SetBatch, Stamp, message_bytes
-from minikafka.clients.batching.delivery import Acknowledged, Delivery, Outcome
-from minikafka.records.message_set import CLASSIC_CODECS, Codec, Record, build_message_set, iterate
+from minikafka.clients.produce.batch import RecordBatch, SetBatch, Stamp, message_bytes
+from minikafka.clients.produce.send_future import Acknowledged, Delivery, Outcome
+from minikafka.records.format.message_set import CLASSIC_CODECS, Codec, Record, build_message_set, iterate
 
 TP = TopicPartition("t", 0)
 

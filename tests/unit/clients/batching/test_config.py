@@ -1,12 +1,12 @@
-"""``clients/batching/config``: Kafka's property names, and what is refused."""
+"""``clients/produce/config``: Kafka's property names, and what is refused."""
 
 from __future__ import annotations
 
 import pytest
 
 from minikafka.base.errors import ConfigError
-from minikafka.clients.batching.config import BatchingConfig
-from minikafka.records.message_set import Codec
+from minikafka.clients.produce.config import BatchingConfig
+from minikafka.records.format.message_set import Codec
 
 
 def test_kafkas_properties_are_taken_as_text_or_numbers_and_others_are_left_alone() -> None:

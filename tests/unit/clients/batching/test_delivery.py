@@ -1,4 +1,4 @@
-"""``clients/batching/delivery``: what a caller sees of a record's way."""
+"""``clients/produce/send_future``: what a caller sees of a record's way."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.batching.delivery import Acknowledged, Delivery, Outcome
+from minikafka.clients.produce.send_future import Acknowledged, Delivery, Outcome
 
 TP = TopicPartition("t", 3)
 

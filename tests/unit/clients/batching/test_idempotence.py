@@ -8,11 +8,11 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.batching import BatchingConfig, BatchingProducer
-from minikafka.clients.batching.partitioner import DefaultPartitioner
+from minikafka.clients.produce import BatchingConfig, BatchingProducer
+from minikafka.clients.produce.partitioner import DefaultPartitioner
 from minikafka.net.memory import Fault
-from minikafka.records.batch import BatchHeader, read_header
-from minikafka.records.message_set import Codec, Record, build_message_set
+from minikafka.records.format.batch import BatchHeader, read_header
+from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.wire.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from minikafka.wire.apis.produce import (
     ProduceRequest,
@@ -275,8 +275,8 @@ def test_a_batch_that_may_be_in_the_log_is_not_divided(brokers: BrokersInMemory)
 def test_numbers_go_on_at_0_after_the_largest(
     brokers: BrokersInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("minikafka.clients.batching.numbering._SEQUENCES", 5)
-    monkeypatch.setattr("minikafka.log.producer_state._SEQUENCES", 5)
+    monkeypatch.setattr("minikafka.clients.produce.numbering._SEQUENCES", 5)
+    monkeypatch.setattr("minikafka.log.producers.producer_state._SEQUENCES", 5)
     with producer_of(brokers) as producer:
         for _ in range(4):
             for _ in range(3):

@@ -1,4 +1,4 @@
-"""``clients/batching/partitioner``: keys as Java's producer places them, the rest in turns."""
+"""``clients/produce/partitioner``: keys as Java's producer places them, the rest in turns."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.batching.partitioner import DefaultPartitioner
-from minikafka.clients.metadata import PartitionMetadata, TopicMetadata
+from minikafka.clients.network.metadata import PartitionMetadata, TopicMetadata
+from minikafka.clients.produce.partitioner import DefaultPartitioner
 
 RECORDED = Path(__file__).resolve().parents[3] / "data" / "segments" / "murmur2.json"
 

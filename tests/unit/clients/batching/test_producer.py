@@ -1,4 +1,4 @@
-"""``clients/batching/producer``: whole producers, in a simulation without threads and with their own
+"""``clients/produce/producer``: whole producers, in a simulation without threads and with their own
 threads."""
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.batching import BatchingConfig, BatchingProducer
-from minikafka.clients.batching.partitioner import DefaultPartitioner
+from minikafka.clients.produce import BatchingConfig, BatchingProducer
+from minikafka.clients.produce.partitioner import DefaultPartitioner
 from minikafka.net.memory import Fault
-from minikafka.records.message_set import Codec, Record, build_message_set, iterate
+from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
 from minikafka.wire.apis.produce import ProduceRequest, ProduceResponse
 from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import BrokersInMemory, produce_error

@@ -1,4 +1,4 @@
-"""``clients/batching/sender``: which batches go out together, and what answers and failures mean."""
+"""``clients/produce/sender``: which batches go out together, and what answers and failures mean."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, LocalWireError, MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.batching.accumulator import Accumulator
-from minikafka.clients.batching.batch import message_bytes
-from minikafka.clients.batching.config import BatchingConfig
-from minikafka.clients.batching.delivery import Delivery
-from minikafka.clients.batching.sender import MetadataJob, ProduceJob, Sender, produce_request
-from minikafka.records.message_set import Record
+from minikafka.clients.produce.accumulator import Accumulator
+from minikafka.clients.produce.batch import message_bytes
+from minikafka.clients.produce.config import BatchingConfig
+from minikafka.clients.produce.send_future import Delivery
+from minikafka.clients.produce.sender import MetadataJob, ProduceJob, Sender, produce_request
+from minikafka.records.format.message_set import Record
 from minikafka.wire.apis.produce import ProducePartitionResponse, ProduceResponse, ProduceTopicResponse
 
 A, B, C, D = (TopicPartition("t", number) for number in range(4))

@@ -1,14 +1,14 @@
-"""``clients/batching/troubles``: what a producer says while it tries again."""
+"""``clients/produce/retry_log``: what a producer says while it tries again."""
 
 from __future__ import annotations
 
 import threading
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.batching.batch import Batch, RecordBatch
-from minikafka.clients.batching.delivery import Outcome
-from minikafka.clients.batching.troubles import AGAIN_MS, FIRST_MS, Troubles
-from minikafka.records.message_set import Record
+from minikafka.clients.produce.batch import Batch, RecordBatch
+from minikafka.clients.produce.retry_log import AGAIN_MS, FIRST_MS, Troubles
+from minikafka.clients.produce.send_future import Outcome
+from minikafka.records.format.message_set import Record
 
 A = TopicPartition("t", 0)
 TIMEOUT_MS = 120_000

@@ -14,7 +14,7 @@ from minikafka.clients.consumer.kafka_stream import KafkaStream
 from minikafka.clients.consumer.message_and_metadata import MessageAndMetadata
 from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
 from minikafka.clients.serializer import DefaultDecoder
-from minikafka.records.message_set import Codec, Record, build_message_set
+from minikafka.records.format.message_set import Codec, Record, build_message_set
 
 CLIENT = "streams-of-tests"
 FETCH_SIZE = 1 << 20

@@ -25,8 +25,8 @@ from minikafka.clients.consumer.message_and_metadata import MessageAndMetadata
 from minikafka.clients.serializer import IntegerEncoder, LongDecoder, StringDecoder
 from minikafka.embedded.process import wait_until
 from minikafka.records import columns
-from minikafka.records.batch import ControlType, build_control_batch
-from minikafka.records.message_set import Codec, Record, TimestampType, build_message_set
+from minikafka.records.format.batch import ControlType, build_control_batch
+from minikafka.records.format.message_set import Codec, Record, TimestampType, build_message_set
 from tests.unit.clients.consumer.streams import fill, message_set, offsets, one_stream, stats
 
 

@@ -16,7 +16,7 @@ from minikafka.base.errors import (
 )
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.consumer_offsets import ConsumerOffsets, merge
-from minikafka.clients.consumer.steps import Wait
+from minikafka.clients.consumer.tasks import Wait
 from minikafka.registry.consumers import ZookeeperOffsets
 from minikafka.registry.memory import MemoryZooKeeper
 

@@ -15,7 +15,7 @@ from minikafka.clients.consumer import consumer_fetcher_manager
 from minikafka.clients.consumer.consumer_fetcher_manager import ConsumerFetcherManager
 from minikafka.clients.consumer.consumer_fetcher_thread import Gate
 from minikafka.clients.consumer.shutdownable_thread import ShutdownableThread
-from minikafka.clients.retry import EventWaiter
+from minikafka.clients.network.retry import EventWaiter
 from minikafka.wire.keys import ApiKey
 from tests.unit.clients.consumer.fetching import Fetching, values
 from tests.unit.clients.consumer.streams import OneStream, offsets, one_stream

@@ -18,7 +18,7 @@ from minikafka.base.errors import (
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.consumer_topic_stats import ConsumerTopicStatsRegistry
 from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStatsRegistry
-from minikafka.records.message_set import Codec
+from minikafka.records.format.message_set import Codec
 from minikafka.wire.apis.fetch import FetchRequest, FetchResponse
 from minikafka.wire.apis.list_offsets import (
     ListOffsetsPartitionResponse,

@@ -8,8 +8,8 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.cluster import Cluster
 from minikafka.clients.consumer.offsets_channel import GroupOffsetsChannel
+from minikafka.clients.network.cluster import Cluster
 from minikafka.wire.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,

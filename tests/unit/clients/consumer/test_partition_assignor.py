@@ -22,7 +22,7 @@ from minikafka.clients.consumer.topic_count import (
     registration_of,
 )
 from minikafka.clients.consumer.topic_filter import Whitelist
-from minikafka.records.hashes import string_hash
+from minikafka.records.format.hashes import string_hash
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 from minikafka.registry.paths import TopicAssignment
 

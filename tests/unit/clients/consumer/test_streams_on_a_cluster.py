@@ -8,9 +8,6 @@ from itertools import islice
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.batching.config import BatchingConfig
-from minikafka.clients.batching.producer import BatchingProducer
-from minikafka.clients.cluster import Cluster as Client
 from minikafka.clients.consumer.chunk_queue import ChunkQueue
 from minikafka.clients.consumer.consumer_config import ConsumerConfig
 from minikafka.clients.consumer.consumer_fetcher_manager import ConsumerFetcherManager
@@ -18,9 +15,12 @@ from minikafka.clients.consumer.consumer_topic_stats import ConsumerTopicStatsRe
 from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStatsRegistry
 from minikafka.clients.consumer.kafka_stream import KafkaStream
 from minikafka.clients.consumer.partition_topic_info import INVALID_OFFSET, PartitionTopicInfo
+from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.produce.config import BatchingConfig
+from minikafka.clients.produce.producer import BatchingProducer
 from minikafka.clients.serializer import IntegerEncoder, StringDecoder
 from minikafka.embedded import Cluster
-from minikafka.records.message_set import Codec
+from minikafka.records.format.message_set import Codec
 from minikafka.registry.zookeeper import ZooKeeperStore
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]

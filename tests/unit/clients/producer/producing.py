@@ -6,7 +6,7 @@ from typing import Any
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.producer import CallbackHandler, EventHandler, KeyedMessage, Producer
-from minikafka.records.message_set import Record, iterate
+from minikafka.records.format.message_set import Record, iterate
 from tests.unit.clients.support import BrokersInMemory
 
 ADDRESS = {"metadata.broker.list": "memory:9001"}

@@ -10,10 +10,10 @@ import pytest
 
 from minikafka.base.clock import ManualClock, SystemClock
 from minikafka.base.errors import ProducerClosed
+from minikafka.clients.network.retry import Deadline
 from minikafka.clients.producer import KeyedMessage
 from minikafka.clients.producer.event_queue import EventQueue, Taken, messages_of
 from minikafka.clients.producer.message_columns import MessageColumns
-from minikafka.clients.retry import Deadline
 
 
 def message(number: int) -> KeyedMessage:

@@ -12,7 +12,7 @@ from minikafka.base.errors import ConfigErrors
 from minikafka.clients import serializer
 from minikafka.clients.producer import CallbackHandler, ProducerConfig
 from minikafka.clients.producer.partitioner import ByteArrayPartitioner, DefaultPartitioner
-from minikafka.records.message_set import Codec
+from minikafka.records.format.message_set import Codec
 
 NEEDED = {"metadata.broker.list": "h:9092"}
 

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import LATEST, Admin
-from minikafka.clients.cluster import Cluster as Client
-from minikafka.clients.fetcher import RangeFetcher
+from minikafka.clients.admin.admin import LATEST, Admin
+from minikafka.clients.fetch.range_fetcher import RangeFetcher
+from minikafka.clients.network.cluster import Cluster as Client
 from minikafka.clients.producer import KeyedMessage, Producer
 from minikafka.clients.producer.partitioner import DefaultPartitioner
 from minikafka.embedded import Cluster
-from minikafka.records.message_set import iterate
+from minikafka.records.format.message_set import iterate
 
 pytestmark = pytest.mark.process
 

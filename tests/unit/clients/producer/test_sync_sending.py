@@ -18,7 +18,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.producer import KeyedMessage, Producer
 from minikafka.clients.producer.producer_stats import TopicStats
 from minikafka.net.memory import Fault
-from minikafka.records.message_set import Codec
+from minikafka.records.format.message_set import Codec
 from minikafka.wire.apis.metadata import MetadataBroker, MetadataTopic
 from minikafka.wire.apis.produce import ProduceRequest
 from minikafka.wire.keys import ApiKey

@@ -1,0 +1,113 @@
+"""Settings under Kafka's own property names, read so that every fault is named at once.
+
+Values may be text, as in a property file, or Python's own; blanks around a text go. What is read as in
+Kafka 0.10.1 (``VerifiableProperties``): ``true`` and ``false`` in small letters only, whole numbers of 32
+bits, and a name that nobody knows is no fault but a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+
+from minikafka.base.config.near_misses import did_you_mean, nearest
+from minikafka.base.config.numbers import whole_number
+from minikafka.base.errors import ConfigError, ConfigErrors
+
+INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
+
+_log = logging.getLogger(__name__)
+
+
+class PropertyReader:
+    """Reads one mapping of properties; a value of None counts as not given.
+
+    A setting that cannot be read is remembered, and stands as its default until ``finish`` raises.
+    """
+
+    def __init__(self, properties: Mapping[str, object]) -> None:
+        self._given = {name: _text_of(value) for name, value in properties.items() if value is not None}
+        self._known: set[str] = set()
+        self._faults: list[ConfigError] = []
+
+    def optional(self, name: str) -> str | None:
+        """A text; None where it is not given."""
+        self._known.add(name)
+        return self._given.get(name)
+
+    def text(self, name: str, default: str) -> str:
+        """A text."""
+        found = self.optional(name)
+        return default if found is None else found
+
+    def required(self, name: str, allowed: str) -> str | None:
+        """A text that must be given; None, and a fault, where it is not. ``allowed`` says what it should
+        be.
+        """
+        found = self.optional(name)
+        if found is None:
+            self.refuse(name, None, f"must be given: {allowed}")
+        return found
+
+    def integer(self, name: str, default: int, least: int = INT32_MIN, most: int = INT32_MAX) -> int:
+        """A whole number from ``least`` to ``most``, both included."""
+        text = self.text(name, str(default))
+        number = whole_number(text)
+        if number is None or not least <= number <= most:
+            self.refuse(name, text, f"a whole number from {least} to {most}")
+            return default
+        return number
+
+    def boolean(self, name: str, default: bool) -> bool:
+        """``true`` or ``false``."""
+        text = self.text(name, "true" if default else "false")
+        if text not in {"true", "false"}:
+            self.refuse(name, text, "true or false")
+            return default
+        return text == "true"
+
+    def choice(self, name: str, default: str, choices: Iterable[str]) -> str:
+        """One of some words."""
+        text, choices = self.text(name, default), tuple(choices)
+        if text not in choices:
+            self.refuse(name, text, f"one of {', '.join(choices)}")
+            return default
+        return text
+
+    def refuse(self, name: str, value: object, allowed: str) -> None:
+        """Remember a fault."""
+        self._faults.append(ConfigError(name, value, allowed))
+
+    def finish(self) -> None:
+        """Warn of the names that nobody has read, and raise ConfigErrors with all faults.
+
+        Names that begin with ``external`` belong to somebody else, as in 0.10.1. The fault of what must be
+        given says so where it was given under a name that is nearly its own.
+        """
+        meant = warn_of_unknown(self._given, self._known)
+        if self._faults:
+            raise ConfigErrors([_explained(fault, meant) for fault in self._faults])
+
+
+def warn_of_unknown(given: Iterable[str], known: Collection[str]) -> dict[str, str]:
+    """Warn of the names that are not ``known``, but for those that begin with ``external``. Gives what was
+    probably meant (or the name itself) -> the name.
+    """
+    meant: dict[str, str] = {}
+    for name in sorted(set(given) - set(known)):
+        if not name.startswith("external"):
+            near = nearest(name, known)
+            meant[near or name] = name
+            _log.warning("property %s is not valid%s", name, did_you_mean(near))
+    return meant
+
+
+def _explained(fault: ConfigError, meant: Mapping[str, str]) -> ConfigError:
+    given = meant.get(fault.name) if fault.value is None else None
+    if given is None:
+        return fault
+    return ConfigError(fault.name, None, f"{fault.allowed} ({given} is given: did you mean {fault.name}?)")
+
+
+def _text_of(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value).strip()

@@ -1,0 +1,271 @@
+"""Access rules, found, made and removed: through brokers, or in ZooKeeper where none runs.
+
+Over the protocol as Kafka's AdminClient (``describeAcls``, ``createAcls``, ``deleteAcls``); a filter's None
+stands for anything. In ZooKeeper as ``kafka-acls`` of 0.10.1, so that brokers of either kind follow.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import partial
+from typing import Protocol, TypeVar
+
+from minikafka.base.acls import CLUSTER, Acl, AclFilter, Operation, Permission, Resource, ResourceType
+from minikafka.base.errors import BrokerError, CoordinationError, ErrorCode
+from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.retry import Deadline
+from minikafka.registry.acl_store import change_resource, forget_resource, read_acls
+from minikafka.registry.store import Store
+from minikafka.wire.apis.create_acls import CREATE_ACLS, AclCreation, CreateAclsRequest
+from minikafka.wire.apis.delete_acls import DELETE_ACLS, DeleteAclsFilter, DeleteAclsRequest
+from minikafka.wire.apis.describe_acls import (
+    ANY,
+    DESCRIBE_ACLS,
+    LITERAL,
+    MATCH,
+    PREFIXED,
+    DescribeAclsRequest,
+)
+
+_log = logging.getLogger(__name__)
+
+Number = TypeVar("Number", bound=IntEnum)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class AclBinding:
+    """A rule, and what it is about."""
+
+    resource: Resource
+    acl: Acl
+    prefixed: bool = False
+    """Whether it is about all whose names begin with the resource's: Kafka from 2.0 on, not minikafka."""
+
+    @property
+    def filter(self) -> AclFilter:
+        """What finds this rule and no other."""
+        return AclFilter(
+            self.resource.type,
+            self.resource.name,
+            self.acl.principal,
+            self.acl.host,
+            self.acl.operation,
+            self.acl.permission,
+        )
+
+
+class AclKeeper(Protocol):
+    """Where rules are kept."""
+
+    def find(self, wanted: AclFilter) -> list[AclBinding]:
+        """The rules that a filter finds, in order. BrokerError, or CoordinationError."""
+
+    def add(self, bindings: Sequence[AclBinding]) -> None:
+        """Make rules; one that is there stays. Raises what went wrong with the first that could not be."""
+
+    def remove(self, bindings: Sequence[AclBinding]) -> None:
+        """Remove rules; one that is not there is gone already. Raises as ``add``."""
+
+
+# --- through brokers ----------------------------------------------------------------------------------------
+
+
+def describe_acls(cluster: Cluster, wanted: AclFilter, deadline: Deadline) -> list[AclBinding]:
+    """The rules that a filter finds. BrokerError SECURITY_DISABLED where the broker has no authorizer."""
+    request = DescribeAclsRequest(*_filter_fields(wanted))
+    answer = cluster.call(None, DESCRIBE_ACLS, request, timeout_ms=max(1, deadline.remaining_ms()))
+    _check(answer.error_code, answer.error_message)
+    found = [
+        _binding(
+            (one.resource_type, one.resource_name, one.pattern_type),
+            (acl.principal, acl.permission_type, acl.host, acl.operation),
+        )
+        for one in answer.resources
+        for acl in one.acls
+    ]
+    return sorted(one for one in found if one is not None)
+
+
+def enforces_rules(cluster: Cluster, deadline: Deadline) -> bool:
+    """Whether brokers have an authorizer; False too where they do not tell (before 0.11)."""
+    try:
+        describe_acls(cluster, AclFilter(CLUSTER.type, CLUSTER.name), deadline)  # any filter would do
+    except BrokerError as error:
+        return error.code not in (ErrorCode.SECURITY_DISABLED, ErrorCode.UNSUPPORTED_VERSION)
+    return True
+
+
+def create_acls(
+    cluster: Cluster, bindings: Iterable[AclBinding], deadline: Deadline
+) -> dict[AclBinding, BrokerError | None]:
+    """Make rules: what became of each, None where it is there now."""
+    wanted = list(dict.fromkeys(bindings))
+    request = CreateAclsRequest(tuple(map(_creation, wanted)))
+    answer = cluster.call(None, CREATE_ACLS, request, timeout_ms=max(1, deadline.remaining_ms()))
+    return {
+        one: _error(result.error_code, result.error_message)
+        for one, result in zip(wanted, answer.results, strict=False)
+    }
+
+
+def delete_acls(
+    cluster: Cluster, filters: Iterable[AclFilter], deadline: Deadline
+) -> dict[AclFilter, list[AclBinding] | BrokerError]:
+    """Remove the rules that filters find: what each has found, which is gone now, or why it is not.
+
+    Where an answer is lost the request is repeated, and finds nothing any more.
+    """
+    wanted = list(dict.fromkeys(filters))
+    request = DeleteAclsRequest(tuple(DeleteAclsFilter(*_filter_fields(one)) for one in wanted))
+    answer = cluster.call(None, DELETE_ACLS, request, timeout_ms=max(1, deadline.remaining_ms()))
+    outcomes: dict[AclFilter, list[AclBinding] | BrokerError] = {}
+    for one, result in zip(wanted, answer.filter_results, strict=False):
+        errors = [_error(result.error_code, result.error_message)]
+        errors += [_error(acl.error_code, acl.error_message) for acl in result.matching_acls]
+        failed = next((error for error in errors if error is not None), None)
+        found = [
+            _binding(
+                (acl.resource_type, acl.resource_name, acl.pattern_type),
+                (acl.principal, acl.permission_type, acl.host, acl.operation),
+            )
+            for acl in result.matching_acls
+        ]
+        outcomes[one] = failed or sorted(rule for rule in found if rule is not None)
+    return outcomes
+
+
+class ClusterAcls:
+    """Rules that brokers are asked for."""
+
+    def __init__(self, cluster: Cluster, timeout_ms: int | None = None) -> None:
+        self._cluster = cluster
+        self._timeout_ms = timeout_ms
+
+    def find(self, wanted: AclFilter) -> list[AclBinding]:
+        """See ``AclKeeper``."""
+        return describe_acls(self._cluster, wanted, self._cluster.deadline(self._timeout_ms))
+
+    def add(self, bindings: Sequence[AclBinding]) -> None:
+        """See ``AclKeeper``."""
+        outcomes = create_acls(self._cluster, bindings, self._cluster.deadline(self._timeout_ms))
+        for error in outcomes.values():
+            if error is not None:
+                raise error
+
+    def remove(self, bindings: Sequence[AclBinding]) -> None:
+        """See ``AclKeeper``."""
+        filters = [one.filter for one in bindings]
+        outcomes = delete_acls(self._cluster, filters, self._cluster.deadline(self._timeout_ms))
+        for outcome in outcomes.values():
+            if isinstance(outcome, BrokerError):
+                raise outcome
+
+
+def _filter_fields(
+    wanted: AclFilter,
+) -> tuple[int, str | None, int, str | None, str | None, int, int]:
+    pattern = ANY if wanted.resource_name is None else MATCH if wanted.also_every else LITERAL
+    return (
+        ANY if wanted.resource_type is None else wanted.resource_type,
+        wanted.resource_name,
+        pattern,
+        wanted.principal,
+        wanted.host,
+        ANY if wanted.operation is None else wanted.operation,
+        ANY if wanted.permission is None else wanted.permission,
+    )
+
+
+def _creation(binding: AclBinding) -> AclCreation:
+    resource, acl = binding.resource, binding.acl
+    pattern = PREFIXED if binding.prefixed else LITERAL
+    return AclCreation(
+        resource.type, resource.name, pattern, acl.principal, acl.host, acl.operation, acl.permission
+    )
+
+
+def _binding(about: tuple[int, str, int], rule: tuple[str, int, str, int]) -> AclBinding | None:
+    kind, name, pattern = about
+    principal, permission, host, operation = rule
+    try:
+        return AclBinding(
+            Resource(ResourceType(kind), name),
+            Acl(principal, Permission(permission), host, Operation(operation)),
+            prefixed=pattern == PREFIXED,
+        )
+    except ValueError:
+        # Of a newer Kafka, which knows more of each.
+        _log.warning("a rule of kinds that this version does not know is left out: %s, %s", about, rule)
+        return None
+
+
+def _error(code: int, message: str | None) -> BrokerError | None:
+    return None if code == ErrorCode.NONE else BrokerError(ErrorCode.of(code), message or "")
+
+
+def _check(code: int, message: str | None) -> None:
+    error = _error(code, message)
+    if error is not None:
+        raise error
+
+
+# --- in ZooKeeper -------------------------------------------------------------------------------------------
+
+
+class StoredAcls:
+    """Rules in ZooKeeper. Running brokers are told of changes."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def find(self, wanted: AclFilter) -> list[AclBinding]:
+        """See ``AclKeeper``. CoordinationError where some of those cannot be read."""
+        stored = read_acls(self._store)
+        unreadable = [
+            words
+            for resource, words in stored.unreadable.items()
+            if wanted.resource_type in (resource.type, None) and wanted.resource_name in (resource.name, None)
+        ]
+        if unreadable:
+            raise CoordinationError(
+                f"{unreadable[0]}; all rules of that resource are removed by `acl remove` with its name alone"
+            )
+        return sorted(
+            AclBinding(resource, acl)
+            for resource, acls in stored.acls.items()
+            for acl in acls
+            if wanted.finds(resource, acl)
+        )
+
+    def add(self, bindings: Sequence[AclBinding]) -> None:
+        """See ``AclKeeper``."""
+        for resource, acls in _by_resource(bindings).items():
+            change_resource(self._store, resource, partial(frozenset.union, acls))
+
+    def remove(self, bindings: Sequence[AclBinding]) -> None:
+        """See ``AclKeeper``."""
+        for resource, acls in _by_resource(bindings).items():
+            change_resource(self._store, resource, partial(_without, acls))
+
+    def unreadable(self) -> list[Resource]:
+        """What has rules that cannot be read."""
+        return sorted(read_acls(self._store).unreadable)
+
+    def forget(self, resources: Iterable[Resource]) -> None:
+        """Take away all rules about these, also where they cannot be read."""
+        for resource in resources:
+            forget_resource(self._store, resource)
+
+
+def _by_resource(bindings: Iterable[AclBinding]) -> dict[Resource, frozenset[Acl]]:
+    grouped: dict[Resource, frozenset[Acl]] = {}
+    for one in bindings:
+        grouped[one.resource] = grouped.get(one.resource, frozenset()) | {one.acl}
+    return grouped
+
+
+def _without(acls: frozenset[Acl], known: frozenset[Acl]) -> frozenset[Acl]:
+    return known - acls

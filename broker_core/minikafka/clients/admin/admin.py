@@ -1,0 +1,407 @@
+"""Administration: topics made, grown, removed, listed and described; settings; access rules; offsets of
+partitions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from minikafka.base.acls import AclFilter
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.admin.acls import AclBinding, create_acls, delete_acls, describe_acls, enforces_rules
+from minikafka.clients.admin.configs import Setting, change_configs, describe_configs
+from minikafka.clients.admin.health import OFFSETS_FACTOR, ClusterHealth, health_of
+from minikafka.clients.admin.log_dirs import LogDir, describe_log_dirs, offline_log_dirs
+from minikafka.clients.admin.topics import (
+    NewTopic,
+    no_such_topic,
+    spread_without_racks,
+    why_not_deleted,
+    why_not_made,
+)
+from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
+from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.metadata import ClusterMetadata, TopicMetadata
+from minikafka.clients.network.retry import Deadline
+from minikafka.wire.api import Api
+from minikafka.wire.apis.create_partitions import (
+    CREATE_PARTITIONS,
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from minikafka.wire.apis.create_topics import (
+    CREATE_TOPICS,
+    DEFAULTS_SINCE,
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from minikafka.wire.apis.delete_topics import DELETE_TOPICS, DeleteTopicsRequest
+from minikafka.wire.apis.describe_configs import ResourceType
+
+__all__ = ["EARLIEST", "LATEST", "AclBinding", "AclFilter", "Admin", "NewTopic"]
+
+TopicErrors = dict[str, BrokerError | None]
+"""What became of each topic: None where it worked."""
+
+_BY_ASSIGNMENT = -1
+_EXPLAIN_TIMEOUT_MS = 2_000
+_MAY_BE_OURS = frozenset(
+    {
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_PARTITIONS,
+    }
+)
+
+
+class Admin:
+    """Thread-safe; owns nothing but what ``cluster`` gives it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def create_topics(self, topics: Iterable[NewTopic], *, timeout_ms: int = 30_000) -> TopicErrors:
+        """Make topics and wait until each partition has a leader. One result per topic.
+
+        The request is repeated when the controller moves. When the answer to an earlier attempt was lost,
+        TOPIC_ALREADY_EXISTS may mean that this call made the topic; its message then says so.
+        """
+        wanted = {topic.name: topic for topic in topics}
+        deadline = self._cluster.deadline(timeout_ms)
+        errors, legal = _checked(wanted.values())
+        for name in [name for name in legal if not wanted[name].rack_aware]:
+            try:
+                wanted[name] = self._without_racks(wanted[name], deadline)
+            except BrokerError as refusal:
+                errors[name] = refusal
+                legal.remove(name)
+
+        def request(names: list[str]) -> CreateTopicsRequest:
+            if any(wanted[name].takes_defaults for name in names):
+                self._check_defaults(deadline)
+            return CreateTopicsRequest(tuple(_creatable(wanted[name]) for name in names), _patience(deadline))
+
+        def why(code: ErrorCode, name: str) -> str | None:
+            return why_not_made(code, wanted[name], self._known())
+
+        errors |= _ControllerCall(self._cluster, deadline, CREATE_TOPICS, request, why).run(legal)
+        for name in legal:
+            error = errors[name]
+            if error is None or error.code is ErrorCode.REQUEST_TIMED_OUT:
+                errors[name] = self._await_leaders(name, deadline)
+        return errors
+
+    def create_topic(self, topic: NewTopic, *, timeout_ms: int = 30_000) -> None:
+        """Make one topic; raises its BrokerError."""
+        error = self.create_topics([topic], timeout_ms=timeout_ms)[topic.name]
+        if error is not None:
+            raise error
+
+    def _without_racks(self, topic: NewTopic, deadline: Deadline) -> NewTopic:
+        """The topic with an assignment for which racks do not count."""
+        if topic.assignments:
+            return topic
+        brokers = self._cluster.metadata(None, timeout_ms=max(1, deadline.remaining_ms())).brokers
+        spread = spread_without_racks(brokers, topic.partitions, topic.replication_factor)
+        return replace(topic, assignments=spread)
+
+    def _check_defaults(self, deadline: Deadline) -> None:
+        """UNSUPPORTED_VERSION where the controller does not know defaults for CreateTopics."""
+        controller = self._cluster.controller(deadline)
+        version = self._cluster.link(controller).version(CREATE_TOPICS, deadline)
+        if version < DEFAULTS_SINCE:
+            raise BrokerError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"broker {controller} speaks CreateTopics {version}, and defaults need {DEFAULTS_SINCE}: "
+                "give the numbers of partitions and replicas",
+            )
+
+    def create_partitions(
+        self, name: str, count: int, *, rack_aware: bool = True, timeout_ms: int = 30_000
+    ) -> None:
+        """Give a topic ``count`` partitions in all, and wait until each new one has a leader. Raises its
+        BrokerError.
+
+        Which partition a key belongs to changes; messages stay where they are. ``rack_aware``: as in
+        ``NewTopic``.
+        """
+        deadline = self._cluster.deadline(timeout_ms)
+        before = self._known().topics.get(name)
+        first = 0 if before is None else len(before.partitions)
+        added: tuple[CreatePartitionsAssignment, ...] | None = None
+        if before is not None and not rack_aware and count > first:
+            factor = len(before.partitions[0].replicas)
+            spread = spread_without_racks(self._known().brokers, count - first, factor, first_partition=first)
+            added = tuple(CreatePartitionsAssignment(spread[number]) for number in sorted(spread))
+
+        def request(names: list[str]) -> CreatePartitionsRequest:
+            topics = tuple(CreatePartitionsTopic(name, count, added) for name in names)
+            return CreatePartitionsRequest(topics, _patience(deadline), validate_only=False)
+
+        def why(code: ErrorCode, name: str) -> str | None:
+            return why_not_made(code, NewTopic(name, count), self._known())
+
+        call = _ControllerCall(self._cluster, deadline, CREATE_PARTITIONS, request, why)
+        error = call.run([name])[name]
+        if error is None or error.code is ErrorCode.REQUEST_TIMED_OUT:
+            error = self._await_leaders(name, deadline, first, count)
+        if error is not None:
+            raise error
+
+    def describe_configs(
+        self, kind: ResourceType, name: str, *, timeout_ms: int | None = None
+    ) -> list[Setting]:
+        """All settings of a topic, or of the broker with the id ``name``, by name. Raises BrokerError."""
+        return describe_configs(self._cluster, kind, name, self._cluster.deadline(timeout_ms))
+
+    def change_configs(
+        self,
+        kind: ResourceType,
+        name: str,
+        changes: Mapping[str, str | None],
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Change settings of a topic or broker; None goes back to the default. Raises BrokerError."""
+        change_configs(self._cluster, kind, name, changes, self._cluster.deadline(timeout_ms))
+
+    def describe_log_dirs(
+        self, brokers: Iterable[int] | None = None, *, timeout_ms: int | None = None
+    ) -> list[LogDir]:
+        """The data directories of brokers (default: all) with the size of each log. Raises BrokerError."""
+        deadline = self._cluster.deadline(timeout_ms)
+        if brokers is None:
+            brokers = self._cluster.metadata(None, timeout_ms=timeout_ms).brokers
+        return describe_log_dirs(self._cluster, sorted(brokers), deadline)
+
+    def describe_acls(
+        self, wanted: AclFilter | None = None, *, timeout_ms: int | None = None
+    ) -> list[AclBinding]:
+        """The access rules that a filter finds, or all. Raises BrokerError (SECURITY_DISABLED: none kept)."""
+        return describe_acls(self._cluster, wanted or AclFilter(), self._cluster.deadline(timeout_ms))
+
+    def create_acls(
+        self, bindings: Iterable[AclBinding], *, timeout_ms: int | None = None
+    ) -> dict[AclBinding, BrokerError | None]:
+        """Make access rules: what became of each, None where it holds now."""
+        return create_acls(self._cluster, bindings, self._cluster.deadline(timeout_ms))
+
+    def delete_acls(
+        self, filters: Iterable[AclFilter], *, timeout_ms: int | None = None
+    ) -> dict[AclFilter, list[AclBinding] | BrokerError]:
+        """Remove the access rules that filters find: those of each, or why they are not removed."""
+        return delete_acls(self._cluster, filters, self._cluster.deadline(timeout_ms))
+
+    def delete_topics(self, names: Iterable[str], *, timeout_ms: int = 30_000) -> TopicErrors:
+        """Remove topics with all their data and wait until that is done. One result per topic."""
+        deadline = self._cluster.deadline(timeout_ms)
+
+        def request(left: list[str]) -> DeleteTopicsRequest:
+            return DeleteTopicsRequest(tuple(left), _patience(deadline))
+
+        def why(code: ErrorCode, name: str) -> str | None:
+            return why_not_deleted(code, name, self._known())
+
+        wanted = list(dict.fromkeys(names))
+        errors = _ControllerCall(self._cluster, deadline, DELETE_TOPICS, request, why).run(wanted)
+        for name in wanted:
+            self._cluster.invalidate(name)
+        return errors
+
+    def list_topics(self, *, internal: bool = False, timeout_ms: int | None = None) -> list[str]:
+        """The names of all topics, sorted; those of Kafka's own use only with ``internal``."""
+        topics = self._cluster.metadata(None, timeout_ms=timeout_ms).topics.values()
+        return sorted(topic.name for topic in topics if internal or not topic.is_internal)
+
+    def describe_topics(
+        self, names: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, TopicMetadata | BrokerError]:
+        """Partitions, leaders and replicas of topics, or why there are none.
+
+        Asks for all topics, because a broker with ``auto.create.topics.enable`` would make what is asked for
+        by name.
+        """
+        known = self._cluster.metadata(None, timeout_ms=timeout_ms).topics
+        found: dict[str, TopicMetadata | BrokerError] = {}
+        for name in names:
+            topic = known.get(name)
+            if topic is None:
+                found[name] = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, no_such_topic(name, known))
+            else:
+                found[name] = topic
+        return found
+
+    def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterMetadata:
+        """Brokers, controller, cluster id, and all topics."""
+        return self._cluster.metadata(None, timeout_ms=timeout_ms)
+
+    def health(self, *, timeout_ms: int | None = None) -> ClusterHealth:
+        """Which brokers live, what each leads and follows, which partitions and data directories are unwell.
+
+        Metadata leave out, without a word, the topics that rules hide. So whether there are rules is asked
+        too; brokers before 0.11 do not tell.
+        """
+        deadline = self._cluster.deadline(timeout_ms)
+        known = self.describe_cluster(timeout_ms=timeout_ms)
+        rules = enforces_rules(self._cluster, deadline)
+        offline = offline_log_dirs(self._cluster, sorted(known.brokers), deadline)
+        health = health_of(known, access_rules=rules, offline_log_dirs=offline)
+        if health.few_replicas is None:
+            return health
+        factor = self._offsets_factor(health.live[0], deadline)
+        return health_of(known, access_rules=rules, offsets_factor=factor, offline_log_dirs=offline)
+
+    def _offsets_factor(self, broker_id: int, deadline: Deadline) -> int:
+        """What a broker has been told of it; the default where it does not say, as those before 0.11."""
+        with contextlib.suppress(MinikafkaError, ValueError):
+            for setting in describe_configs(self._cluster, ResourceType.BROKER, str(broker_id), deadline):
+                if setting.name == "offsets.topic.replication.factor":
+                    return int(setting.value or OFFSETS_FACTOR)
+        return OFFSETS_FACTOR
+
+    def offsets(
+        self,
+        wanted: Mapping[TopicPartition, int],
+        *,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, int | None]:
+        """Offsets at EARLIEST, LATEST or a time in ms since the epoch; see ``offsets.list_offsets``."""
+        return list_offsets(self._cluster, wanted, self._cluster.deadline(timeout_ms), isolation)
+
+    def _known(self) -> ClusterMetadata:
+        """The cluster, to say why it refused something; an empty one when it does not answer."""
+        with contextlib.suppress(MinikafkaError):
+            return self._cluster.metadata(None, timeout_ms=_EXPLAIN_TIMEOUT_MS)
+        return ClusterMetadata()
+
+    def _await_leaders(
+        self, name: str, deadline: Deadline, first: int = 0, count: int = 1
+    ) -> BrokerError | None:
+        """Wait for the leaders of the partitions from ``first`` on, of which there are to be ``count``."""
+
+        def attempt() -> None:
+            topic = self._cluster.metadata(
+                [name], refresh=True, timeout_ms=max(1, deadline.remaining_ms())
+            ).topics[name]
+            if topic.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                return  # made, by one who may not see it
+            wanted = range(first, max(count, len(topic.partitions)))
+            if topic.error is not ErrorCode.NONE or not set(wanted) <= set(topic.available):
+                # Retriable whatever it was: the broker that was asked may not have heard of the topic yet.
+                words = f"topic {name!r} was made, but has no leaders yet"
+                if first:
+                    words = f"topic {name!r} got more partitions, {count} in all, which have no leaders yet"
+                raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, words)
+
+        try:
+            self._cluster.retrying(f"waiting for the leaders of topic {name!r}", deadline, attempt)
+        except BrokerError as error:
+            return error
+        return None
+
+
+class _ControllerCall:
+    """A request about topics to the controller, repeated when that moves or its answer is lost."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        deadline: Deadline,
+        api: Api[Any, Any],
+        request: Callable[[list[str]], object],
+        why: Callable[[ErrorCode, str], str | None],
+    ) -> None:
+        self._cluster = cluster
+        self._deadline = deadline
+        self._api = api
+        self._request = request
+        self._why = why
+        self._errors: TopicErrors = {}
+        self._left: list[str] = []
+        self._lost_answer = False
+
+    def run(self, names: list[str]) -> TopicErrors:
+        """One result per name. NetworkError when no controller could be asked before the deadline."""
+        self._left = list(names)
+        if names:
+            self._cluster.retrying(
+                f"{self._api.name} for {', '.join(names[:3])}", self._deadline, self._attempt
+            )
+        return self._errors
+
+    def _attempt(self) -> None:
+        controller = self._cluster.controller(self._deadline)
+        reply = self._cluster.send(controller, self._api, self._request(self._left), deadline=self._deadline)
+        try:
+            response = reply.result(max(1, self._deadline.remaining_ms()))
+        except NetworkError:
+            self._lost_answer = True
+            raise
+        moved = False
+        results = response.results if isinstance(response, CreatePartitionsResponse) else response.topics
+        for result in results:
+            code = ErrorCode.of(result.error_code)
+            if code is ErrorCode.NOT_CONTROLLER:
+                moved = True
+            elif result.name in self._left:
+                self._left.remove(result.name)
+                words = getattr(result, "error_message", None)  # DeleteTopics has none
+                self._errors[result.name] = self._error(code, result.name, controller, words)
+        if moved:
+            raise BrokerError(ErrorCode.NOT_CONTROLLER, f"broker {controller} is not the controller any more")
+        if self._left:
+            raise NetworkError(f"broker {controller} left {', '.join(self._left[:3])} out of its answer")
+
+    def _error(self, code: ErrorCode, name: str, controller: int, words: str | None) -> BrokerError | None:
+        if code is ErrorCode.NONE:
+            return None
+        detail = words or self._why(code, name)
+        if detail is None:
+            detail = f"{self._api.name} of topic {name!r}, answered by broker {controller}"
+        if self._lost_answer and code in _MAY_BE_OURS:
+            detail += "; the answer to an earlier attempt was lost, so this call may have done it"
+        if code is ErrorCode.REQUEST_TIMED_OUT:
+            detail += "; it goes on, look again later"
+        return BrokerError(code, detail)
+
+
+def _checked(topics: Iterable[NewTopic]) -> tuple[TopicErrors, list[str]]:
+    """Errors of the topics that no cluster could take, and the names of the others."""
+    errors: TopicErrors = {}
+    legal: list[str] = []
+    for topic in topics:
+        try:
+            topic.check()
+            legal.append(topic.name)
+        except BrokerError as error:
+            errors[topic.name] = error
+    return errors, legal
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    by_numbers = not topic.assignments
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=topic.partitions if by_numbers else _BY_ASSIGNMENT,
+        replication_factor=topic.replication_factor if by_numbers else _BY_ASSIGNMENT,
+        assignments=tuple(
+            CreatableReplicaAssignment(partition, tuple(brokers))
+            for partition, brokers in sorted(topic.assignments.items())
+        ),
+        configs=tuple(CreatableTopicConfig(name, value) for name, value in topic.configs.items()),
+    )
+
+
+def _patience(deadline: Deadline) -> int:
+    """How long the controller may wait: a little less than we do, so that its answer still finds us."""
+    return max(1, deadline.remaining_ms() * 9 // 10)

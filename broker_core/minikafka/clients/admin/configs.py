@@ -1,0 +1,137 @@
+"""Settings of topics and brokers, read and changed through the cluster.
+
+A broker before Kafka 2.3 has no IncrementalAlterConfigs: it gets all own settings of a topic, or its own
+dynamic ones, anew by AlterConfigs, and what somebody else changes in between is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.retry import Deadline
+from minikafka.wire.apis.alter_configs import (
+    ALTER_CONFIGS,
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResponse,
+)
+from minikafka.wire.apis.describe_configs import (
+    DESCRIBE_CONFIGS,
+    ConfigSource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    ResourceType,
+)
+from minikafka.wire.apis.incremental_alter_configs import (
+    INCREMENTAL_ALTER_CONFIGS,
+    AlterOperation,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting. ``value`` is None where it is secret or there is none."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    read_only: bool
+    is_sensitive: bool
+
+
+def describe_configs(cluster: Cluster, kind: ResourceType, name: str, deadline: Deadline) -> list[Setting]:
+    """All settings of a topic or broker, by name. Raises BrokerError."""
+    request = DescribeConfigsRequest((DescribeConfigsResource(kind, name, None),))
+    broker = _broker_for(cluster, kind, name, deadline)
+    response = cluster.call(broker, DESCRIBE_CONFIGS, request, timeout_ms=max(1, deadline.remaining_ms()))
+    for result in response.results:
+        _check(result.error_code, result.error_message, kind, name)
+        return [_setting(row, kind) for row in sorted(result.configs, key=lambda row: row.name)]
+    raise BrokerError(ErrorCode.UNKNOWN, f"the answer says nothing of {kind.name.lower()} {name}")
+
+
+def _setting(row: DescribeConfigsResourceResult, kind: ResourceType) -> Setting:
+    source = row.config_source
+    if source == ConfigSource.UNKNOWN:  # version 0 tells only whether it is the default
+        source = ConfigSource.TOPIC if kind is ResourceType.TOPIC else ConfigSource.STATIC_BROKER
+        source = ConfigSource.DEFAULT if row.is_default else source
+    known = ConfigSource(source) if source in set(ConfigSource) else ConfigSource.UNKNOWN
+    return Setting(row.name, row.value, known, row.read_only, row.is_sensitive)
+
+
+def change_configs(
+    cluster: Cluster, kind: ResourceType, name: str, changes: Mapping[str, str | None], deadline: Deadline
+) -> None:
+    """Change settings of a topic or broker; None goes back to the default. Raises BrokerError."""
+    increments = tuple(
+        IncrementalAlterableConfig(key, AlterOperation.DELETE if value is None else AlterOperation.SET, value)
+        for key, value in changes.items()
+    )
+    resource = IncrementalAlterConfigsResource(kind, name, increments)
+    broker = _broker_for(cluster, kind, name, deadline)
+    try:
+        response = cluster.call(
+            broker,
+            INCREMENTAL_ALTER_CONFIGS,
+            IncrementalAlterConfigsRequest((resource,), validate_only=False),
+            timeout_ms=max(1, deadline.remaining_ms()),
+        )
+    except BrokerError as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        response = _alter_all(cluster, broker, kind, name, changes, deadline)
+    for result in response.responses:
+        _check(result.error_code, result.error_message, kind, name)
+
+
+def _alter_all(
+    cluster: Cluster,
+    broker: int | None,
+    kind: ResourceType,
+    name: str,
+    changes: Mapping[str, str | None],
+    deadline: Deadline,
+) -> AlterConfigsResponse:
+    source = ConfigSource.TOPIC if kind is ResourceType.TOPIC else ConfigSource.DYNAMIC_BROKER
+    own = {
+        one.name: one.value for one in describe_configs(cluster, kind, name, deadline) if one.source is source
+    }
+    secret = sorted(key for key, value in own.items() if value is None and key not in changes)
+    if secret:
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST,
+            f"it would lose settings that it keeps secret: give {', '.join(secret)} too",
+        )
+    wanted = {key: value for key, value in {**own, **changes}.items() if value is not None}
+    resource = AlterConfigsResource(
+        kind, name, tuple(AlterableConfig(key, value) for key, value in wanted.items())
+    )
+    return cluster.call(
+        broker,
+        ALTER_CONFIGS,
+        AlterConfigsRequest((resource,), validate_only=False),
+        timeout_ms=max(1, deadline.remaining_ms()),
+    )
+
+
+def _broker_for(cluster: Cluster, kind: ResourceType, name: str, deadline: Deadline) -> int | None:
+    """A broker answers for itself, everybody for topics."""
+    if kind is ResourceType.TOPIC:
+        return None
+    if not name.isdigit():
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"a broker is named by its id, not by {name!r}")
+    cluster.metadata(None, timeout_ms=max(1, deadline.remaining_ms()))
+    return int(name)
+
+
+def _check(code: int, message: str | None, kind: ResourceType, name: str) -> None:
+    if code != ErrorCode.NONE:
+        raise BrokerError(ErrorCode.of(code), message or f"{kind.name.lower()} {name}")

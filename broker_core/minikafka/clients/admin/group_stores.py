@@ -1,0 +1,165 @@
+"""Groups wherever they are: at brokers, in ZooKeeper, or in both, as one whose offsets are on the way to the
+brokers (text 000, "Migrating offsets from ZooKeeper to Kafka").
+
+What is changed is changed wherever the group is: a consumer with ``dual.commit.enabled`` goes on at the
+larger of its two offsets, so that one set back in one place alone would have no effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.admin.zookeeper.groups import Standing, ZooKeeperGroup, ZooKeeperGroups, standings
+from minikafka.clients.group.admin import (
+    EMPTY,
+    GroupAdmin,
+    GroupDescription,
+    PartitionLag,
+    active,
+    no_such_group,
+)
+
+
+class Place(Enum):
+    """Where a group is, in the words of ``offsets.storage``."""
+
+    ZOOKEEPER = "zookeeper"
+    KAFKA = "kafka"
+
+
+Places = tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundGroup:
+    """A group: what it is in ZooKeeper and at the brokers, None where it is not there.
+
+    Of a group in ZooKeeper ``standings`` has all partitions, with its offsets in both places; ``lags`` are
+    those of the group at the brokers.
+    """
+
+    zookeeper: ZooKeeperGroup | None
+    standings: tuple[Standing, ...]
+    kafka: GroupDescription | None
+    lags: tuple[PartitionLag, ...]
+
+
+class GroupStores:
+    """One cluster's groups. ``kafka`` is None where its brokers cannot be asked, ``zookeeper`` where nobody
+    said where it is.
+
+    ``keeps_offsets`` is whether the brokers have a topic for offsets: where not, they are not asked, as the
+    question would make it.
+    """
+
+    def __init__(
+        self, kafka: GroupAdmin | None, zookeeper: ZooKeeperGroups | None, *, keeps_offsets: bool = True
+    ) -> None:
+        self._kafka = kafka
+        self._asked = kafka if keeps_offsets else None
+        self._zookeeper = zookeeper
+
+    def names(self) -> list[str]:
+        """All groups that are known, sorted."""
+        in_zookeeper = self._zookeeper.names() if self._zookeeper else []
+        at_brokers = self._asked.names() if self._asked else []
+        return sorted({*in_zookeeper, *at_brokers})
+
+    def where(self, group: str) -> Places:
+        """Where ``group`` is."""
+        found: list[Place] = []
+        if self._zookeeper and self._zookeeper.exists(group):
+            found.append(Place.ZOOKEEPER)
+        if self._asked and (self._asked.find(group) or self._asked.offsets(group)):
+            found.append(Place.KAFKA)
+        return tuple(found)
+
+    def describe(self, group: str) -> FoundGroup:
+        """All that is known of ``group``. GROUP_ID_NOT_FOUND where it is nowhere."""
+        there = self._zookeeper is not None and self._zookeeper.exists(group)
+        kafka = self._asked.find(group) if self._asked else None
+        if not there and kafka is None:
+            raise no_such_group(group, self.names())
+        lags = self._asked.lags(kafka) if self._asked and kafka else ()
+        if self._zookeeper is None or not there:
+            return FoundGroup(None, (), kafka, lags)
+        found = self._zookeeper.describe(group)
+        in_kafka = self._in_kafka(group)
+        partitions = {*found.partitions, *in_kafka}
+        ends = self._kafka.ends(partitions) if self._kafka else {}
+        return FoundGroup(found, standings(found, in_kafka, ends), kafka, lags)
+
+    def offsets(self, group: str) -> dict[TopicPartition, int]:
+        """Where ``group`` goes on: the larger of its offsets in both places."""
+        in_zookeeper = (
+            self._zookeeper.offsets(group) if self._zookeeper and self._zookeeper.exists(group) else {}
+        )
+        in_kafka = self._in_kafka(group)
+        return {
+            tp: max(in_zookeeper.get(tp, 0), in_kafka.get(tp, 0)) for tp in sorted({*in_zookeeper, *in_kafka})
+        }
+
+    def check_inactive(self, group: str, what: str = "its offsets cannot be set") -> None:
+        """NON_EMPTY_GROUP where consumers of ``group`` live, in either place."""
+        if self._zookeeper and self._zookeeper.exists(group):
+            self._zookeeper.check_inactive(group, what)
+        found = self._asked.find(group) if self._asked else None
+        if found is not None and found.state != EMPTY:
+            raise active(group, what)
+
+    def set_offsets(self, group: str, offsets: Mapping[TopicPartition, int], places: Places) -> None:
+        """Let ``group`` go on there, in all ``places``. NON_EMPTY_GROUP while consumers of it live.
+
+        Brokers come first, who may refuse; what was written by then is told in the error.
+        """
+        self.check_inactive(group)
+        done = ""
+        if Place.KAFKA in places and self._kafka:
+            self._kafka.set_offsets(group, offsets)
+            done = "its offsets at the brokers were set, those in ZooKeeper may not be"
+        if Place.ZOOKEEPER in places and self._zookeeper:
+            try:
+                self._zookeeper.set_offsets(group, offsets)
+            except MinikafkaError as error:
+                if not done:
+                    raise
+                raise MinikafkaError(f"{error}; {done}: do it again") from error
+
+    def delete(self, group: str) -> Places:
+        """Remove ``group`` wherever it is, and tell where that was.
+
+        GROUP_ID_NOT_FOUND, and NON_EMPTY_GROUP while consumers of it live. Brokers before 1.1 delete no
+        groups: UNSUPPORTED_VERSION, after it was deleted in ZooKeeper.
+        """
+        places = self.where(group)
+        if not places:
+            raise no_such_group(group, self.names())
+        self.check_inactive(group, "it cannot be deleted")
+        refused = None
+        if Place.KAFKA in places and self._asked:
+            try:
+                self._asked.delete_group(group)
+            except BrokerError as error:
+                if error.code is not ErrorCode.UNSUPPORTED_VERSION or Place.ZOOKEEPER not in places:
+                    raise
+                refused = error
+        if Place.ZOOKEEPER in places and self._zookeeper:
+            self._zookeeper.delete(group)
+        if refused is not None:
+            told = (
+                f"{refused.detail}: group {group!r} is deleted in ZooKeeper, its offsets at the brokers stay"
+            )
+            raise BrokerError(refused.code, told)
+        return places
+
+    def has_in_kafka(self, group: str, topic: str) -> bool:
+        """Whether the brokers keep offsets of ``topic`` for ``group``."""
+        return any(tp.topic == topic for tp in self._in_kafka(group))
+
+    def _in_kafka(self, group: str) -> dict[TopicPartition, int]:
+        found = self._asked.offsets(group) if self._asked else {}
+        return {tp: one.offset for tp, one in found.items()}

@@ -1,0 +1,119 @@
+"""The data directories of brokers, and how large the logs in them are (``kafka-log-dirs``)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.retry import Deadline
+from minikafka.wire.apis.describe_log_dirs import (
+    DESCRIBE_LOG_DIRS,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResult,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirReplica:
+    """One log in a data directory."""
+
+    topic_partition: TopicPartition
+    size_bytes: int
+    offset_lag: int
+    """Messages between its end and the high watermark; of a future log, and the end of the present one."""
+    is_future: bool
+    """Whether it is being moved to this directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogDir:
+    """One data directory of a broker."""
+
+    broker_id: int
+    path: str
+    error: BrokerError | None
+    """KAFKA_STORAGE_ERROR: the directory is offline."""
+    replicas: tuple[LogDirReplica, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineLogDir:
+    """A data directory that a broker cannot use, or some of whose logs take no more messages."""
+
+    broker_id: int
+    path: str
+
+
+def offline_log_dirs(
+    cluster: Cluster, brokers: Iterable[int], deadline: Deadline
+) -> tuple[OfflineLogDir, ...]:
+    """Those of ``brokers``, in order; of one that does not say (before 1.0, or by its rules) none."""
+    found, wanted = [], list(brokers)
+    for asked, broker_id in enumerate(wanted):
+        share = len(wanted) - asked  # one that hangs leaves the others theirs
+        with contextlib.suppress(MinikafkaError):
+            answer = cluster.call(
+                broker_id,
+                DESCRIBE_LOG_DIRS,
+                DescribeLogDirsRequest(topics=()),
+                timeout_ms=max(1, deadline.remaining_ms() // share),
+            )
+            bad = [one.log_dir for one in answer.results if one.error_code != ErrorCode.NONE]
+            found += [OfflineLogDir(broker_id, path) for path in sorted(bad)]
+    return tuple(found)
+
+
+def describe_log_dirs(cluster: Cluster, brokers: Iterable[int], deadline: Deadline) -> list[LogDir]:
+    """All data directories of ``brokers``, with all their logs, in order.
+
+    Raises BrokerError: UNSUPPORTED_VERSION before Kafka 1.0, CLUSTER_AUTHORIZATION_FAILED without Describe on
+    the cluster.
+    """
+    return [
+        _log_dir(broker_id, result)
+        for broker_id in brokers
+        for result in sorted(_results_of(cluster, broker_id, deadline), key=lambda one: one.log_dir)
+    ]
+
+
+def _results_of(cluster: Cluster, broker_id: int, deadline: Deadline) -> tuple[DescribeLogDirsResult, ...]:
+    answer = cluster.call(
+        broker_id,
+        DESCRIBE_LOG_DIRS,
+        DescribeLogDirsRequest(topics=None),
+        timeout_ms=max(1, deadline.remaining_ms()),
+    )
+    if not answer.results:  # every broker has a directory: this is how a refusal looks
+        raise BrokerError(
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            f"broker {broker_id} names none of its data directories: Describe on the cluster is needed",
+        )
+    return answer.results
+
+
+def _log_dir(broker_id: int, result: DescribeLogDirsResult) -> LogDir:
+    code = ErrorCode.of(result.error_code)
+    return LogDir(
+        broker_id,
+        result.log_dir,
+        None if code is ErrorCode.NONE else BrokerError(code, result.log_dir),
+        tuple(
+            sorted(
+                (
+                    LogDirReplica(
+                        TopicPartition(topic.name, row.partition_index),
+                        row.partition_size,
+                        row.offset_lag,
+                        row.is_future_key,
+                    )
+                    for topic in result.topics
+                    for row in topic.partitions
+                ),
+                key=lambda replica: (replica.topic_partition, replica.is_future),
+            )
+        ),
+    )

@@ -1,0 +1,153 @@
+"""Topics to be made, and why one could not be made or deleted, in words.
+
+The answers of CreateTopics 0 and of DeleteTopics hold codes only. The brokers' check is the truth; the
+sentences here are found afterwards, in what the cluster tells of itself. What no broker could take is refused
+before.
+"""
+
+from __future__ import annotations
+
+import difflib
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
+from minikafka.base.ids import INTERNAL_TOPICS, check_topic_name, names_collide
+from minikafka.clients.network.metadata import ClusterMetadata
+from minikafka.controller.assignment import assign_replicas
+
+BROKER_DEFAULT = -1
+"""For partitions or replicas: the broker's default, from version 4 of CreateTopics on (KIP-464)."""
+PARTITIONS_MAX = (1 << 31) - 1
+REPLICAS_MAX = (1 << 15) - 1
+"""The largest numbers that CreateTopics can carry."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to be made: so many partitions with so many replicas, or ``assignments`` of partitions to
+    broker ids.
+
+    BROKER_DEFAULT (-1) of either takes ``num.partitions`` or ``default.replication.factor`` of the broker,
+    which Kafka's do since 2.4. ``configs`` are Kafka's topic settings, as ``retention.ms``. ``rack_aware``:
+    False spreads the replicas here, over the brokers that live, as if none had a rack.
+    """
+
+    name: str
+    partitions: int = 1
+    replication_factor: int = 1
+    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    configs: Mapping[str, str] = field(default_factory=dict)
+    rack_aware: bool = True
+
+    @property
+    def takes_defaults(self) -> bool:
+        """Whether the broker is to choose a number."""
+        return not self.assignments and BROKER_DEFAULT in (self.partitions, self.replication_factor)
+
+    def check(self) -> None:
+        """Raise BrokerError where no cluster could take it: INVALID_TOPIC, INVALID_PARTITIONS,
+        INVALID_REPLICATION_FACTOR.
+        """
+        check_topic_name(self.name)
+        if self.assignments:
+            return
+        if not self.rack_aware and self.takes_defaults:
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST, "without racks the numbers of partitions and replicas are needed"
+            )
+        if self.partitions != BROKER_DEFAULT and not 1 <= self.partitions <= PARTITIONS_MAX:
+            raise BrokerError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"a topic has 1 to {PARTITIONS_MAX} partitions, not {self.partitions}",
+            )
+        factor = self.replication_factor
+        if factor != BROKER_DEFAULT and not 1 <= factor <= REPLICAS_MAX:
+            raise BrokerError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"a partition has 1 to {REPLICAS_MAX} replicas, not {self.replication_factor}",
+            )
+
+
+def spread_without_racks(
+    broker_ids: Iterable[int], partitions: int, replication_factor: int, *, first_partition: int = 0
+) -> dict[int, tuple[int, ...]]:
+    """Replicas of new partitions, spread over brokers whose racks do not count (``--disable-rack-aware``).
+
+    Raises BrokerError INVALID_PARTITIONS or INVALID_REPLICATION_FACTOR.
+    """
+    live = sorted(broker_ids)
+    return assign_replicas(
+        live,
+        partitions,
+        replication_factor,
+        start_index=random.randrange(max(1, len(live))),
+        start_shift=random.randrange(max(1, len(live))),
+        first_partition=first_partition,
+    )
+
+
+def why_not_made(code: ErrorCode, topic: NewTopic, known: ClusterMetadata) -> str | None:
+    """What ``code`` means in the answer to CreateTopics; None where there is nothing to add to its name."""
+    if code is ErrorCode.TOPIC_ALREADY_EXISTS:
+        return f"there is a topic {topic.name!r} already"
+    if code is ErrorCode.INVALID_TOPIC:
+        other = next((name for name in known.topics if names_collide(name, topic.name)), None)
+        if other is not None:
+            return f"{topic.name!r} collides with topic {other!r}: names must differ in more than '.' and '_'"
+        return f"the cluster does not take the name {topic.name!r}"
+    if code is ErrorCode.INVALID_PARTITIONS:
+        return f"the cluster does not take this number of partitions: {topic.partitions}"
+    if code is ErrorCode.INVALID_REPLICATION_FACTOR:
+        live = len(known.brokers)
+        if topic.replication_factor <= live:
+            return f"the cluster does not take this number of replicas: {topic.replication_factor}"
+        are = "is" if live == 1 else "are"
+        return f"{topic.replication_factor} replicas need as many live brokers, and there {are} {live}"
+    if code is ErrorCode.INVALID_REPLICA_ASSIGNMENT:
+        given = {number: list(brokers) for number, brokers in topic.assignments.items()}
+        return f"the assignment {given} does not fit the live brokers {sorted(known.brokers)}"
+    if code is ErrorCode.INVALID_CONFIG:
+        return _why_no_config(topic.configs)
+    return _why_forbidden(code, "made")
+
+
+def why_not_deleted(code: ErrorCode, name: str, known: ClusterMetadata) -> str | None:
+    """The same for the answer to DeleteTopics."""
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return no_such_topic(name, known.topics)
+    if code in (ErrorCode.INVALID_REQUEST, ErrorCode.TOPIC_DELETION_DISABLED):
+        return f"topic {name!r} stays: delete.topic.enable is false on the brokers"
+    if code is ErrorCode.REQUEST_TIMED_OUT:
+        return (
+            f"topic {name!r} is marked for deletion, and goes when all brokers that have it are there "
+            "(brokers before 0.11: never, unless delete.topic.enable is true)"
+        )
+    return _why_forbidden(code, "deleted")
+
+
+def no_such_topic(name: str, known: Iterable[str]) -> str:
+    """That there is no such topic, with names that are much like it."""
+    near = difflib.get_close_matches(name, [one for one in known if one not in INTERNAL_TOPICS])
+    hint = f"; there is {' and '.join(map(repr, near))}" if near else ""
+    return f"there is no topic {name!r}{hint}"
+
+
+def _why_no_config(configs: Mapping[str, str]) -> str:
+    from minikafka.log.config import LogConfig
+
+    try:
+        LogConfig.from_properties({}, configs)
+    except ConfigError as problem:
+        return str(problem)
+    given = ", ".join(f"{name}={value}" for name, value in configs.items())
+    return f"the cluster does not take one of the settings {given}"
+
+
+def _why_forbidden(code: ErrorCode, done: str) -> str | None:
+    if code is ErrorCode.POLICY_VIOLATION:
+        return f"a policy of the cluster forbids that this topic is {done}"
+    if code in (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
+        return f"this client is not allowed to have topics {done}"
+    return None

@@ -1,0 +1,28 @@
+"""Topics marked for deletion in ZooKeeper, as ``kafka-topics --delete`` of 0.10.1 does it.
+
+The mark is the znode ``/admin/delete_topics/TOPIC`` (text 003, "Deleting topics"). The controller deletes the
+topic when it sees that and can: where ``delete.topic.enable`` is false it takes the mark away, and a replica
+on a broker that is away waits for the broker.
+"""
+
+from __future__ import annotations
+
+from minikafka.base.errors import BrokerError, ErrorCode, NodeExists
+from minikafka.clients.admin.topics import no_such_topic
+from minikafka.registry import paths
+from minikafka.registry.store import Store
+
+
+def mark(store: Store, topic: str) -> bool:
+    """Ask for a topic's deletion; False where somebody has done so already.
+
+    Raises BrokerError UNKNOWN_TOPIC_OR_PARTITION where there is no such topic.
+    """
+    known = store.children(paths.BROKER_TOPICS)
+    if topic not in known:
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, no_such_topic(topic, known))
+    try:
+        store.create(f"{paths.DELETE_TOPICS}/{topic}", make_parents=True)
+    except NodeExists:
+        return False
+    return True

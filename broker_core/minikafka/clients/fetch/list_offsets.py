@@ -1,0 +1,178 @@
+"""Offsets by time: where logs begin and end, and the first message at or after a moment.
+
+All partitions of one leader go in one request, and the requests of all leaders are under way together.
+Partitions whose leader has moved, or did not answer, are asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from minikafka.base.errors import (
+    BrokerError,
+    ErrorCode,
+    MinikafkaError,
+    NetworkError,
+    RemoteWireError,
+)
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.clients.network.broker_connection import Reply
+from minikafka.clients.network.cluster import Cluster, numbers_of, worth_a_retry
+from minikafka.clients.network.retry import Deadline
+from minikafka.wire.apis.list_offsets import (
+    EARLIEST,
+    LATEST,
+    LIST_OFFSETS,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+__all__ = ["EARLIEST", "LATEST", "list_offsets"]
+
+CONSUMER = -1
+"""``replica_id`` of everybody who is not a broker."""
+NO_EPOCH = -1
+
+
+def list_offsets(
+    cluster: Cluster,
+    wanted: Mapping[TopicPartition, int],
+    deadline: Deadline,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    *,
+    creates_topics: bool | None = None,
+) -> dict[TopicPartition, int | None]:
+    """The offset for each partition: EARLIEST, LATEST, or of the first message at or after a time (ms since
+    the epoch).
+
+    None where no message is that late. LATEST is the high watermark, one past the last message that
+    consumers see. Of what was committed it is the last stable offset, where the first transaction that is
+    open begins, and no time finds a message from there on. BrokerError names the partition:
+    UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION (a time, asked of a broker before 0.10.1),
+    UNSUPPORTED_FOR_MESSAGE_FORMAT (a time, of messages without one). ``creates_topics`` is that of
+    ``Cluster.metadata``.
+    """
+    for tp, time in wanted.items():
+        if time < EARLIEST:
+            raise ValueError(f"{tp}: a time in ms since the epoch, {EARLIEST} or {LATEST}, not {time}")
+    round_ = _Rounds(cluster, dict(wanted), deadline, isolation, creates_topics)
+    cluster.retrying(f"listing the offsets of {_some(wanted)}", deadline, round_.run)
+    return {tp: round_.found[tp] for tp in wanted}
+
+
+class _Rounds:
+    """What is still to be asked and what was found; ``run`` is one round over all leaders."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        left: dict[TopicPartition, int],
+        deadline: Deadline,
+        isolation: IsolationLevel,
+        creates_topics: bool | None,
+    ) -> None:
+        self.found: dict[TopicPartition, int | None] = {}
+        self._cluster = cluster
+        self._left = left
+        self._deadline = deadline
+        self._isolation = isolation
+        self._creates_topics = creates_topics
+
+    def run(self) -> None:
+        """Ask for all that is left. When something is left after it, raises an error that may pass."""
+        problem: MinikafkaError | None = None
+        replies: list[tuple[list[TopicPartition], Reply[ListOffsetsResponse]]] = []
+        for broker_id, partitions in self._by_leader().items():
+            try:
+                replies.append((partitions, self._ask(broker_id, partitions)))
+            except (NetworkError, RemoteWireError) as error:
+                problem = self._put_off(partitions, error)
+        for partitions, reply in replies:
+            try:
+                response = reply.result(max(1, self._deadline.at_most(self._cluster.request_timeout_ms)))
+            except (NetworkError, RemoteWireError) as error:
+                problem = self._put_off(partitions, error)
+            else:
+                problem = self._take(response, reply.version) or problem
+        if problem is not None:
+            raise problem
+        if self._left:
+            raise NetworkError(f"no answer for {_some(self._left)}")
+
+    def _by_leader(self) -> dict[int, list[TopicPartition]]:
+        cluster = self._cluster
+        metadata = cluster.metadata(
+            {tp.topic for tp in self._left},
+            timeout_ms=max(1, self._deadline.remaining_ms()),
+            creates_topics=self._creates_topics,
+        )
+        groups: dict[int, list[TopicPartition]] = {}
+        for tp in self._left:
+            topic = metadata.topics.get(tp.topic)
+            leader = metadata.leader(tp)
+            if leader is not None:
+                groups.setdefault(leader.broker_id, []).append(tp)
+                continue
+            cluster.invalidate(tp.topic)
+            if topic is None or topic.error is not ErrorCode.NONE:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
+                raise BrokerError(code, f"{tp}: topic {tp.topic!r} cannot be used")
+            if topic.partition(tp.partition) is None:
+                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp}: {numbers_of(topic)}")
+            raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader at the moment")
+        return groups
+
+    def _ask(self, broker_id: int, partitions: list[TopicPartition]) -> Reply[ListOffsetsResponse]:
+        topics: dict[str, list[ListOffsetsPartition]] = {}
+        for tp in partitions:
+            topics.setdefault(tp.topic, []).append(
+                ListOffsetsPartition(tp.partition, NO_EPOCH, self._left[tp])
+            )
+        request = ListOffsetsRequest(
+            CONSUMER,
+            self._isolation,
+            tuple(ListOffsetsTopic(name, tuple(parts)) for name, parts in topics.items()),
+        )
+
+        def build(version: int) -> ListOffsetsRequest:
+            timed = next((tp for tp in partitions if self._left[tp] >= 0), None)
+            if version == 0 and timed is not None:
+                raise BrokerError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    f"broker {broker_id} cannot look up {timed} by time: that needs Kafka 0.10.1 or newer",
+                )
+            return request
+
+        return self._cluster.link(broker_id).send(LIST_OFFSETS, build, self._deadline)
+
+    def _put_off(self, partitions: list[TopicPartition], error: MinikafkaError) -> MinikafkaError:
+        for tp in partitions:
+            self._cluster.invalidate(tp.topic)
+        return error
+
+    def _take(self, response: ListOffsetsResponse, version: int) -> MinikafkaError | None:
+        problem: MinikafkaError | None = None
+        for topic in response.topics:
+            for answer in topic.partitions:
+                tp = TopicPartition(topic.name, answer.index)
+                code = ErrorCode.of(answer.error_code)
+                if code is not ErrorCode.NONE:
+                    error = BrokerError(code, f"offsets of {tp}")
+                    if not worth_a_retry(error):
+                        raise error
+                    problem = self._put_off([tp], error)
+                elif tp in self._left:
+                    del self._left[tp]
+                    if version == 0:
+                        self.found[tp] = answer.offsets[0] if answer.offsets else None
+                    else:
+                        self.found[tp] = answer.offset if answer.offset >= 0 else None
+        return problem
+
+
+def _some(partitions: Mapping[TopicPartition, int]) -> str:
+    names = [str(tp) for tp in list(partitions)[:3]]
+    return ", ".join(names) + (f" and {len(partitions) - 3} more" if len(partitions) > 3 else "")

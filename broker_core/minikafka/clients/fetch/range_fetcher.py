@@ -1,0 +1,341 @@
+"""The messages of one partition between two offsets, as the raw message sets that the broker sends.
+
+    for data in RangeFetcher(cluster, tp, 1_000, 5_000):
+        columns = decode(data, 1_000, 5_000)
+
+The sets come in order and cover the range. The first may begin before ``start_offset`` and the last may end
+after ``end_offset``, because a compressed message is sent whole; the decoder takes what lies between. The
+next request is under way while the caller works on a set. Nothing here looks at single records: a kernel
+finds where a set ends.
+
+When is the end reached
+    When a set's last offset is ``end_offset - 1`` or more; or when the log gives nothing although its high
+    watermark was at ``end_offset`` or beyond before it was asked: compaction has removed the last records of
+    the range, and they will never come. The high watermark of an empty answer alone proves nothing: 0.10.1
+    looks it up after it has read the log, and the records may have come in between.
+A message that does not fit
+    Fetch 0 to 2 cut the first message off at the limit. Its header says how long it is, and the next request
+    asks for that much. Fetch 3 always sends the first message whole.
+A mark of a transaction
+    It has an offset and no row: the decoder passes it over. (Brokers that know marks know Fetch 4.)
+Read committed
+    The broker gives nothing from the last stable offset on, which then stands for the high watermark, and
+    names the aborted transactions. Their batches are cut out of the sets, which may leave nothing of one;
+    ``next_offset`` passes them. Where no transaction was aborted no batch is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+from minikafka.base.errors import (
+    BrokerError,
+    ErrorCode,
+    MinikafkaError,
+    NetworkError,
+    OffsetOutOfRange,
+    RemoteWireError,
+)
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.fetch.fetch_response import records_of, refused_fetch, whole_entries
+from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
+from minikafka.clients.fetch.prefetch import prefetching
+from minikafka.clients.network.broker_connection import Reply
+from minikafka.clients.network.cluster import Cluster, Lane, worth_a_retry
+from minikafka.clients.network.retry import Deadline, Tried
+from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
+from minikafka.records.format.message_set import ATTRIBUTES_AT, CODEC_MASK, MAGIC_AT
+from minikafka.records.scan.scan import ScanResult
+from minikafka.wire.apis.fetch import (
+    FETCH,
+    LARGEST_MESSAGE_BYTES,
+    FetchPartitionResponse,
+    FetchResponse,
+    consumer_request,
+)
+
+__all__ = ["DEFAULT_MAX_BYTES", "RangeFetcher", "check_readable", "log_reaches", "prefetching"]
+
+DEFAULT_MAX_BYTES = 1 << 20
+"""Kafka's ``max.partition.fetch.bytes``."""
+
+_LARGEST_FETCH = (1 << 31) - 1
+_LOOK_BYTES = 1
+"""What a fetch may bring that only asks whether it may."""
+_RANGE_TIMEOUT_MS = 5_000
+_EMPTY_PAUSE_MS = 10
+
+
+class RangeFetcher:
+    """An iterator of message sets (memoryviews of private memory). Not thread-safe, but for ``stop``.
+
+    ``timeout_ms`` bounds the wait for each next set. Raises OffsetOutOfRange with the log's range,
+    BrokerError for what will not pass, NetworkError when nothing came in time, telling what was tried.
+    ``raised_at_once`` are codes that may pass, but which the caller wants to judge. With the ``isolation``
+    READ_COMMITTED the sets are without batches of aborted transactions, and an ``end_offset`` behind the
+    ``last_stable_offset`` is waited for.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic_partition: TopicPartition,
+        start_offset: int,
+        end_offset: int,
+        *,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        min_bytes: int = 1,
+        max_wait_ms: int = 500,
+        timeout_ms: int = 120_000,
+        lane: Lane = Lane.FETCH,
+        raised_at_once: Container[ErrorCode] = (),
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> None:
+        if start_offset < 0:
+            raise ValueError(f"start_offset must be a real offset, not {start_offset}")
+        self.topic_partition = topic_partition
+        self.next_offset = start_offset
+        self.end_offset = end_offset
+        self.high_watermark: int | None = None
+        self.last_stable_offset: int | None = None
+        """As the high watermark was last heard of; None where all is read, or transactions are not known."""
+        self._cluster = cluster
+        self._max_bytes = max_bytes
+        self._fetch_bytes = max_bytes
+        self._min_bytes = min_bytes
+        self._max_wait_ms = max_wait_ms
+        self._timeout_ms = timeout_ms
+        self._lane = lane
+        self._raised_at_once = raised_at_once
+        self._isolation = isolation
+        self._under_way: tuple[Reply[FetchResponse], int, int] | None = None
+        """The reply to come, when it was asked for (monotonic ms), and of which broker."""
+        self._asked_broker = -1
+        self._covered_by: int | None = None
+        """The broker whose last answer could have covered all of the range."""
+        self._stopped = False
+        self._finished = False
+
+    def __iter__(self) -> Iterator[memoryview]:
+        return self
+
+    def __next__(self) -> memoryview:
+        deadline = self._cluster.deadline(self._timeout_ms)
+        tried = Tried()
+        while not self._stopped and not self._finished and self.next_offset < self.end_offset:
+            before = self.next_offset
+            try:
+                data = self._take(self._receive(deadline))
+            except (NetworkError, RemoteWireError, BrokerError) as error:
+                self._under_way = self._covered_by = None
+                if not _may_pass(error) or (
+                    isinstance(error, BrokerError) and error.code in self._raised_at_once
+                ):
+                    raise
+                self._cluster.invalidate(self.topic_partition.topic)
+                tried.add(str(error))
+                self._pause(deadline, tried, error)
+                continue
+            if data is not None:
+                self._ask_ahead()
+                return data
+            if self.next_offset > before:
+                # What came is not wanted: the wait for the next set begins anew.
+                deadline, tried = self._cluster.deadline(self._timeout_ms), Tried()
+            elif deadline.expired and not self._finished:
+                raise self._nothing_came(tried, None)
+        raise StopIteration
+
+    def look(self) -> None:
+        """Fetch once, for the sake of the error. Raises what is wrong, as it comes."""
+        part = self._receive(self._cluster.deadline())
+        code = ErrorCode.of(part.error_code)
+        if code is not ErrorCode.NONE:
+            raise refused_fetch(code, self.topic_partition, self.next_offset)
+
+    def stop(self) -> None:
+        """End the iteration at the next opportunity. From any thread."""
+        self._stopped = True
+
+    def _receive(self, deadline: Deadline) -> FetchPartitionResponse:
+        """The answer to the request that is under way, or to a new one."""
+        if self._under_way is None:
+            leader = self._cluster.leader(self.topic_partition, deadline.remaining_ms())
+            self._under_way = self._ask(leader.broker_id, deadline)
+        (reply, asked_ms, self._asked_broker), self._under_way = self._under_way, None
+        # The time-out counts from the request, which may have been made long before the caller came back for
+        # this.
+        age_ms = self._cluster.clock.monotonic_ms() - asked_ms
+        patience_ms = self._max_wait_ms + self._cluster.request_timeout_ms
+        response = reply.result(age_ms + max(1, deadline.at_most(patience_ms)))
+        for topic in response.topics:
+            for part in topic.partitions:
+                if (topic.name, part.index) == self.topic_partition:
+                    return part
+        # A broker that throttles us answers without the partition.
+        raise NetworkError(f"the leader of {self.topic_partition} left it out of its answer")
+
+    def _ask(self, broker_id: int, deadline: Deadline) -> tuple[Reply[FetchResponse], int, int]:
+        request = consumer_request(
+            {self.topic_partition: self.next_offset},
+            partition_max_bytes=self._fetch_bytes,
+            max_bytes=self._fetch_bytes,
+            min_bytes=self._min_bytes,
+            max_wait_ms=self._max_wait_ms,
+            isolation_level=self._isolation,
+        )
+        reply = self._cluster.send(broker_id, FETCH, request, lane=self._lane, deadline=deadline)
+        return reply, self._cluster.clock.monotonic_ms(), broker_id
+
+    def _ask_ahead(self) -> None:
+        """Send the next request before the caller works on this set. A failure is left to the next round."""
+        leader = self._cluster.known_leader(self.topic_partition)
+        if self.next_offset >= self.end_offset or leader is None:
+            return
+        try:
+            self._under_way = self._ask(leader, self._cluster.deadline())
+        except MinikafkaError:
+            self._under_way = None
+
+    def _take(self, part: FetchPartitionResponse) -> memoryview | None:
+        """The complete messages of an answer, or None when it brought none that are wanted."""
+        code = ErrorCode.of(part.error_code)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise self._out_of_range()
+        if code is not ErrorCode.NONE:
+            raise refused_fetch(code, self.topic_partition, self.next_offset)
+        self.high_watermark = part.high_watermark
+        readable = part.high_watermark
+        if self._isolation is IsolationLevel.READ_COMMITTED and part.last_stable_offset >= 0:
+            self.last_stable_offset = readable = part.last_stable_offset
+        covers, was_covered_by = readable >= self.end_offset, self._covered_by
+        self._covered_by = self._asked_broker if covers else None
+        data = records_of(part)
+        if not data:
+            # Each request is sent after the answer before it, so that its read had all of the range.
+            self._finished = covers and was_covered_by == self._asked_broker
+            if not covers:
+                # The broker has waited already; this is for one that does not, so that it is not asked in a
+                # loop.
+                self._cluster.waiter.wait(_EMPTY_PAUSE_MS)
+            return None
+        whole, found = whole_entries(part)
+        if found.valid_bytes == 0:
+            self._make_room(found)
+            return None
+        if found.next_offset <= self.next_offset:
+            raise BrokerError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"{self.topic_partition}, fetched from offset {self.next_offset}: what came ends at "
+                f"{found.next_offset}, before it",
+            )
+        self._fetch_bytes = self._max_bytes
+        self.next_offset = found.next_offset
+        return None if _starts_behind(data, self.end_offset) else whole or None
+
+    def _make_room(self, found: ScanResult) -> None:
+        """The first message is cut off: ask for as much as it needs. CORRUPT_MESSAGE when it is not that."""
+        allowed, problem = max(LARGEST_MESSAGE_BYTES, self._max_bytes), found.problem
+        if found.wanted_bytes > allowed:
+            problem = f"a message of {found.wanted_bytes} bytes is announced, believed are {allowed}"
+        if not found.incomplete or found.wanted_bytes > allowed:
+            raise BrokerError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"{self.topic_partition}, fetched from offset {self.next_offset}: {problem}",
+            )
+        self._fetch_bytes = max(found.wanted_bytes, min(2 * self._fetch_bytes, _LARGEST_FETCH))
+
+    def _out_of_range(self) -> MinikafkaError:
+        tp, offset = self.topic_partition, self.next_offset
+        deadline = self._cluster.deadline(_RANGE_TIMEOUT_MS)
+        try:
+            start = list_offsets(self._cluster, {tp: EARLIEST}, deadline)[tp]
+            end = list_offsets(self._cluster, {tp: LATEST}, deadline)[tp]
+        except MinikafkaError as error:
+            start = end = None
+            why = f": {error}"
+        else:
+            why = ""
+        if start is None or end is None:
+            # Not known to be gone: another fetch shows it, or that the whole topic is.
+            return NetworkError(
+                f"{tp}: offset {offset} was refused, and which ones the log has cannot be asked{why}"
+            )
+        if start <= offset <= end:
+            # A new leader that is still behind, or one that has moved on since: the log has this offset.
+            return NetworkError(f"{tp}: offset {offset} was refused, though the log has {start} to {end}")
+        return OffsetOutOfRange(offset, start, end)
+
+    def _pause(self, deadline: Deadline, tried: Tried, error: MinikafkaError) -> None:
+        delay_ms = self._cluster.backoff.delay_ms(tried.attempts)
+        if delay_ms >= deadline.remaining_ms():
+            raise self._nothing_came(tried, error) from error
+        self._cluster.waiter.wait(delay_ms)
+
+    def _nothing_came(self, tried: Tried, error: MinikafkaError | None) -> MinikafkaError:
+        known = "" if self.high_watermark is None else f"; high watermark {self.high_watermark}"
+        stable = self.last_stable_offset
+        if stable is not None and stable < min(self.high_watermark or 0, self.end_offset):
+            known += f", last stable offset {stable}, where a transaction is open"
+        failures = f"; {tried}" if tried.attempts else ""
+        text = (
+            f"no messages of {self.topic_partition} from offset {self.next_offset} "
+            f"within {self._timeout_ms} ms (wanted up to {self.end_offset}{known}){failures}"
+        )
+        return BrokerError(error.code, text) if isinstance(error, BrokerError) else NetworkError(text)
+
+
+def check_readable(cluster: Cluster, topic_partition: TopicPartition, offset: int) -> None:
+    """Raise the BrokerError of a fetch that can never succeed, as of a topic that this client may not read.
+
+    For whoever waits for messages without fetching: where they end is told to all who may describe the topic.
+    What may pass, as a leader that is away, is not raised.
+    """
+    fetcher = RangeFetcher(
+        cluster, topic_partition, offset, offset + 1, max_bytes=_LOOK_BYTES, max_wait_ms=0, lane=Lane.CONTROL
+    )
+    try:
+        fetcher.look()
+    except (NetworkError, RemoteWireError):
+        return
+    except BrokerError as error:
+        if not _may_pass(error):
+            raise
+
+
+def log_reaches(cluster: Cluster, topic_partition: TopicPartition, offset: int) -> bool:
+    """Return whether the leader's log ends at ``offset`` or later, even if its high watermark does not.
+
+    ``list_offsets`` gives the high watermark, which may lag behind a new leader's log until its followers
+    have fetched. A fetch, however, is OFFSET_OUT_OF_RANGE only where the log itself does not reach, in all
+    versions. Also False where ``offset`` is below the log's start. Raises as ``list_offsets``.
+    """
+    fetcher = RangeFetcher(
+        cluster, topic_partition, offset, offset + 1, max_bytes=_LOOK_BYTES, max_wait_ms=0, lane=Lane.CONTROL
+    )
+
+    def attempt() -> bool:
+        try:
+            fetcher.look()
+        except (NetworkError, RemoteWireError, BrokerError) as error:
+            if isinstance(error, BrokerError) and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                return False
+            cluster.invalidate(topic_partition.topic)
+            raise
+        return True
+
+    what = f"asking whether the log of {topic_partition} reaches offset {offset}"
+    return cluster.retrying(what, cluster.deadline(), attempt)
+
+
+def _may_pass(error: MinikafkaError) -> bool:
+    # Retriable when a broker says so of a produce request; what we read as damaged will be so the next time.
+    damaged = isinstance(error, BrokerError) and error.code is ErrorCode.CORRUPT_MESSAGE
+    return worth_a_retry(error) and not damaged
+
+
+def _starts_behind(data: memoryview, end_offset: int) -> bool:
+    """Whether even the first message is behind the range. A compressed one may hold earlier messages."""
+    compressed = data[MAGIC_AT] < BATCH_MAGIC and data[ATTRIBUTES_AT] & CODEC_MASK
+    return not compressed and int.from_bytes(data[:8], "big", signed=True) >= end_offset

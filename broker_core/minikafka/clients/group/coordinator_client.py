@@ -1,0 +1,105 @@
+"""The broker that coordinates a group: found through any broker.
+
+Which one it is follows from the group's name: the leader of one partition of ``__consumer_offsets``. It moves
+with that leader, and is not there before the topic is, which the first question makes. Members ask
+on connections of their own: JoinGroup is answered when all have joined, and everything behind it waits.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
+from minikafka.base.ids import BrokerAddress
+from minikafka.clients.fetch.fetch_response import missing_right
+from minikafka.clients.group.membership import ELSEWHERE
+from minikafka.clients.network.broker_connection import Reply
+from minikafka.clients.network.cluster import Cluster, Lane, OwnLane
+from minikafka.clients.network.retry import Deadline
+from minikafka.wire.api import Api
+from minikafka.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+T = TypeVar("T")
+
+
+class Coordinator:
+    """The coordinator of one group. Thread-safe. A member brings a ``lane`` of its own."""
+
+    def __init__(self, cluster: Cluster, group_id: str, lane: OwnLane | None = None) -> None:
+        self.cluster = cluster
+        self.group_id = group_id
+        self._lane = lane or Lane.CONTROL
+        self._lock = threading.Lock()
+        self._address: BrokerAddress | None = None
+
+    def forget(self) -> None:
+        """What is known has turned out wrong: look for it before the next request."""
+        with self._lock:
+            self._address = None
+
+    def address(self, deadline: Deadline) -> BrokerAddress:
+        """Who it is. One attempt: NetworkError, or GROUP_COORDINATOR_NOT_AVAILABLE (retriable)."""
+        with self._lock:
+            known = self._address
+        if known is not None:
+            return known
+        answer = self.cluster.call(
+            None, FIND_COORDINATOR, FindCoordinatorRequest(self.group_id), timeout_ms=deadline.remaining_ms()
+        )
+        code = ErrorCode.of(answer.error_code)
+        if code is not ErrorCode.NONE:
+            right = missing_right(code, "Read", f"Group:{self.group_id}")
+            raise BrokerError(code, f"looking for the coordinator of group {self.group_id!r}{right}")
+        found = BrokerAddress(answer.node_id, answer.host, answer.port)
+        with self._lock:
+            self._address = found
+        return found
+
+    def send(
+        self, api: Api[RequestT, ResponseT], request: Callable[[int], RequestT], deadline: Deadline
+    ) -> Reply[ResponseT]:
+        """Send ``request(version)`` without waiting for its answer. One attempt; raises as ``address``."""
+        try:
+            link = self.cluster.link_to(self.address(deadline), self._lane)
+            return link.send(api, request, deadline)
+        except (NetworkError, RemoteWireError):
+            self.forget()
+            raise
+
+    def ask(
+        self,
+        what: str,
+        api: Api[RequestT, ResponseT],
+        request: Callable[[int], RequestT],
+        deadline: Deadline,
+        take: Callable[[ResponseT], T],
+    ) -> T:
+        """What ``take`` makes of the answer, asked again while that fails in a way that may pass.
+
+        ``take`` raises the BrokerError that it finds in the answer.
+        """
+
+        def attempt() -> T:
+            try:
+                return take(self.send(api, request, deadline).result(max(1, deadline.remaining_ms())))
+            except MinikafkaError as error:
+                self.judge(error)
+                raise
+
+        return self.cluster.retrying(what, deadline, attempt)
+
+    def judge(self, error: MinikafkaError) -> None:
+        """Forget the coordinator where ``error`` says that it is another one, or away."""
+        if not isinstance(error, BrokerError) or error.code in ELSEWHERE:
+            self.forget()
+
+
+def check(code: int, detail: str) -> None:
+    """Raise the BrokerError that ``code`` of an answer stands for, if it is one."""
+    error = ErrorCode.of(code)
+    if error is not ErrorCode.NONE:
+        raise BrokerError(error, detail)

@@ -1,0 +1,169 @@
+"""Offsets that a group has committed, written and read through its coordinator.
+
+An offset is that of the next record to read. Versions from 1 on are kept in ``__consumer_offsets``; version 0
+of both APIs, which is ZooKeeper's, is never used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.group.coordinator_client import Coordinator, check
+from minikafka.clients.group.membership import OF_MEMBERS
+from minikafka.clients.network.retry import Deadline
+from minikafka.wire.apis.offset_commit import (
+    DEFAULT_RETENTION,
+    NO_GENERATION,
+    OFFSET_COMMIT,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from minikafka.wire.apis.offset_fetch import (
+    OFFSET_FETCH,
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
+
+_ALL_SINCE = 2
+"""The version of OffsetFetch that gives all offsets of a group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Where a group goes on in a partition; ``metadata`` is a text of the committer's own."""
+
+    offset: int
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who commits: a member of a generation, or nobody who assigns partitions through the group."""
+
+    generation: int = NO_GENERATION
+    member_id: str = ""
+
+
+NOBODY = Author()
+Offsets = Mapping[TopicPartition, Committed]
+
+
+def commit_request(group_id: str, author: Author, offsets: Offsets) -> OffsetCommitRequest:
+    """The request that commits ``offsets``, to be kept as long as the broker keeps any."""
+    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for tp, committed in offsets.items():
+        topics.setdefault(tp.topic, []).append(
+            OffsetCommitRequestPartition(
+                partition_index=tp.partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=-1,
+                commit_timestamp=DEFAULT_RETENTION,
+                committed_metadata=committed.metadata,
+            )
+        )
+    return OffsetCommitRequest(
+        group_id=group_id,
+        generation_id=author.generation,
+        member_id=author.member_id,
+        retention_time_ms=DEFAULT_RETENTION,
+        topics=tuple(OffsetCommitRequestTopic(name, tuple(parts)) for name, parts in topics.items()),
+    )
+
+
+def check_commit(group_id: str, response: OffsetCommitResponse, author: Author = NOBODY) -> None:
+    """Raise the BrokerError of the first offset that was refused."""
+    for topic in response.topics:
+        for part in topic.partitions:
+            code = ErrorCode.of(part.error_code)
+            if code is not ErrorCode.NONE:
+                tp = TopicPartition(topic.name, part.partition_index)
+                raise BrokerError(
+                    code, f"committing an offset of {tp} for group {group_id!r}{_hint(code, author)}"
+                )
+
+
+def _hint(code: ErrorCode, author: Author) -> str:
+    if code in OF_MEMBERS and author.generation == NO_GENERATION:
+        return ": the group has members, who alone commit while they are there"
+    if code in OF_MEMBERS:
+        return (
+            ": its partitions were given to others meanwhile, who may have read them already; where this is "
+            "because a poll came late, raise max.poll.interval.ms or do less between two polls"
+        )
+    if code is ErrorCode.OFFSET_METADATA_TOO_LARGE:
+        return ": its metadata is larger than the brokers' offset.metadata.max.bytes"
+    return ""
+
+
+def commit(coordinator: Coordinator, author: Author, offsets: Offsets, deadline: Deadline) -> None:
+    """Commit ``offsets`` and wait until all replicas have them.
+
+    Codes that may pass are tried again until the deadline. Raises the BrokerError of the first that does not.
+    """
+    if not offsets:
+        return
+    group_id = coordinator.group_id
+    request = commit_request(group_id, author, offsets)
+    coordinator.ask(
+        f"committing offsets of group {group_id!r}",
+        OFFSET_COMMIT,
+        lambda _: request,
+        deadline,
+        lambda response: check_commit(group_id, response, author),
+    )
+
+
+def committed_offsets(
+    coordinator: Coordinator, partitions: Iterable[TopicPartition] | None, deadline: Deadline
+) -> dict[TopicPartition, Committed]:
+    """What the group has committed for ``partitions`` (None: for any); without those it has nothing for.
+
+    Brokers before 0.10.2 cannot be asked for all: then every partition of the cluster is asked for.
+    """
+    wanted = None if partitions is None else list(partitions)
+    if wanted == []:
+        return {}
+
+    def request(version: int) -> OffsetFetchRequest:
+        if wanted is None and version >= _ALL_SINCE:
+            return OffsetFetchRequest(coordinator.group_id, None)
+        topics: dict[str, list[int]] = {}
+        for tp in _all_partitions(coordinator, deadline) if wanted is None else wanted:
+            topics.setdefault(tp.topic, []).append(tp.partition)
+        return OffsetFetchRequest(
+            coordinator.group_id,
+            tuple(OffsetFetchRequestTopic(name, tuple(numbers)) for name, numbers in topics.items()),
+        )
+
+    return coordinator.ask(
+        f"looking up the offsets of group {coordinator.group_id!r}",
+        OFFSET_FETCH,
+        request,
+        deadline,
+        lambda response: _found(coordinator.group_id, response),
+    )
+
+
+def _found(group_id: str, response: OffsetFetchResponse) -> dict[TopicPartition, Committed]:
+    check(response.error_code, f"the offsets of group {group_id!r}")
+    found = {}
+    for topic in response.topics:
+        for part in topic.partitions:
+            tp = TopicPartition(topic.name, part.partition_index)
+            # 0.10.1 says so of a partition that is not there, in version 1.
+            if ErrorCode.of(part.error_code) is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                check(part.error_code, f"the offset of {tp} of group {group_id!r}")
+            if part.committed_offset >= 0:
+                found[tp] = Committed(part.committed_offset, part.metadata or "")
+    return found
+
+
+def _all_partitions(coordinator: Coordinator, deadline: Deadline) -> list[TopicPartition]:
+    topics = coordinator.cluster.metadata(None, timeout_ms=max(1, deadline.remaining_ms())).topics
+    return [one.topic_partition for topic in topics.values() for one in topic.partitions]

@@ -1,0 +1,206 @@
+"""The rows of one fetched set, as columns or as objects, as many at a time as the caller wants.
+
+The kernels write keys and values in Arrow's own layout: that is the one copy between the bytes that came and
+a table. Part of a set is a slice of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import pairwise, repeat
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.fetch.consumer_record import ConsumerRecord
+from minikafka.clients.group.fetcher import Fetched
+from minikafka.records.columns import HEADERS_TYPE, Columns, DamagedEntry, decode_pieces
+from minikafka.records.format.headers import to_arrow
+from minikafka.records.format.record import Headers
+
+SCHEMA = pa.schema(
+    [
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        ("timestamp", pa.timestamp("ms", tz="UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+    ]
+)
+"""Of the tables that a consumer gives. The timestamp is null where a record has none (magic 0)."""
+
+SCHEMA_WITH_HEADERS = SCHEMA.append(pa.field("headers", HEADERS_TYPE))
+
+_record: Callable[[Iterable[object]], ConsumerRecord] = partial(tuple.__new__, ConsumerRecord)
+"""As ``ConsumerRecord._make``, without a look at the number of fields, which takes twice as long."""
+
+
+def schema(*, headers: bool) -> pa.Schema:
+    """That of all tables."""
+    return SCHEMA_WITH_HEADERS if headers else SCHEMA
+
+
+def table(batches: list[pa.RecordBatch], *, headers: bool) -> pa.Table:
+    """The batches one after another, without a copy."""
+    return pa.Table.from_batches(batches, schema(headers=headers))
+
+
+class Rows:
+    """Gives out the rows of ``fetched`` in order. Use either ``batch`` or ``records`` and ``skip`` at a time.
+
+    ``position`` is the offset of the first row that is not given out, ``fetched.next_offset`` at the end.
+    """
+
+    def __init__(self, fetched: Fetched, *, headers: bool) -> None:
+        self.fetched = fetched
+        self.headers = headers
+        self.position = fetched.start_offset
+        self._pieces = decode_pieces(fetched.data, fetched.start_offset, fetched.next_offset, headers=headers)
+        self._columns: Columns | None = None
+        self._batch: pa.RecordBatch | None = None
+        self._headers: pa.ListArray | None = None
+        self._row = 0
+
+    def more(self) -> int:
+        """Rows that can be had now; 0 at the end.
+
+        CORRUPT_MESSAGE, with the partition and the offset, where the next one is damaged.
+        """
+        while self._columns is None or self._row == self._columns.count:
+            columns = self._next_piece()
+            if columns is None:
+                self.position = self.fetched.next_offset
+                return 0
+            self._columns, self._row = columns, 0
+            self._batch = self._headers = None
+        return self._columns.count - self._row
+
+    def batch(self, max_rows: int, *, headers: bool) -> pa.RecordBatch:
+        """The next rows, at most so many of those that can be had; they count as given out."""
+        columns, start = self._have()
+        if self._batch is None or self._batch.num_columns != len(schema(headers=headers)):
+            self._batch = record_batch(columns, self.fetched.topic_partition, headers=headers)
+        found = self._batch.slice(start, max_rows)
+        self.skip(found.num_rows)
+        return found
+
+    def records(self, max_rows: int) -> list[ConsumerRecord]:
+        """The next rows as objects, at most so many; only ``skip`` counts them as given out."""
+        columns, start = self._have()
+        stop = min(columns.count, start + max_rows)
+        if self._headers is None and columns.headers is not None and columns.headers.count:
+            self._headers = to_arrow(columns.headers)
+        return records(columns, self.fetched.topic_partition, start, stop, self._headers)
+
+    def skip(self, count: int) -> None:
+        """So many more are given out."""
+        columns, start = self._have()
+        self.skip_to(self._position(columns, start + count), count)
+
+    def skip_to(self, position: int, count: int = 1) -> None:
+        """As ``skip``, for who knows from ``positions`` which position that gives."""
+        self._row += count
+        self.position = position
+
+    def positions(self, count: int) -> list[int]:
+        """The position after each of the next rows, so many of those that can be had."""
+        columns, start = self._have()
+        stop = start + count
+        return [*columns.offsets[start + 1 : stop].tolist(), self._position(columns, stop)]
+
+    def _position(self, columns: Columns, row: int) -> int:
+        # Behind the last row there may still be damage: the end is only known when nothing more can be had.
+        return columns.next_offset if row == columns.count else int(columns.offsets[row])
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left."""
+        return self.position >= self.fetched.next_offset
+
+    def _have(self) -> tuple[Columns, int]:
+        assert self._columns is not None, "ask for more first"
+        return self._columns, self._row
+
+    def _next_piece(self) -> Columns | None:
+        try:
+            return next(self._pieces, None)
+        except DamagedEntry as damage:
+            raise BrokerError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"{self.fetched.topic_partition} at offset {damage.offset}: {damage.detail}; seek to "
+                f"{damage.after_offset} to go on behind it",
+            ) from damage
+
+
+def record_batch(columns: Columns, partition: TopicPartition, *, headers: bool) -> pa.RecordBatch:
+    """All rows, with the columns of SCHEMA, or of SCHEMA_WITH_HEADERS."""
+    count = columns.count
+    arrays = [
+        pa.repeat(pa.scalar(partition.topic, pa.string()), count),
+        pa.repeat(pa.scalar(partition.partition, pa.int32()), count),
+        pa.array(columns.offsets),
+        _timestamps(columns),
+        columns.key_array(),
+        columns.value_array(),
+    ]
+    if not headers:
+        return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    assert columns.headers is not None
+    return pa.RecordBatch.from_arrays([*arrays, to_arrow(columns.headers)], schema=SCHEMA_WITH_HEADERS)
+
+
+def _timestamps(columns: Columns) -> pa.Array:
+    bitmap, none = None, 0
+    if columns.count and columns.timestamp_types.min() < 0:
+        there = columns.timestamp_types >= 0
+        bitmap, none = pa.py_buffer(np.packbits(there, bitorder="little")), int(columns.count - there.sum())
+    buffers = [bitmap, pa.py_buffer(columns.timestamps)]
+    return pa.Array.from_buffers(SCHEMA.field("timestamp").type, columns.count, buffers, null_count=none)
+
+
+def records(
+    columns: Columns, partition: TopicPartition, start: int, stop: int, headers: pa.ListArray | None
+) -> list[ConsumerRecord]:
+    """The rows from ``start`` to before ``stop`` as objects; ``headers`` None: none of them has any."""
+    rows = zip(
+        repeat(partition.topic),
+        repeat(partition.partition),
+        columns.offsets[start:stop].tolist(),
+        columns.timestamps[start:stop].tolist(),
+        _texts(columns.key_ends, columns.keys, columns.key_validity, start, stop),
+        _texts(columns.value_ends, columns.values, columns.value_validity, start, stop),
+        _headers(headers, start, stop),
+        strict=False,  # three of them have no end
+    )
+    return list(map(_record, rows))
+
+
+def _texts(
+    ends: NDArray[np.int32],
+    data: NDArray[np.uint8],
+    validity: NDArray[np.uint8] | None,
+    start: int,
+    stop: int,
+) -> list[bytes | None]:
+    first = int(ends[start])
+    if validity is not None and not validity.any():
+        return [None] * (stop - start)
+    content = data[first : int(ends[stop])].tobytes()
+    edges = (ends[start : stop + 1] - first).tolist()
+    found: list[bytes | None] = [content[a:b] for a, b in pairwise(edges)]
+    if validity is not None:
+        for row in np.flatnonzero(np.unpackbits(validity, bitorder="little")[start:stop] == 0):
+            found[row] = None
+    return found
+
+
+def _headers(column: pa.ListArray | None, start: int, stop: int) -> Iterator[Headers]:
+    if column is None:
+        return repeat(())
+    rows = column.slice(start, stop - start).to_pylist()
+    return (tuple((one["key"], one["value"]) for one in row or ()) for row in rows)

@@ -1,0 +1,196 @@
+"""The sole member of a group: who reads partitions in its own way, and lets the group know how far it is.
+
+It joins as a consumer, so that tools show it with its partitions, but by an assignor that has its own name:
+the coordinator then refuses everybody else who wants to join, and whoever commits from outside of the group;
+and it refuses us while anybody is there. All of that is one decision of one broker, so of two who come at the
+same moment one is refused. A member that is killed is forgotten after ``session_timeout_ms``.
+
+There is no thread here: whoever uses it calls ``hold``, ``commit`` or ``beat`` several times in that time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from minikafka.base.errors import BrokerError, ErrorCode, GroupHeld, MinikafkaError
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.group.admin import EMPTY, GroupAdmin, GroupDescription
+from minikafka.clients.group.coordinator_client import Coordinator, check
+from minikafka.clients.group.membership import NO_MEMBER, OF_MEMBERS
+from minikafka.clients.group.offsets import Author, Committed, commit
+from minikafka.clients.network.cluster import Cluster, OwnLane
+from minikafka.clients.network.retry import Deadline
+from minikafka.wire.apis.heartbeat import HEARTBEAT, HeartbeatRequest
+from minikafka.wire.apis.join_group import (
+    JOIN_GROUP,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from minikafka.wire.apis.leave_group import LEAVE_GROUP, LeaveGroupRequest
+from minikafka.wire.apis.offset_commit import NO_GENERATION
+from minikafka.wire.apis.sync_group import SYNC_GROUP, SyncGroupRequest, SyncGroupRequestAssignment
+from minikafka.wire.consumer_protocol import (
+    PROTOCOL_TYPE,
+    Assignment,
+    ConsumerPartitions,
+    Subscription,
+    encode_assignment,
+    encode_subscription,
+)
+
+SESSION_TIMEOUT_MS = 10_000
+"""That of Kafka 0.10's consumers, which all brokers allow by default."""
+
+_NAMED = 3
+"""Members that an error names."""
+
+
+class SoleMember:
+    """Holds ``group_id`` for one owner. Not thread-safe.
+
+    owner: a name that nobody else has, beginning with the group's name and ``_``.
+    """
+
+    def __init__(
+        self, cluster: Cluster, group_id: str, owner: str, *, session_timeout_ms: int = SESSION_TIMEOUT_MS
+    ) -> None:
+        self._cluster = cluster
+        self._group_id = group_id
+        self._owner = owner
+        self._session_timeout_ms = session_timeout_ms
+        self._lane = OwnLane()
+        self._coordinator = Coordinator(cluster, group_id, self._lane)
+        self._member_id = NO_MEMBER
+        self._generation = NO_GENERATION
+        self._partitions: frozenset[TopicPartition] = frozenset()
+
+    def hold(self, partitions: Collection[TopicPartition], deadline: Deadline) -> None:
+        """Be the member that reads ``partitions``; nothing to do where it is that already.
+
+        Raises GroupHeld with the names of those who are in the group. Brokers from 0.11 on answer the first
+        member of a group after ``group.initial.rebalance.delay.ms``, three seconds by default.
+        """
+        wanted = frozenset(partitions)
+        if self._generation != NO_GENERATION and wanted == self._partitions:
+            return
+        while True:
+            try:
+                joined = self._join(wanted, deadline)
+                self._generation, self._member_id = joined.generation_id, joined.member_id
+                self._sync(wanted, joined.leader, deadline)
+            except BrokerError as error:
+                if error.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+                    raise GroupHeld(self._group_id, self._holders(deadline)) from None
+                if not self._lost(error) or deadline.expired:
+                    raise
+            else:
+                self._partitions = wanted
+                return
+
+    def commit(self, offsets: Mapping[TopicPartition, int], deadline: Deadline) -> None:
+        """Commit, as the member; joins again where it is none any more. Raises as ``hold``."""
+        committed = {tp: Committed(offset) for tp, offset in offsets.items()}
+
+        def attempt() -> None:
+            commit(self._coordinator, Author(self._generation, self._member_id), committed, deadline)
+
+        self._as_member(attempt, deadline)
+
+    def beat(self, deadline: Deadline) -> None:
+        """Stay the member; joins again where it is none any more. Raises as ``hold``."""
+        what = f"a heartbeat of group {self._group_id!r}"
+
+        def attempt() -> None:
+            request = HeartbeatRequest(self._group_id, self._generation, self._member_id)
+            self._coordinator.ask(
+                what, HEARTBEAT, lambda _: request, deadline, lambda answer: check(answer.error_code, what)
+            )
+
+        self._as_member(attempt, deadline)
+
+    def release(self, deadline: Deadline) -> None:
+        """Leave the group, and close what is open. Raises what keeps it from being told."""
+        member_id, self._member_id, self._generation = self._member_id, NO_MEMBER, NO_GENERATION
+        try:
+            if member_id != NO_MEMBER:
+                request = LeaveGroupRequest(self._group_id, member_id)
+                self._coordinator.ask(
+                    f"leaving group {self._group_id!r}",
+                    LEAVE_GROUP,
+                    lambda _: request,
+                    deadline,
+                    lambda answer: check(answer.error_code, f"leaving group {self._group_id!r}"),
+                )
+        finally:
+            self._cluster.close_lane(self._lane)
+
+    def _as_member(self, attempt: Callable[[], None], deadline: Deadline) -> None:
+        while True:
+            self.hold(self._partitions, deadline)
+            try:
+                return attempt()
+            except BrokerError as error:
+                if not self._lost(error) or deadline.expired:
+                    raise
+
+    def _join(self, partitions: Iterable[TopicPartition], deadline: Deadline) -> JoinGroupResponse:
+        topics = tuple(sorted({tp.topic for tp in partitions}))
+        protocol = JoinGroupRequestProtocol(self._owner, encode_subscription(Subscription(topics)))
+        request = JoinGroupRequest(
+            group_id=self._group_id,
+            session_timeout_ms=self._session_timeout_ms,
+            rebalance_timeout_ms=self._session_timeout_ms,
+            member_id=self._member_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=(protocol,),
+        )
+
+        def take(response: JoinGroupResponse) -> JoinGroupResponse:
+            check(response.error_code, f"joining group {self._group_id!r}")
+            return response
+
+        what = f"joining group {self._group_id!r}"
+        return self._coordinator.ask(what, JOIN_GROUP, lambda _: request, deadline, take)
+
+    def _sync(self, partitions: Iterable[TopicPartition], leader: str, deadline: Deadline) -> None:
+        topics: dict[str, list[int]] = {}
+        for tp in sorted(partitions):
+            topics.setdefault(tp.topic, []).append(tp.partition)
+        rows = tuple(ConsumerPartitions(topic, tuple(numbers)) for topic, numbers in topics.items())
+        share = SyncGroupRequestAssignment(self._member_id, encode_assignment(Assignment(rows)))
+        # Another leader can only be an attempt of our own whose answer was lost; its session ends.
+        shares = (share,) if leader == self._member_id else ()
+        request = SyncGroupRequest(self._group_id, self._generation, self._member_id, shares)
+        what = f"telling group {self._group_id!r} what is read"
+        self._coordinator.ask(
+            what, SYNC_GROUP, lambda _: request, deadline, lambda answer: check(answer.error_code, what)
+        )
+
+    def _lost(self, error: BrokerError) -> bool:
+        """Whether it is no member of the group as that is now, and has to join again."""
+        if error.code not in OF_MEMBERS:
+            return False
+        self._generation = NO_GENERATION
+        if error.code is ErrorCode.UNKNOWN_MEMBER_ID:
+            self._member_id = NO_MEMBER
+        return True
+
+    def _holders(self, deadline: Deadline) -> list[str]:
+        try:
+            admin = GroupAdmin(self._cluster)
+            found = admin.describe(self._group_id, timeout_ms=max(1, deadline.remaining_ms()))
+        except MinikafkaError:
+            return ["somebody"]
+        return holders_of(found)
+
+
+def holders_of(group: GroupDescription) -> list[str]:
+    """The names of those in a group: a sole member's owner, or the members' ids; with their hosts."""
+    if group.state == EMPTY or not group.members:
+        return ["somebody who has just left"]
+    if len(group.members) == 1 and group.protocol.startswith(f"{group.group_id}_"):
+        return [f"{group.protocol} at {group.members[0].host.lstrip('/')}"]
+    names = [f"the consumer {one.member_id} at {one.host.lstrip('/')}" for one in group.members]
+    more = len(names) - _NAMED
+    return names if more <= 0 else [*names[:_NAMED], f"{more} more"]

@@ -1,0 +1,288 @@
+"""One broker's connection as a client sees it: made when needed, negotiated, pipelined, made again after a
+failure.
+
+A new connection first asks ApiVersions 0; every later request goes out in the newest version that both sides
+have. After a failed attempt to connect the next one waits, 50 ms at first and twice as long each time up to
+a second. A request that is not answered in time leaves its connection out of step, so the connection is
+closed, and all that was under way on it fails.
+
+After ``connections_max_idle_ms`` without a request a connection is not used again, but replaced: a gateway on
+its way may have forgotten it without a word to either side.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from minikafka.base.clock import Clock
+from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
+from minikafka.clients.network.retry import Backoff, Deadline, Waiter
+from minikafka.net.port import Connection, Connector, PendingResponse
+from minikafka.wire.api import Api
+from minikafka.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
+from minikafka.wire.framing import RequestHeader, split_response
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.parts import Part
+
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+
+VersionTable = Mapping[int, tuple[int, int]]
+"""API key to the oldest and newest version that a broker speaks."""
+
+CONNECTIONS_MAX_IDLE_MS = 540_000
+"""Kafka's default for clients. Its brokers close a minute later: the client is the first."""
+
+_CORRELATION_IDS = 0x7FFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class LinkConfig:
+    """What all links of a client share.
+
+    ``newest_versions`` holds APIs down to an older version than they have here.
+    """
+
+    connector: Connector
+    clock: Clock
+    waiter: Waiter
+    client_id: str
+    request_timeout_ms: int = 30_000
+    backoff: Backoff = field(default_factory=Backoff)
+    newest_versions: Mapping[ApiKey, int] = field(default_factory=dict)
+    connections_max_idle_ms: int = CONNECTIONS_MAX_IDLE_MS
+
+
+class Reply(Generic[ResponseT]):
+    """The answer to one request, which may be still under way."""
+
+    __slots__ = ("_api", "_correlation_id", "_link", "pending", "version")
+
+    def __init__(
+        self,
+        link: BrokerLink,
+        pending: PendingResponse,
+        api: Api[Any, ResponseT],
+        version: int,
+        correlation_id: int,
+    ) -> None:
+        self.version = version
+        self._link = link
+        self.pending = pending
+        self._api = api
+        self._correlation_id = correlation_id
+
+    def done(self) -> bool:
+        """Whether ``result`` would return or raise at once."""
+        return self.pending.done()
+
+    def result(self, timeout_ms: int | None = None) -> ResponseT:
+        """The decoded response. Records in it are views of the received frame, which is the caller's own.
+
+        Raises NetworkError when the connection broke, or nothing came within ``timeout_ms`` of the request
+        (the request time-out by default), RemoteWireError for senseless bytes; both close the connection.
+        """
+        try:
+            frame = self.pending.result(timeout_ms)
+        except NetworkError as error:
+            raise NetworkError(f"{self._link.name} did not answer {self._api.name}: {error}") from error
+        try:
+            correlation_id, body = split_response(frame)
+            if correlation_id != self._correlation_id:
+                raise RemoteWireError(f"answer {correlation_id} came in the place of {self._correlation_id}")
+            return self._api.decode_response(self.version, body)
+        except RemoteWireError as error:
+            self._link.drop()
+            raise RemoteWireError(f"{self._link.name}, {self._api.name} {self.version}: {error}") from error
+
+
+class BrokerLink:
+    """Any number of threads may use it at the same time."""
+
+    def __init__(self, name: str, host: str, port: int, config: LinkConfig) -> None:
+        self.name = name
+        self._host = host
+        self._port = port
+        self._config = config
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+        self._versions: VersionTable = {}
+        self._correlation_ids = itertools.count(1)
+        self._failures = 0
+        self._not_before_ms = 0
+        self._used_ms = 0
+        self._ended = False
+
+    @property
+    def connected(self) -> bool:
+        """Whether a connection is there and was not seen to break."""
+        connection = self._connection
+        return connection is not None and not connection.closed
+
+    def connect(self, deadline: Deadline) -> None:
+        """Have a connection. NetworkError when there is none to be had."""
+        self._open(deadline)
+
+    def version(self, api: Api[Any, Any], deadline: Deadline) -> int:
+        """The version in which ``api`` is spoken with this broker; connects unless it ever did."""
+        if not self._versions:
+            self._open(deadline)
+        return self._version_for(api)
+
+    def send(
+        self,
+        api: Api[RequestT, ResponseT],
+        request: Callable[[int], RequestT],
+        deadline: Deadline,
+        newest: int | None = None,
+    ) -> Reply[ResponseT]:
+        """Send ``request(version)`` without waiting for its answer; connects where needed.
+
+        ``newest`` is the newest version that will do. Raises NetworkError when there is no connection to be
+        had or it breaks, BrokerError UNSUPPORTED_VERSION when the broker and we have no version of ``api`` in
+        common, LocalWireError for a request that cannot be encoded.
+        """
+        connection = self._open(deadline)
+        version = self._version_for(api, newest)
+        body = request(version)
+        correlation_id, parts = self._encode(api, version, body)
+        try:
+            pending = connection.request(parts, max_response_bytes=api.response_bytes_max(version, body))
+            return Reply(self, pending, api, version, correlation_id)
+        except NetworkError as error:
+            raise NetworkError(f"{self.name} did not take {api.name}: {error}") from error
+
+    def send_only(
+        self,
+        api: Api[RequestT, Any],
+        request: Callable[[int], RequestT],
+        deadline: Deadline,
+        newest: int | None = None,
+    ) -> None:
+        """As ``send``, for a request that gets no answer (Produce with acks 0)."""
+        connection = self._open(deadline)
+        version = self._version_for(api, newest)
+        _, parts = self._encode(api, version, request(version))
+        try:
+            connection.send(parts)
+        except NetworkError as error:
+            raise NetworkError(f"{self.name} did not take {api.name}: {error}") from error
+
+    def drop(self) -> None:
+        """Close the connection, if there is one; the next request makes a new one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def close_idle(self) -> None:
+        """Close the connection when no request was sent on it for ``connections_max_idle_ms``."""
+        if self._idle() and self._lock.acquire(blocking=False):  # else another thread is making a new one
+            try:
+                if self._idle():
+                    self.drop()
+            finally:
+                self._lock.release()
+
+    def close(self) -> None:
+        """Close for good. A second call does nothing."""
+        self._ended = True
+        self.drop()
+
+    def _encode(self, api: Api[RequestT, Any], version: int, request: RequestT) -> tuple[int, Sequence[Part]]:
+        correlation_id = next(self._correlation_ids) & _CORRELATION_IDS
+        header = RequestHeader(api.key, version, correlation_id, self._config.client_id)
+        return correlation_id, [header.encode(), *api.encode_request(version, request)]
+
+    def _version_for(self, api: Api[Any, Any], newest_wanted: int | None = None) -> int:
+        newest_here = min(api.max_version, self._config.newest_versions.get(api.key, api.max_version))
+        if newest_wanted is not None:
+            newest_here = min(newest_here, newest_wanted)
+        oldest, newest = self._versions.get(api.key, (0, -1))
+        version = min(newest_here, newest)
+        if version < max(api.min_version, oldest):
+            theirs = f"{oldest} to {newest}" if newest >= 0 else "in no version"
+            raise BrokerError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{self.name} speaks {api.name} {theirs}, this client {api.min_version} to {newest_here}",
+            )
+        return version
+
+    def _open(self, deadline: Deadline) -> Connection:
+        connection = self._usable()
+        if connection is not None:
+            return connection
+        if not self._lock.acquire(timeout=deadline.remaining_ms() / 1000):
+            raise NetworkError(f"{self.name} could not be connected to within {deadline.timeout_ms} ms")
+        try:
+            return self._usable() or self._connect(deadline)
+        finally:
+            self._lock.release()
+
+    def _usable(self) -> Connection | None:
+        """The connection, for one more request; None where a new one is needed."""
+        connection = self._connection
+        if connection is None or connection.closed or self._idle():
+            return None
+        self._used_ms = self._config.clock.monotonic_ms()
+        return connection
+
+    def _idle(self) -> bool:
+        idle_ms = self._config.clock.monotonic_ms() - self._used_ms
+        return self._connection is not None and idle_ms >= self._config.connections_max_idle_ms
+
+    def _connect(self, deadline: Deadline) -> Connection:
+        clock = self._config.clock
+        pause_ms = self._not_before_ms - clock.monotonic_ms()
+        if pause_ms > 0:
+            self._config.waiter.wait(deadline.at_most(pause_ms))
+        self._check_open()
+        if deadline.expired:
+            raise NetworkError(f"{self.name} could not be connected to within {deadline.timeout_ms} ms")
+        self.drop()
+        try:
+            connection = self._config.connector.connect(self._host, self._port)
+            try:
+                self._versions = self._negotiate(connection, deadline)
+            except BaseException:
+                connection.close()
+                raise
+        except NetworkError as error:
+            self._failures += 1
+            self._not_before_ms = clock.monotonic_ms() + self._config.backoff.delay_ms(self._failures)
+            raise NetworkError(f"{self.name} cannot be reached: {error}") from error
+        self._failures = 0
+        self._used_ms = clock.monotonic_ms()
+        self._connection = connection
+        if self._ended:
+            # ``close`` came meanwhile and found nothing to close.
+            self.drop()
+        self._check_open()
+        return connection
+
+    def _check_open(self) -> None:
+        if self._ended:
+            raise NetworkError(f"{self.name}: this client is closed")
+
+    def _negotiate(self, connection: Connection, deadline: Deadline) -> VersionTable:
+        correlation_id, parts = self._encode(API_VERSIONS, 0, ApiVersionsRequest())
+        pending = connection.request(parts)
+        try:
+            frame = pending.result(max(1, deadline.at_most(self._config.request_timeout_ms)))
+            answered, body = split_response(frame)
+            if answered != correlation_id:
+                raise RemoteWireError(f"answer {answered} came in the place of {correlation_id}")
+            response = API_VERSIONS.decode_response(0, body)
+        except NetworkError as error:
+            raise NetworkError(f"no answer to ApiVersions, which brokers have since 0.10: {error}") from error
+        except RemoteWireError as error:
+            raise NetworkError(
+                f"the answer to ApiVersions makes no sense, is this a Kafka broker? {error}"
+            ) from error
+        code = ErrorCode.of(response.error_code)
+        if code not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
+            raise BrokerError(code, f"{self.name} refused ApiVersions")
+        return {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}

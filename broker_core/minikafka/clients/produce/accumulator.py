@@ -1,0 +1,193 @@
+"""Records that wait to be sent: one queue of batches per partition, within a bound of memory.
+
+Invariants
+    A partition has at most one batch in flight; the others wait behind it in the order of their ``append``.
+    A batch that is to be sent again goes back to the front. So the order of a partition never changes.
+    ``used_bytes`` counts all batches from ``append`` to ``finish``, in flight or waiting.
+
+Only decisions: the time is an argument, and the producer calls every method under its lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from enum import Enum
+
+from minikafka.base.files import Buffer
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.produce.batch import Batch, RecordBatch, SetBatch
+from minikafka.clients.produce.config import BatchingConfig
+from minikafka.clients.produce.send_future import Delivery, Outcome
+from minikafka.records.format.message_set import Record
+
+
+class Change(Enum):
+    """What a new record did to its partition's batches."""
+
+    NONE = "it joined a batch"
+    BEGUN = "it began a batch, behind one that is closed now if there was any"
+    FILLED = "its batch is full"
+
+
+class PartitionQueue:
+    """The batches of one partition."""
+
+    __slots__ = ("batches", "in_flight", "topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.batches: deque[Batch] = deque()
+        self.in_flight: Batch | None = None
+
+
+class Accumulator:
+    """All partitions' queues of one producer."""
+
+    def __init__(self, config: BatchingConfig, condition: threading.Condition) -> None:
+        self._config = config
+        self._condition = condition
+        self._limit = min(config.batch_bytes, config.max_request_bytes)
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._flushing = 0
+        self.used_bytes = 0
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether ``size_bytes`` more may be taken. One piece bigger than the whole bound is let in alone."""
+        return self.used_bytes == 0 or self.used_bytes + size_bytes <= self._config.buffer_bytes
+
+    def would_begin(self, tp: TopicPartition, size_bytes: int) -> bool:
+        """Whether a record of ``size_bytes`` would begin a batch, because there is none that can take it."""
+        queue = self._queues.get(tp)
+        if queue is None or not queue.batches:
+            return True
+        last = queue.batches[-1]
+        return last.closed or last.size_bytes + size_bytes > self._limit
+
+    def append(
+        self, tp: TopicPartition, record: Record, size_bytes: int, now_ms: int
+    ) -> tuple[Delivery, Change]:
+        """Queue a record of ``size_bytes`` (``batch.message_bytes``), and say what that changed."""
+        queue = self._queue(tp)
+        last = queue.batches[-1] if queue.batches else None
+        change = Change.NONE
+        if not isinstance(last, RecordBatch) or self.would_begin(tp, size_bytes):
+            change = Change.BEGUN
+            if last is not None:
+                last.closed = True
+            last = RecordBatch(tp, Outcome(self._condition), now_ms)
+            queue.batches.append(last)
+        delivery = last.append(record, size_bytes)
+        self.used_bytes += size_bytes
+        if last.size_bytes >= self._limit:
+            last.closed = True
+            change = Change.FILLED
+        return delivery, change
+
+    def append_set(
+        self, tp: TopicPartition, data: Buffer, count: int, now_ms: int, *, sealed: bool = True
+    ) -> Delivery:
+        """Queue an encoded message set of ``count`` records, behind all that is there."""
+        queue = self._queue(tp)
+        if queue.batches:
+            queue.batches[-1].closed = True
+        batch = SetBatch(tp, Outcome(self._condition), now_ms, data, count, sealed=sealed)
+        queue.batches.append(batch)
+        self.used_bytes += batch.size_bytes
+        return batch.deliveries[0]
+
+    def sendable(self, now_ms: int) -> Iterator[Batch]:
+        """The first batch of each partition that may leave now: full, lingered, behind another, or flushed.
+
+        Partitions with a batch in flight or in a back-off give none.
+        """
+        for queue in self._queues.values():
+            if queue.batches and queue.in_flight is None and self._wait_ms(queue, now_ms) <= 0:
+                yield queue.batches[0]
+
+    def next_due_ms(self, now_ms: int) -> int | None:
+        """Milliseconds until time alone makes a batch sendable or expired; None when it will not.
+
+        What waits for anything else (a leader, an answer, a free place) is not counted.
+        """
+        waits: list[int] = []
+        for queue in self._queues.values():
+            if queue.batches and queue.in_flight is None:
+                waits.append(self._wait_ms(queue, now_ms))
+                waits.append(queue.batches[0].created_ms + self._config.delivery_timeout_ms - now_ms)
+        return min((wait for wait in waits if wait > 0), default=None)
+
+    def expired(self, now_ms: int) -> list[Batch]:
+        """Take out the waiting batches whose delivery time-out has passed."""
+        oldest = now_ms - self._config.delivery_timeout_ms
+        found: list[Batch] = []
+        for queue in self._queues.values():
+            while queue.batches and queue.in_flight is None and queue.batches[0].created_ms <= oldest:
+                found.append(queue.batches.popleft())
+        return found
+
+    def take(self, batch: Batch) -> None:
+        """``batch``, the first of its partition, goes out now."""
+        # To the end of the order in which partitions are looked at, so that a busy one does not starve the
+        # others.
+        queue = self._queues[batch.topic_partition] = self._queues.pop(batch.topic_partition)
+        assert queue.in_flight is None
+        assert queue.batches[0] is batch
+        queue.batches.popleft()
+        batch.closed = True
+        queue.in_flight = batch
+
+    def give_back(self, batch: Batch, *replacements: Batch) -> None:
+        """The batch in flight is to be sent again, as it is or as ``replacements`` in its place."""
+        queue = self._queues[batch.topic_partition]
+        assert queue.in_flight is batch
+        queue.in_flight = None
+        again = replacements or (batch,)
+        queue.batches.extendleft(reversed(again))
+        self.used_bytes += sum(b.size_bytes for b in again) - batch.size_bytes
+
+    def finish(self, batch: Batch) -> None:
+        """``batch`` is acknowledged or given up: its partition and its memory are free."""
+        self.used_bytes -= batch.size_bytes
+        queue = self._queues.get(batch.topic_partition)
+        if queue is None:
+            return
+        if queue.in_flight is batch:
+            queue.in_flight = None
+        elif batch in queue.batches:
+            queue.batches.remove(batch)
+        if queue.in_flight is None and not queue.batches:
+            del self._queues[batch.topic_partition]
+
+    def incomplete(self) -> list[Batch]:
+        """All batches that are not finished, in flight ones included."""
+        found: list[Batch] = []
+        for queue in self._queues.values():
+            if queue.in_flight is not None:
+                found.append(queue.in_flight)
+            found.extend(queue.batches)
+        return found
+
+    def begin_flush(self) -> None:
+        """From now on nothing lingers, until as many ``end_flush``."""
+        self._flushing += 1
+
+    def end_flush(self) -> None:
+        """Undo one ``begin_flush``."""
+        self._flushing -= 1
+
+    def _queue(self, tp: TopicPartition) -> PartitionQueue:
+        queue = self._queues.get(tp)
+        if queue is None:
+            queue = self._queues[tp] = PartitionQueue(tp)
+        return queue
+
+    def _wait_ms(self, queue: PartitionQueue, now_ms: int) -> int:
+        """How long the first batch has to wait still; not positive when it may go."""
+        first = queue.batches[0]
+        if first.failures:
+            return first.not_before_ms - now_ms
+        if first.closed or self._flushing or len(queue.batches) > 1:
+            return 0
+        return first.created_ms + self._config.linger_ms - now_ms

@@ -1,0 +1,173 @@
+"""What a caller of the producer holds until the broker has answered."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from minikafka.base.errors import MinikafkaError, NetworkError
+from minikafka.base.ids import TopicPartition
+from minikafka.records.format.message_set import NO_TIMESTAMP
+
+UNKNOWN_OFFSET = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """Where records are now. ``offset`` is that of the first of ``count``; -1 with acks=0, where no broker
+    answers.
+
+    ``log_append_time_ms`` is set (not -1) only where the topic stamps records itself.
+    """
+
+    topic_partition: TopicPartition
+    offset: int
+    count: int = 1
+    log_append_time_ms: int = NO_TIMESTAMP
+
+
+class Outcome:
+    """How the sending of one batch ended; shared by the deliveries of its records.
+
+    Settled once, under the condition that all outcomes of a producer share.
+    """
+
+    __slots__ = ("base_offset", "condition", "done", "error", "log_append_time_ms")
+
+    def __init__(self, condition: threading.Condition) -> None:
+        self.condition = condition
+        self.done = False
+        self.error: MinikafkaError | None = None
+        self.base_offset = UNKNOWN_OFFSET
+        self.log_append_time_ms = NO_TIMESTAMP
+
+
+class Halves:
+    """How the sending of a set ended that was divided, by the deliveries of its halves."""
+
+    __slots__ = ("first", "second")
+
+    def __init__(self, first: Delivery, second: Delivery) -> None:
+        self.first = first
+        self.second = second
+
+    @property
+    def condition(self) -> threading.Condition:
+        return self.first.condition
+
+    @property
+    def done(self) -> bool:
+        return self.first.done and self.second.done
+
+    @property
+    def error(self) -> MinikafkaError | None:
+        return self.first.error or self.second.error
+
+    @property
+    def base_offset(self) -> int:
+        return self.first.offset
+
+    @property
+    def log_append_time_ms(self) -> int:
+        return self.first.log_append_time_ms
+
+
+class Delivery:
+    """The future of one record, or of the ``count`` records of one pre-encoded set."""
+
+    __slots__ = ("_callback", "_outcome", "_position", "count", "topic_partition")
+
+    def __init__(
+        self, topic_partition: TopicPartition, outcome: Outcome, position: int, count: int = 1
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.count = count
+        self._outcome: Outcome | Halves = outcome
+        self._position = position
+        self._callback: Callable[[Delivery], None] | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether it is known how it ended."""
+        return self._outcome.done
+
+    @property
+    def error(self) -> MinikafkaError | None:
+        """Why it failed; None while it is under way and after it was acknowledged."""
+        return self._outcome.error
+
+    @property
+    def offset(self) -> int:
+        """That of the first record once it was acknowledged; UNKNOWN_OFFSET before, or where none is told."""
+        base = self._outcome.base_offset
+        return base + self._position if base >= 0 else UNKNOWN_OFFSET
+
+    @property
+    def log_append_time_ms(self) -> int:
+        """The time that the topic has given the record; -1 for none."""
+        return self._outcome.log_append_time_ms
+
+    @property
+    def condition(self) -> threading.Condition:
+        """What is notified when it is known. For the producer."""
+        return self._outcome.condition
+
+    def result(self, timeout_ms: int | None = None) -> Acknowledged:
+        """Wait until it is known. Raises what went wrong, or NetworkError when ``timeout_ms`` passes first.
+
+        Without ``timeout_ms`` the producer's own delivery time-out is the bound.
+        """
+        condition = self._outcome.condition
+        if not self.done:
+            with condition:
+                # A split batch moves its deliveries to new outcomes, so the current one is looked up at each
+                # wake-up.
+                if not condition.wait_for(
+                    lambda: self.done, None if timeout_ms is None else timeout_ms / 1000
+                ):
+                    raise NetworkError(
+                        f"no acknowledgement for {self.topic_partition} within {timeout_ms} ms"
+                    )
+        if self.error is not None:
+            raise self.error
+        return Acknowledged(self.topic_partition, self.offset, self.count, self.log_append_time_ms)
+
+    def on_done(self, callback: Callable[[Delivery], None]) -> None:
+        """Call ``callback(delivery)`` once it is known: on the thread that learns of it, or here if it is
+        known already.
+
+        One callback a delivery; it must be quick and must not wait for other deliveries.
+        """
+        with self._outcome.condition:
+            if not self.done:
+                self._callback = callback
+                return
+        callback(self)
+
+    @property
+    def has_callback(self) -> bool:
+        """Whether somebody wants to be told. For the producer."""
+        return self._callback is not None
+
+    def take_callback(self) -> Callable[[Delivery], None] | None:
+        """The callback, given out once. For the producer."""
+        callback, self._callback = self._callback, None
+        return callback
+
+    def move(self, outcome: Outcome, position: int) -> None:
+        """Follow another batch from now on: its own was split. For the producer, under the condition."""
+        self._outcome = outcome
+        self._position = position
+
+    def divide(self, first: Delivery, second: Delivery) -> None:
+        """Be known when both are, the set having been divided. For the producer, under the condition."""
+        self._outcome = Halves(first, second)
+        self._position = 0
+        first._callback = second._callback = self._half_is_known
+
+    def _half_is_known(self, _: Delivery) -> None:
+        with self.condition:
+            callback = self.take_callback() if self.done else None
+        if callback is not None:
+            callback(self)

@@ -1,0 +1,363 @@
+"""Cleaning one log: of each key only the last message stays (``cleanup.policy=compact``).
+
+    clean part                       | dirty part                       | not to be cleaned
+    start                first dirty |                     end .. upper |  ... active segment
+
+A pass makes the map of the dirty part's keys, as far as memory lets it (``records.compaction``), goes through
+the log from its start to the map's end, and writes what stays into new segments, each in the place of as
+many neighbours as fit one (``segment.bytes``, ``segment.index.bytes``, offsets in int32 of the base offset):
+segments do not shrink to nothing. ``Log.replace_segments`` swaps them in, crash-safely; what a crash or a
+stop leaves half-way is a log of which a part is clean already. A group of which nothing stays becomes an
+empty segment: the log's start does not move.
+
+Only full segments that are flushed are touched: the log is flushed up to its active segment first.
+
+**When tombstones go.** In magic 2 they carry their own time: ``delete.retention.ms`` from the pass that first
+met them, as in 3.9.1. The older formats have no room for it, and as 0.10.1 the files' times of modification
+are taken for it: the tombstones of segments go that were last written ``delete.retention.ms`` before the last
+segment of the clean part was, and what is written anew gets the time of what it replaces. (Not the messages'
+timestamps: those are as old as their producer likes, and the tombstones of a history would be gone in
+seconds.) In all formats a tombstone stays in the first pass that meets it, so that who reads the log from its
+start in less than that time misses none.
+
+Reading is by windows of ``log.file_scan``, which checks every checksum and order. A message that is larger
+than a window is read whole, once its checksum was found right piece by piece: what 0.10.1 bounds by
+``max.message.bytes``, and then never cleans the log. Damage raises ``Uncleanable``.
+
+(``Cleaner`` in ``LogCleaner.scala`` of 0.10.1 and 3.9.1.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from minikafka.base.clock import Clock
+from minikafka.base.errors import BrokerError, StorageError
+from minikafka.base.files import Files
+from minikafka.log.config import LogConfig
+from minikafka.log.file_scan import Window, windows
+from minikafka.log.index.index_file import RELATIVE_OFFSET_MAX
+from minikafka.log.index.offset_index import OffsetIndex
+from minikafka.log.index.time_index import TimeIndex
+from minikafka.log.layout import CLEANED_SUFFIX
+from minikafka.log.log import Log
+from minikafka.log.recovery.opening import create_cleaned
+from minikafka.log.segment import Segment
+from minikafka.records.compaction import OffsetMap, Sieve, Transactions
+
+_WAIT_MOST_S = 0.3
+"""After so long a throttled pass looks again whether it is to stop."""
+_POSITION_MAX = (1 << 31) - 1
+_MB = 1 << 20
+
+
+class CleaningStopped(Exception):
+    """The pass was asked to stop. What it had swapped in stays."""
+
+
+class Uncleanable(Exception):
+    """The log holds what no pass can get over. The text has the file, the position and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanReport:
+    """What a pass did. ``str`` gives one line for the broker's log."""
+
+    directory: str
+    first_dirty_offset: int
+    """Where the dirty part began."""
+    end_offset: int
+    """Where it begins now: below, the log is clean."""
+    bytes_indexed: int
+    """Of the dirty part, read for the map."""
+    bytes_read: int
+    bytes_written: int
+    messages_read: int
+    messages_written: int
+    messages_without_key: int
+    seconds_indexing: float
+    seconds: float
+    """Of all."""
+    map_fullness: float
+    """Part of the map's slots in use."""
+
+    def __str__(self) -> str:
+        def smaller(before: int, after: int) -> float:
+            return 100 * (1 - after / before) if before else 0.0
+
+        text = (
+            f"{self.directory} was cleaned from offset {self.first_dirty_offset} to {self.end_offset} in "
+            f"{self.seconds:.1f} s ({self.bytes_read / _MB / max(self.seconds, 0.001):.1f} MB/s; "
+            f"{self.seconds_indexing:.1f} s for the keys of {self.bytes_indexed / _MB:.1f} MB, which fill "
+            f"{100 * self.map_fullness:.1f}% of the map): of {self.bytes_read / _MB:.1f} MB and "
+            f"{self.messages_read} messages {self.bytes_written / _MB:.1f} MB and {self.messages_written} "
+            f"messages are left ({smaller(self.bytes_read, self.bytes_written):.1f}% and "
+            f"{smaller(self.messages_read, self.messages_written):.1f}% fewer)"
+        )
+        if self.messages_without_key:
+            text += f"; {self.messages_without_key} messages had no key and are gone"
+        return text
+
+
+class Cleaner:
+    """Cleans logs one after another, with one map and one bound on the rate. Of one thread.
+
+    ``discard`` is given the files that a log does not name any more, after each swap (``doomed``).
+    ``bytes_per_second`` is for reading and writing together (``log.cleaner.io.max.bytes.per.second``); None
+    for any. ``wait`` is called with seconds when that is exceeded, and may return earlier.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        clock: Clock,
+        offsets: OffsetMap,
+        discard: Callable[[Log, list[str]], object],
+        *,
+        bytes_per_second: float | None = None,
+        wait: Callable[[float], object] = lambda seconds: None,
+    ) -> None:
+        self._files = files
+        self.clock = clock
+        self._offsets = offsets
+        self._discard = discard
+        self._bytes_per_second = bytes_per_second
+        self._wait = wait
+        self._free_at_ms = 0.0
+        """When what was read and written so far may have been, at that rate."""
+
+    def clean(
+        self,
+        log: Log,
+        first_dirty_offset: int,
+        upper_offset: int,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> CleanReport:
+        """Clean ``log`` from its start to ``upper_offset`` at most, where a full segment ends.
+
+        Nothing is rewritten where the first dirty message belongs to a transaction that has not ended: then
+        ``end_offset`` is ``first_dirty_offset``. ``should_stop`` is asked between windows. Raises
+        CleaningStopped, Uncleanable, and StorageError when the disk fails or the log was closed or changed
+        meanwhile.
+        """
+        try:
+            return _Pass(self, log, first_dirty_offset, upper_offset, should_stop).run()
+        finally:
+            self._offsets.clear()
+
+    def throttle(self, size_bytes: int, check: Callable[[], None]) -> None:
+        """Wait as the rate asks for after so many bytes; ``check`` is called from time to time."""
+        if self._bytes_per_second is None:
+            return
+        now = self.clock.monotonic_ms()
+        self._free_at_ms = max(self._free_at_ms, now) + 1000 * size_bytes / self._bytes_per_second
+        while now < self._free_at_ms:
+            self._wait(min(_WAIT_MOST_S, (self._free_at_ms - now) / 1000))
+            check()
+            now = self.clock.monotonic_ms()
+
+
+class _Pass:
+    """One cleaning of one log."""
+
+    def __init__(
+        self, cleaner: Cleaner, log: Log, first_dirty: int, upper: int, should_stop: Callable[[], bool]
+    ) -> None:
+        self._cleaner = cleaner
+        self._files, self._clock, self._offsets = cleaner._files, cleaner.clock, cleaner._offsets
+        self._discard = cleaner._discard
+        self._log = log
+        self._config: LogConfig = log.config
+        self._first_dirty = first_dirty
+        self._upper = upper
+        self._should_stop = should_stop
+        self._transactions: Transactions | None = None
+        self._segments: tuple[Segment, ...] = ()
+        """Those that may be cleaned, and the one behind them."""
+        self._clean_before = self._horizon_ms = 0
+        """Tombstones in segments before this offset go when the segments are not newer."""
+        self._bytes_indexed = self._bytes_read = self._bytes_written = 0
+
+    def run(self) -> CleanReport:
+        log, offsets = self._log, self._offsets
+        began_ms = self._clock.monotonic_ms()
+        log.flush(log.segments[-1].base_offset)
+        segments = log.segments
+        upper = min(self._upper, log.recovery_point, segments[-1].base_offset)
+        count = sum(segment.base_offset < upper for segment in segments[:-1])
+        while count and segments[count].base_offset > upper:
+            count -= 1
+        self._segments = segments[: count + 1]
+        self._upper = self._segments[-1].base_offset
+        self._map_keys()
+        indexed_ms = self._clock.monotonic_ms()
+        end_offset = max(self._first_dirty, min(offsets.end_offset, self._upper))
+        sieve = Sieve(
+            offsets,
+            now_ms=self._clock.now_ms(),
+            delete_retention_ms=self._config.delete_retention_ms,
+            transactions=self._transactions,
+            producers=log.producers.last_offsets(),
+        )
+        if end_offset > self._first_dirty:
+            self._find_horizon()
+            for group in groups(self._segments, end_offset, self._config):
+                self._rewrite(group, sieve)
+        done_ms = self._clock.monotonic_ms()
+        return CleanReport(
+            directory=log.directory,
+            first_dirty_offset=self._first_dirty,
+            end_offset=end_offset,
+            bytes_indexed=self._bytes_indexed,
+            bytes_read=self._bytes_read,
+            bytes_written=self._bytes_written,
+            messages_read=sieve.messages_read,
+            messages_written=sieve.messages_kept,
+            messages_without_key=sieve.messages_without_key,
+            seconds_indexing=(indexed_ms - began_ms) / 1000,
+            seconds=(done_ms - began_ms) / 1000,
+            map_fullness=len(offsets) / offsets.slots,
+        )
+
+    def _check(self) -> None:
+        if self._should_stop():
+            raise CleaningStopped(f"the cleaning of {self._log.directory} was stopped")
+
+    def _dirty(self) -> Iterator[tuple[Segment, int, int]]:
+        """Segments of the dirty part, where it begins in each, and the offset behind each."""
+        for segment, following in pairwise(self._segments):
+            if following.base_offset > self._first_dirty:
+                yield segment, position_of(segment, self._first_dirty), following.base_offset
+
+    def _windows(self, segment: Segment, begin: int = 0) -> Iterator[Window]:
+        """Whole entries up to the segment's end, the rate and the wish to stop heeded."""
+        reached, problem = begin, None
+        self._check()
+        for window in windows(segment.file, begin, segment.size, segment.base_offset):
+            reached, problem = window.position + len(window.data), window.result.problem
+            self._cleaner.throttle(len(window.data), self._check)
+            yield window
+            self._check()
+        if reached < segment.size:
+            raise Uncleanable(f"{segment.path}: {problem or f'it ends at position {reached}'}")
+
+    def _map_keys(self) -> None:
+        offsets = self._offsets
+        offsets.begin(self._first_dirty)
+        for segment, begin, behind in self._dirty():
+            for window in self._windows(segment, begin):
+                self._bytes_indexed += len(window.data)
+                with _placed(segment, window):
+                    whole = offsets.add(window.data, self._upper, self._surveyed)
+                if not whole:
+                    return
+            offsets.pass_gap(behind)
+
+    def _surveyed(self) -> Transactions:
+        """How transactions of the dirty part end: looked for when the first of them is met."""
+        if self._transactions is None:
+            found = Transactions(self._first_dirty)
+            for segment, begin, _ in self._dirty():
+                for window in self._windows(segment, begin):
+                    self._bytes_indexed += len(window.data)
+                    with _placed(segment, window):
+                        found.add(window.data)
+            self._transactions = found
+        return self._transactions
+
+    def _find_horizon(self) -> None:
+        """See how old the last segment of the clean part is."""
+        for segment, following in pairwise(self._segments):
+            if following.base_offset <= self._first_dirty and segment.size:
+                self._clean_before = following.base_offset
+                self._horizon_ms = segment.file.modified_ms() - self._config.delete_retention_ms
+
+    def _tombstones_stay(self, segment: Segment) -> bool:
+        """Whether those of magic 0 and 1 do."""
+        return segment.base_offset >= self._clean_before or segment.file.modified_ms() > self._horizon_ms
+
+    def _rewrite(self, group: Sequence[Segment], sieve: Sieve) -> None:
+        """Put what stays of neighbours in their place."""
+        log = self._log
+        cleaned = create_cleaned(self._files, log.directory, log.layout, group[0].base_offset)
+        try:
+            for segment in group:
+                sieve.tombstones_stay = self._tombstones_stay(segment)
+                for window in self._windows(segment):
+                    self._bytes_read += len(window.data)
+                    with _placed(segment, window):
+                        kept = sieve.sift(window.data)
+                    if kept is None:
+                        continue
+                    if cleaned.size + len(kept.data) > _POSITION_MAX:
+                        raise Uncleanable(f"{segment.path}: what stays of it is too much for one segment")
+                    cleaned.append(
+                        kept.data,
+                        kept.newest,
+                        self._config.index_interval_bytes,
+                        classic=kept.classic,
+                    )
+                    self._bytes_written += len(kept.data)
+                    self._cleaner.throttle(len(kept.data), self._check)
+            cleaned.file.set_modified_ms(max(segment.file.modified_ms() for segment in group))
+            self._discard(log, log.replace_segments(cleaned, group))
+        except BaseException:
+            if cleaned.path.endswith(CLEANED_SUFFIX):
+                with contextlib.suppress(StorageError, FileNotFoundError):
+                    self._files.remove(cleaned.path)
+            raise
+
+
+@contextlib.contextmanager
+def _placed(segment: Segment, window: Window) -> Iterator[None]:
+    """Say of damage in which file it lies."""
+    try:
+        yield
+    except BrokerError as error:
+        where = f"{segment.path}, counted from position {window.position}"
+        raise Uncleanable(f"{where}: {error.detail}") from error
+
+
+def position_of(segment: Segment, offset: int) -> int:
+    """A position in a segment, of an entry, that nothing of ``offset`` lies before; near to it."""
+    return segment.index().lookup(offset)[1] if offset > segment.base_offset else 0
+
+
+def groups(segments: Sequence[Segment], end_offset: int, config: LogConfig) -> list[list[Segment]]:
+    """Neighbours that go into one segment each; of ``segments``, all but the last that begin below the end.
+
+    (``groupSegmentsBySize`` of 3.9.1.)
+    """
+    found: list[list[Segment]] = []
+    room = _Room(0, 0, 0)
+    for segment, following in pairwise(segments):
+        if segment.base_offset >= end_offset:
+            break
+        room = room.less(segment)
+        far = following.base_offset - 1 - (found[-1][0].base_offset if found else 0)
+        if found and min(room.size, room.index, room.times) >= 0 and far <= RELATIVE_OFFSET_MAX:
+            found[-1].append(segment)
+        else:
+            found.append([segment])
+            room = _Room(config.segment_bytes, config.index_max_bytes, config.index_max_bytes).less(segment)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """Bytes that a segment and its indexes may still get."""
+
+    size: int
+    index: int
+    times: int
+
+    def less(self, segment: Segment) -> _Room:
+        """What is left when it gets all of ``segment``."""
+        return _Room(
+            self.size - segment.size,
+            self.index - len(segment.index()) * OffsetIndex.LAYOUT.itemsize,
+            self.times - len(segment.times()) * TimeIndex.LAYOUT.itemsize,
+        )

@@ -1,0 +1,337 @@
+"""Which log is cleaned next, and how far each is clean.
+
+The filthiest first: the one whose dirty part is the largest part of what could be cleaned, if it is more than
+``min.cleanable.dirty.ratio``. The dirty part begins where the last pass ended, which is kept in
+``cleaner-offset-checkpoint`` of the data directory (Kafka's own file, ``checkpoint``), and ends before the
+active segment and before the first one with a message younger than ``min.compaction.lag.ms``.
+
+A crash between the swap of the last segments and the checkpoint only makes the next pass go over them again.
+
+A log that cannot be cleaned, as something in it is damaged, is told once and left alone until the broker is
+started again, or the log truncated. One whose disk failed, or in which a transaction that does not end keeps
+all from being cleaned, is tried again after a while. The others go on.
+
+(``LogCleanerManager.scala`` of 0.10.1; of a log that shrank, as of 3.9.1.)
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from itertools import pairwise
+
+from minikafka.base.errors import StorageError
+from minikafka.base.files import Files
+from minikafka.base.ids import TopicPartition
+from minikafka.log.checkpoints.data_directory import OffsetFile
+from minikafka.log.cleanup.cleaner import Cleaner, CleaningStopped, CleanReport, Uncleanable, position_of
+from minikafka.log.layout import CLEANER_POINT_FILE
+from minikafka.log.log import Log
+from minikafka.log.segment import Segment
+
+RETRY_MS = 60_000
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Dirt:
+    """What of a log can be cleaned: ``[first_dirty_offset, upper_offset)`` is dirty, all before is clean."""
+
+    first_dirty_offset: int
+    upper_offset: int
+    clean_bytes: int
+    dirty_bytes: int
+
+    @property
+    def ratio(self) -> float:
+        """Dirty bytes of all that can be cleaned; 0 when there are none."""
+        return self.dirty_bytes / (self.clean_bytes + self.dirty_bytes) if self.dirty_bytes else 0.0
+
+
+def dirt_of(log: Log, first_dirty_offset: int, now_ms: int) -> Dirt:
+    """Measure a log that is clean below ``first_dirty_offset``, which lies in it."""
+    segments, lag_ms = log.segments, log.config.min_compaction_lag_ms
+    number = 0
+    while number < len(segments) - 1:
+        is_dirty = segments[number + 1].base_offset > first_dirty_offset
+        if is_dirty and lag_ms > 0 and segments[number].last_time_ms() > now_ms - lag_ms:
+            break
+        number += 1
+    upper_offset = segments[number].base_offset
+    clean = dirty = 0
+    for segment, following in pairwise(segments[: number + 1]):
+        begin = _bytes_before(segment, following, log.start_offset)
+        middle = _bytes_before(segment, following, first_dirty_offset)
+        clean += middle - begin
+        dirty += segment.size - middle
+    return Dirt(first_dirty_offset, max(upper_offset, first_dirty_offset), clean, dirty)
+
+
+def _bytes_before(segment: Segment, following: Segment, offset: int) -> int:
+    """About how much of a segment lies before ``offset``."""
+    return segment.size if following.base_offset <= offset else position_of(segment, offset)
+
+
+def _home(log: Log) -> str:
+    return os.path.dirname(log.directory)
+
+
+class Cleaning:
+    """Cleans the logs of a broker, one at a time.
+
+    ``begin`` is called first. One thread calls ``run_once``; the others may be called from any when
+    ``new_mutex`` makes locks. Who waits in ``pause`` must not hold a lock that a flush or
+    ``Log.replace_segments`` takes.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        logs: Callable[[], Mapping[TopicPartition, Log]],
+        cleaner: Cleaner,
+        *,
+        new_mutex: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        """``logs`` gives all logs of the broker (``LogManager.logs``); those that compact are cleaned."""
+        self._files = files
+        self._logs = logs
+        self._cleaner = cleaner
+        self._new_mutex = new_mutex
+        self._mutex = new_mutex()
+        self._points: dict[str, OffsetFile] = {}
+        """Data directory -> how far its logs are clean."""
+        self._paused: set[TopicPartition] = set()
+        self._uncleanable: dict[TopicPartition, str] = {}
+        self._later_ms: dict[TopicPartition, int] = {}
+        """Not to be tried before: monotonic, as nobody sets that clock."""
+        self._running: tuple[TopicPartition, AbstractContextManager[object]] | None = None
+        """The partition that is being cleaned, and what is held meanwhile."""
+        self._stopped = False
+
+    def begin(self, directories: Iterable[str]) -> None:
+        """Read how far logs are clean, once they are open and before they grow.
+
+        What is no log's any more is forgotten, and what lies behind a log's end does not count: a new log of
+        that name, or new messages, would be taken for clean, and a tombstone go before what it deletes.
+        """
+        logs = self._logs()
+        for directory in directories:
+            file = self._file_in(directory)
+            held = {one: at for one, at in file.held.items() if one in logs and _home(logs[one]) == directory}
+            with self._mutex:
+                if held.keys() != file.held.keys():
+                    self._write(file, held)
+            for partition in held:
+                self.first_dirty(partition, logs[partition])
+
+    # For the thread that cleans.
+
+    def run_once(self, now_ms: int) -> CleanReport | None:
+        """Clean the filthiest log that needs it; None when none does, or the cleaning was stopped. ``now_ms``
+        is wall-clock time, for ``min.compaction.lag.ms``.
+
+        Does not raise for what is wrong with a log.
+        """
+        while not self._stopped:
+            busy = self._new_mutex()
+            with busy:
+                chosen = self._begin(now_ms, busy)
+                if chosen is None:
+                    return None
+                partition, log, dirt = chosen
+                try:
+                    report = self._clean(partition, log, dirt)
+                finally:
+                    self._running = None
+            if report is not None:
+                _logger.info("%s", report)
+                return report
+        return None
+
+    def _begin(
+        self, now_ms: int, busy: AbstractContextManager[object]
+    ) -> tuple[TopicPartition, Log, Dirt] | None:
+        found = self.filthiest(now_ms)
+        while found is not None:
+            with self._mutex:
+                if found[0] not in self._paused:
+                    self._running = (found[0], busy)
+                    return found
+            found = self.filthiest(now_ms)
+        return None
+
+    def filthiest(self, now_ms: int) -> tuple[TopicPartition, Log, Dirt] | None:
+        """What ``run_once`` would clean: the dirtiest of the logs whose turn it can be; None for none."""
+        best: tuple[TopicPartition, Log, Dirt] | None = None
+        for partition, log in sorted(self._logs().items()):
+            if not log.config.compacted or log.closed or log.failure is not None:
+                continue  # one that failed cannot be flushed, so nothing of it may be replaced
+            if not self._may_clean(partition):
+                continue
+            try:
+                dirt = dirt_of(log, self.first_dirty(partition, log), now_ms)
+            except StorageError as error:
+                self._put_off(partition, error)
+                continue
+            if dirt.ratio > log.config.min_cleanable_dirty_ratio and (
+                best is None or dirt.ratio > best[2].ratio
+            ):
+                best = partition, log, dirt
+        return best
+
+    def _may_clean(self, partition: TopicPartition) -> bool:
+        now_ms = self._cleaner.clock.monotonic_ms()
+        return (
+            partition not in self._paused
+            and partition not in self._uncleanable
+            and self._later_ms.get(partition, now_ms) <= now_ms
+        )
+
+    def _put_off(self, partition: TopicPartition, error: Exception) -> None:
+        _logger.warning("%s is not cleaned now, and tried again in a minute: %s", partition, error)
+        self._try_later(partition)
+
+    def _try_later(self, partition: TopicPartition) -> None:
+        self._later_ms[partition] = self._cleaner.clock.monotonic_ms() + RETRY_MS
+
+    def _clean(self, partition: TopicPartition, log: Log, dirt: Dirt) -> CleanReport | None:
+        try:
+            report = self._cleaner.clean(
+                log,
+                dirt.first_dirty_offset,
+                dirt.upper_offset,
+                lambda: self._stopped or partition in self._paused or log.closed,
+            )
+        except CleaningStopped:
+            return None
+        except Uncleanable as error:
+            self._uncleanable[partition] = str(error)
+            _logger.error(
+                "%s cannot be cleaned and grows: %s; until the next start it is left alone, and served as it "
+                "is; `minikafka log verify` shows what is damaged",
+                partition,
+                error,
+            )
+            return None
+        except Exception as error:  # noqa: BLE001 - one log must not keep the others from being cleaned
+            # Deleted or closed meanwhile, it is not there to be cleaned.
+            if not log.closed:
+                self._put_off(partition, error)
+            return None
+        if report.end_offset <= dirt.first_dirty_offset:
+            self._try_later(partition)
+            return None
+        with self._mutex:
+            if partition not in self._paused:
+                self._set_point(partition, log, report.end_offset)
+        return report
+
+    # How far logs are clean.
+
+    def first_dirty(self, partition: TopicPartition, log: Log) -> int:
+        """Below which offset the log is clean: what the checkpoint says, if that lies in the log.
+
+        Else a warning says so, and all of the log counts as dirty. (One below the start, as old segments of a
+        topic that also deletes are gone, is nothing to tell.)
+        """
+        point = self._file_of(log).held.get(partition, log.start_offset)
+        if log.start_offset <= point <= log.end_offset:
+            return point
+        if point > log.end_offset or not log.config.deletion_policies:
+            _logger.warning(
+                "%s: %s says that it is clean up to offset %d, and it has those from %d to %d; all of it "
+                "counts as dirty",
+                log.directory,
+                CLEANER_POINT_FILE,
+                point,
+                log.start_offset,
+                log.end_offset,
+            )
+        with self._mutex:
+            self._set_point(partition, log, log.start_offset)
+        return log.start_offset
+
+    def _file_of(self, log: Log) -> OffsetFile:
+        return self._file_in(_home(log))
+
+    def _file_in(self, directory: str) -> OffsetFile:
+        file = self._points.get(directory)
+        if file is None:
+            file = OffsetFile(self._files, os.path.join(directory, CLEANER_POINT_FILE))
+            try:
+                file.read()
+            except StorageError as error:
+                _logger.warning("%s; its logs count as dirty", error)
+            self._points[directory] = file
+        return file
+
+    def _set_point(self, partition: TopicPartition, log: Log, offset: int) -> None:
+        """Keep how far a log is clean, without those that are gone. Where it cannot be, a warning says so."""
+        file = self._file_of(log)
+        logs = self._logs()
+        points = {other: point for other, point in file.held.items() if other in logs}
+        self._write(file, {**points, partition: offset})
+
+    def _write(self, file: OffsetFile, points: dict[TopicPartition, int]) -> None:
+        try:
+            file.write(points)
+        except StorageError as error:
+            _logger.error("%s; messages may count as clean that are not", error)
+
+    # For the threads that change logs.
+
+    def pause(self, partition: TopicPartition) -> None:
+        """Stop the cleaning of a partition, and begin no other until ``resume``: it is to be truncated or
+        deleted. On return none is running.
+        """
+        with self._mutex:
+            self._paused.add(partition)
+            running = self._running
+        if running is not None and running[0] == partition:
+            with running[1]:
+                pass  # it is held until the cleaning has ended
+
+    def resume(self, partition: TopicPartition) -> None:
+        """Let a paused partition be cleaned again. What was cut off its log does not count as clean."""
+        log = self._logs().get(partition)
+        with self._mutex:
+            if log is not None and self._file_of(log).held.get(partition, 0) > log.end_offset:
+                self._set_point(partition, log, log.end_offset)
+            self._uncleanable.pop(partition, None)
+            self._later_ms.pop(partition, None)
+            self._paused.discard(partition)
+
+    def forget(self, partition: TopicPartition) -> None:
+        """The partition was deleted: nothing is known of it any more, also after a restart."""
+        self.pause(partition)
+        with self._mutex:
+            for file in self._points.values():
+                if partition in file.held:
+                    self._write(file, {one: at for one, at in file.held.items() if one != partition})
+            self._uncleanable.pop(partition, None)
+            self._later_ms.pop(partition, None)
+            self._paused.discard(partition)
+
+    def stop(self) -> None:
+        """Stop the cleaning that is running, and begin none any more. On return none is."""
+        with self._mutex:
+            self._stopped = True
+            running = self._running
+        if running is not None:
+            with running[1]:
+                pass
+
+    @property
+    def running(self) -> TopicPartition | None:
+        """The partition that is being cleaned."""
+        running = self._running
+        return None if running is None else running[0]
+
+    @property
+    def uncleanable(self) -> dict[TopicPartition, str]:
+        """Partitions that cannot be cleaned, and why."""
+        return dict(self._uncleanable)

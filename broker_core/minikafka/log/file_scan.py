@@ -1,0 +1,265 @@
+"""Reading a segment file from end to end in windows, and what recovery found and cut.
+
+A segment is never read into memory whole: ``scan_file`` goes through it in windows of ``WINDOW_BYTES``. A
+window mostly ends within a message; the next one begins at that message. A message larger than a window is
+only read whole after its CRC was computed piece by piece, so that a damaged size field cannot make the
+broker hold a gigabyte of nonsense.
+
+Damage is: a size that does not fit the file or a message, an offset that does not rise, a magic byte that
+is not known, a wrong CRC, fields that do not fit the message. At the first damage the log ends; the bytes
+from there on are copied to a file ending in ``.corrupt`` beside the segment, then cut (``Log`` does so).
+
+What was not flushed is written back, the same bytes in place (``rewrite_from``). After a failed fsync
+the kernel counts the pages that it could not write as clean: the next process reads them, flushes nothing,
+and would append behind a hole. Written again, they are flushed, or the flush fails. A power cut on the way
+leaves what was there before, or the same bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from minikafka.base.errors import StorageError
+from minikafka.base.files import File, Files
+from minikafka.log.index.offset_index import Entries
+from minikafka.log.layout import CORRUPT_SUFFIX
+from minikafka.records.format import batch
+from minikafka.records.format.checksums import crc32c
+from minikafka.records.format.message_set import CRC_AT, MAGIC_AT
+from minikafka.records.scan.scan import ScanResult, scan
+
+WINDOW_BYTES = 8 << 20
+_ZEROS = bytes(1 << 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Whole messages read from a segment: ``data`` begins at file position ``position``."""
+
+    position: int
+    data: memoryview
+    result: ScanResult
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Bytes taken from the end of a log at open."""
+
+    path: str
+    position: int
+    length: int
+    reason: str
+    saved_to: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.length} bytes from position {self.position} were cut: {self.reason}; "
+            f"they are kept in {self.saved_to}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    """What opening a log had to mend. ``str`` gives one line."""
+
+    directory: str
+    cuts: tuple[Cut, ...]
+    end_offset: int
+    """The log end offset after it."""
+
+    @property
+    def bytes_cut(self) -> int:
+        """All bytes that were cut."""
+        return sum(cut.length for cut in self.cuts)
+
+    def __str__(self) -> str:
+        return "; ".join(str(cut) for cut in self.cuts) + f"; the log now ends at offset {self.end_offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class FileScan:
+    """What lies in a segment file from where the scan began. Positions are those in the file."""
+
+    valid_bytes: int
+    """Where the last good message ends."""
+    next_offset: int
+    max_timestamp: tuple[int, int]
+    """The largest, and the last offset of the first entry that has it; -1 when no message had one."""
+    problem: str | None
+    """Why the scan stopped before the end, with the position."""
+    entries: tuple[Entries, ...]
+    """For the offset index, a piece for each window."""
+    time_entries: tuple[Entries, ...]
+    """For the time index."""
+
+
+def windows(
+    file: File,
+    begin: int,
+    end: int,
+    base_offset: int,
+    *,
+    least_offset: int | None = None,
+    interval_bytes: int = 4096,
+    check_crc: bool = True,
+    window_bytes: int | None = None,
+) -> Iterator[Window]:
+    """The good entries between two positions of a segment that starts at ``base_offset``, up to damage.
+
+    ``begin`` is where an entry lies, ``least_offset`` the smallest offset it may have. The last window says
+    in its ``problem`` why nothing follows it. Each has ``window_bytes`` (default: WINDOW_BYTES) at most, or
+    one larger entry.
+    """
+    usual = WINDOW_BYTES if window_bytes is None else window_bytes
+    position, wanted, indexed, newest = begin, usual, begin, (-1, base_offset)
+    while position < end:
+        asked = min(wanted, end - position)
+        data = memoryview(file.read_at(position, asked))
+        result = scan(
+            data,
+            base_offset=base_offset,
+            next_offset=least_offset,
+            position=position,
+            last_indexed=indexed,
+            max_timestamp=newest,
+            index_interval_bytes=interval_bytes,
+            check_crc=check_crc,
+        )
+        at_end = position + asked >= end or len(data) < asked
+        if not at_end and result.incomplete and result.valid_bytes == 0:
+            if _is_whole(file, position, result.wanted_bytes, end):
+                wanted = result.wanted_bytes
+                continue
+            at_end = True
+        yield Window(position, data[: result.valid_bytes], result)
+        if at_end or (result.problem is not None and not result.incomplete):
+            return
+        position += result.valid_bytes
+        least_offset, indexed, wanted = result.next_offset, result.last_indexed, usual
+        newest = result.max_timestamp_ms, result.max_timestamp_at
+
+
+def _is_whole(file: File, position: int, size: int, end: int) -> bool:
+    """Whether an entry larger than a window has its bytes before ``end``, and the right CRC."""
+    if position + size > end:
+        return False
+    head = file.read_at(position, batch.COVERED_AT)
+    is_batch = head[MAGIC_AT] == batch.MAGIC
+    crc_at, covered_at = (batch.CRC_AT, batch.COVERED_AT) if is_batch else (CRC_AT, MAGIC_AT)
+    stored = int.from_bytes(head[crc_at : crc_at + 4], "big")
+    computed, at = 0, position + covered_at
+    while at < position + size:
+        piece = file.read_at(at, min(WINDOW_BYTES, position + size - at))
+        if not piece:
+            return False
+        computed = crc32c(piece, computed) if is_batch else zlib.crc32(piece, computed)
+        at += len(piece)
+    return computed == stored
+
+
+def scan_file(
+    file: File,
+    begin: int,
+    end: int,
+    base_offset: int,
+    *,
+    interval_bytes: int = 4096,
+    check_crc: bool = True,
+    rewrite_from: int | None = None,
+    advance: Callable[[int], None] = lambda size_bytes: None,
+) -> FileScan:
+    """Go through a segment between two positions. See ``windows``. ``advance`` is told of each window's
+    bytes.
+
+    ``rewrite_from``: the good entries from this offset on are written back, to be flushed by the caller. The
+    very bytes that were checked: a page that is read again may have become what the disk has.
+    """
+    valid, next_offset, newest = begin, base_offset, (-1, base_offset)
+    problem: str | None = None
+    entries: list[Entries] = []
+    time_entries: list[Entries] = []
+    for window in windows(
+        file,
+        begin,
+        end,
+        base_offset,
+        interval_bytes=interval_bytes,
+        check_crc=check_crc,
+    ):
+        result = window.result
+        valid = window.position + result.valid_bytes
+        next_offset = result.next_offset
+        newest = result.max_timestamp_ms, result.max_timestamp_at
+        entries.append(result.index_entries)
+        time_entries.append(result.time_entries)
+        problem = result.problem
+        advance(result.valid_bytes)
+        if rewrite_from is not None and next_offset > rewrite_from:
+            _rewrite(file, window, rewrite_from)
+    if valid < end and problem is None:
+        problem = f"the file ends before its size, at position {valid}"
+    return FileScan(
+        valid,
+        next_offset,
+        newest,
+        problem if valid < end else None,
+        tuple(entries),
+        tuple(time_entries),
+    )
+
+
+def _rewrite(file: File, window: Window, from_offset: int) -> None:
+    """Write a window back, from the last index entry that has nothing of ``from_offset`` before it."""
+    offsets, positions = window.result.index_entries.T
+    number = int(offsets.searchsorted(from_offset, side="right")) - 1
+    begin = int(positions[number]) - window.position if number >= 0 else 0
+    file.write_at(window.position + begin, window.data[begin:])
+
+
+def save_bytes(files: Files, file: File, position: int, end: int) -> str:
+    """Copy ``[position, end)`` of a segment to a new flushed file beside it; gives its path.
+
+    Blocks of zeros are left as holes: a file that Kafka had preallocated has up to a gigabyte of them. Raises
+    StorageError.
+    """
+    path = free_path(files, file.path)
+    copy = files.open(path, create=True)
+    try:
+        for begin in range(position, end, len(_ZEROS)):
+            piece = file.read_at(begin, min(len(_ZEROS), end - begin))
+            if piece != _ZEROS[: len(piece)]:
+                copy.write_at(begin - position, piece)
+        if copy.size() != end - position:
+            copy.truncate(end - position)
+        copy.sync()
+    except StorageError as error:
+        with contextlib.suppress(StorageError, FileNotFoundError):
+            files.remove(path)  # it is tried again, and what room there is must not fill with halves
+        raise StorageError(
+            f"{end - position} damaged bytes at the end of {file.path} cannot be saved before they are cut: "
+            f"{error}; make room, or cut them by hand"
+        ) from error
+    finally:
+        copy.close()
+    return path
+
+
+def only_zeros(file: File, begin: int, end: int) -> bool:
+    """Whether nothing but zeros lies between two positions."""
+    for at in range(begin, end, len(_ZEROS)):
+        piece = file.read_at(at, min(len(_ZEROS), end - at))
+        if piece != _ZEROS[: len(piece)]:
+            return False
+    return True
+
+
+def free_path(files: Files, path: str) -> str:
+    """A name for the damaged bytes of ``path`` that no earlier damage has taken."""
+    number, candidate = 1, path + CORRUPT_SUFFIX
+    while files.exists(candidate):
+        number += 1
+        candidate = f"{path}.{number}{CORRUPT_SUFFIX}"
+    return candidate

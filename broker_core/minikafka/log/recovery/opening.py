@@ -1,0 +1,301 @@
+"""Opening a partition's directory: which segments lie there, and which of their bytes can be believed.
+
+See ``log`` for what is checked and cut, and when.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from minikafka.base.errors import StorageError
+from minikafka.base.files import Files
+from minikafka.log.checkpoints.leader_epochs import LeaderEpochs
+from minikafka.log.config import LogConfig
+from minikafka.log.file_scan import (
+    Cut,
+    FileScan,
+    RecoveryReport,
+    free_path,
+    only_zeros,
+    save_bytes,
+    scan_file,
+)
+from minikafka.log.layout import CLEANED_SUFFIX, EPOCHS_FILE, Layout
+from minikafka.log.producers.producer_state_manager import LogProducers, snapshot_offsets
+from minikafka.log.recovery.replacing import settle
+from minikafka.log.segment import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A partition's directory as opened."""
+
+    segments: tuple[Segment, ...]
+    start_offset: int
+    end_offset: int
+    recovery_point: int
+    epochs: LeaderEpochs
+    report: RecoveryReport | None
+    names_changed: bool
+    """Whether the directory holds names that were not flushed."""
+    producers: LogProducers
+
+
+def create_segment(
+    files: Files,
+    directory: str,
+    layout: Layout,
+    base_offset: int,
+    now_ms: int | None = None,
+    *,
+    room_bytes: int = 0,
+) -> Segment:
+    """A new, empty segment with its index files. The directory is the caller's to flush. Raises StorageError.
+
+    ``room_bytes``: the size of the file beforehand (``preallocate``).
+    """
+    name = layout.segment_name(base_offset)
+    segment = _create(files, directory, layout, base_offset, name, now_ms, room_bytes)
+    segment.create_index_files()
+    return segment
+
+
+def create_cleaned(files: Files, directory: str, layout: Layout, base_offset: int) -> Segment:
+    """A new, empty segment for ``Log.replace_segments``, with the name of one that is not ready yet."""
+    name = layout.segment_name(base_offset) + CLEANED_SUFFIX
+    return _create(files, directory, layout, base_offset, name, None, 0)
+
+
+def _create(
+    files: Files,
+    directory: str,
+    layout: Layout,
+    base_offset: int,
+    name: str,
+    now_ms: int | None,
+    room_bytes: int,
+) -> Segment:
+    try:
+        file = files.open(os.path.join(directory, name), create=True)
+    except FileNotFoundError as error:
+        raise StorageError(f"{directory} is gone: it was deleted, or moved while in use") from error
+    if file.size():
+        file.truncate(0)  # left by something that failed half-way: no message was ever served from it
+    if room_bytes:
+        file.truncate(room_bytes)
+    index_path, time_index_path = _index_paths(directory, layout, base_offset)
+    return Segment(files, file, index_path, time_index_path, base_offset, empty=True, created_ms=now_ms)
+
+
+def _segment(files: Files, directory: str, layout: Layout, base_offset: int) -> Segment:
+    file = files.open(os.path.join(directory, layout.segment_name(base_offset)))
+    return Segment(files, file, *_index_paths(directory, layout, base_offset), base_offset)
+
+
+def _index_paths(directory: str, layout: Layout, base_offset: int) -> tuple[str, str]:
+    names = layout.index_name(base_offset), layout.time_index_name(base_offset)
+    return os.path.join(directory, names[0]), os.path.join(directory, names[1])
+
+
+def remove_segments(files: Files, segments: Iterable[Segment]) -> None:
+    """Remove the files of segments, newest first, so that a crash leaves no hole. Readers keep theirs."""
+    for segment in reversed(list(segments)):
+        segment.remove_indexes()
+        files.remove(segment.path)
+
+
+def rename_empty(files: Files, directory: str, layout: Layout, segment: Segment, base_offset: int) -> Segment:
+    """The empty segment in the place of ``segment``, which has been emptied, with another base offset.
+
+    Renamed, as two of them could be taken for a log with a hole. Flushed. Raises StorageError.
+    """
+    segment.remove_indexes()
+    segment.move(os.path.join(directory, layout.segment_name(base_offset)))
+    files.sync_dir(directory)
+    return create_segment(files, directory, layout, base_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a partition before it is opened."""
+
+    clean: bool = False
+    """The data directory had its clean-shutdown marker."""
+    recovery_point: int = 0
+    """All below this offset was flushed; 0 when nobody knows."""
+    start_offset: int = 0
+    """Messages below this offset were deleted, though their segment may be there."""
+    advance: Callable[[int], None] = field(default=lambda size_bytes: None)
+    """Told how many bytes were checked, from time to time."""
+    begun: tuple[tuple[int, int], ...] = ()
+    """Epochs, and where they begin, that the log's own file may lack (``begun``)."""
+
+
+def open_segments(
+    files: Files, directory: str, config: LogConfig, layout: Layout, known: Known, now_ms: int | None
+) -> Found:
+    """Open and check all segments of a partition; see ``Log.open``."""
+    files.make_dirs(directory)
+    settled = settle(files, directory, layout)
+    names = files.list_dir(directory)
+    bases = sorted(base for name in names if (base := layout.segment_base(name)) is not None)
+    for name in sorted(names, reverse=True):  # the time index first: see ``replacing.retire``
+        base = layout.index_base(name)
+        if base is not None and base not in bases:
+            files.remove(os.path.join(directory, name))  # an index without its segment
+    epochs = LeaderEpochs.load(files, directory) if EPOCHS_FILE in names else LeaderEpochs(files, directory)
+    epochs.learn(known.begun)
+    producers = LogProducers(files, directory, snapshot_offsets(names))
+    if not bases:
+        start = known.start_offset
+        room = config.segment_bytes if config.preallocate else 0
+        segment = create_segment(files, directory, layout, start, now_ms, room_bytes=room)
+        if start:
+            files.sync_dir(directory)
+        producers.rebuild((segment,), start, -1)
+        return Found((segment,), start, start, start, epochs, None, True, producers)
+    segments = [_segment(files, directory, layout, base) for base in bases]
+    start_offset = max(known.start_offset, segments[0].base_offset)
+    end_offset = _checked_tail(segments[-1], config) if known.clean else None
+    if end_offset is not None:
+        found = Found(tuple(segments), start_offset, end_offset, end_offset, epochs, None, settled, producers)
+    else:
+        found = _Recovery(files, directory, config, layout, segments, known).run(epochs, producers)
+    # Also of a log that was closed cleanly: the file may still have what an earlier recovery cut.
+    found.epochs.recovered(found.end_offset)
+    if found.start_offset > found.end_offset:
+        # What recovery cut reaches below the start: nothing of the log is left.
+        # The new one first: a directory without segments would be no partition's.
+        empty = create_segment(files, directory, layout, start_offset, now_ms)
+        remove_segments(files, found.segments)
+        files.sync_dir(directory)
+        found = replace(found, segments=(empty,), end_offset=start_offset, names_changed=True)
+    producers.rebuild(
+        found.segments,
+        found.end_offset,
+        max(found.recovery_point, found.segments[0].base_offset),
+        after_clean=end_offset is not None,
+        advance=known.advance,
+    )
+    return found
+
+
+def _checked_tail(segment: Segment, config: LogConfig) -> int | None:
+    """The end offset, when the entries behind the last index entry are whole and right; else None."""
+    if segment.size == 0:
+        return segment.base_offset
+    offset, position = segment.index(config.index_interval_bytes).last()
+    # The index may name the last offset of what lies there, so its first may be smaller.
+    found = scan_file(segment.file, position, segment.size, segment.base_offset)
+    segment.load_times()
+    segment.note_newest(found.max_timestamp)
+    return found.next_offset if found.problem is None and found.next_offset > offset else None
+
+
+class _Recovery:
+    """Goes through the segments that a crash may have damaged and cuts the log at the first damage."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        config: LogConfig,
+        layout: Layout,
+        segments: list[Segment],
+        known: Known,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._config = config
+        self._layout = layout
+        self._segments = segments
+        self._known = known
+        self._cuts: list[Cut] = []
+
+    def run(self, epochs: LeaderEpochs, producers: LogProducers) -> Found:
+        """Check all segments at or past the recovery point, and the newest."""
+        segments, recovery_point = self._segments, self._known.recovery_point
+        end_offset = segments[-1].base_offset
+        number = 0
+        while number < len(segments):
+            newest = number == len(segments) - 1
+            if newest or segments[number + 1].base_offset > recovery_point:
+                end_offset = self._check(number)
+            number += 1
+        report = RecoveryReport(self._directory, tuple(self._cuts), end_offset) if self._cuts else None
+        # A truncation may have been killed before it was flushed: a power cut must not undo it when other
+        # messages, of another epoch, stand there already.
+        segments[-1].file.sync()
+        self._files.sync_dir(self._directory)
+        return Found(
+            tuple(segments),
+            max(self._known.start_offset, segments[0].base_offset),
+            end_offset,
+            min(recovery_point, end_offset),
+            epochs,
+            report,
+            False,
+            producers,
+        )
+
+    def _check(self, number: int) -> int:
+        """Check one segment and give its next offset. Where the log ends in it, the rest is taken away."""
+        segment, following = self._segments[number], self._segments[number + 1 :]
+        size = segment.size
+        found = scan_file(
+            segment.file,
+            0,
+            size,
+            segment.base_offset,
+            interval_bytes=self._config.index_interval_bytes,
+            rewrite_from=self._known.recovery_point,
+            advance=self._known.advance,
+        )
+        segment.adopt(found)
+        reason = self._break_behind(found, following)
+        if reason is not None:
+            # Before the cut: a crash between the two must not leave a whole log with a hole in it.
+            self._set_aside(following, reason)
+            del self._segments[number + 1 :]
+            self._files.sync_dir(self._directory)
+        if found.problem is not None:
+            self._cut(segment, found, size)
+        return found.next_offset
+
+    def _cut(self, segment: Segment, found: FileScan, size: int) -> None:
+        if self._config.preallocate and only_zeros(segment.file, found.valid_bytes, size):
+            segment.cut(found.valid_bytes)  # room that no message was written to
+            segment.adopt(found)
+            return
+        saved = save_bytes(self._files, segment.file, found.valid_bytes, size)
+        # The copy's name must be safe before the original is cut.
+        self._files.sync_dir(self._directory)
+        segment.cut(found.valid_bytes)
+        segment.adopt(found)
+        length = size - found.valid_bytes
+        self._cuts.append(Cut(segment.path, found.valid_bytes, length, found.problem or "", saved))
+
+    def _break_behind(self, found: FileScan, following: list[Segment]) -> str | None:
+        """Why the log cannot go on with the following segments; None when it can, or when there are none."""
+        if not following:
+            return None
+        if found.problem is not None:
+            return "it follows a damaged segment"
+        if found.next_offset > following[0].base_offset:
+            return f"the segment before it has offsets up to {found.next_offset - 1}"
+        if found.next_offset < following[0].base_offset and not self._config.compacted:
+            return f"the segment before it ends at offset {found.next_offset}: what lay between them is lost"
+        return None
+
+    def _set_aside(self, segments: list[Segment], reason: str) -> None:
+        """Drop the indexes of segments that cannot be served, and rename them, newest first."""
+        for segment in reversed(segments):
+            segment.remove_indexes()
+            if segment.size:
+                saved = free_path(self._files, segment.path)
+                self._files.rename(segment.path, saved)
+                self._cuts.append(Cut(segment.path, 0, segment.size, reason, saved))
+            else:
+                self._files.remove(segment.path)

@@ -1,0 +1,110 @@
+"""The records of a segment file, one by one, for people: ``minikafka log dump``. Other files: ``dump_files``.
+
+Reads the file in windows and never as a whole; each entry is opened by itself, so that its file position is
+known. A damaged entry whose size makes sense is reported and passed over when a plausible entry follows;
+otherwise the file ends there. The file is only read: a segment that a broker writes to meanwhile may end in
+a half-written entry.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from minikafka.base.errors import BrokerError
+from minikafka.base.files import File, Files
+from minikafka.records.format.message_set import ENTRY_HEADER_BYTES, MIN_SIZE, StoredRecord, iterate
+
+WINDOW_BYTES = 1 << 20
+_HEADER = struct.Struct(">qi")
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes that are not what they should be: where in the file, how many, why. None, when some are missing.
+
+    In a segment, what follows no more makes sense belongs to it: it reaches to the end then.
+    """
+
+    path: str
+    position: int
+    length: int
+    reason: str
+
+    def __str__(self) -> str:
+        if not self.length:
+            return f"{self.path}: {self.reason}"
+        return f"{self.path}: {self.length} bytes from position {self.position} are damaged: {self.reason}"
+
+
+def dump_records(files: Files, path: str, *, deep: bool = True) -> Iterator[StoredRecord | Damage]:
+    """The records in the file, in order, ``Damage`` where there is any; compressed sets opened when ``deep``.
+
+    FileNotFoundError when there is no such file, StorageError when it cannot be read.
+    """
+    file = files.open(path, read_only=True)
+    try:
+        yield from _records(file, deep)
+    finally:
+        file.close()
+
+
+def _records(file: File, deep: bool) -> Iterator[StoredRecord | Damage]:
+    end = file.size()
+    window = Window(file, end)
+    position = 0
+    while position < end:
+        size, reason = entry_size(window, position, end)
+        if reason is not None:
+            yield Damage(file.path, position, end - position, reason)
+            return
+        try:
+            yield from list(iterate(window.take(position, size), deep=deep))
+        except BrokerError as error:
+            damage = damaged_entry(window, position, end, f"{error.detail} of the entry")
+            yield damage
+            size = damage.length
+        position += size
+
+
+def damaged_entry(window: Window, position: int, end: int, reason: str) -> Damage:
+    """The damage of an entry whose size makes sense: its own bytes, or all when nothing plausible follows."""
+    behind = position + entry_size(window, position, end)[0]
+    if behind < end and entry_size(window, behind, end)[1] is not None:
+        behind = end
+    return Damage(window.path, position, behind - position, reason)
+
+
+def entry_size(window: Window, position: int, end: int) -> tuple[int, str | None]:
+    """Size with header of the entry at ``position``, and why it cannot be one (None when it can)."""
+    if end - position < ENTRY_HEADER_BYTES:
+        return 0, f"{end - position} bytes are less than an entry's header"
+    offset, size = _HEADER.unpack(window.take(position, ENTRY_HEADER_BYTES))
+    if size < MIN_SIZE:
+        return 0, f"the size field holds {size}, the smallest message has {MIN_SIZE} bytes"
+    if position + ENTRY_HEADER_BYTES + size > end:
+        missing = position + ENTRY_HEADER_BYTES + size - end
+        return 0, f"the size field holds {size}, for which {missing} bytes are missing at the end of the file"
+    if offset < 0:
+        return 0, f"the offset field holds {offset}"
+    return ENTRY_HEADER_BYTES + size, None
+
+
+class Window:
+    """The part of a file that was read last."""
+
+    def __init__(self, file: File, end: int) -> None:
+        self.path = file.path
+        self._file = file
+        self._end = end
+        self._at = 0
+        self._data = memoryview(b"")
+
+    def take(self, position: int, size: int) -> memoryview:
+        """``size`` bytes at ``position``, which lie in the file."""
+        if not self._at <= position <= position + size <= self._at + len(self._data):
+            self._at = position
+            length = max(size, min(WINDOW_BYTES, self._end - position))
+            self._data = memoryview(self._file.read_at(position, length))
+        return self._data[position - self._at : position - self._at + size]

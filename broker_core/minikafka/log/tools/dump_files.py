@@ -1,0 +1,173 @@
+"""The files beside a segment and in a data directory, read for people: which is which, and their rows.
+
+    BASE.log, BASE.kafka      segment (``dump``); so is every name that is not listed here
+    BASE.index                offset index: int32 relative offset, int32 position
+    BASE.timeindex            time index: int64 timestamp, int32 relative offset
+    BASE.txnindex             aborted transactions, of 0.11 and later: int16 version 0, int64 producer id,
+                              int64 first offset, int64 last offset, int64 last stable offset
+    OFFSET.snapshot           producers at that offset, of 0.11 and later (``producer_snapshots``)
+    leader-epoch-checkpoint   text: version 0, number, lines of epoch and first offset
+    NAME-offset-checkpoint    text: version 0, number, lines of topic, partition and offset
+    meta.properties, partition.metadata   text: lines of a name and a value
+
+All numbers are big-endian. ``.deleted``, ``.cleaned``, ``.swap`` or ``.corrupt`` may follow a name, and
+change nothing. Sources: ``TransactionIndex.java`` and ``CheckpointFile.java`` of 3.9.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+
+from minikafka.base.errors import StorageError
+from minikafka.base.files import Files, read_file
+from minikafka.log.checkpoints.checkpoint import read_checkpoint
+from minikafka.log.checkpoints.leader_epochs import read_epochs
+from minikafka.log.index.offset_index import OffsetIndex
+from minikafka.log.index.time_index import TimeIndex
+from minikafka.log.producers.snapshots import COVERED_AT, VERSION, parse_producers
+from minikafka.log.tools.dump import Damage
+
+Row = Mapping[str, object]
+"""What a line of output holds: text, whole numbers and None."""
+
+PASSING = re.compile(r"(?:(?:\.[0-9]+)?\.(?:deleted|cleaned|swap|corrupt))+$")
+"""What is added to the name of a file that is on its way in or out."""
+_PROPERTY = re.compile(r"([^=:]+)[=:](.*)")
+_OFFSET = re.compile(r"[0-9]+(?=\.)")
+
+_TRANSACTION = struct.Struct(">hqqqq")
+TRANSACTION_BYTES = _TRANSACTION.size
+
+
+class Kind(Enum):
+    """What a file is, and what its name ends with."""
+
+    SEGMENT = ("segment", (".log", ".kafka"))
+    OFFSET_INDEX = ("offset index", (".index",))
+    TIME_INDEX = ("time index", (".timeindex",))
+    TRANSACTION_INDEX = ("transaction index", (".txnindex",))
+    PRODUCERS = ("producer snapshot", (".snapshot",))
+    EPOCHS = ("leader epochs", ("leader-epoch-checkpoint",))
+    CHECKPOINT = ("checkpoint", ("-offset-checkpoint",))
+    PROPERTIES = ("properties", ("meta.properties", "partition.metadata"))
+
+    def __init__(self, title: str, endings: tuple[str, ...]) -> None:
+        self.title = title
+        self.endings = endings
+
+
+def kind_of(path: str) -> tuple[Kind, int | None]:
+    """What the file is by its name, and the offset in the name. What no name tells counts as a segment."""
+    name = PASSING.sub("", os.path.basename(path))
+    number = _OFFSET.match(name)
+    offset = int(number[0]) if number is not None and int(number[0]) < 1 << 63 else None
+    for kind in Kind:
+        if name.endswith(kind.endings):
+            return kind, offset
+    return Kind.SEGMENT, offset
+
+
+def file_rows(files: Files, path: str) -> Iterator[Row | Damage]:
+    """The rows of a file that is no segment, in order, and ``Damage`` where it ends within an entry.
+
+    FileNotFoundError when there is no such file (a checkpoint has no rows then); StorageError when it cannot
+    be read, or is nothing of that kind.
+    """
+    kind, base = kind_of(path)
+    if kind in {Kind.OFFSET_INDEX, Kind.TIME_INDEX}:
+        yield from _index_rows(files, path, kind, base)
+    elif kind is Kind.TRANSACTION_INDEX:
+        data = read_file(files, path)
+        yield from transactions(data)
+        yield from _rest(path, len(data), _TRANSACTION.size)
+    elif kind is Kind.PRODUCERS:
+        yield from producers(path, read_file(files, path))
+    elif kind is Kind.EPOCHS:
+        for epoch, offset in read_epochs(files, path):
+            yield {"epoch": epoch, "start_offset": offset}
+    elif kind is Kind.CHECKPOINT:
+        for partition, offset in read_checkpoint(files, path).items():
+            yield {"topic": partition.topic, "partition": partition.partition, "offset": offset}
+    elif kind is Kind.PROPERTIES:
+        yield read_properties(files, path)
+
+
+def index_entries(files: Files, path: str, kind: Kind) -> tuple[npt.NDArray[np.int64], list[Damage]]:
+    """int64[n, 2], the numbers of an index file in the order of the file, and what is left at its end.
+
+    Room that Kafka took beforehand, zeros behind the last entry, is passed over.
+    """
+    layout = OffsetIndex.LAYOUT if kind is Kind.OFFSET_INDEX else TimeIndex.LAYOUT
+    data = read_file(files, path)
+    found = np.frombuffer(data, dtype=layout, count=len(data) // layout.itemsize)
+    entries = np.stack([found[name].astype(np.int64) for name in layout.names or ()], axis=1)
+    filled = np.flatnonzero(entries.any(axis=1))
+    entries = entries[: int(filled[-1]) + 1 if len(filled) else 0]
+    rest = data[found.nbytes :]
+    return entries, _rest(path, len(data), layout.itemsize) if any(rest) else []
+
+
+def _index_rows(files: Files, path: str, kind: Kind, base: int | None) -> Iterator[Row | Damage]:
+    entries, rest = index_entries(files, path, kind)
+    for first, second in entries.tolist():
+        relative = first if kind is Kind.OFFSET_INDEX else second
+        offset = None if base is None else base + relative
+        if kind is Kind.OFFSET_INDEX:
+            yield {"offset": offset, "relative_offset": relative, "position": second}
+        else:
+            yield {"timestamp": first, "offset": offset, "relative_offset": relative}
+    yield from rest
+
+
+def _rest(path: str, size: int, entry_bytes: int) -> list[Damage]:
+    rest = size % entry_bytes
+    return [Damage(path, size - rest, rest, f"an entry has {entry_bytes} bytes")] if rest else []
+
+
+def transactions(data: bytes) -> Iterator[dict[str, int]]:
+    """The entries of a transaction index."""
+    names = ("version", "producer_id", "first_offset", "last_offset", "last_stable_offset")
+    for entry in _TRANSACTION.iter_unpack(data[: len(data) - len(data) % _TRANSACTION.size]):
+        yield dict(zip(names, entry, strict=True))
+
+
+def producers(path: str, data: bytes) -> Iterator[Row | Damage]:
+    """The producers of a snapshot, and ``Damage`` when the checksum is wrong.
+
+    StorageError when its size or version cannot be right.
+    """
+    known, wrong = parse_producers(path, data)
+    for producer_id, producer in known.items():
+        last = producer.batches[-1] if producer.batches else None
+        yield {
+            "version": VERSION,
+            "producer_id": producer_id,
+            "producer_epoch": producer.epoch,
+            "last_sequence": producer.last_sequence,
+            "last_offset": producer.last_offset,
+            "offset_delta": 0 if last is None else last.last_offset - last.first_offset,
+            "timestamp": producer.active_ms,
+            "coordinator_epoch": producer.coordinator_epoch,
+            "current_txn_first_offset": None if producer.open_from < 0 else producer.open_from,
+        }
+    if wrong is not None:
+        yield Damage(path, COVERED_AT, len(data) - COVERED_AT, wrong)
+
+
+def read_properties(files: Files, path: str) -> dict[str, str]:
+    """Names and values. StorageError when a line has none."""
+    values = {}
+    for line in read_file(files, path).decode("latin-1").splitlines():
+        if line.strip() and not line.lstrip().startswith(("#", "!")):
+            found = _PROPERTY.fullmatch(line)
+            if found is None:
+                raise StorageError(f"{path} is no file of properties: {line!r} has no value")
+            values[found[1].strip()] = found[2].strip()
+    return values

@@ -1,0 +1,500 @@
+"""Checking files of a log, one by one (``minikafka log dump --verify``) and all of a data directory
+(``minikafka log verify``). Nothing is ever written.
+
+What segments and indexes must be, ``dump_check`` says. Of a data directory, beside that:
+
+- segments do not overlap. Offsets that are missing between two are a note: compaction leaves holes.
+- a recovery point, high watermark, cleaner's or start offset lies in its log, and that is here. A recovery
+  point beyond the end keeps damage from being looked for.
+- leader epochs rise and begin in the log; snapshots and transaction indexes can be read.
+- what compaction, deletion and recovery left behind is listed as notes.
+
+A broker may be writing meanwhile. What only it can know is no damage then: how a half-written last entry goes
+on, what its indexes in memory say. Checkpoints are read before the logs, and indexes before their segments,
+so that they can only be behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from minikafka.base.errors import ConfigError, StorageError
+from minikafka.base.files import Files, read_file
+from minikafka.base.ids import TopicPartition
+from minikafka.log.checkpoints.checkpoint import read_checkpoint
+from minikafka.log.checkpoints.leader_epochs import read_epochs
+from minikafka.log.layout import (
+    CLEANED_SUFFIX,
+    CORRUPT_SUFFIX,
+    DELETED_SUFFIX,
+    GONE_SUFFIX,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    SWAP_SUFFIX,
+    Layout,
+)
+from minikafka.log.tools.dump import Damage
+from minikafka.log.tools.dump_files import (
+    PASSING,
+    TRANSACTION_BYTES,
+    Kind,
+    Row,
+    file_rows,
+    index_entries,
+    kind_of,
+    read_properties,
+    transactions,
+)
+from minikafka.log.tools.segment_check import (
+    Entries,
+    OnBytes,
+    SegmentCheck,
+    check_offset_index,
+    check_segment,
+    check_time_index,
+)
+from minikafka.records.format.message_set import ENTRY_HEADER_BYTES
+
+NOTICEABLE_BYTES = 4096
+"""A full segment above this has index entries, as Kafka's default interval is as long."""
+_LOOK_BYTES = 1 << 16
+_NONE = np.empty(0, dtype=np.int64)
+_MUST_BE_HERE = (RECOVERY_POINT_FILE, "replication-offset-checkpoint")
+"""Checkpoints that name every partition of the directory and no other. The others may keep old ones."""
+_LEFT_BEHIND = {
+    GONE_SUFFIX: "a deleted file that waits for its removal",
+    CLEANED_SUFFIX: "compaction was writing it",
+    SWAP_SUFFIX: "compaction was about to put it in place",
+    CORRUPT_SUFFIX: "recovery took it away",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A problem, or a note: what is unusual and right. ``text`` begins with the path."""
+
+    text: str
+    note: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """One file: what it is and holds, and what is wrong with it."""
+
+    summary: Row
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReport:
+    """One partition: its log has offsets from ``start_offset`` up to, not including, ``end_offset``."""
+
+    partition: TopicPartition
+    start_offset: int
+    end_offset: int
+    segments: int
+    size_bytes: int
+    records: int
+    findings: tuple[Finding, ...]
+
+
+def verify_file(files: Files, path: str, on_bytes: OnBytes = lambda count: None) -> FileReport:
+    """Check one file of any kind; an index against the segment beside it.
+
+    FileNotFoundError when there is no such file, StorageError when it cannot be read, or is nothing of the
+    kind that its name says.
+    """
+    kind, base = kind_of(path)
+    if kind is Kind.SEGMENT:
+        segment = check_segment(files, path, base, on_bytes=on_bytes)
+        return _file_report(path, kind, segment.size_bytes, _contents(segment), segment.damage)
+    size = len(read_file(files, path))
+    if kind in {Kind.OFFSET_INDEX, Kind.TIME_INDEX}:
+        entries, damage = index_entries(files, path, kind)
+        contents: Row = {"entries": len(entries)}
+        segment_path, closed = _segment_beside(files, path, base)
+        if segment_path is None or base is None:
+            gone = Finding(f"{path}: the segment beside it is not there, so its entries cannot be checked")
+            return FileReport({**_head(path, kind, size), **contents}, (*_problems(damage), gone))
+        checked = _with_indexes(files, segment_path, base, {kind: path}, closed=closed, on_bytes=on_bytes)
+        return _file_report(path, kind, size, contents, [*damage, *checked.damage[kind]])
+    rows = list(file_rows(files, path))
+    damage = [row for row in rows if isinstance(row, Damage)]
+    contents = {"entries": len(rows) - len(damage)}
+    if kind is Kind.TRANSACTION_INDEX:
+        damage += _wrong_transactions(path, read_file(files, path), base or 0)
+    return _file_report(path, kind, size, contents, damage)
+
+
+def _head(path: str, kind: Kind, size: int) -> Row:
+    return {"file": path, "kind": kind.title, "bytes": size}
+
+
+def _file_report(path: str, kind: Kind, size: int, contents: Row, damage: Sequence[Damage]) -> FileReport:
+    return FileReport({**_head(path, kind, size), **contents, "problems": len(damage)}, _problems(damage))
+
+
+def _problems(damage: Iterable[Damage]) -> tuple[Finding, ...]:
+    return tuple(Finding(str(one)) for one in damage)
+
+
+def _contents(segment: SegmentCheck) -> Row:
+    return {
+        "entries": segment.entries,
+        "records": segment.records,
+        "first_offset": segment.first_offset,
+        "last_offset": segment.last_offset,
+        "largest_timestamp": segment.newest_ms if segment.newest_ms >= 0 else None,
+        "codecs": list(segment.codecs),
+        "magics": list(segment.magics),
+    }
+
+
+def _segment_beside(files: Files, path: str, base: int | None) -> tuple[str | None, bool]:
+    """The segment of an index, and whether a later one tells that it is closed."""
+    directory, name = os.path.split(path)
+    added = PASSING.search(name)
+    suffix = "" if added is None else added[0]
+    digits = name.partition(".")[0]
+    names = files.list_dir(directory or ".")
+    wanted = {f"{digits}{ending}{suffix}" for ending in Kind.SEGMENT.endings}
+    found = next((os.path.join(directory, one) for one in names if one in wanted), None)
+    bases = [layout.segment_base(one) for one in names for layout in Layout]
+    return found, base is not None and any(one is not None and one > base for one in bases)
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A segment with what is wrong in its indexes; those that are not there have no entry."""
+
+    segment: SegmentCheck
+    damage: dict[Kind, list[Damage]]
+
+
+def _with_indexes(
+    files: Files,
+    path: str,
+    base: int,
+    index_paths: Mapping[Kind, str],
+    *,
+    closed: bool,
+    growing: bool = False,
+    on_bytes: OnBytes,
+) -> _Checked:
+    """Check a segment and those of its indexes that are there. Raises as ``check_segment`` does."""
+    found: dict[Kind, Entries] = {}
+    damage: dict[Kind, list[Damage]] = {}
+    for kind, index_path in index_paths.items():
+        # Removed since it was listed, or never written.
+        with contextlib.suppress(FileNotFoundError):
+            found[kind], damage[kind] = index_entries(files, index_path, kind)
+    positions = found[Kind.OFFSET_INDEX][:, 1] if Kind.OFFSET_INDEX in found else _NONE
+    offsets = base + found[Kind.TIME_INDEX][:, 1] if Kind.TIME_INDEX in found else _NONE
+    segment = check_segment(files, path, base, positions=positions, offsets=offsets, on_bytes=on_bytes)
+    if Kind.OFFSET_INDEX in found:
+        index_path, entries = index_paths[Kind.OFFSET_INDEX], found[Kind.OFFSET_INDEX]
+        damage[Kind.OFFSET_INDEX] += check_offset_index(index_path, entries, base, segment, growing=growing)
+    if Kind.TIME_INDEX in found:
+        index_path, entries = index_paths[Kind.TIME_INDEX], found[Kind.TIME_INDEX]
+        damage[Kind.TIME_INDEX] += check_time_index(
+            index_path, entries, base, segment, closed=closed, growing=growing
+        )
+    return _Checked(segment, damage)
+
+
+def _wrong_transactions(path: str, data: bytes, base: int) -> list[Damage]:
+    """Entries of a transaction index that cannot be: each ends behind the one before, in its segment."""
+    damage = []
+    before = base - 1
+    for number, entry in enumerate(transactions(data)):
+        first, last = entry["first_offset"], entry["last_offset"]
+        reason = None
+        if entry["version"] != 0:
+            reason = f"version {entry['version']}"
+        elif not 0 <= first <= last or last <= before:
+            reason = f"offsets {first} to {last} cannot follow offset {before}"
+        if reason is not None:
+            damage.append(Damage(path, number * TRANSACTION_BYTES, TRANSACTION_BYTES, reason))
+        before = max(before, last)
+    return damage
+
+
+# A whole data directory.
+
+
+@dataclass(frozen=True, slots=True)
+class _Partition:
+    """Where a partition lies."""
+
+    partition: TopicPartition
+    path: str
+    layout: Layout
+    bases: tuple[int, ...]
+    """Of its segments, rising."""
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What lies in a data directory."""
+
+    path: str
+    partitions: tuple[_Partition, ...]
+    total_bytes: int
+    """Of all segments."""
+    checkpoints: dict[str, dict[TopicPartition, int]]
+    deleted: frozenset[str]
+    """Names of partitions that are on their way out."""
+    findings: tuple[Finding, ...]
+
+
+def data_directories(files: Files, path: str) -> list[str]:
+    """``path`` when logs lie in it, else those of its brokers, as `minikafka up` makes them.
+
+    ConfigError when there are none.
+    """
+    if files.is_dir(path):
+        if _is_data_directory(files, path):
+            return [path]
+        below = [os.path.join(path, name) for name in files.list_dir(path) if name.startswith("broker-")]
+        found = [one for one in below if files.is_dir(one) and _is_data_directory(files, one)]
+        if found:
+            return found
+    raise ConfigError("DATA_DIR", path, "no logs of a broker lie there; name a directory of log.dirs")
+
+
+def _is_data_directory(files: Files, path: str) -> bool:
+    return any(
+        kind_of(name)[0] in {Kind.CHECKPOINT, Kind.PROPERTIES} or _partition_in(files, path, name) is not None
+        for name in files.list_dir(path)
+    )
+
+
+def _partition_in(files: Files, path: str, name: str) -> _Partition | None:
+    inside = os.path.join(path, name)
+    for layout in Layout:
+        partition = layout.partition_of(name)
+        if partition is not None and files.is_dir(inside) and layout.fits(files, inside):
+            names = tuple(files.list_dir(inside))
+            bases = sorted(base for one in names if (base := layout.segment_base(one)) is not None)
+            return _Partition(partition, inside, layout, tuple(bases), names)
+    return None
+
+
+def survey(files: Files, path: str) -> Survey:
+    """Look what lies in a data directory. StorageError when it cannot be read."""
+    partitions, checkpoints, deleted, findings = [], {}, set(), []
+    total = 0
+    for name in files.list_dir(path):
+        one = os.path.join(path, name)
+        found = _partition_in(files, path, name)
+        if found is not None:
+            partitions.append(found)
+            for base in found.bases:
+                total += _size(files, os.path.join(one, found.layout.segment_name(base)))
+        elif files.is_dir(one):
+            if name.endswith(DELETED_SUFFIX):
+                deleted.add(name.removesuffix(DELETED_SUFFIX).rpartition(".")[0])
+                findings.append(Finding(f"{one}: a deleted partition that waits for its removal", note=True))
+            else:
+                findings.append(Finding(f"{one}: no segment lies there, it is passed over", note=True))
+        elif kind_of(name)[0] in {Kind.CHECKPOINT, Kind.PROPERTIES}:
+            try:
+                if kind_of(name)[0] is Kind.CHECKPOINT:
+                    checkpoints[one] = read_checkpoint(files, one)
+                else:
+                    read_properties(files, one)
+            except StorageError as error:
+                findings.append(Finding(str(error)))
+    try:
+        Layout.recognise(files, path)
+    except StorageError as error:
+        findings.append(Finding(str(error)))
+    return Survey(path, tuple(partitions), total, checkpoints, frozenset(deleted), tuple(findings))
+
+
+def _size(files: Files, path: str) -> int:
+    try:
+        file = files.open(path, read_only=True)
+    except FileNotFoundError:
+        return 0
+    try:
+        return file.size()
+    finally:
+        file.close()
+
+
+def verify_partitions(
+    files: Files, found: Survey, *, in_use: bool = False, on_bytes: OnBytes = lambda count: None
+) -> Iterator[PartitionReport]:
+    """Check every partition of a data directory, one after the other. StorageError when one cannot be read.
+
+    ``in_use``: a broker may be writing.
+    """
+    points = found.checkpoints.get(os.path.join(found.path, LOG_START_FILE), {})
+    for one in found.partitions:
+        report = _PartitionCheck(files, one, in_use, on_bytes).run()
+        point = points.get(one.partition, 0)
+        if report.start_offset < point <= report.end_offset:
+            report = replace(report, start_offset=point)
+        yield report
+
+
+def verify_checkpoints(
+    found: Survey, reports: Iterable[PartitionReport], *, in_use: bool = False
+) -> list[Finding]:
+    """What the checkpoints of a data directory say that its logs do not have."""
+    ends = {report.partition: report.end_offset for report in reports}
+    layouts = {one.layout for one in found.partitions} or set(Layout)
+    findings = []
+    for path, points in found.checkpoints.items():
+        must_be_here = os.path.basename(path) in _MUST_BE_HERE and not in_use
+        for partition, offset in sorted(points.items()):
+            if partition not in ends:
+                leaving = any(layout.leftover_stem(partition) in found.deleted for layout in layouts)
+                text = f"{path}: {partition} at offset {offset} is not in this directory"
+                findings.append(Finding(text, note=leaving or not must_be_here))
+            elif offset > ends[partition]:
+                text = f"{path}: {partition} at offset {offset}, its log ends at offset {ends[partition]}"
+                findings.append(Finding(text))
+    return findings
+
+
+class _PartitionCheck:
+    """Goes through one partition."""
+
+    def __init__(self, files: Files, found: _Partition, in_use: bool, on_bytes: OnBytes) -> None:
+        self._files = files
+        self._found = found
+        self._in_use = in_use
+        self._on_bytes = on_bytes
+        self._findings: list[Finding] = []
+        self._segments = self._bytes = self._records = 0
+
+    def run(self) -> PartitionReport:
+        found = self._found
+        epochs = self._epochs()
+        start, end = None, 0
+        for base in found.bases:
+            behind = self._segment(base, newest=base == found.bases[-1])
+            if behind is None:
+                continue
+            if start is None:
+                start = end = base
+            if base > end:
+                self._note(self._path(base), f"offsets {end} to {base - 1} are not there")
+            elif base < end:
+                self._problem(self._path(base), f"the segment before it reaches to offset {end - 1}")
+            end = max(end, behind)
+        for path, epoch, offset in epochs:
+            if offset > end:
+                self._problem(path, f"epoch {epoch} begins at offset {offset}, the log ends at offset {end}")
+        for name in found.names:
+            self._other(name)
+        return PartitionReport(
+            found.partition,
+            start or 0,
+            end,
+            self._segments,
+            self._bytes,
+            self._records,
+            tuple(self._findings),
+        )
+
+    def _path(self, base: int) -> str:
+        return os.path.join(self._found.path, self._found.layout.segment_name(base))
+
+    def _problem(self, path: str, text: str) -> None:
+        self._findings.append(Finding(f"{path}: {text}"))
+
+    def _note(self, path: str, text: str) -> None:
+        self._findings.append(Finding(f"{path}: {text}", note=True))
+
+    def _segment(self, base: int, *, newest: bool) -> int | None:
+        """Check a segment with its indexes; gives the offset behind it, None when it was removed."""
+        layout, path = self._found.layout, self._path(base)
+        index_paths = {
+            Kind.OFFSET_INDEX: os.path.join(self._found.path, layout.index_name(base)),
+            Kind.TIME_INDEX: os.path.join(self._found.path, layout.time_index_name(base)),
+        }
+        growing = newest and self._in_use
+
+        def check(on_bytes: OnBytes) -> _Checked:
+            return _with_indexes(
+                self._files, path, base, index_paths, closed=not newest, growing=growing, on_bytes=on_bytes
+            )
+
+        try:
+            checked = check(self._on_bytes)
+            if self._in_use and any(checked.damage.values()):
+                # Compaction may have replaced the segment behind the indexes that were read.
+                checked = check(lambda count: None)
+        except FileNotFoundError:
+            self._note(path, "it was removed meanwhile")
+            return None
+        segment = checked.segment
+        self._segments += 1
+        self._bytes += segment.size_bytes
+        self._records += segment.records
+        for damage in segment.damage:
+            if growing and self._is_being_written(damage, segment.size_bytes):
+                self._note(path, f"{damage.length} bytes at its end are being written")
+            else:
+                self._findings.append(Finding(str(damage)))
+        for damage_of_index in checked.damage.values():
+            self._findings += _problems(damage_of_index)
+        for kind, index_path in index_paths.items():
+            used = segment.newest_ms >= 0 or kind is Kind.OFFSET_INDEX
+            if kind not in checked.damage and not newest and used and segment.size_bytes > NOTICEABLE_BYTES:
+                self._note(index_path, f"the {kind.title} is not there; a broker makes it anew")
+        return base if segment.last_offset is None else segment.last_offset + 1
+
+    def _is_being_written(self, damage: Damage, size: int) -> bool:
+        """Whether damage is how an append, or room taken beforehand, looks at the end of a segment."""
+        if damage.position + damage.length < size:
+            return False
+        file = self._files.open(damage.path, read_only=True)
+        try:
+            data = file.read_at(damage.position, min(damage.length, _LOOK_BYTES))
+        finally:
+            file.close()
+        if len(data) < ENTRY_HEADER_BYTES or not any(data):
+            return True
+        return int.from_bytes(data[8:12], "big", signed=True) > damage.length - ENTRY_HEADER_BYTES
+
+    def _epochs(self) -> list[tuple[str, int, int]]:
+        """(path, epoch, first offset)."""
+        found = []
+        for name in self._found.names:
+            path = os.path.join(self._found.path, name)
+            if kind_of(name)[0] is Kind.EPOCHS:
+                try:
+                    found += [(path, *entry) for entry in read_epochs(self._files, path)]
+                except FileNotFoundError:
+                    pass
+                except StorageError as error:
+                    self._findings.append(Finding(str(error)))
+        return found
+
+    def _other(self, name: str) -> None:
+        """Check a file that is neither a segment nor one of its indexes, where it is any of ours."""
+        path = os.path.join(self._found.path, name)
+        kind, base = kind_of(name)
+        added = PASSING.search(name)
+        if added is not None:
+            self._note(path, _LEFT_BEHIND[name[name.rindex(".") :]])
+        elif kind in {Kind.OFFSET_INDEX, Kind.TIME_INDEX}:
+            if base not in self._found.bases:
+                self._problem(path, "the segment beside it is not there")
+        elif kind in {Kind.TRANSACTION_INDEX, Kind.PRODUCERS, Kind.PROPERTIES}:
+            try:
+                self._findings += verify_file(self._files, path).findings
+            except FileNotFoundError:
+                pass
+            except StorageError as error:
+                self._findings.append(Finding(str(error)))

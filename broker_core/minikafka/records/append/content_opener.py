@@ -1,0 +1,66 @@
+"""Opening what a produced set holds compressed: within a budget, or one step at a time.
+
+A set of a few kilobytes may hold gigabytes. Whoever validates one where many connections are served gives a
+``ContentBudget``, which ends the work once it takes more than a few milliseconds. Without a budget the work
+is done in steps, and before each one its memory is named.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minikafka.records.append.conversion import REWRITE_MEMORY
+from minikafka.records.append.produced import Limits
+from minikafka.records.append.wrappers import memory_to_open, open_group
+from minikafka.records.format.batch import ATTRIBUTES_AT, BATCH_HEADER_BYTES, BatchHeader, records_of, size_of
+from minikafka.records.format.compression import ContentBudget, content_bound
+from minikafka.records.format.message_set import CODEC_MASK, Codec
+
+REWRITE_COST = 16
+"""What it takes to compress a byte, in bytes that are decompressed."""
+_CODEC_AT = ATTRIBUTES_AT + 1
+"""The attributes are an int16, whose second byte holds the codec."""
+
+
+class ContentOpener:
+    """Opens the batches and wrappers of one set, and counts their content."""
+
+    __slots__ = ("budget", "content_bytes")
+
+    def __init__(self, budget: ContentBudget | None) -> None:
+        self.budget = budget
+        self.content_bytes = 0
+
+    def batch(self, view: memoryview, position: int, header: BatchHeader, limits: Limits) -> memoryview:
+        """The records of a batch."""
+        content = records_of(view, position, header, limits.max_content_bytes, self.budget)
+        self.content_bytes += len(content)
+        return content
+
+    def group(
+        self, view: memoryview, rows: NDArray[np.int64], limits: Limits
+    ) -> tuple[memoryview, NDArray[np.int64]]:
+        """See ``open_group``."""
+        content, ends = open_group(view, rows, limits.max_content_bytes, self.budget)
+        self.content_bytes += len(content)
+        return content, ends
+
+    def memory_for_batch(self, view: memoryview, position: int, limits: Limits) -> int:
+        """What the content of a batch takes at most. Only the batch's size is known to be right."""
+        codec = view[position + _CODEC_AT] & CODEC_MASK
+        if codec > Codec.ZSTD:
+            return 0
+        stored = view[position + BATCH_HEADER_BYTES : position + size_of(view, position)]
+        return content_bound(Codec(codec), stored, limits.max_content_bytes)
+
+    def memory_for_group(self, view: memoryview, rows: NDArray[np.int64], limits: Limits) -> int:
+        """As ``memory_for_batch``, of the group that begins with the first of these wrappers."""
+        return memory_to_open(view, rows, limits.max_content_bytes)
+
+    def before_rewriting(self, view: memoryview) -> int:
+        """Count that ``view``, which was opened, is written anew; the memory that this needs."""
+        size_bytes = max(self.content_bytes, len(view))
+        if self.budget is not None:
+            self.budget.take(REWRITE_COST * size_bytes)
+        return REWRITE_MEMORY * size_bytes

@@ -1,0 +1,146 @@
+"""Message sets as a leader gives them to a follower: numbered already, to be written as they are.
+
+Checked as recovery checks a log: whole entries, known formats, checksums, offsets that rise. Holes between
+offsets are good, as compaction leaves them. Compressed content is not opened: the leader did that.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.files import Buffer
+from minikafka.base.values import fast_value
+from minikafka.records.format.batch import ATTRIBUTES_AT as BATCH_ATTRIBUTES_AT
+from minikafka.records.format.batch import LEADER_EPOCH_AT
+from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
+from minikafka.records.format.message_set import MAGIC_AT, NO_TIMESTAMP
+from minikafka.records.kernels.arrays import read_only
+from minikafka.records.scan.producer_batches import EVERY_ENTRY
+from minikafka.records.scan.scan import scan
+
+_IN_TRANSACTION = 0x30
+_HEAD = struct.Struct(">q8xB6xi")
+"""First offset, magic and how far the last offset lies behind, of a batch."""
+
+
+@fast_value
+class ReplicatedSet:
+    """Whole entries of a leader's log.
+
+    ``data``; ``offsets`` the last offset of each entry and ``positions`` where it lies (int64[n] both);
+    ``first_offset`` of the first record: a batch may begin below the offset that was asked for;
+    ``epochs`` (leader epoch, first offset that was written under it), rising, of entries of magic 2 only;
+    ``unnumbered_from`` the last offset of the first entry without a leader epoch, ``next_offset`` for none;
+    ``max_timestamp_ms`` -1 for none, ``max_timestamp_at`` the last offset of the first entry that has it;
+    ``classic``: no entry is of magic 2; ``settled``: none is of a transaction.
+    """
+
+    data: memoryview
+    offsets: NDArray[np.int64]
+    positions: NDArray[np.int64]
+    first_offset: int
+    epochs: tuple[tuple[int, int], ...]
+    unnumbered_from: int
+    max_timestamp_ms: int
+    max_timestamp_at: int
+    classic: bool
+    settled: bool
+
+    @property
+    def next_offset(self) -> int:
+        """One more than the last offset."""
+        return int(self.offsets[-1]) + 1
+
+    def marks(self, interval_bytes: int) -> list[tuple[int, int]]:
+        """Last offset and position of the first entry, and of one in each ``interval_bytes``."""
+        steps = np.arange(0, len(self.data), max(1, interval_bytes))
+        chosen = np.unique(np.minimum(np.searchsorted(self.positions, steps), self.positions.size - 1))
+        return list(zip(self.offsets[chosen].tolist(), self.positions[chosen].tolist(), strict=True))
+
+    def split(self, most_bytes: int) -> list[ReplicatedSet]:
+        """Sets of at most so many bytes, or of one entry."""
+        if len(self.data) <= most_bytes:
+            return [self]
+        ends = np.append(self.positions[1:], len(self.data))
+        cuts = [0]
+        while cuts[-1] < len(self.data):
+            fits = int(np.searchsorted(ends, cuts[-1] + most_bytes, side="right")) - 1
+            first = int(np.searchsorted(self.positions, cuts[-1]))
+            cuts.append(int(ends[max(fits, first)]))
+        parts = [replicated(self.data[begin:end], 0) for begin, end in pairwise(cuts)]
+        return [part for part in parts if part is not None]
+
+
+def replicated(data: Buffer, next_offset: int) -> ReplicatedSet | None:
+    """The whole entries at the beginning of ``data``, which must end at or behind ``next_offset``, each; None
+    where there is not one.
+
+    What is cut off at its end is left out. CORRUPT_MESSAGE for damage, with the position.
+    """
+    view = memoryview(data)
+    next_offset = min(next_offset, _first_of_batch(view, next_offset))
+    found = scan(view, base_offset=None, next_offset=next_offset, index_interval_bytes=EVERY_ENTRY)
+    if found.problem is not None and not found.incomplete:
+        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, found.problem)
+    if not found.count:
+        return None
+    view = view[: found.valid_bytes]
+    offsets, positions = _entries(view, next_offset, found.index_entries)
+    batches = np.flatnonzero(read_only(view)[positions + MAGIC_AT] == BATCH_MAGIC)
+    epochs = _at(view, positions[batches], LEADER_EPOCH_AT, ">i4")
+    numbered = np.zeros(positions.size, dtype=np.bool_)
+    numbered[batches] = epochs >= 0
+    return ReplicatedSet(
+        view,
+        offsets,
+        positions,
+        _first_of_batch(view, int(offsets[0])),
+        _rises(view, positions[batches], epochs),
+        int(offsets[np.argmin(numbered)]) if not numbered.all() else found.next_offset,
+        found.max_timestamp_ms if found.max_timestamp_ms >= 0 else NO_TIMESTAMP,
+        found.max_timestamp_at,
+        batches.size == 0,
+        not np.any(_at(view, positions[batches], BATCH_ATTRIBUTES_AT, ">i2") & _IN_TRANSACTION),
+    )
+
+
+def _entries(
+    view: memoryview, next_offset: int, noted: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A scan notes every entry but the first."""
+    first_end = int(noted[0, 1]) if len(noted) else len(view)
+    first = scan(view[:first_end], base_offset=None, next_offset=next_offset, check_crc=False)
+    offsets = np.concatenate([np.array([first.next_offset - 1]), noted[:, 0]])
+    return offsets, np.concatenate([np.zeros(1, dtype=np.int64), noted[:, 1]])
+
+
+def _first_of_batch(view: memoryview, offset: int) -> int:
+    """The first offset of the batch at the beginning, where that holds ``offset``; else ``offset``."""
+    if len(view) < _HEAD.size:
+        return offset
+    first, magic, more = _HEAD.unpack_from(view)
+    return int(first) if magic == BATCH_MAGIC and first < offset <= first + more else offset
+
+
+def _rises(
+    view: memoryview, positions: NDArray[np.int64], epochs: NDArray[np.int64]
+) -> tuple[tuple[int, int], ...]:
+    """Where the leader epoch of batches rises; those without one (-1) say nothing."""
+    highest = np.maximum.accumulate(epochs) if epochs.size else epochs
+    before = np.concatenate([np.array([-1]), highest[:-1]])
+    rises = np.flatnonzero(highest > before[: highest.size])
+    first = _at(view, positions[rises], 0, ">i8")
+    return tuple(zip(highest[rises].tolist(), first.tolist(), strict=True))
+
+
+def _at(view: memoryview, positions: NDArray[np.int64], within: int, kind: str) -> NDArray[np.int64]:
+    """A number of each entry, ``within`` bytes behind its beginning."""
+    field = np.dtype(kind)
+    rows = read_only(view)[positions[:, None] + within + np.arange(field.itemsize)]
+    numbers: NDArray[np.int64] = rows.view(field).reshape(-1).astype(np.int64)
+    return numbers

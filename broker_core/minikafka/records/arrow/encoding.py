@@ -1,0 +1,333 @@
+"""Arrow columns to message sets, and keys to partitions. Imported through ``columns``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from minikafka.records import kernels
+from minikafka.records.arrow.buffers import empty, grown
+from minikafka.records.format.batch import BATCH_HEADER_BYTES, BatchHeader, assemble, write_header
+from minikafka.records.format.checksums import CRC32_TABLES
+from minikafka.records.format.headers import RawHeaders
+from minikafka.records.format.message_set import NO_TIMESTAMP, Codec, wrap
+from minikafka.records.kernels import decode_status
+from minikafka.records.kernels.arrays import read_only
+
+_FIRST_OUTPUT_BYTES = 1 << 20
+_ROW_OVERHEAD_BYTES = 34
+"""Around key and value in magic 1; in magic 2 it is less, and headers are not counted."""
+
+T = TypeVar("T", bound=np.generic)
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedSet:
+    """A message set of ``count`` messages, ready to be sent if it is sealed (see ``encode``)."""
+
+    data: memoryview
+    count: int
+    max_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A binary column as the kernels take it. No offsets: null throughout. No bits: nothing is null."""
+
+    offsets: NDArray[np.int32]
+    data: NDArray[np.uint8]
+    valid: NDArray[np.uint8]
+    shift: int
+
+    @property
+    def mean_bytes(self) -> int:
+        """Of one row, rounded up."""
+        rows = self.offsets.size - 1
+        return -(-int(self.offsets[-1] - self.offsets[0]) // rows) if rows > 0 else 0
+
+
+_NO_INT32 = np.zeros(0, dtype=np.int32)
+_NO_INT32.flags.writeable = False
+_NO_BYTES = read_only(b"")
+_ALL_NULL = _Column(_NO_INT32, _NO_BYTES, _NO_BYTES, 0)
+
+
+def _column(array: pa.Array | pa.ChunkedArray | None) -> _Column:
+    """A column of binary or string, also large, fixed-size or chunked; no copy where offsets are int32."""
+    if array is None or pa.types.is_null(array.type):
+        return _ALL_NULL
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+        if isinstance(array, pa.ChunkedArray):
+            raise ValueError("the column holds more than 2 GiB: encode it in parts")
+    if not (pa.types.is_binary(array.type) or pa.types.is_string(array.type)):
+        array = array.cast(pa.binary())
+    valid, offsets, data = array.buffers()
+    if len(array) == 0:
+        starts = np.zeros(1, dtype=np.int32)
+        starts.flags.writeable = False
+    else:
+        starts = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + len(array) + 1]
+    return _Column(
+        starts,
+        _NO_BYTES if data is None else read_only(data),
+        _NO_BYTES if valid is None or array.null_count == 0 else read_only(valid),
+        array.offset,
+    )
+
+
+def encode(
+    keys: pa.Array | pa.ChunkedArray | None,
+    values: pa.Array | pa.ChunkedArray | None,
+    timestamps_ms: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    *,
+    magic: int = 1,
+    codec: Codec = Codec.NONE,
+    max_bytes: int,
+    headers: RawHeaders | None = None,
+    sealed: bool = True,
+) -> Iterator[EncodedSet]:
+    """Message sets of the chosen ``rows`` in their order, each of at most ``max_bytes``.
+
+    A larger row goes alone. Offsets start at 0 in every set. With a codec each set is one wrapper, with magic
+    2 it is always one batch; the bound holds before and after compression. ``timestamps_ms`` has one item for
+    each row of the columns and is ignored for magic 0. Null is a null field.
+
+    ``headers`` are those of all rows of the columns (``raw_headers``). ValueError when there are any and the
+    magic is not 2.
+
+    Not ``sealed``, batches of magic 2 have no checksum yet: whoever says who sends them (``set_producer``)
+    would write it anew anyway.
+    """
+    key, value, raw = _column(keys), _column(values), _header_column(headers, magic)
+    encoder: _Encoder
+    if magic == 2:
+        encoder = _BatchEncoder(key, value, _longs(timestamps_ms), _longs(rows), raw, sealed)
+        overhead = 0
+    else:
+        encoder = _MessageEncoder(key, value, _longs(timestamps_ms), _longs(rows), magic)
+        overhead = 0 if codec is Codec.NONE else _wrapper_overhead(magic)
+    while not encoder.done:
+        plain = encoder.next_set(max(1, max_bytes - overhead))
+        if codec is Codec.NONE:
+            yield encoder.finished(plain)
+            continue
+        packed = encoder.packed(plain, codec)
+        while len(packed.data) > max_bytes and plain.count > 1:
+            # What does not compress grows a little: take half of the rows.
+            encoder.back(plain.count)
+            plain = encoder.next_set(max_bytes - overhead, (plain.count + 1) // 2)
+            packed = encoder.packed(plain, codec)
+        yield packed
+
+
+def _longs(array: NDArray[np.int64]) -> NDArray[np.int64]:
+    return _frozen(np.asarray(array, dtype=np.int64))
+
+
+def _frozen(array: NDArray[T]) -> NDArray[T]:
+    frozen: NDArray[T] = np.ascontiguousarray(array).view()
+    frozen.flags.writeable = False
+    return frozen
+
+
+def _wrapper_overhead(magic: int) -> int:
+    return 34 if magic else 26
+
+
+def _header_column(raw: RawHeaders | None, magic: int) -> _Column:
+    if raw is None or raw.count == 0:
+        return _ALL_NULL
+    if magic != 2:
+        raise ValueError(f"messages of magic {magic} have no headers: leave them out, or write magic 2")
+    return _Column(_frozen(raw.ends), _frozen(raw.data), _NO_BYTES, 0)
+
+
+class _Encoder:
+    """Goes through the chosen rows. The kernels of all formats have one layout of state."""
+
+    _head_bytes = 0
+
+    def __init__(
+        self, key: _Column, value: _Column, timestamps: NDArray[np.int64], rows: NDArray[np.int64]
+    ) -> None:
+        write = kernels.write
+        self._timestamps, self._rows = timestamps, rows
+        self._columns = (key.offsets, key.data, key.valid, value.offsets, value.data, value.valid)
+        """Keys and values, as the kernels of all formats take them."""
+        self._state = np.zeros(write.ENCODE_STATE_SIZE, dtype=np.int64)
+        self._state[write.ENCODE_KEY_SHIFT] = key.shift
+        self._state[write.ENCODE_VALUE_SHIFT] = value.shift
+        self._row_bytes = _ROW_OVERHEAD_BYTES + key.mean_bytes + value.mean_bytes
+        """What a row takes most likely, so that the room is neither much too large nor too small."""
+
+    def finished(self, plain: EncodedSet) -> EncodedSet:
+        """The set as it is, to be sent so."""
+        return plain
+
+    def packed(self, plain: EncodedSet, codec: Codec) -> EncodedSet:
+        """The set compressed."""
+        raise NotImplementedError
+
+    def _run(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> int:
+        raise NotImplementedError
+
+    @property
+    def done(self) -> bool:
+        return int(self._state[kernels.write.ENCODE_NEXT]) >= self._rows.size
+
+    def back(self, count: int) -> None:
+        """Take the last ``count`` rows again."""
+        self._state[kernels.write.ENCODE_NEXT] -= count
+
+    def next_set(self, max_bytes: int, max_count: int | None = None) -> EncodedSet:
+        """The next rows as messages that are not compressed: as many as fit, at least one."""
+        write = kernels.write
+        state = self._state
+        first = int(state[write.ENCODE_NEXT])
+        state[write.ENCODE_BYTES] = self._head_bytes
+        state[write.ENCODE_OFFSET] = 0
+        state[write.ENCODE_MAX_TIMESTAMP] = NO_TIMESTAMP
+        rows = self._rows if max_count is None else self._rows[: first + max_count]
+        expected = self._head_bytes + (rows.size - first) * self._row_bytes
+        out = empty(max(self._head_bytes, min(max_bytes, expected, _FIRST_OUTPUT_BYTES)), np.uint8)
+        while True:
+            stop = self._run(rows, out)
+            if stop == decode_status.BAD_ROW:
+                row = self._rows[state[write.ENCODE_NEXT]]
+                raise IndexError(f"row {row} is outside of the columns or timestamps, or a column is damaged")
+            used = int(state[write.ENCODE_BYTES])
+            wanted = used + int(state[write.ENCODE_WANTED])
+            if stop != decode_status.VALUES_FULL or (wanted > max_bytes and used > self._head_bytes):
+                break
+            out = grown(out, used, max(wanted, min(max_bytes, 4 * out.size)))
+        count = int(state[write.ENCODE_NEXT]) - first
+        if used < out.size // 2:
+            # Small sets may wait in their thousands, and each would hold the room of a large one.
+            out = grown(out, used, used)
+        return EncodedSet(memoryview(out.data)[:used], count, int(state[write.ENCODE_MAX_TIMESTAMP]))
+
+
+class _MessageEncoder(_Encoder):
+    """Messages of magic 0 or 1."""
+
+    def __init__(
+        self,
+        key: _Column,
+        value: _Column,
+        timestamps: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        magic: int,
+    ) -> None:
+        super().__init__(key, value, timestamps, rows)
+        self._magic = magic
+        self._state[kernels.write.ENCODE_MAGIC] = magic
+
+    def packed(self, plain: EncodedSet, codec: Codec) -> EncodedSet:
+        """One wrapper."""
+        entry = wrap(
+            plain.data,
+            offset=plain.count - 1,
+            magic=self._magic,
+            codec=codec,
+            timestamp_ms=plain.max_timestamp_ms,
+        )
+        return EncodedSet(memoryview(entry), plain.count, plain.max_timestamp_ms)
+
+    def _run(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> int:
+        stop: int = kernels.write.encode_run(
+            rows,
+            self._timestamps,
+            *self._columns,
+            CRC32_TABLES,
+            out,
+            self._state,
+        )
+        return stop
+
+
+class _BatchEncoder(_Encoder):
+    """Batches of magic 2."""
+
+    _head_bytes = BATCH_HEADER_BYTES
+
+    def __init__(
+        self,
+        key: _Column,
+        value: _Column,
+        timestamps: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        headers: _Column,
+        sealed: bool,
+    ) -> None:
+        super().__init__(key, value, timestamps, rows)
+        self._headers = headers
+        self._sealed = sealed
+
+    def finished(self, plain: EncodedSet) -> EncodedSet:
+        """The batch with its header."""
+        write_header(plain.data, self._header(plain, Codec.NONE), sealed=self._sealed)
+        return plain
+
+    def packed(self, plain: EncodedSet, codec: Codec) -> EncodedSet:
+        """The batch with its header, and its records compressed."""
+        content = plain.data[BATCH_HEADER_BYTES:]
+        packed = assemble(content, self._header(plain, codec), sealed=self._sealed)
+        return EncodedSet(memoryview(packed), plain.count, plain.max_timestamp_ms)
+
+    def _run(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> int:
+        headers = self._headers
+        stop: int = kernels.batches.encode_records(
+            rows,
+            self._timestamps,
+            *self._columns,
+            headers.offsets,
+            headers.data,
+            out,
+            self._state,
+        )
+        return stop
+
+    def _header(self, plain: EncodedSet, codec: Codec) -> BatchHeader:
+        return BatchHeader(
+            base_offset=0,
+            size_bytes=0,  # as large as what it is written to
+            codec=codec,
+            last_offset_delta=plain.count - 1,
+            base_timestamp_ms=int(self._state[kernels.write.ENCODE_BASE_TIMESTAMP]),
+            max_timestamp_ms=plain.max_timestamp_ms,
+            count=plain.count,
+        )
+
+
+def partitions_by_key(keys: pa.Array | pa.ChunkedArray, partitions: int) -> NDArray[np.int32]:
+    """The partition where Java's default partitioner puts each key: int32[n], -1 where the key is null."""
+    return _partitions(keys, partitions, kernels.hashing.MURMUR2)
+
+
+def partitions_by_java_hash(keys: pa.Array | pa.ChunkedArray, partitions: int) -> NDArray[np.int32]:
+    """The partition where the partitioners of Kafka's Scala producer put each key: int32[n], -1 where the key
+    is null. Strings have Java's ``String.hashCode``, bytes its ``Arrays.hashCode``.
+    """
+    is_text = pa.types.is_string(keys.type) or pa.types.is_large_string(keys.type)
+    return _partitions(
+        keys, partitions, kernels.hashing.STRING_HASH if is_text else kernels.hashing.BYTES_HASH
+    )
+
+
+def _partitions(keys: pa.Array | pa.ChunkedArray, partitions: int, hashed_by: int) -> NDArray[np.int32]:
+    if partitions < 1:
+        raise ValueError(f"a topic has at least one partition, not {partitions}")
+    result = np.full(len(keys), -1, dtype=np.int32)
+    column = _column(keys)
+    if len(keys) and column.offsets.size:
+        kernels.hashing.key_partitions(
+            column.offsets, column.data, column.valid, column.shift, hashed_by, partitions, result
+        )
+    return result

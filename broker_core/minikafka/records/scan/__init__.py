@@ -1,0 +1,4 @@
+"""Passes over stored records: recovery, look-ups by offset and time, aborted transactions.
+
+Imports ``records.format`` and ``records.kernels``.
+"""

@@ -1,0 +1,78 @@
+"""Which batches of a stretch of a log say what is known of its producers, found by their headers alone.
+
+A producer's state follows from its last few batches and from what its transactions wrote; so of a producer
+without transactions no more than those are looked at one by one, however many there are.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minikafka.base.errors import BrokerError
+from minikafka.base.files import Buffer
+from minikafka.records.format.batch import (
+    BATCH_HEADER_BYTES,
+    MAGIC,
+    BatchHeader,
+    control_type,
+    iterate_batch,
+    read_header,
+)
+from minikafka.records.format.message_set import ENTRY_HEADER_BYTES, MAGIC_AT, MIN_SIZE
+from minikafka.records.kernels.arrays import read_only
+
+EVERY_ENTRY = ENTRY_HEADER_BYTES + MIN_SIZE - 1
+"""An index interval at which a scan notes every entry but the first: the smallest entry is larger."""
+
+_HEADER = np.dtype(
+    [
+        ("base_offset", ">i8"),
+        ("before", "V13"),
+        ("attributes", ">i2"),
+        ("between", "V20"),
+        ("producer_id", ">i8"),
+        ("behind", "V10"),
+    ]
+)
+_IN_TRANSACTION = 0x30
+_CONTROL = 0x20
+_MARK = struct.Struct(">hi")
+
+
+def telling_batches(
+    data: Buffer, positions: NDArray[np.int64], first_offset: int, last_ones: int
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of the batches of whole entries at ``positions`` that tell something, in order.
+
+    Those that have a producer, begin at or behind ``first_offset``, and are of a transaction, or end one, or
+    are among the ``last_ones`` of their producer here.
+    """
+    array = read_only(data)
+    positions = positions[array[positions + MAGIC_AT] == MAGIC]
+    rows = array[positions[:, None] + np.arange(BATCH_HEADER_BYTES)].view(_HEADER).reshape(-1)
+    wanted = (rows["producer_id"] >= 0) & (rows["base_offset"] >= first_offset)
+    rows, positions = rows[wanted], positions[wanted]
+    special = rows["attributes"] & _IN_TRANSACTION != 0
+    plain = np.flatnonzero(rows["attributes"] & _CONTROL == 0)
+    order = plain[np.argsort(rows["producer_id"][plain], kind="stable")]
+    producers = rows["producer_id"][order].astype(np.int64)
+    from_end = np.searchsorted(producers, producers, side="right") - np.arange(producers.size)
+    special[order[from_end <= last_ones]] = True
+    view = memoryview(data)
+    for position in positions[special].tolist():
+        yield position, read_header(view, position, check_crc=False)
+
+
+def coordinator_epoch_of(data: Buffer, position: int) -> int | None:
+    """Of the mark at ``position`` that ends a transaction; None where it is none, or is emptied."""
+    try:
+        for record in iterate_batch(memoryview(data), position):
+            if control_type(record) is not None and len(record.value or b"") >= _MARK.size:
+                return int(_MARK.unpack_from(record.value or b"")[1])
+    except BrokerError:
+        pass  # who checks the log tells of it
+    return None

@@ -1,0 +1,333 @@
+"""Settings of topics and brokers as clients see and change them.
+
+A setting of a topic stands in ZooKeeper; where it does not, the broker's properties stand in, and then their
+defaults. Each of these that is given is a synonym, the one with precedence first (``Source`` in
+DescribeConfigs of Kafka 1.1). Settings of brokers are those of the properties that it was started with: they
+can be read, and are not changed while it runs; but for the two rates of replication, which stand in ZooKeeper
+only (``replication_quotas``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+
+from minikafka.base.errors import (
+    BrokerError,
+    ConfigError,
+    CoordinationError,
+    CoordinationLost,
+    ErrorCode,
+    OtherCluster,
+    SessionExpired,
+)
+from minikafka.base.ids import check_topic_name
+from minikafka.base.secrets import is_secret
+from minikafka.log.config import LIST_PROPERTIES, TOPIC_PROPERTIES, LogConfig, Property, default_text
+from minikafka.registry import paths
+from minikafka.registry.entity_configs import RATES
+from minikafka.registry.paths import EntityConfig
+from minikafka.registry.store import DATA_MAX_BYTES
+from minikafka.server.config.properties import property_defaults
+from minikafka.server.core.broker import Broker
+from minikafka.server.quotas.client_quotas import UNLIMITED
+from minikafka.server.quotas.replication_quotas import is_rate
+from minikafka.wire.apis.alter_configs import AlterableConfig
+from minikafka.wire.apis.describe_configs import (
+    ConfigSource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsSynonym,
+    ResourceType,
+)
+from minikafka.wire.apis.incremental_alter_configs import AlterOperation, IncrementalAlterableConfig
+
+Settings = Mapping[str, str]
+Change = Callable[[Settings], dict[str, str]]
+"""From a topic's own settings to those that it shall have."""
+
+
+# --- what there is ------------------------------------------------------------------------------------------
+
+
+def describe_topic(
+    log: LogConfig, properties: Settings, overrides: Settings
+) -> Iterable[DescribeConfigsResourceResult]:
+    """Every setting of a topic, by name. ``log`` and ``properties`` are the broker's; of ``overrides`` what
+    it cannot use is left out.
+    """
+    for name, entry in sorted(TOPIC_PROPERTIES.items()):
+        synonyms = list(_broker_synonyms(entry, properties))
+        value = default_text(entry.default)
+        for broker_name, factor in entry.broker:
+            if broker_name in properties:
+                text = properties[broker_name].strip()
+                value = text if factor == 1 else str(int(text) * factor)
+                break
+        if name in overrides and _is_usable(log, name, overrides[name]):
+            value = overrides[name]
+            synonyms.insert(0, DescribeConfigsSynonym(name, value, ConfigSource.TOPIC))
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+        yield DescribeConfigsResourceResult(
+            name=name,
+            value=value,
+            read_only=False,
+            is_default=source == ConfigSource.DEFAULT,
+            config_source=source,
+            is_sensitive=False,
+            synonyms=tuple(synonyms),
+        )
+
+
+def _broker_synonyms(entry: Property, properties: Settings) -> Iterable[DescribeConfigsSynonym]:
+    for broker_name, _ in entry.broker:
+        if broker_name in properties:
+            yield DescribeConfigsSynonym(broker_name, properties[broker_name], ConfigSource.STATIC_BROKER)
+    defaults = property_defaults()
+    for broker_name, _ in entry.broker:
+        default = defaults[broker_name]
+        if default is not None:
+            yield DescribeConfigsSynonym(broker_name, default, ConfigSource.DEFAULT)
+
+
+def _is_usable(log: LogConfig, name: str, text: str) -> bool:
+    try:
+        log.with_overrides({name: text})
+    except ConfigError:
+        return False
+    return True
+
+
+def describe_broker(properties: Settings, own: Settings) -> Iterable[DescribeConfigsResourceResult]:
+    """Every property of a broker, by name, behind its settings in ZooKeeper, ``own``. What this version does
+    not know may be a password: its value is kept back.
+    """
+    yield from map(_rate, sorted(RATES), map(own.get, sorted(RATES)))
+    defaults = property_defaults()
+    for name in sorted(defaults.keys() | properties.keys()):
+        sensitive = name not in defaults or _is_secret(name)
+        synonyms = []
+        if name in properties:
+            value = None if sensitive else properties[name]
+            synonyms.append(DescribeConfigsSynonym(name, value, ConfigSource.STATIC_BROKER))
+        default = defaults.get(name)
+        if default is not None:
+            synonyms.append(DescribeConfigsSynonym(name, default, ConfigSource.DEFAULT))
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+        yield DescribeConfigsResourceResult(
+            name=name,
+            value=synonyms[0].value if synonyms else None,
+            read_only=True,
+            is_default=source == ConfigSource.DEFAULT,
+            config_source=source,
+            is_sensitive=sensitive,
+            synonyms=tuple(synonyms),
+        )
+
+
+_is_secret = cache(is_secret)
+"""Of the names that are known here: what is alike takes long to find."""
+
+
+def _rate(name: str, text: str | None) -> DescribeConfigsResourceResult:
+    synonyms = [DescribeConfigsSynonym(name, str(UNLIMITED), ConfigSource.DEFAULT)]
+    if text is not None:
+        synonyms.insert(0, DescribeConfigsSynonym(name, text, ConfigSource.DYNAMIC_BROKER))
+    return DescribeConfigsResourceResult(
+        name=name,
+        value=synonyms[0].value,
+        read_only=False,
+        is_default=text is None,
+        config_source=synonyms[0].source,
+        is_sensitive=False,
+        synonyms=tuple(synonyms),
+    )
+
+
+# --- jobs of the worker -------------------------------------------------------------------------------------
+
+
+def refresh_topics(broker: Broker, topics: Iterable[str]) -> dict[str, Settings]:
+    """The own settings of topics as ZooKeeper has them, read at once; their logs that lie here have them from
+    now on.
+    """
+    found = broker.registrar.settings.of_topics(topics)
+    for topic, settings in found.items():
+        if broker.logs.partitions_of(topic):
+            broker.logs.set_overrides(topic, settings)
+        broker.throttles.set_topic(topic, settings)
+    return found
+
+
+def refresh_topic(broker: Broker, topic: str) -> Settings:
+    """``refresh_topics`` of one."""
+    return refresh_topics(broker, (topic,))[topic]
+
+
+def refresh_broker(broker: Broker) -> Settings:
+    """This broker's settings as ZooKeeper has them; replication has them from now on."""
+    settings = broker.registrar.settings.of(paths.BROKERS, str(broker.broker_id))
+    broker.throttles.set_rates(settings)
+    return settings
+
+
+def refresh_limits(broker: Broker) -> None:
+    """All clients have their quotas as ZooKeeper has them from now on, and replication its limits."""
+    broker.quotas.replace(broker.registrar.settings.of_clients())
+    refresh_broker(broker)
+
+
+def change_resource(broker: Broker, kind: int, name: str, change: Change, *, validate_only: bool) -> None:
+    """Change what a client names. Raises BrokerError with the reason why that cannot be."""
+    if kind == ResourceType.BROKER:
+        _change_broker(broker, name, change, validate_only=validate_only)
+        return
+    if kind != ResourceType.TOPIC:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"resources of type {kind} have no settings here")
+    check_topic(broker, name)
+    before = refresh_topic(broker, name)
+    after = change(before)
+    changed = {key: text for key, text in after.items() if before.get(key) != text}
+    try:
+        # What stands there already, perhaps of a newer Kafka, is not the client's fault.
+        broker.config.log.with_overrides(changed)
+    except ConfigError as error:
+        raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    check_settings_size(name, after)
+    if validate_only:
+        return
+    try:
+        broker.registrar.settings.change(paths.TOPICS, name, after)
+    except (CoordinationLost, SessionExpired):
+        raise
+    except CoordinationError as error:
+        raise BrokerError(_code_of(error, ErrorCode.INVALID_CONFIG), str(error)) from None
+    refresh_topic(broker, name)
+
+
+def _change_broker(broker: Broker, name: str, change: Change, *, validate_only: bool) -> None:
+    check_broker(broker, name)
+    before = refresh_broker(broker)
+    after = change(before)
+    for key, text in after.items():
+        if key in before and before[key] == text:
+            continue  # what stands there already, perhaps of a newer Kafka
+        if key not in RATES:
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST,
+                f"{key} is not changed while a broker runs: set it in the properties of broker {name} and "
+                f"start it again (only {' and '.join(RATES)} are changed while it runs)",
+            )
+        if not is_rate(text):
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"{key}={text!r}: bytes a second, 0 to {UNLIMITED}")
+    if not validate_only:
+        try:
+            broker.registrar.settings.change(paths.BROKERS, name, after)
+        except OtherCluster as error:
+            raise BrokerError(_code_of(error, ErrorCode.UNKNOWN), str(error)) from None
+        refresh_broker(broker)
+
+
+def check_settings_size(topic: str, settings: Settings) -> None:
+    """Raise INVALID_CONFIG for more settings of a topic than one znode takes."""
+    size = len(EntityConfig(settings).to_json())
+    if size > DATA_MAX_BYTES:
+        raise BrokerError(
+            ErrorCode.INVALID_CONFIG,
+            f"the settings of topic {topic} take {size} bytes: a znode has at most {DATA_MAX_BYTES}",
+        )
+
+
+def _code_of(error: CoordinationError, code: ErrorCode) -> ErrorCode:
+    """``code``, or one after which clients ask again."""
+    return ErrorCode.REQUEST_TIMED_OUT if isinstance(error, OtherCluster) else code
+
+
+def check_broker(broker: Broker, name: str) -> None:
+    """Raise INVALID_REQUEST unless this is the name of this broker: others know nothing of its settings."""
+    if name != str(broker.broker_id):
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST,
+            f"this is broker {broker.broker_id}: ask {name} itself for its settings"
+            if name
+            else "there are no settings of all brokers here: name one",
+        )
+
+
+def check_topic(broker: Broker, name: str) -> None:
+    """Raise INVALID_TOPIC or UNKNOWN_TOPIC_OR_PARTITION unless there is such a topic."""
+    check_topic_name(name)
+    if name not in broker.image.topics:
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+
+
+# --- changes ------------------------------------------------------------------------------------------------
+
+
+def replacement(given: Sequence[AlterableConfig]) -> Change:
+    """AlterConfigs: these settings and no others. Of a name given twice the last counts, as in Kafka 2.1:
+    clients send what they were told, then what they change.
+    """
+
+    def change(_: Settings) -> dict[str, str]:
+        return {one.name: _value(one.name, one.value) for one in given}
+
+    return change
+
+
+def increments(broker: Broker, given: Sequence[IncrementalAlterableConfig]) -> Change:
+    """IncrementalAlterConfigs: these changes and no others."""
+
+    def change(before: Settings) -> dict[str, str]:
+        _check_once(one.name for one in given)
+        after = dict(before)
+        for one in given:
+            match one.config_operation:
+                case AlterOperation.SET:
+                    after[one.name] = _value(one.name, one.value)
+                case AlterOperation.DELETE:
+                    after.pop(one.name, None)
+                case AlterOperation.APPEND:
+                    members, others = _members(broker, before, one)
+                    after[one.name] = ",".join(members + [other for other in others if other not in members])
+                case AlterOperation.SUBTRACT:
+                    members, others = _members(broker, before, one)
+                    after[one.name] = ",".join(member for member in members if member not in others)
+                case other:
+                    raise BrokerError(
+                        ErrorCode.INVALID_REQUEST,
+                        f"{one.name}: operation {other} is none of "
+                        + ", ".join(f"{known.value} ({known.name})" for known in AlterOperation),
+                    )
+        return after
+
+    return change
+
+
+def _members(
+    broker: Broker, before: Settings, one: IncrementalAlterableConfig
+) -> tuple[list[str], list[str]]:
+    """The members of a list that are there, and those that are named."""
+    if one.name not in LIST_PROPERTIES:
+        raise BrokerError(ErrorCode.INVALID_CONFIG, f"{one.name} is no list: it can be set or deleted")
+    text = before.get(one.name)
+    if text is None:
+        standing = describe_topic(broker.config.log, broker.config.properties, {})
+        text = next(row.value for row in standing if row.name == one.name) or ""
+    return _split(text), _split(_value(one.name, one.value))
+
+
+def _split(text: str) -> list[str]:
+    return [member.strip() for member in text.split(",") if member.strip()]
+
+
+def _value(name: str, value: str | None) -> str:
+    if value is None:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"{name} has no value (null): name one, or leave it out")
+    return value
+
+
+def _check_once(names: Iterable[str]) -> None:
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"{name} is named {times} times")

@@ -1,0 +1,258 @@
+"""A listener of the texts' compact protocol (``minikafka.wire.classic``), served by today's handlers.
+
+A classic request becomes requests of today, one for each partition that it names, whose answers are
+collected here: appends and reads have no second path. These are Produce 2 with acks=1 and Fetch 2 without
+waiting, whose messages are of magic 0 and 1, and ListOffsets 0; all three are answered before their handlers
+return.
+
+Such clients ask for no metadata. A produce request to a topic that does not exist creates it, where
+``auto.create.topics.enable`` says so, and waits for it; as does one that comes just after the start.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Generator, Hashable, Sequence
+from typing import Any
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition
+from minikafka.base.values import fast_value
+from minikafka.net.server import Exchange
+from minikafka.server.admin.topics import start_creation
+from minikafka.server.context import RequestContext
+from minikafka.server.core.broker import Broker
+from minikafka.server.core.throttle import pause_of
+from minikafka.server.handlers import fetch, list_offsets, produce
+from minikafka.server.quotas.client_quotas import Flow
+from minikafka.server.workers.work_pool import Steps, begin, begin_here
+from minikafka.wire import classic
+from minikafka.wire.api import Api
+from minikafka.wire.apis.fetch import (
+    FETCH,
+    READ_UNCOMMITTED,
+    FetchPartitionResponse,
+    consumer_request,
+)
+from minikafka.wire.apis.list_offsets import (
+    LIST_OFFSETS,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from minikafka.wire.apis.produce import PRODUCE, ProducePartition, ProduceRequest, ProduceTopic
+from minikafka.wire.framing import RequestHeader
+from minikafka.wire.parts import LazyPart, Part, buffer_of, part_size, total_size
+
+TOPIC_PATIENCE_MS = 5_000
+"""How long a produce request waits for a topic that is being created, or for the broker's start."""
+
+_UNKNOWN_EPOCH = -1
+_PRODUCES_AT_ONCE = 50
+"""Of one request, before others have their turn."""
+
+
+@fast_value
+class _Asked(RequestContext):
+    """A request whose answer is kept, not sent."""
+
+    answers: list[Any]
+
+    def reply(self, response: Any) -> None:
+        self.answers.append(response)
+
+    def answer_of_one(self) -> Any:
+        """What is answered of the one partition that was asked about."""
+        (response,) = self.answers
+        (topic,) = response.topics
+        return topic.partitions[0]
+
+
+class _ProduceTicket:
+    """A produce request whose topics are not there yet."""
+
+    def __init__(self, broker: Broker, topics: set[str], complete: Callable[[], None], exchange: Exchange):
+        self._broker = broker
+        self._topics = topics
+        self._exchange = exchange
+        self.complete = complete
+
+    def satisfied(self, key: Hashable | None = None) -> bool:
+        return all(_led(self._broker, topic) for topic in self._topics)
+
+    def abandon(self, reason: str) -> None:
+        self._exchange.close(reason)
+
+
+class ClassicProtocol:
+    """What the network calls for each frame that comes in by a CLASSIC listener."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._turns = itertools.count()
+
+    def on_request(self, exchange: Exchange, frame: memoryview) -> None:
+        """Answer one request, now or later. RemoteWireError, for what is none, ends the connection."""
+        broker = self._broker
+        match classic.decode_request(frame):
+            case classic.Produce() as one:
+                self._produce(exchange, [one], len(frame))
+            case classic.MultiProduce(produces):
+                self._produce(exchange, produces, len(frame))
+            case classic.Fetch() as one:
+                self._fetch(exchange, [one], lambda answers: classic.encode_message_set_send(answers[0]))
+            case classic.MultiFetch(fetches):
+                self._fetch(exchange, fetches, classic.encode_multi_message_set_send)
+            case classic.Offsets() as asked:
+                part = _offsets(broker, exchange, asked)
+                exchange.respond(classic.encode_offsets(classic.code_of(part.error_code), part.offsets))
+
+    def _produce(self, exchange: Exchange, produces: Sequence[classic.Produce], size: int) -> None:
+        """Append, once the topics are there that are to come."""
+        broker = self._broker
+
+        def append() -> None:
+            begin(broker.pool, exchange, self._append(exchange, produces, size))
+
+        topics = {one.topic for one in produces}
+        may, address = broker.permissions.may_write_new, exchange.client_host
+        awaited = {topic for topic in topics if may(address, topic) and _awaited(broker, topic)}
+        ticket = _ProduceTicket(broker, awaited, append, exchange)
+        if ticket.satisfied():
+            append()
+            return
+
+        exchange.keep_counted()  # it keeps what it is to write
+
+        def step() -> None:
+            if ticket.satisfied():
+                broker.answer(ticket)
+            else:
+                keys: list[Hashable] = ["image", *(("topic", topic) for topic in topics)]
+                broker.wait(ticket, keys, broker.clock.monotonic_ms() + TOPIC_PATIENCE_MS)
+
+        broker.run(step)
+
+    def _append(self, exchange: Exchange, produces: Sequence[classic.Produce], size: int) -> Steps:
+        broker = self._broker
+        for number, one in enumerate(produces, 1):
+            if number % _PRODUCES_AT_ONCE == 0:
+                yield 0
+            partition = one.partition
+            if partition == classic.ANY_PARTITION:
+                partition = self._any_partition(one.topic)
+            request = ProduceRequest(
+                transactional_id=None,
+                acks=1,
+                timeout_ms=0,
+                topics=(ProduceTopic(one.topic, (ProducePartition(partition, one.messages),)),),
+            )
+            context, guarded, left = _permitted(broker, exchange, PRODUCE, 2, request)
+            if left is not None:
+                yield from produce.serve(broker, guarded, left)
+            answer = context.answer_of_one()
+            if answer.error_code != ErrorCode.NONE:
+                name = ErrorCode.of(answer.error_code).name
+                exchange.close(f"a classic produce request to {one.topic}-{partition} failed: {name}")
+                return
+        exchange.respond([], pause_of(broker, None, Flow.PRODUCE, size))
+
+    def _fetch(
+        self,
+        exchange: Exchange,
+        fetches: Sequence[classic.Fetch],
+        encode: Callable[[Sequence[classic.MessageSetSend]], list[Part]],
+    ) -> None:
+        broker = self._broker
+
+        def steps() -> Steps:
+            answers = yield from _read(broker, exchange, fetches)
+            parts = encode(answers)
+            exchange.respond(parts, pause_of(broker, None, Flow.FETCH, total_size(parts)))
+
+        begin_here(broker.pool, exchange, broker.clock, steps())
+
+    def _any_partition(self, topic: str) -> int:
+        """In turn, one that this broker leads."""
+        partitions = sorted(self._broker.image.topics.get(topic, {}))
+        led = [one for one in partitions if TopicPartition(topic, one) in self._broker.partitions]
+        return led[next(self._turns) % len(led)] if led else classic.ANY_PARTITION
+
+
+def _ask(
+    handle: Callable[[Broker, Any, Any], None],
+    broker: Broker,
+    exchange: Exchange,
+    api: Api[Any, Any],
+    version: int,
+    request: Any,
+) -> Any:
+    context, guarded, left = _permitted(broker, exchange, api, version, request)
+    if left is not None:
+        handle(broker, guarded, left)
+    return context.answer_of_one()
+
+
+def _permitted(
+    broker: Broker, exchange: Exchange, api: Api[Any, Any], version: int, request: Any
+) -> tuple[_Asked, RequestContext, Any]:
+    """The context that keeps the answer, the one to serve with, and what is permitted of the request."""
+    context = _Asked(RequestHeader(api.key, version, 0, None), api, exchange, answers=[])
+    return context, *broker.permissions.checked(context, request)
+
+
+def _awaited(broker: Broker, topic: str) -> bool:
+    """Whether the topic is to come; it is created where that is wanted."""
+    if not broker.image.brokers:
+        return True
+    if topic in broker.image.topics or topic in broker.image.unreadable or topic in INTERNAL_TOPICS:
+        return False
+    if not broker.config.auto_create_topics:
+        return False
+    try:
+        config = broker.config
+        start_creation(broker, topic, config.default_partitions, config.default_replication_factor)
+    except BrokerError:
+        return False  # the handler will find what is wrong with it
+    return True
+
+
+def _led(broker: Broker, topic: str) -> bool:
+    partitions = broker.image.topics.get(topic, {})
+    return bool(partitions) and all(TopicPartition(topic, one) in broker.partitions for one in partitions)
+
+
+def _read(
+    broker: Broker, exchange: Exchange, fetches: Sequence[classic.Fetch]
+) -> Generator[int, None, list[classic.MessageSetSend]]:
+    """Steps. All answers together hold at most as much as a request may: what is above is cut off."""
+    left, found = broker.config.request_max_bytes, []
+    for one in fetches:
+        if one.max_size < 0:
+            found.append(classic.MessageSetSend(classic.code_of(ErrorCode.INVALID_FETCH_SIZE), b""))
+            continue
+        limit = min(one.max_size, left)
+        position = {TopicPartition(one.topic, one.partition): one.offset}
+        request = consumer_request(position, partition_max_bytes=limit, max_bytes=limit)
+        context, guarded, permitted = _permitted(broker, exchange, FETCH, 2, request)
+        if permitted is not None:
+            yield from fetch.serve_at_once(broker, guarded, permitted)
+        answer: FetchPartitionResponse = context.answer_of_one()
+        messages: Part = b"" if answer.records is None else answer.records
+        if isinstance(messages, LazyPart):
+            messages.cut(limit)
+        elif part_size(messages) > limit:  # converted down, messages may have become larger
+            messages = buffer_of(messages)[:limit]
+        found.append(classic.MessageSetSend(classic.code_of(answer.error_code), messages))
+        left -= part_size(messages)
+    return found
+
+
+def _offsets(broker: Broker, exchange: Exchange, asked: classic.Offsets) -> ListOffsetsPartitionResponse:
+    part = ListOffsetsPartition(asked.partition, _UNKNOWN_EPOCH, asked.time_ms, max(0, asked.max_count))
+    request = ListOffsetsRequest(-1, READ_UNCOMMITTED, (ListOffsetsTopic(asked.topic, (part,)),))
+    answer: ListOffsetsPartitionResponse = _ask(
+        list_offsets.handle, broker, exchange, LIST_OFFSETS, 0, request
+    )
+    return answer

@@ -1,0 +1,546 @@
+"""A broker's configuration: Kafka's own property names, with 0.10.1's defaults.
+
+A ``.properties`` file is Java's: ``key=value`` or ``key: value``, ``#`` and ``!`` start comments, a backslash
+at the end of a line continues it. Differences from 0.10.1's defaults: ``delete.topic.enable`` is true (text
+003), ``num.recovery.threads.per.data.dir`` is as many as there are processors, for all directories together
+(0.10.1: one for each), ``log.flush.scheduler.interval.ms`` is 1,000 (0.10.1: never, so that
+``log.flush.interval.ms`` alone does nothing), ``offsets.retention.minutes`` is a week and
+``group.initial.rebalance.delay.ms`` is 3,000 as in 2.1, and ``log.layout`` is ours.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from minikafka.base.config.near_misses import with_hints
+from minikafka.base.config.numbers import whole_number
+from minikafka.base.errors import ConfigError
+from minikafka.base.ids import host_port
+from minikafka.groups.messages import Versions
+from minikafka.groups.shard import GroupSettings
+from minikafka.log.config import BROKER_PROPERTIES, LogConfig, default_text
+from minikafka.log.layout import Layout
+from minikafka.net.limits import UNLIMITED, ConnectionLimits
+from minikafka.records.format.compression import Codec
+from minikafka.server.config.listeners import WILDCARDS, Listener, parse_listeners
+from minikafka.server.quotas.client_quotas import QuotaConfig
+from minikafka.server.security.authorizer import Authorizer, super_users_of
+
+
+def _integer(low: int, high: int | None = None) -> Callable[[str, str], int]:
+    def parse(name: str, text: str) -> int:
+        allowed = (
+            f"a whole number of at least {low}" if high is None else f"a whole number from {low} to {high}"
+        )
+        value = whole_number(text)
+        if value is None or value < low or (high is not None and value > high):
+            raise ConfigError(name, text, allowed)
+        return value
+
+    return parse
+
+
+def _boolean(name: str, text: str) -> bool:
+    if text.strip().lower() not in {"true", "false"}:
+        raise ConfigError(name, text, "true or false")
+    return text.strip().lower() == "true"
+
+
+def _number(name: str, text: str, allowed: str) -> float:
+    try:
+        value = float(text.strip())
+    except ValueError:
+        raise ConfigError(name, text, allowed) from None
+    if not value > 0:
+        raise ConfigError(name, text, allowed)
+    return value
+
+
+def _load_factor(name: str, text: str) -> float:
+    allowed = "a number above 0 and at most 1"
+    value = _number(name, text, allowed)
+    if value > 1:
+        raise ConfigError(name, text, allowed)
+    return value
+
+
+def _rate(name: str, text: str) -> float:
+    return _number(name, text, "a number of bytes above 0")
+
+
+def _counts(name: str, text: str) -> dict[str, int]:
+    """``HOST:COUNT``, with commas between."""
+    counts: dict[str, int] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        host, _, count = entry.rpartition(":")
+        if not host or not count.strip().isdecimal():
+            raise ConfigError(name, text, "HOST:COUNT, with commas between")
+        counts[host.strip().strip("[]")] = int(count)
+    return counts
+
+
+def _text(name: str, text: str) -> str:
+    if not text.strip():
+        raise ConfigError(name, text, "must not be empty")
+    return text.strip()
+
+
+_AUTHORIZER = "kafka.security.auth.SimpleAclAuthorizer"
+
+
+def _authorizer(name: str, text: str) -> bool:
+    if text.strip() not in {"", _AUTHORIZER}:
+        raise ConfigError(name, text, f"{_AUTHORIZER}, whose rules this broker follows, or empty for none")
+    return bool(text.strip())
+
+
+def _super_users(name: str, text: str) -> frozenset[str]:
+    return super_users_of(text)
+
+
+_LONG_MAX = 0x7FFFFFFFFFFFFFFF
+_PROTOCOL = "inter.broker.protocol.version"
+_FORMAT = "log.message.format.version"
+
+_KEYS: dict[str, tuple[Callable[[str, str], Any], str | None]] = {
+    # name: (parser, default as text; None where there is none)
+    "broker.id": (_integer(-1), "-1"),
+    "broker.id.generation.enable": (_boolean, "true"),
+    "reserved.broker.max.id": (_integer(0), "1000"),
+    "listeners": (_text, None),
+    "advertised.listeners": (_text, None),
+    "listener.security.protocol.map": (_text, None),
+    "host.name": (_text, None),
+    "port": (_integer(0, 65535), "9092"),
+    "advertised.host.name": (_text, None),
+    "advertised.port": (_integer(0, 65535), None),
+    "log.dir": (_text, "/tmp/kafka-logs"),
+    "log.dirs": (_text, None),
+    "log.layout": (_text, "classic"),
+    "zookeeper.connect": (_text, None),
+    "zookeeper.session.timeout.ms": (_integer(1), "6000"),
+    "zookeeper.connection.timeout.ms": (_integer(1), None),
+    "num.network.threads": (_integer(1), "3"),
+    "num.io.threads": (_integer(1), "8"),
+    "socket.request.max.bytes": (_integer(1), "104857600"),
+    "connections.max.idle.ms": (_integer(1), "600000"),
+    "max.connections": (_integer(1), str(UNLIMITED)),
+    "max.connections.per.ip": (_integer(0), str(UNLIMITED)),
+    "max.connections.per.ip.overrides": (_counts, ""),
+    "queued.max.requests": (_integer(1), "500"),
+    "queued.max.request.bytes": (_integer(-1), str(192 << 20)),
+    "quota.producer.default": (_integer(1, _LONG_MAX), str(_LONG_MAX)),
+    "quota.consumer.default": (_integer(1, _LONG_MAX), str(_LONG_MAX)),
+    "quota.window.num": (_integer(1), "11"),
+    "quota.window.size.seconds": (_integer(1), "1"),
+    "replication.quota.window.num": (_integer(1), "11"),
+    "replication.quota.window.size.seconds": (_integer(1), "1"),
+    "auto.create.topics.enable": (_boolean, "true"),
+    "delete.topic.enable": (_boolean, "true"),
+    "num.partitions": (_integer(1), "1"),
+    "default.replication.factor": (_integer(1), "1"),
+    "log.flush.scheduler.interval.ms": (_integer(1), "1000"),
+    "log.flush.offset.checkpoint.interval.ms": (_integer(1), "60000"),
+    "log.retention.check.interval.ms": (_integer(1), "300000"),
+    "log.cleaner.enable": (_boolean, "true"),
+    "log.cleaner.dedupe.buffer.size": (_integer(1024, 1 << 34), "134217728"),
+    "log.cleaner.io.buffer.load.factor": (_load_factor, "0.9"),
+    "log.cleaner.io.max.bytes.per.second": (_rate, "1.7976931348623157E308"),
+    "log.cleaner.backoff.ms": (_integer(0), "15000"),
+    "num.recovery.threads.per.data.dir": (_integer(1), None),
+    _PROTOCOL: (_text, "0.10.1"),
+    "broker.rack": (_text, None),
+    "authorizer.class.name": (_authorizer, ""),
+    "super.users": (_super_users, ""),
+    "allow.everyone.if.no.acl.found": (_boolean, "false"),
+    "num.replica.fetchers": (_integer(1), "1"),
+    "replica.fetch.max.bytes": (_integer(0), "1048576"),
+    "replica.fetch.response.max.bytes": (_integer(0), "10485760"),
+    "replica.fetch.wait.max.ms": (_integer(0), "500"),
+    "replica.fetch.min.bytes": (_integer(0), "1"),
+    "replica.fetch.backoff.ms": (_integer(0), "1000"),
+    "replica.socket.timeout.ms": (_integer(1), "30000"),
+    "replica.lag.time.max.ms": (_integer(1), "10000"),
+    "replica.high.watermark.checkpoint.interval.ms": (_integer(1), "5000"),
+    "controller.socket.timeout.ms": (_integer(1), "30000"),
+    "controlled.shutdown.enable": (_boolean, "true"),
+    "controlled.shutdown.max.retries": (_integer(0), "3"),
+    "controlled.shutdown.retry.backoff.ms": (_integer(0), "5000"),
+    "auto.leader.rebalance.enable": (_boolean, "true"),
+    "leader.imbalance.check.interval.seconds": (_integer(1), "300"),
+    "leader.imbalance.per.broker.percentage": (_integer(0, 100), "10"),
+    "group.min.session.timeout.ms": (_integer(0), "6000"),
+    "group.max.session.timeout.ms": (_integer(0), "300000"),
+    "group.initial.rebalance.delay.ms": (_integer(0), "3000"),
+    "offset.metadata.max.bytes": (_integer(0), "4096"),
+    "offsets.load.buffer.size": (_integer(1, 1 << 30), "5242880"),
+    "offsets.topic.replication.factor": (_integer(1), "3"),
+    "offsets.topic.num.partitions": (_integer(1), "50"),
+    "offsets.topic.segment.bytes": (_integer(14), "104857600"),
+    "offsets.topic.compression.codec": (_integer(0, 3), "0"),
+    "offsets.retention.minutes": (_integer(1), "10080"),
+    "offsets.retention.check.interval.ms": (_integer(1), "600000"),
+    "offsets.commit.timeout.ms": (_integer(1), "5000"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerConfig:
+    """How logs are compacted. ``enabled`` is False when they are not."""
+
+    enabled: bool
+    map_bytes: int
+    map_load_factor: float
+    bytes_per_second: float
+    """Read and written together."""
+    backoff_ms: int
+    """Between looks when there was nothing to clean."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsConfig:
+    """How offsets and groups are kept in ``__consumer_offsets``."""
+
+    partitions: int
+    replication_factor: int
+    """At most: where fewer brokers live, the topic is made with as many replicas."""
+    segment_bytes: int
+    codec: Codec
+    load_bytes: int
+    """Of a partition that are read at once while it is loaded."""
+    commit_timeout_ms: int
+    check_interval_ms: int
+    """Between looks for offsets that are too old."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationConfig:
+    """How replicas are copied, and who is in sync. Times are milliseconds, sizes bytes."""
+
+    fetchers: int
+    """For each leading broker."""
+    fetch_max_bytes: int
+    """Of one partition in a response."""
+    fetch_response_max_bytes: int
+    fetch_wait_max_ms: int
+    fetch_min_bytes: int
+    fetch_backoff_ms: int
+    """After an error."""
+    socket_timeout_ms: int
+    lag_time_max_ms: int
+    """A follower that was not caught up for so long is not in sync any more."""
+    checkpoint_interval_ms: int
+    """Of high watermarks."""
+    controller_timeout_ms: int
+    throttle_windows: int
+    throttle_window_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ControlConfig:
+    """How a broker leaves, and how the controller keeps leaders where they belong."""
+
+    controlled_shutdown: bool
+    shutdown_retries: int
+    shutdown_backoff_ms: int
+    rebalance_leaders: bool
+    rebalance_interval_ms: int
+    imbalance_percent: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """One broker's settings, checked. Times are milliseconds, sizes bytes."""
+
+    broker_id: int
+    """-1: taken from ``meta.properties``, or generated through ZooKeeper."""
+    generate_broker_id: bool
+    reserved_broker_max_id: int
+    listeners: tuple[Listener, ...]
+    log_dirs: tuple[str, ...]
+    layout: Layout
+    zookeeper_connect: str
+    zookeeper_session_timeout_ms: int
+    zookeeper_connection_timeout_ms: int
+    network_threads: int
+    io_threads: int
+    """For requests that take long (``server.workers.work_pool``); at most one for each processor is used."""
+    request_max_bytes: int
+    connection_idle_max_ms: int
+    connection_limits: ConnectionLimits
+    """The overrides by host, as they were written: names are still to be resolved."""
+    queued_max_requests: int
+    queued_max_bytes: int | None
+    quotas: QuotaConfig
+    auto_create_topics: bool
+    delete_topics: bool
+    default_partitions: int
+    default_replication_factor: int
+    flush_scheduler_interval_ms: int
+    flush_checkpoint_interval_ms: int
+    retention_check_interval_ms: int
+    recovery_threads: int
+    """For all data directories together."""
+    cleaner: CleanerConfig
+    groups: GroupSettings
+    offsets: OffsetsConfig
+    beside_0_10: bool
+    """Brokers of 0.10.1 are in the cluster, or may come: nothing is said or stored that they do not know."""
+    rack: str | None
+    replication: ReplicationConfig
+    control: ControlConfig
+    authorizer: Authorizer | None
+    """Who decides what clients and other brokers may do, still without rules; None: everything is allowed."""
+    log: LogConfig
+    """What a topic without settings of its own gets."""
+    unknown: tuple[str, ...] = field(default=())
+    """Names of properties that this version does not use; worth one warning."""
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """As they were given, secrets too."""
+
+    def unused(self) -> str:
+        """The warning about ``unknown`` names, with what was probably meant; empty without any."""
+        named = with_hints(self.unknown, {*_KEYS, *BROKER_PROPERTIES})
+        return named and f"these properties are not used by this version: {named}"
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
+        """Check and take over ``properties``.
+
+        Raises ConfigError with the name, the value and what is allowed.
+        """
+        known, log_properties, unknown = _sort(properties)
+        values: dict[str, Any] = {}
+        for name, (parse, default) in _KEYS.items():
+            text = known.get(name, default)
+            values[name] = None if text is None else parse(name, text)
+        if values["zookeeper.connect"] is None:
+            raise ConfigError("zookeeper.connect", None, "must be given: HOST:PORT, or HOST:PORT/CHROOT")
+        log_dirs = _directories(values["log.dirs"] or values["log.dir"])
+        beside_0_10 = known.get(_PROTOCOL, "").startswith("0.10.")
+        if beside_0_10:
+            log_properties = _formats_of_0_10(log_properties, known[_PROTOCOL])
+        threads = values["num.recovery.threads.per.data.dir"]
+        queued_bytes = values["queued.max.request.bytes"]
+        session_ms = values["zookeeper.session.timeout.ms"]
+        return cls(
+            broker_id=values["broker.id"],
+            generate_broker_id=values["broker.id.generation.enable"],
+            reserved_broker_max_id=values["reserved.broker.max.id"],
+            listeners=_listeners(values),
+            log_dirs=log_dirs,
+            layout=Layout.parse(values["log.layout"]),
+            zookeeper_connect=values["zookeeper.connect"],
+            zookeeper_session_timeout_ms=session_ms,
+            zookeeper_connection_timeout_ms=values["zookeeper.connection.timeout.ms"] or session_ms,
+            network_threads=values["num.network.threads"],
+            io_threads=values["num.io.threads"],
+            request_max_bytes=values["socket.request.max.bytes"],
+            connection_idle_max_ms=values["connections.max.idle.ms"],
+            connection_limits=ConnectionLimits(
+                total=values["max.connections"],
+                per_ip=values["max.connections.per.ip"],
+                per_ip_overrides=values["max.connections.per.ip.overrides"],
+            ),
+            queued_max_requests=values["queued.max.requests"],
+            queued_max_bytes=None if queued_bytes <= 0 else queued_bytes,
+            quotas=QuotaConfig(
+                producer_default=values["quota.producer.default"],
+                consumer_default=values["quota.consumer.default"],
+                windows=values["quota.window.num"],
+                window_ms=1000 * values["quota.window.size.seconds"],
+            ),
+            auto_create_topics=values["auto.create.topics.enable"],
+            delete_topics=values["delete.topic.enable"],
+            default_partitions=values["num.partitions"],
+            default_replication_factor=values["default.replication.factor"],
+            flush_scheduler_interval_ms=values["log.flush.scheduler.interval.ms"],
+            flush_checkpoint_interval_ms=values["log.flush.offset.checkpoint.interval.ms"],
+            retention_check_interval_ms=values["log.retention.check.interval.ms"],
+            recovery_threads=threads * len(log_dirs) if threads else os.cpu_count() or 1,
+            cleaner=_cleaner(values),
+            groups=_groups(values),
+            offsets=_offsets(values),
+            beside_0_10=beside_0_10,
+            rack=values["broker.rack"],
+            replication=_replication(values),
+            control=_control(values),
+            authorizer=_authorizer_of(values),
+            log=LogConfig.from_properties(log_properties),
+            unknown=unknown,
+            properties=dict(properties),
+        )
+
+
+@cache
+def property_defaults() -> Mapping[str, str | None]:
+    """Every broker property that is known here, with its default as text; None where there is none."""
+    defaults: dict[str, str | None] = {}
+    for name, default in BROKER_PROPERTIES.items():
+        defaults[name] = None if default is None else default_text(default)
+    return MappingProxyType(defaults | {name: default for name, (_, default) in _KEYS.items()})
+
+
+def _cleaner(values: Mapping[str, Any]) -> CleanerConfig:
+    return CleanerConfig(
+        enabled=values["log.cleaner.enable"],
+        map_bytes=values["log.cleaner.dedupe.buffer.size"],
+        map_load_factor=values["log.cleaner.io.buffer.load.factor"],
+        bytes_per_second=values["log.cleaner.io.max.bytes.per.second"],
+        backoff_ms=values["log.cleaner.backoff.ms"],
+    )
+
+
+def _groups(values: Mapping[str, Any]) -> GroupSettings:
+    version = values[_PROTOCOL]
+    try:
+        versions = Versions.written_for(version)
+    except ValueError:
+        raise ConfigError(_PROTOCOL, version, "a release like 0.10.1 or 2.1") from None
+    return GroupSettings(
+        session_timeout_min_ms=values["group.min.session.timeout.ms"],
+        session_timeout_max_ms=values["group.max.session.timeout.ms"],
+        initial_rebalance_delay_ms=values["group.initial.rebalance.delay.ms"],
+        retention_ms=values["offsets.retention.minutes"] * 60_000,
+        metadata_max_chars=values["offset.metadata.max.bytes"],
+        versions=versions,
+    )
+
+
+def _offsets(values: Mapping[str, Any]) -> OffsetsConfig:
+    return OffsetsConfig(
+        partitions=values["offsets.topic.num.partitions"],
+        replication_factor=values["offsets.topic.replication.factor"],
+        segment_bytes=values["offsets.topic.segment.bytes"],
+        codec=Codec(values["offsets.topic.compression.codec"]),
+        load_bytes=values["offsets.load.buffer.size"],
+        commit_timeout_ms=values["offsets.commit.timeout.ms"],
+        check_interval_ms=values["offsets.retention.check.interval.ms"],
+    )
+
+
+def _formats_of_0_10(log_properties: Mapping[str, str], release: str) -> dict[str, str]:
+    """With the message format that this release can copy, where no other is given."""
+    given = {_FORMAT: release, **log_properties}
+    if not given[_FORMAT].startswith(("0.8.", "0.9.", "0.10.")):
+        raise ConfigError(
+            _FORMAT, given[_FORMAT], f"brokers of {_PROTOCOL}={release} cannot copy that: 0.10.1 at most"
+        )
+    return given
+
+
+def _replication(values: Mapping[str, Any]) -> ReplicationConfig:
+    return ReplicationConfig(
+        fetchers=values["num.replica.fetchers"],
+        fetch_max_bytes=values["replica.fetch.max.bytes"],
+        fetch_response_max_bytes=values["replica.fetch.response.max.bytes"],
+        fetch_wait_max_ms=values["replica.fetch.wait.max.ms"],
+        fetch_min_bytes=values["replica.fetch.min.bytes"],
+        fetch_backoff_ms=values["replica.fetch.backoff.ms"],
+        socket_timeout_ms=values["replica.socket.timeout.ms"],
+        lag_time_max_ms=values["replica.lag.time.max.ms"],
+        checkpoint_interval_ms=values["replica.high.watermark.checkpoint.interval.ms"],
+        controller_timeout_ms=values["controller.socket.timeout.ms"],
+        throttle_windows=values["replication.quota.window.num"],
+        throttle_window_ms=1000 * values["replication.quota.window.size.seconds"],
+    )
+
+
+def _control(values: Mapping[str, Any]) -> ControlConfig:
+    return ControlConfig(
+        controlled_shutdown=values["controlled.shutdown.enable"],
+        shutdown_retries=values["controlled.shutdown.max.retries"],
+        shutdown_backoff_ms=values["controlled.shutdown.retry.backoff.ms"],
+        rebalance_leaders=values["auto.leader.rebalance.enable"],
+        rebalance_interval_ms=1000 * values["leader.imbalance.check.interval.seconds"],
+        imbalance_percent=values["leader.imbalance.per.broker.percentage"],
+    )
+
+
+def _authorizer_of(values: Mapping[str, Any]) -> Authorizer | None:
+    if not values["authorizer.class.name"]:
+        return None
+    return Authorizer(values["super.users"], values["allow.everyone.if.no.acl.found"])
+
+
+def parse_properties(text: str, source: str) -> dict[str, str]:
+    """Read Java's ``.properties`` format. ``source`` names the file in errors."""
+    properties: dict[str, str] = {}
+    lines = iter(enumerate(_LINE_END.split(text), start=1))
+    for number, raw in lines:
+        line = raw.lstrip(_SPACES)
+        if not line or line[0] in "#!":
+            continue
+        while _GOES_ON.search(line):
+            line = line[:-1] + next(lines, (0, ""))[1].lstrip(_SPACES)
+        pair = _KEY_VALUE.match(line)
+        if pair is None:
+            # Not the line itself: it may be the second half of a secret.
+            raise ConfigError(source, f"line {number}", "must be key=value; a value goes on behind \\ only")
+        key, value = (_ESCAPE.sub(_unescaped, _stripped(text)) for text in pair.groups())
+        properties[key] = value
+    return properties
+
+
+_SPACES = " \t\f"
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_GOES_ON = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")
+_KEY_VALUE = re.compile(r"((?:[^\\=:]|\\.)*)[=:](.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def _stripped(text: str) -> str:
+    """Without the spaces around it; one behind a backslash stays."""
+    bare = text.rstrip(_SPACES)
+    return text[: len(bare) + bool(_GOES_ON.search(bare))].lstrip(_SPACES)
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return chr(int(found[1], 16)) if found[1] else _ESCAPED.get(found[2], found[2])
+
+
+def _sort(properties: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
+    known: dict[str, str] = {}
+    log_properties: dict[str, str] = {}
+    unknown: list[str] = []
+    for name, value in properties.items():
+        if name in _KEYS:
+            known[name] = value
+        if name in BROKER_PROPERTIES:
+            log_properties[name] = value
+        if name not in _KEYS and name not in BROKER_PROPERTIES:
+            unknown.append(name)
+    return known, log_properties, tuple(sorted(unknown))
+
+
+def _listeners(values: Mapping[str, Any]) -> tuple[Listener, ...]:
+    """What the names of 0.8 say (``host.name``, ``port``) counts where those of today are not given."""
+    bound, protocol_map = values["listeners"], values["listener.security.protocol.map"]
+    if bound is None:
+        bound = _plaintext(values["host.name"] or "", values["port"])
+    told = values["advertised.listeners"]
+    host, port = values["advertised.host.name"], values["advertised.port"]
+    if told is None and (host is not None or port is not None):
+        (own,) = parse_listeners(bound, None, protocol_map, "")[:1]
+        told = _plaintext(host or own.host, own.port if port is None else port)
+    return parse_listeners(bound, told, protocol_map, platform.node() or "localhost")
+
+
+def _plaintext(host: str, port: int) -> str:
+    host = "" if host in WILDCARDS else host
+    return f"PLAINTEXT://{host_port(host, port)}"
+
+
+def _directories(text: str) -> tuple[str, ...]:
+    directories = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not directories or len(set(directories)) != len(directories):
+        raise ConfigError("log.dirs", text, "one or more different directories, separated by commas")
+    return directories

@@ -1,0 +1,61 @@
+"""Quotas on the way back of a request: whose client is above its limit has its connection paused.
+
+As Kafka does it since 2.0, for all versions of the requests: the answer goes out at once, with the time to
+wait, and the connection is not read for that time. Clients of Produce 6 and Fetch 8 know that and wait as
+long by themselves; older ones find their next request waiting. A request without an answer (acks=0) pauses
+its connection too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from minikafka.base.values import fast_value
+from minikafka.server.context import RequestContext
+from minikafka.server.core.broker import Broker
+from minikafka.server.quotas.client_quotas import Flow
+from minikafka.wire.keys import ApiKey
+from minikafka.wire.parts import total_size
+
+_FLOWS = {ApiKey.PRODUCE: Flow.PRODUCE, ApiKey.FETCH: Flow.FETCH}
+
+
+@fast_value
+class MeteredContext(RequestContext):
+    """A request that counts for a quota: a produce request by its own size, a fetch by its response's."""
+
+    broker: Broker
+    flow: Flow
+    request_bytes: int
+
+    def reply(self, response: Any) -> None:
+        parts = self.encoded(response)
+        pause_ms = self._pause_ms(total_size(parts))
+        if pause_ms:
+            parts = self.encoded(replace(response, throttle_time_ms=pause_ms))
+        self.exchange.respond(parts, pause_ms)
+
+    def no_reply(self) -> None:
+        self.exchange.respond([], self._pause_ms(0))
+
+    def _pause_ms(self, response_bytes: int) -> int:
+        count = self.request_bytes if self.flow is Flow.PRODUCE else response_bytes
+        return pause_of(self.broker, self.header.client_id, self.flow, count)
+
+
+def pause_of(broker: Broker, client_id: str | None, flow: Flow, count: int) -> int:
+    """For how many milliseconds a connection is to be paused after ``count`` bytes of its client."""
+    return broker.quotas.record(client_id or "", flow, count, broker.clock.monotonic_ms())
+
+
+def metered(broker: Broker, context: RequestContext, request: Any, request_bytes: int) -> RequestContext:
+    """``context``, or where its client's bytes are to be counted, one that counts them. Fetches of replicas
+    are not counted.
+    """
+    flow = _FLOWS.get(context.api.key)
+    if flow is None or not broker.quotas.limited or (flow is Flow.FETCH and request.replica_id >= 0):
+        return context
+    return MeteredContext(
+        context.header, context.api, context.exchange, broker=broker, flow=flow, request_bytes=request_bytes
+    )

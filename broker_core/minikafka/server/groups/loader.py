@@ -1,0 +1,72 @@
+"""Reading a partition of ``__consumer_offsets`` back into groups and offsets, off the core's lock."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from minikafka.base.clock import Clock
+from minikafka.base.errors import OffsetOutOfRange, StorageError
+from minikafka.base.ids import TopicPartition
+from minikafka.groups.loading import Loading
+from minikafka.groups.shard import GroupSettings, Shard
+from minikafka.log.log import Log
+from minikafka.records.columns import decode
+from minikafka.records.scan.isolation import transaction_parts
+
+_log = logging.getLogger(__name__)
+
+_TELL_MS = 5_000
+"""Between two lines about how far a long load is."""
+
+
+class Loader:
+    """Loads one partition after the other, on the thread of its caller, until it is stopped."""
+
+    def __init__(self, settings: GroupSettings, clock: Clock, window_bytes: int) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._window_bytes = window_bytes
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        """Give up what is being loaded."""
+        self._stopping.set()
+
+    def load(self, log: Log, topic_partition: TopicPartition) -> Shard | None:
+        """The groups in a log; None when this was stopped. Raises StorageError or BrokerError."""
+        began_ms = told_ms = self._clock.monotonic_ms()
+        loading = Loading(self._settings)
+        start, end = log.start_offset, log.end_offset
+        offset = start
+        while offset < end:
+            if self._stopping.is_set():
+                return None
+            try:
+                read = log.read(offset, self._window_bytes, up_to=end)
+            except OffsetOutOfRange:
+                if log.start_offset <= offset:
+                    raise
+                offset = log.start_offset  # retention was faster
+                continue
+            if read.slice is None:
+                break
+            data = read.slice.read()
+            columns = decode(data, offset, end)
+            loading.take(
+                columns.key_array().to_pylist(),
+                columns.offsets.tolist(),
+                columns.value_array().to_pylist(),
+                [part for part in transaction_parts(data) if part.first_offset < columns.next_offset],
+            )
+            if columns.next_offset <= offset:
+                raise StorageError(f"{topic_partition} cannot be read on from offset {offset}")
+            offset = columns.next_offset
+            now_ms = self._clock.monotonic_ms()
+            if now_ms - told_ms >= _TELL_MS:
+                told_ms = now_ms
+                _log.info("loading groups: %s at offset %d of %d", topic_partition, offset, end)
+        shard = loading.finish(self._clock.monotonic_ms(), self._clock.now_ms())
+        passed_ms = self._clock.monotonic_ms() - began_ms
+        _log.info("%s has %d groups, loaded in %d ms", topic_partition, len(shard), passed_ms)
+        return shard

@@ -1,0 +1,217 @@
+"""What a partition gives to one fetch, and how that stands in the response."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Iterable
+
+from minikafka.base.errors import BrokerError, ErrorCode, StorageError
+from minikafka.base.ids import TopicPartition
+from minikafka.base.values import fast_value
+from minikafka.log.reading import LogRead
+from minikafka.log.transactions import aborted_steps
+from minikafka.partition.partition import Partition
+from minikafka.records.format.compression import Codec
+from minikafka.server.core.broker import Broker
+from minikafka.server.core.converted_records import converted
+from minikafka.server.quotas.client_quotas import UNLIMITED
+from minikafka.wire.apis.fetch import (
+    READ_COMMITTED,
+    AbortedTransaction,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+)
+from minikafka.wire.parts import Part
+
+_log = logging.getLogger(__name__)
+
+NO_OFFSET = -1
+WHOLE_MESSAGE_SINCE = 3
+"""The version whose consumers are given the first message of an answer whole, whatever its size. So of a
+later partition's message that there is no room for they are given nothing, and come again: what is cut off,
+with nothing before it, they would take for a message that they can never read."""
+MAGIC_1_SINCE = 2
+"""The version whose consumers know messages of magic 1."""
+MAGIC_2_SINCE = 4
+"""The version whose consumers know batches of magic 2."""
+STORAGE_ERROR_SINCE = 6
+"""The version whose consumers know KAFKA_STORAGE_ERROR. Those of 0.10.1 would fail; NOT_LEADER_FOR_PARTITION
+has them ask who leads, and fetch again, as 2.1 has it."""
+ZSTD_SINCE = 10
+"""The version whose consumers are given a topic whose own ``compression.type`` is zstd. Where producers chose
+zstd, batches are given since ``MAGIC_2_SINCE``: many consumers of Fetch 4 can open them."""
+
+
+@fast_value
+class Share:
+    """What one partition gives."""
+
+    error_code: ErrorCode
+    high_watermark: int = NO_OFFSET
+    last_stable_offset: int = NO_OFFSET
+    log_start_offset: int = NO_OFFSET
+    read: LogRead | None = None
+    partition: Partition | None = None
+    bound: int = NO_OFFSET
+    """What could be read ended there."""
+    throttled: bool = False
+    """It gives nothing now, as the leader's rate of replication is above its limit."""
+
+    @property
+    def size_bytes(self) -> int:
+        return self.read.size_bytes if self.read is not None else 0
+
+
+Shares = dict[TopicPartition, Share]
+
+
+def bound_of(request: FetchRequest, partition: Partition) -> int:
+    """Up to where whoever asks may read."""
+    return partition.log.end_offset if request.replica_id >= 0 else partition.high_watermark
+
+
+def read_share(
+    broker: Broker,
+    version: int,
+    request: FetchRequest,
+    topic_partition: TopicPartition,
+    part: FetchPartition,
+    left: int,
+    *,
+    first: bool,
+) -> Share:
+    """``left`` bytes at most, but for a message that is ``first`` in the response."""
+    whole_message = first and version >= WHOLE_MESSAGE_SINCE
+    throttled = False
+    try:
+        partition = broker.partition(topic_partition)
+        _check_codec(version, partition)
+        # Before the read, which has all that lies below them.
+        last_stable_offset, high_watermark = partition.last_stable_offset, partition.high_watermark
+        bound = bound_of(request, partition)
+        if part.fetch_offset == bound:
+            # Most of what a follower asks for, and who waits at the end: there is nothing to look up.
+            partition.check_leader(part.current_leader_epoch)
+            read = LogRead(None, bound)
+        else:
+            if request.replica_id >= 0 and broker.throttles.leader.active:
+                allowed = _allowed(broker, request.replica_id, partition)
+                throttled = allowed == 0
+                if allowed < left:
+                    left, whole_message = allowed, not throttled
+            read = partition.read(
+                part.fetch_offset,
+                min(left, part.partition_max_bytes),
+                at_least_one=whole_message,
+                cut_first=version < WHOLE_MESSAGE_SINCE,
+                committed_only=request.isolation_level == READ_COMMITTED,
+                leader_epoch=part.current_leader_epoch,
+                for_replica=request.replica_id >= 0,
+            )
+    except BrokerError as error:
+        return Share(error.code)
+    except StorageError as error:
+        _log.error("fetch from %s at %d failed: %s", topic_partition, part.fetch_offset, error)
+        return Share(ErrorCode.KAFKA_STORAGE_ERROR)
+    start_offset = partition.log.start_offset
+    return Share(
+        ErrorCode.NONE, high_watermark, last_stable_offset, start_offset, read, partition, bound, throttled
+    )
+
+
+def _check_codec(version: int, partition: Partition) -> None:
+    limits = partition.log.config.message_limits
+    # A topic of an older format stores no zstd, whatever its setting says.
+    if version < ZSTD_SINCE and limits.codec is Codec.ZSTD and limits.magic not in {0, 1}:
+        raise BrokerError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Fetch {version} does not know zstd, the compression.type of {partition.topic_partition.topic}",
+        )
+
+
+def _allowed(broker: Broker, replica_id: int, partition: Partition) -> int:
+    """How many bytes a follower may be given of a partition now, as the limit of replication has it."""
+    quota, leadership = broker.throttles.leader, partition.leadership
+    if leadership is None or replica_id in leadership.isr or not quota.covers(partition.topic_partition):
+        return UNLIMITED
+    # One message at least, however little a second's worth is.
+    return 0 if quota.pause_ms(broker.clock.monotonic_ms()) else max(1, quota.limit)
+
+
+def note_given(broker: Broker, request: FetchRequest, shares: Shares) -> None:
+    """These are given to whom asked: what a follower gets of throttled partitions counts for their rate."""
+    quota = broker.throttles.leader
+    if request.replica_id < 0 or not quota.active:
+        return
+    count = sum(share.size_bytes for key, share in shares.items() if quota.covers(key))
+    if count:
+        quota.record(count, broker.clock.monotonic_ms())
+
+
+def patience_ms(broker: Broker, request: FetchRequest, shares: Iterable[Share]) -> int:
+    """How long a fetch that has to wait waits at most."""
+    # Nobody notices that a client has gone while its request waits.
+    most_ms = min(request.max_wait_ms, broker.config.connection_idle_max_ms)
+    if request.replica_id < 0 or not broker.throttles.leader.active:
+        return most_ms
+    if any(share.throttled for share in shares):
+        pause_ms = broker.throttles.leader.pause_ms(broker.clock.monotonic_ms())
+        return min(most_ms, max(1, pause_ms))
+    return most_ms
+
+
+def _records(
+    broker: Broker, version: int, read: LogRead, offset: int, plain_bytes: int
+) -> Generator[int, None, Part]:
+    """What was read as the version knows it: the slice, or what has to be converted down. In steps."""
+    if read.slice is None or version >= MAGIC_2_SINCE:
+        return read.slice or b""
+    if version >= MAGIC_1_SINCE:
+        classic = yield from read.classic_steps()
+        if classic:
+            return read.slice
+    magic = int(version >= MAGIC_1_SINCE)
+    return (yield from converted(read.slice, magic, offset, plain_bytes, broker.pool, broker.pieces))
+
+
+def part_steps(
+    broker: Broker,
+    version: int,
+    topic: str,
+    asked: FetchPartition,
+    share: Share,
+    plain_bytes: int,
+    *,
+    committed_only: bool,
+) -> Generator[int, None, FetchPartitionResponse]:
+    """Steps to a partition's part of the response. See ``converted`` for ``plain_bytes``."""
+    code = share.error_code
+    sent: Part = b""
+    aborted: tuple[AbortedTransaction, ...] | None = () if committed_only else None
+    if share.read is not None and share.read.slice is not None:
+        try:
+            sent = yield from _records(broker, version, share.read, asked.fetch_offset, plain_bytes)
+            if committed_only and share.partition is not None:
+                found = yield from aborted_steps(share.partition.log, share.read, share.high_watermark)
+                aborted = tuple(AbortedTransaction(*one) for one in found)
+        except BrokerError as error:
+            sent = b""
+            level = logging.ERROR if error.code is ErrorCode.CORRUPT_MESSAGE else logging.INFO
+            _log.log(level, "%s-%d cannot be given in Fetch %d: %s", topic, asked.index, version, error)
+            code = error.code
+        except StorageError as error:
+            sent = b""
+            _log.error("%s-%d cannot be read: %s", topic, asked.index, error)
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+    if code is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE:
+        code = ErrorCode.NOT_LEADER_FOR_PARTITION
+    return FetchPartitionResponse(
+        index=asked.index,
+        error_code=code,
+        high_watermark=share.high_watermark,
+        last_stable_offset=share.last_stable_offset,
+        log_start_offset=share.log_start_offset,
+        aborted_transactions=aborted,
+        records=sent,
+    )
