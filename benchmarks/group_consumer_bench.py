@@ -48,7 +48,7 @@ RATIOS = (
 def ours(what: str, servers: str, topic: str) -> Iterator[int]:
     """How many records each step of ours gave, for ever."""
     from minikafka.clients.group.consumer import GroupConsumer, GroupConsumerConfig, Reset
-    from minikafka.clients.network.cluster import Cluster as Client
+    from minikafka.clients.network.cluster import ClusterClient as Client
 
     group = f"bench-{uuid.uuid4()}"
     config = GroupConsumerConfig(group, auto_offset_reset=Reset.EARLIEST, max_poll_records=CHUNK)

@@ -21,8 +21,8 @@ from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import Admin, NewTopic
 from minikafka.clients.network.broker_connection import Reply
-from minikafka.clients.network.cluster import Cluster, Lane
-from minikafka.records.columns import EncodedSet, encode
+from minikafka.clients.network.cluster import ClusterClient, ConnectionPool
+from minikafka.records.columns import EncodedRecords, encode
 from minikafka.records.format.message_set import Codec
 from minikafka.wire.apis.produce import (
     PRODUCE,
@@ -50,7 +50,7 @@ class Shape:
 
 def make_topic(servers: str, name: str) -> None:
     """A topic of four partitions that keeps what it has."""
-    with Cluster(servers) as cluster:
+    with ClusterClient(servers) as cluster:
         Admin(cluster).create_topic(NewTopic(name, PARTITIONS, configs={"retention.ms": "-1"}))
 
 
@@ -58,13 +58,13 @@ def fill(servers: str, name: str, rows: int, shape: Shape) -> None:
     """Make the topic ``name`` and write ``rows`` rows to it, a multiple of four."""
     make_topic(servers, name)
     batches = _batches(rows // PARTITIONS, shape)
-    with Cluster(servers) as cluster:
+    with ClusterClient(servers) as cluster:
         leader = cluster.leader(TopicPartition(name, 0)).broker_id
         waiting: deque[Reply[ProduceResponse]] = deque()
         for batch in batches:
             parts = tuple(ProducePartition(index=p, records=batch.data) for p in range(PARTITIONS))
             request = ProduceRequest(None, -1, 30_000, (ProduceTopic(name=name, partitions=parts),))
-            waiting.append(cluster.send(leader, PRODUCE, request, lane=Lane.PRODUCE))
+            waiting.append(cluster.send(leader, PRODUCE, request, lane=ConnectionPool.PRODUCE))
             if len(waiting) > _REQUESTS_AHEAD:
                 _check(waiting.popleft())
         while waiting:
@@ -78,13 +78,13 @@ def _check(reply: Reply[ProduceResponse]) -> None:
                 raise SystemExit(f"filling {topic.name}: {ErrorCode.of(partition.error_code).name}")
 
 
-def _batches(rows: int, shape: Shape) -> list[EncodedSet]:
+def _batches(rows: int, shape: Shape) -> list[EncodedRecords]:
     """The batches of one partition: of one pool over and over, and a last one that makes the count good."""
     pool_rows = min(rows, max(1, _POOL_BYTES // (shape.value_bytes + KEY_BYTES)))
     pool = list(_encoded(pool_rows, pool_rows, shape))
     if len(pool) > 1:
         pool.pop()  # smaller than the others
-    found: list[EncodedSet] = []
+    found: list[EncodedRecords] = []
     left = rows
     while left > 0:
         batch = pool[len(found) % len(pool)]
@@ -95,7 +95,7 @@ def _batches(rows: int, shape: Shape) -> list[EncodedSet]:
     return found
 
 
-def _encoded(rows: int, taken: int, shape: Shape) -> Iterator[EncodedSet]:
+def _encoded(rows: int, taken: int, shape: Shape) -> Iterator[EncodedRecords]:
     chance = np.random.default_rng(7)
     keys = _column(chance, rows, KEY_BYTES, b"0123456789") if shape.keys else None
     values = _column(chance, rows, shape.value_bytes, b"0123456789abcdef")

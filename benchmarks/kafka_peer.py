@@ -10,7 +10,7 @@ from pathlib import Path
 
 from minikafka.base.errors import MinikafkaError
 from minikafka.clients.admin.admin import Admin
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.embedded.java import find_java
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from minikafka.net.probe import free_port

@@ -29,7 +29,7 @@ from minikafka.clients.consumer.assignment_context import AssignmentContext
 from minikafka.clients.consumer.consumer_config import ConsumerConfig
 from minikafka.clients.consumer.partition_assignor import create
 from minikafka.clients.consumer.zookeeper_consumer_connector import ZookeeperConsumerConnector
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.embedded import Cluster
 from minikafka.registry import paths
 

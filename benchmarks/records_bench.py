@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from minikafka.records.append.produced import Limits
 from minikafka.records.append.validation import assign, validate
-from minikafka.records.columns import EncodedSet, decode, encode, partitions_by_key
+from minikafka.records.columns import EncodedRecords, decode, encode, partitions_by_key
 from minikafka.records.format.message_set import CLASSIC_CODECS, Codec, TimestampType
 from minikafka.records.scan.scan import scan
 
@@ -58,7 +58,7 @@ def cases(messages: int) -> dict[str, Callable[[], object]]:
     keys, values, timestamps = columns(messages)
     rows = np.arange(messages, dtype=np.int64)
 
-    def encoded(codec: Codec = Codec.NONE, magic: int = 1) -> Iterator[EncodedSet]:
+    def encoded(codec: Codec = Codec.NONE, magic: int = 1) -> Iterator[EncodedRecords]:
         return encode(keys, values, timestamps, rows, magic=magic, codec=codec, max_bytes=SET_BYTES)
 
     def decoded(data: list[bytes], check_crc: bool = True) -> Iterator[pa.RecordBatch]:

@@ -25,7 +25,7 @@ import psutil
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.range_fetcher import RangeFetcher
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from minikafka.records.format.message_set import Codec
 
@@ -53,7 +53,7 @@ def one_run() -> tuple[float, float, float]:
 
 def use_every_kernel(bootstrap: str) -> None:
     """Produce with and without a codec, and fetch."""
-    with Cluster(bootstrap) as cluster:
+    with ClusterClient(bootstrap) as cluster:
         for codec in (Codec.NONE, Codec.GZIP):
             with BatchingProducer(cluster, BatchingConfig(compression=codec)) as producer:
                 for number in range(100):

@@ -37,7 +37,7 @@ from kafka_peer import apache_kafka
 
 import minikafka
 from minikafka.clients.admin.admin import Admin, NewTopic
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.embedded import Cluster
 from minikafka.embedded.java import find_java
 

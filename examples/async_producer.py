@@ -22,7 +22,7 @@ from minikafka.base.errors import FailedToSendMessage
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import LATEST, Admin
 from minikafka.clients.fetch.range_fetcher import RangeFetcher
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.producer import CallbackHandler, KeyedMessage, Producer
 from minikafka.embedded import Cluster
 from minikafka.records.format.message_set import iterate

@@ -24,7 +24,7 @@ from minikafka.clients.consumer.consumer_config import ConsumerConfig
 from minikafka.clients.consumer.consumer_connector import Consumer
 from minikafka.clients.consumer.kafka_stream import KafkaStream
 from minikafka.clients.consumer.topic_filter import Whitelist
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingProducer
 from minikafka.clients.serializer import StringDecoder
 from minikafka.embedded import Cluster

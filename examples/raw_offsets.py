@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingProducer
 from minikafka.clients.simple_consumer import (
     EARLIEST_TIME,

@@ -22,9 +22,9 @@ from pathlib import Path
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import LATEST, Admin
 from minikafka.clients.fetch.range_fetcher import RangeFetcher
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.network.metadata import PartitionMetadata
-from minikafka.clients.produce import BatchingConfig, BatchingProducer, Delivery
+from minikafka.clients.produce import BatchingConfig, BatchingProducer, SendFuture
 from minikafka.embedded import Cluster
 from minikafka.records.format.message_set import iterate
 
@@ -45,7 +45,7 @@ class Orders(threading.Thread):
         super().__init__(name="orders")
         self._producer = BatchingProducer(client, BatchingConfig(idempotence=True))  # so acks is all
         self._stopping = threading.Event()
-        self.sent: list[tuple[bytes, Delivery]] = []
+        self.sent: list[tuple[bytes, SendFuture]] = []
 
     def run(self) -> None:
         for number in count():

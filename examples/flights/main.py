@@ -36,7 +36,7 @@ from examples.flights.answer import WESTERN_ZONE, Delays, batch_answer, mean
 from examples.flights.data import FLIGHTS, TABLES, Table, unpack
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import EARLIEST, LATEST, Admin, NewTopic
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded import local
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def fill_topics(spark: SparkSession, places: Places) -> None:
     unpack(places.files)
     broker = local.ensure(str(places.data_dir))
     say(f"broker {broker.bootstrap_servers}, data in {places.data_dir}")
-    with Cluster(broker.bootstrap_servers) as cluster:
+    with ClusterClient(broker.bootstrap_servers) as cluster:
         admin = Admin(cluster)
         present = set(admin.list_topics())
         for table in TABLES:

@@ -28,7 +28,7 @@ import pyspark_minikafka  # noqa: F401  # first: Spark then looks for sources wi
 from minikafka.base.errors import BrokerError
 from minikafka.clients.admin.admin import Admin, NewTopic
 from minikafka.clients.group.admin import GroupAdmin
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded import local
 
 GROUP = "dashboard"
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def watch(spark: SparkSession, data_dir: str) -> int:
     """Write the orders, read them with a query, and look at its group meanwhile."""
     address = local.ensure(data_dir)
-    with Cluster(address.bootstrap_servers) as cluster:
+    with ClusterClient(address.bootstrap_servers) as cluster:
         topic = f"orders-{int(time.time())}"
         Admin(cluster).create_topic(NewTopic(topic, partitions=2))
         orders = spark.range(ORDERS).selectExpr("cast(id as string) as key", "'an order' as value")
@@ -95,7 +95,7 @@ def watch(spark: SparkSession, data_dir: str) -> int:
     return 0 if left == 0 else 1
 
 
-def lag(cluster: Cluster, topic: str) -> int | None:
+def lag(cluster: ClusterClient, topic: str) -> int | None:
     """How many orders the group has not read; None while nobody has told."""
     groups = GroupAdmin(cluster)
     try:

@@ -1,7 +1,7 @@
 """Connections kept for as long as a Python worker lives.
 
 Spark makes a reader or writer anew for every task, but uses its Python workers again, so module globals are
-the one place where a connection survives. One ``Cluster`` is kept for each purpose, addresses and
+the one place where a connection survives. One ``ClusterClient`` is kept for each purpose, addresses and
 connection settings; it is safe to use from several threads. A worker that was forked from one with
 connections starts with none.
 
@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from minikafka.base.errors import MinikafkaError
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from pyspark_minikafka.kafka_options import ConnectionOptions
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ KEPT_MAX = 8
 
 _Key = tuple[bool, str, ConnectionOptions]
 _lock = threading.Lock()
-_clusters: dict[_Key, Cluster] = {}
-_producers: dict[tuple[Cluster, BatchingConfig], BatchingProducer] = {}
+_clusters: dict[_Key, ClusterClient] = {}
+_producers: dict[tuple[ClusterClient, BatchingConfig], BatchingProducer] = {}
 _pid = os.getpid()
 
 
-def reading(bootstrap_servers: str, connection: ConnectionOptions) -> Cluster:
+def reading(bootstrap_servers: str, connection: ConnectionOptions) -> ClusterClient:
     """The kept cluster to read from, made when there is none. No connection is opened here.
 
     It creates no topics: a deleted one would come back empty, and its records would be lost without a word.
@@ -46,13 +46,13 @@ def reading(bootstrap_servers: str, connection: ConnectionOptions) -> Cluster:
     return _kept(False, bootstrap_servers, connection)
 
 
-def writing(bootstrap_servers: str, connection: ConnectionOptions) -> Cluster:
+def writing(bootstrap_servers: str, connection: ConnectionOptions) -> ClusterClient:
     """The kept cluster to write to, where topics are created as the brokers are configured."""
     return _kept(True, bootstrap_servers, connection)
 
 
 @contextlib.contextmanager
-def producing(cluster: Cluster, config: BatchingConfig) -> Iterator[BatchingProducer]:
+def producing(cluster: ClusterClient, config: BatchingConfig) -> Iterator[BatchingProducer]:
     """A producer for the kept ``cluster``, for one task; kept for the next one if this one ends well."""
     from minikafka.clients.produce import BatchingProducer  # only here, as readers need none
 
@@ -73,7 +73,7 @@ def producing(cluster: Cluster, config: BatchingConfig) -> Iterator[BatchingProd
     producer.close()
 
 
-def _kept(creates_topics: bool, bootstrap_servers: str, connection: ConnectionOptions) -> Cluster:
+def _kept(creates_topics: bool, bootstrap_servers: str, connection: ConnectionOptions) -> ClusterClient:
     global _pid
     key = (creates_topics, bootstrap_servers, connection)
     with _lock:
@@ -84,7 +84,7 @@ def _kept(creates_topics: bool, bootstrap_servers: str, connection: ConnectionOp
             _pid = os.getpid()
         found = _clusters.pop(key, None)
         if found is None:
-            found = Cluster(
+            found = ClusterClient(
                 bootstrap_servers,
                 creates_topics=creates_topics,
                 client_id=connection.client_id,
@@ -118,7 +118,7 @@ def close_all() -> None:
             _close(_clusters.popitem()[1])
 
 
-def _close(kept: Cluster) -> None:
+def _close(kept: ClusterClient) -> None:
     for key in [key for key in _producers if key[0] is kept]:
         _producers.pop(key).close(timeout_ms=0)
     with contextlib.suppress(MinikafkaError, OSError):

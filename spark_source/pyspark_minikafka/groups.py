@@ -28,7 +28,7 @@ from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import ConfigError, GroupHeld, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.sole_member import SESSION_TIMEOUT_MS, SoleMember
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.registry.paths import consumer_id
 from pyspark_minikafka import cache, report
 from pyspark_minikafka.group_options import COMMIT_GROUP, Storage
@@ -74,7 +74,7 @@ class InKafka:
     session_ms = SESSION_TIMEOUT_MS
     beat_ms = 3_000
 
-    def __init__(self, cluster: Cluster, group: str, owner: str) -> None:
+    def __init__(self, cluster: ClusterClient, group: str, owner: str) -> None:
         self._cluster = cluster
         self._member = SoleMember(cluster, group, owner)
 

@@ -11,7 +11,7 @@ from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch import list_offsets as listing
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from pyspark_minikafka import cache, report
 from pyspark_minikafka.group_options import Storage
 from pyspark_minikafka.location import Target
@@ -34,7 +34,7 @@ class ClusterLookup:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         options: SourceOptions,
         clock: Clock | None = None,
         *,
@@ -130,7 +130,7 @@ class ClusterLookup:
         return question()
 
 
-def _in_kafka(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
+def _in_kafka(cluster: ClusterClient, group: str) -> dict[TopicPartition, int]:
     from minikafka.clients.group.admin import GroupAdmin
 
     return {tp: committed.offset for tp, committed in GroupAdmin(cluster).offsets(group).items()}

@@ -16,7 +16,7 @@ from pyspark_minikafka import ranges, rate, subscription
 from pyspark_minikafka.bounds import Bound, GroupBound, Newest, TimeBound
 from pyspark_minikafka.offsets import EARLIEST, LATEST, Offsets, StreamOffset, batch_start
 from pyspark_minikafka.options import SourceOptions
-from pyspark_minikafka.pushdown import EVERYTHING, Narrowing
+from pyspark_minikafka.pushdown import EVERYTHING, PushedFilters
 from pyspark_minikafka.ranges import DataLoss, OffsetRange
 from pyspark_minikafka.resume import Resume, UnknownStart, reads
 from pyspark_minikafka.splits import split
@@ -81,7 +81,7 @@ class Planner:
         self._reads = reads(options.strategy)
         self._resume = Resume(options.checkpoint, self._reads, warn)
 
-    def batch(self, narrowing: Narrowing = EVERYTHING) -> tuple[OffsetRange, ...]:
+    def batch(self, narrowing: PushedFilters = EVERYTHING) -> tuple[OffsetRange, ...]:
         """The tasks of a batch query, for what its conditions leave to read.
 
         A partition that is read to its latest record has one even if it is empty: that is bound when the task
@@ -238,7 +238,7 @@ class Planner:
             missing = []
         return tuple(sorted(TopicPartition(name, p) for name in names for p in topics[name])), missing
 
-    def _since(self, narrowing: Narrowing, partitions: Iterable[TopicPartition]) -> Offsets:
+    def _since(self, narrowing: PushedFilters, partitions: Iterable[TopicPartition]) -> Offsets:
         """The first offset of each partition that a query's conditions leave to read."""
         first = dict.fromkeys(partitions, narrowing.first_offset)
         if narrowing.since_ms is None or not first:

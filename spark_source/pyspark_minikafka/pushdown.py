@@ -39,7 +39,7 @@ _TESTS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowing:
+class PushedFilters:
     """What is left to read.
 
     conditions: on topics and partitions, all of which must hold; the column and the filter on it.
@@ -60,7 +60,7 @@ class Narrowing:
         )
 
 
-EVERYTHING = Narrowing()
+EVERYTHING = PushedFilters()
 
 
 @dataclass(slots=True)
@@ -71,11 +71,11 @@ class _Collected:
     since: list[int] = field(default_factory=list)
 
 
-def narrowed(filters: Iterable[Any]) -> tuple[Narrowing, list[Any]]:
+def narrowed(filters: Iterable[Any]) -> tuple[PushedFilters, list[Any]]:
     """What the filters leave to read, and those that Spark has to apply to the rows as well."""
     found = _Collected()
     left = [one for one in filters if not _meets(one, found)]
-    narrowing = Narrowing(
+    narrowing = PushedFilters(
         tuple(found.conditions),
         found.first,
         min(found.ends, default=None),

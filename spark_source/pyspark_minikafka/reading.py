@@ -20,7 +20,7 @@ from minikafka.base.text import counted
 from minikafka.clients.fetch.list_offsets import LATEST, list_offsets
 from minikafka.clients.fetch.prefetch import prefetching
 from minikafka.clients.fetch.range_fetcher import RangeFetcher, log_reaches
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.records.columns import SCHEMA, SCHEMA_WITH_HEADERS, DamagedEntry, decode_pieces
 from pyspark_minikafka import cache, report, workers
 from pyspark_minikafka.location import check_reachable
@@ -79,7 +79,7 @@ class Work:
 class _RangeReader:
     """The iterator of a task's record batches; used by one thread, but for ``stop``."""
 
-    def __init__(self, cluster: Cluster, task: OffsetRange, options: SourceOptions) -> None:
+    def __init__(self, cluster: ClusterClient, task: OffsetRange, options: SourceOptions) -> None:
         self.task = task
         self.work = Work()
         self._cluster = cluster

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Rows = npt.NDArray[np.int64]
 
 
-class Turns:
+class RoundRobin:
     """Whose turn it is among the partitions of one topic, from one record batch to the next."""
 
     def __init__(self, first: int) -> None:
@@ -39,7 +39,7 @@ class Turns:
         return np.repeat(turned, sizes)
 
 
-def fill_turns(ids: Ids, turns: Turns, available: Sequence[int]) -> Ids:
+def fill_turns(ids: Ids, turns: RoundRobin, available: Sequence[int]) -> Ids:
     """``ids`` with every -1 (no partition yet) replaced."""
     undecided = ids < 0
     count = int(np.count_nonzero(undecided))

@@ -21,14 +21,14 @@ import pyarrow as pa
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from minikafka.records.columns import RawHeaders, encode, partitions_by_key, raw_headers
 from pyspark_minikafka import cache
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options import SinkOptions
-from pyspark_minikafka.routing import Turns, fill_turns, grouped, override
+from pyspark_minikafka.routing import RoundRobin, fill_turns, grouped, override
 from pyspark_minikafka.schema import BadColumn, SinkColumns
 
 if TYPE_CHECKING:
@@ -79,14 +79,14 @@ class _Task:
     """One task's rows on their way."""
 
     def __init__(
-        self, cluster: Cluster, producer: BatchingProducer, options: SinkOptions, columns: SinkColumns
+        self, cluster: ClusterClient, producer: BatchingProducer, options: SinkOptions, columns: SinkColumns
     ) -> None:
         self._cluster = cluster
         self._options = options
         self._columns = columns
         self._config = producer.config
         self._producer = producer
-        self._turns: dict[str, Turns] = {}
+        self._turns: dict[str, RoundRobin] = {}
         self._under_way: deque[Any] = deque()
         self._most_partitions = 1
         self._rows = 0
@@ -162,7 +162,7 @@ class _Task:
                     f"which is {self._config.max_request_bytes}",
                 )
             self._bytes += len(encoded.data)
-            sent = self._producer.send_set(tp, encoded.data, encoded.count, sealed=False)
+            sent = self._producer.send_encoded(tp, encoded.data, encoded.count, sealed=False)
             self._under_way.append(sent)
 
     def _check(self, *, wait: bool) -> None:
@@ -210,7 +210,7 @@ class _Task:
         turns = self._turns.get(topic)
         if turns is None:
             # Tasks start at different partitions, or many small ones would all fill the first.
-            turns = self._turns[topic] = Turns(random.randrange(1 << 16))
+            turns = self._turns[topic] = RoundRobin(random.randrange(1 << 16))
         return fill_turns(ids, turns, found.available or tuple(range(partitions)))
 
     def _topic(self, name: str) -> TopicMetadata:

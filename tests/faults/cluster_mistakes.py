@@ -24,17 +24,17 @@ from minikafka.log.reading import LogRead
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
 from minikafka.partition.progress import Progress
-from minikafka.records.append.replicated import ReplicatedSet, replicated
-from minikafka.server.groups.group_coordinator import Coordinator
-from minikafka.server.inter_broker_connection import Conversation, Peer
-from minikafka.server.replication.follower_partition import Followed
-from minikafka.server.replication.isr_writer import InSync
+from minikafka.records.append.replicated import FollowerRecords, replicated
+from minikafka.server.groups.group_coordinator import GroupCoordinator
+from minikafka.server.inter_broker_connection import InterBrokerConnection, Peer
+from minikafka.server.replication.follower_partition import FollowerPartition
+from minikafka.server.replication.isr_writer import IsrWriter
 from minikafka.server.replication.replica_fetcher import ReplicaFetcher
 from minikafka.server.replication.replica_fetchers import Fetchers
-from minikafka.server.replication.replica_manager import Replicas
+from minikafka.server.replication.replica_manager import ReplicaManager
 from minikafka.server.zookeeper.partition_states import PartitionStates
 from minikafka.server.zookeeper.topic_watches import TopicWatches
-from minikafka.server.zookeeper.zookeeper_client import Registrar
+from minikafka.server.zookeeper.zookeeper_client import ZooKeeperClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,18 @@ become, read, check_leader, check_follower = (
     Partition.check_follower,
 )
 append_copy, cut_later, want = Log.append_copy, ReplicaFetcher._cut_later, Partition._want
-fetched, converse, read_states = Progress.fetched, Conversation.__init__, PartitionStates.read_with_doubts
+fetched, converse, read_states = (
+    Progress.fetched,
+    InterBrokerConnection.__init__,
+    PartitionStates.read_with_doubts,
+)
 
 
-def cut_nothing(fetcher: ReplicaFetcher, one: Followed, offset: int, **more: Any) -> None:
+def cut_nothing(fetcher: ReplicaFetcher, one: FollowerPartition, offset: int, **more: Any) -> None:
     cut_later(fetcher, one, max(offset, one.partition.log.end_offset), **more)
 
 
-def cut_to_high_watermark(fetcher: ReplicaFetcher, asking: list[Followed]) -> bool:
+def cut_to_high_watermark(fetcher: ReplicaFetcher, asking: list[FollowerPartition]) -> bool:
     """As 0.10.1 does it, where it loses what KIP-101 keeps."""
     for one in asking:
         cut_later(fetcher, one, one.partition.high_watermark)
@@ -133,7 +137,7 @@ def commit_with_too_few(partition: Partition, offset: int, leader_epoch: int) ->
     return check_leader(partition).leader_epoch == leader_epoch and partition.high_watermark > offset
 
 
-def append_gaps(log: Log, copied: ReplicatedSet, **more: Any) -> None:
+def append_gaps(log: Log, copied: FollowerRecords, **more: Any) -> None:
     """Without the first of several sets."""
     if copied.positions.size > 1:
         found = replicated(copied.data[int(copied.positions[1]) :], 0)
@@ -153,7 +157,9 @@ def follow_any_leader(partition: Partition, leader_epoch: int) -> Leadership:
     return leadership
 
 
-def converse_patiently(conversation: Conversation, peer: Peer, clock: Clock, timeout_ms: int) -> None:
+def converse_patiently(
+    conversation: InterBrokerConnection, peer: Peer, clock: Clock, timeout_ms: int
+) -> None:
     converse(conversation, peer, clock, 1 << 40)
 
 
@@ -174,15 +180,15 @@ def write_blindly(
     return replace(leadership, version=stat.version)
 
 
-def shrink_before_written(in_sync: InSync, partition: Partition, wanted: Leadership) -> None:
+def shrink_before_written(in_sync: IsrWriter, partition: Partition, wanted: Leadership) -> None:
     """The leader goes by the new ISR at once."""
-    partition.isr_written(wanted, wanted)
+    partition.complete_isr_update(wanted, wanted)
     in_sync._broker.after(lambda: None)
     in_sync._broker.worker.submit(lambda: None)
 
 
 def obey_any(
-    replicas: Replicas, controller_epoch: int, context: Any, respond: Callable[[], Any], refuse: Any
+    replicas: ReplicaManager, controller_epoch: int, context: Any, respond: Callable[[], Any], refuse: Any
 ) -> None:
     replicas._broker.worker.submit(lambda: context.answer(respond))
 
@@ -214,11 +220,11 @@ def forget_failed(controller: Controller, brokers: Mapping[int, Any], sessions: 
 brokers_changed = Controller._brokers_changed
 
 
-def no_doubts(context: Context, doubted: Collection[int] = ()) -> Electorate:
+def no_doubts(context: Context, bounced_brokers: Collection[int] = ()) -> Electorate:
     return Electorate(context.brokers, context.stopping)
 
 
-def stop_with_deletion(replicas: Replicas, partitions: Any) -> None:
+def stop_with_deletion(replicas: ReplicaManager, partitions: Any) -> None:
     """A broker that is told to copy no longer deletes what it has."""
     replicas.drop(partitions, lambda topic_partition: None)
 
@@ -233,14 +239,14 @@ def delete_in_name_only(manager: LogManager, home: DataDirectory, partition: Top
 # Of groups.
 
 
-def coordinate_while_loading(coordinator: Coordinator, group_id: str) -> Shard:
+def coordinate_while_loading(coordinator: GroupCoordinator, group_id: str) -> Shard:
     """What is being loaded has nothing yet."""
     if coordinator.partition_of(group_id).partition in coordinator._loads:
         return Shard(coordinator._settings)
     return shard_of(coordinator, group_id)
 
 
-shard_of = Coordinator._shard_of
+shard_of = GroupCoordinator._shard_of
 
 
 MISTAKES: dict[str, Mistake] = {
@@ -261,7 +267,7 @@ MISTAKES: dict[str, Mistake] = {
         [(Partition, "_advance", advance_beyond_wanted)], seeds=(5, 2, 7)
     ),
     "the ISR is written whatever its znode holds": Mistake([(PartitionStates, "write", write_blindly)]),
-    "the ISR shrinks before it is written": Mistake([(InSync, "write", shrink_before_written)]),
+    "the ISR shrinks before it is written": Mistake([(IsrWriter, "write", shrink_before_written)]),
     "who lags is taken back into the ISR at once": Mistake(
         [(Partition, "_with", take_back)],
         ("pause", "kill", "slow_network", "isolate"),
@@ -269,7 +275,11 @@ MISTAKES: dict[str, Mistake] = {
         seeds=(510, 44, 96),
     ),
     "a controller is obeyed whose time is over": Mistake(
-        [(Replicas, "obey", obey_any), (Replicas, "take_epoch", yes), (Registrar, "in_office", True)],
+        [
+            (ReplicaManager, "obey", obey_any),
+            (ReplicaManager, "take_epoch", yes),
+            (ZooKeeperClient, "in_office", True),
+        ],
         seeds=(2, 1),
     ),
     "acks=all is answered at once": Mistake([(Partition, "committed", committed_at_once)]),
@@ -302,14 +312,14 @@ MISTAKES: dict[str, Mistake] = {
     "the controller forgets the partitions of dead brokers": Mistake(
         [(Controller, "_brokers_changed", forget_failed)], seeds=(52, 12, 23)
     ),
-    "a broker that restarted at once is not doubted": Mistake(
+    "a broker that restarted at once is not bounced_brokers": Mistake(
         [(Context, "electorate", no_doubts)], ("careful_power_cut",), rare=True, seeds=(49, 8, 33)
     ),
     "a new controller doubts nobody": Mistake(
         [(PartitionStates, "read_with_doubts", doubt_nobody)], rare=True, seeds=(4, 1, 38)
     ),
     "what is stopped is deleted": Mistake(
-        [(Replicas, "stop", stop_with_deletion)], ("stop", "kill"), seeds=(57,)
+        [(ReplicaManager, "stop", stop_with_deletion)], ("stop", "kill"), seeds=(57,)
     ),
     "partitions that a tool adds are not noticed": Mistake(
         [(TopicWatches, "keep", nothing)], seeds=(80, 41, 3)
@@ -318,13 +328,13 @@ MISTAKES: dict[str, Mistake] = {
         [(LogManager, "_put_away", delete_in_name_only)], more=True, seeds=(3, 6, 7)
     ),
     "a coordinator answers before it has read its log": Mistake(
-        [(Coordinator, "_shard_of", coordinate_while_loading)],
+        [(GroupCoordinator, "_shard_of", coordinate_while_loading)],
         ("slow_control", "kill", "expire"),
         rare=True,
         seeds=(201, 3, 92),
         more=True,
     ),
     "an answer that never comes is waited for": Mistake(
-        [(Conversation, "__init__", converse_patiently)], ("hang_connections",)
+        [(InterBrokerConnection, "__init__", converse_patiently)], ("hang_connections",)
     ),
 }

@@ -29,7 +29,7 @@ from pyspark.sql.streaming import StreamingQuery
 import pyspark_minikafka  # noqa: F401  # sets PYSPARK_PYTHON
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import LATEST, Admin
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from pyspark_minikafka import stream
 from pyspark_minikafka.offsets import StreamOffset
 from tests.faults.hooked_source import RUNNER_HOOKS, TASK_HOOKS, HookedSource, append, reach
@@ -202,7 +202,7 @@ class Slot:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.waits = threading.Event()
         """Set when the driver may be killed, for all that this query cares."""
-        self._admin = Admin(Cluster(everything.servers))
+        self._admin = Admin(ClusterClient(everything.servers))
 
     def run(self) -> None:
         """Go on with the cases."""

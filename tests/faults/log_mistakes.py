@@ -20,7 +20,7 @@ from minikafka.log.index.offset_index import OffsetIndex
 from minikafka.log.layout import CLEANED_SUFFIX, SWAP_SUFFIX, Layout
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
-from minikafka.log.producers.producer_state_manager import LogProducers
+from minikafka.log.producers.producer_state_manager import ProducerStateManager
 from minikafka.log.recovery import opening, replacing
 from minikafka.log.segment import Segment
 
@@ -38,7 +38,7 @@ SEGMENTS = tuple(layout.segment_suffix for layout in Layout)
 
 sync_file, sync_directory, remove_file = MemoryFile.sync, MemoryFiles.sync_dir, MemoryFiles.remove
 roll, retire, load_index = Log._roll, replacing.retire, OffsetIndex.load
-adopt, rebuild = Segment.adopt, LogProducers.rebuild
+adopt, rebuild = Segment.adopt, ProducerStateManager.rebuild
 close_directory, delete = LogManager._close_directory, LogManager.delete
 
 
@@ -90,7 +90,7 @@ def believe_index(files: Files, path: str, base_offset: int, segment_bytes: int)
 
 
 def believe_every_snapshot(
-    producers: LogProducers, segments: Sequence[Segment], end_offset: int, _up_to: int, **more: Any
+    producers: ProducerStateManager, segments: Sequence[Segment], end_offset: int, _up_to: int, **more: Any
 ) -> None:
     """Wherever it lies."""
     rebuild(producers, segments, 1 << 40, 1 << 40, **more)
@@ -240,10 +240,14 @@ MISTAKES: dict[str, Mistake] = {
         [(cleaner._Pass, "_tombstones_stay", no)], "compact"
     ),
     "what producers wrote behind their snapshot is not looked for": Mistake(
-        [(LogProducers, "_replay_segment", nothing)]
+        [(ProducerStateManager, "_replay_segment", nothing)]
     ),
     "a snapshot of producers is believed that tells of what is gone": Mistake(
-        [(LogProducers, "rebuild", believe_every_snapshot), (LogProducers, "drop_above", nothing)], "truncate"
+        [
+            (ProducerStateManager, "rebuild", believe_every_snapshot),
+            (ProducerStateManager, "drop_above", nothing),
+        ],
+        "truncate",
     ),
     "a deleted partition is kept": Mistake([(MemoryFiles, "remove_tree", nothing)]),
 }

@@ -23,7 +23,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.consumer_config import ConsumerConfig
 from minikafka.clients.consumer.zookeeper_consumer_connector import ZookeeperConsumerConnector
 from minikafka.clients.group.admin import GroupAdmin
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until

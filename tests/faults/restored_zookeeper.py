@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from minikafka.base.errors import MinikafkaError
-from minikafka.clients.network.cluster import Cluster as Client
-from minikafka.clients.produce import BatchingConfig, BatchingProducer, Delivery
+from minikafka.clients.network.cluster import ClusterClient as Client
+from minikafka.clients.produce import BatchingConfig, BatchingProducer, SendFuture
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from tests.interop.driver import Program
@@ -238,7 +238,7 @@ def _send_by_librdkafka(bootstrap: str, values: list[bytes], at_once: int) -> Ou
 
 def _send_by_ours(bootstrap: str, values: list[bytes], at_once: int) -> Outcomes:
     config = BatchingConfig(idempotence=True, delivery_timeout_ms=int(PATIENCE_S * 1000), retries=10_000)
-    sent: list[tuple[bytes, Delivery]] = []
+    sent: list[tuple[bytes, SendFuture]] = []
     with Client(bootstrap) as client:
         producer = BatchingProducer(client, config)
         for number, value in enumerate(values):

@@ -11,8 +11,8 @@ import pytest
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.range_fetcher import RangeFetcher
-from minikafka.clients.network.cluster import Cluster as Client
-from minikafka.clients.produce import BatchingConfig, BatchingProducer, Delivery
+from minikafka.clients.network.cluster import ClusterClient as Client
+from minikafka.clients.produce import BatchingConfig, BatchingProducer, SendFuture
 from minikafka.embedded.cluster import Cluster
 from minikafka.records.format.message_set import iterate
 
@@ -36,7 +36,7 @@ def produce_until_killed(cluster: Cluster, kill_after: int) -> dict[int, bytes]:
     config = BatchingConfig(
         retries=0, batch_bytes=2000, max_block_ms=PATIENCE_MS, request_timeout_ms=PATIENCE_MS
     )
-    sent: list[tuple[bytes, Delivery]] = []
+    sent: list[tuple[bytes, SendFuture]] = []
     enough = threading.Event()
 
     def killer() -> None:

@@ -10,7 +10,7 @@ import pytest
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.admin import GroupAdmin
 from minikafka.clients.group.consumer import GroupConsumer, GroupConsumerConfig, Reset
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from minikafka.records.format.compression import Codec
 

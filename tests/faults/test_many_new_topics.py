@@ -16,7 +16,7 @@ import pytest
 
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.embedded.cluster import Cluster
 from minikafka.registry import paths
 from minikafka.registry.store import Store

@@ -19,8 +19,8 @@ from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NoComm
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.admin import GroupAdmin
 from minikafka.clients.group.consumer import GroupConsumer, GroupConsumerConfig, Reset
-from minikafka.clients.network.cluster import Cluster as Client
-from minikafka.clients.produce import BatchingConfig, BatchingProducer, Delivery
+from minikafka.clients.network.cluster import ClusterClient as Client
+from minikafka.clients.produce import BatchingConfig, BatchingProducer, SendFuture
 from tests.faults.anomalies import History, Poll
 
 with warnings.catch_warnings():
@@ -161,7 +161,7 @@ class OurSending(Sending):
 
     def go_on(self) -> None:
         config = BatchingConfig(idempotence=True, delivery_timeout_ms=600_000, request_timeout_ms=10_000)
-        under_way: deque[tuple[int, Delivery]] = deque()
+        under_way: deque[tuple[int, SendFuture]] = deque()
         with (
             Client(self._servers, metadata_max_age_ms=5_000) as client,
             BatchingProducer(client, config) as producer,
@@ -176,7 +176,7 @@ class OurSending(Sending):
             for one in under_way:
                 self._ended(*one)
 
-    def _ended(self, number: int, delivery: Delivery) -> None:
+    def _ended(self, number: int, delivery: SendFuture) -> None:
         if delivery.error is not None:
             self.history.wrong.append(f"{self.name}: value {number} failed: {delivery.error}")
         else:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from minikafka.clients.admin.admin import Admin, NewTopic
-from minikafka.clients.network.cluster import Cluster as Connection
+from minikafka.clients.network.cluster import ClusterClient as Connection
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from tests.interop.kafka_broker import KafkaBroker

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from minikafka.clients.admin.admin import Admin
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded.java import find_java
 from minikafka.embedded.process import ChildProcess, wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
@@ -113,7 +113,7 @@ class KafkaBroker:
         if not wait_until(settled, START_TIMEOUT_S) or process.exit_code is not None:
             raise process.failure("does not accept connections")
         # It accepts connections before it knows of any broker, itself included.
-        with Cluster(self.bootstrap) as cluster:
+        with ClusterClient(self.bootstrap) as cluster:
             if not wait_until(lambda: bool(Admin(cluster).describe_cluster().brokers), START_TIMEOUT_S):
                 raise process.failure("does not know itself")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from minikafka.base.files import RealFiles
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import Admin, NewTopic
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.log.tools.dump import dump_records
@@ -156,7 +156,9 @@ class Relay:
         with Client(bootstrap) as client, BatchingProducer(client) as producer:
             for topic in topics:
                 partition = TopicPartition(str(topic), 0)
-                sent = [producer.send_set(partition, data, count) for data, count in sets_of(topic, number)]
+                sent = [
+                    producer.send_encoded(partition, data, count) for data, count in sets_of(topic, number)
+                ]
                 first = len(self._rows[topic])
                 assert sent[0].result().offset == first
                 self._note(topic, number)

@@ -14,7 +14,7 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.cli.commands import run
 from minikafka.clients.admin.acls import AclBinding
 from minikafka.clients.admin.admin import Admin, NewTopic
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until

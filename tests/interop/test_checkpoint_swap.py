@@ -17,7 +17,7 @@ import pytest
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import Admin, NewTopic
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from tests.interop.conftest import Broker
 from tests.interop.driver import Program, encode
@@ -83,7 +83,7 @@ class Query:
         self.checkpoint = directory / "checkpoint"
         self.sent: list[Record] = []
         self.topics = [f"swap-{uuid.uuid4().hex[:12]}" for _ in topics]
-        with Cluster(broker.bootstrap) as cluster:
+        with ClusterClient(broker.bootstrap) as cluster:
             for name, partitions in zip(self.topics, topics, strict=True):
                 Admin(cluster).create_topic(NewTopic(name, partitions))
         self.partitions = [
@@ -95,7 +95,7 @@ class Query:
     def send(self, each: int) -> None:
         """Append so many records to the first partition, twice as many to the second, and so on."""
         with (
-            Cluster(self._broker.bootstrap) as cluster,
+            ClusterClient(self._broker.bootstrap) as cluster,
             BatchingProducer(cluster, BatchingConfig(acks=-1)) as producer,
         ):
             sent = [

@@ -18,7 +18,7 @@ from minikafka.clients.consumer.consumer_fetcher_manager import ConsumerFetcherM
 from minikafka.clients.consumer.kafka_stream import KafkaStream
 from minikafka.clients.consumer.partition_topic_info import INVALID_OFFSET, PartitionTopicInfo
 from minikafka.clients.fetch.range_fetcher import RangeFetcher, prefetching
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from minikafka.clients.serializer import DefaultDecoder
 from minikafka.embedded.process import wait_until
@@ -53,14 +53,14 @@ def needs(kafka: KafkaBroker, key: ApiKey, version: int) -> None:
 
 
 @pytest.fixture
-def cluster(kafka: KafkaBroker) -> Iterator[Cluster]:
+def cluster(kafka: KafkaBroker) -> Iterator[ClusterClient]:
     kafka.start()
-    with Cluster(kafka.bootstrap) as cluster:
+    with ClusterClient(kafka.bootstrap) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def topic(cluster: Cluster) -> str:
+def topic(cluster: ClusterClient) -> str:
     name = f"topic-{next(_NUMBERS)}"
     Admin(cluster).create_topic(NewTopic(name, partitions=3))
     return name
@@ -91,7 +91,7 @@ def hard_records(count: int, seed: int) -> list[Record]:
 
 
 def read(
-    cluster: Cluster, tp: TopicPartition, start: int = 0, end: int | None = None, **options: int
+    cluster: ClusterClient, tp: TopicPartition, start: int = 0, end: int | None = None, **options: int
 ) -> list[StoredRecord]:
     if end is None:
         end = Admin(cluster).offsets({tp: LATEST})[tp]
@@ -107,7 +107,7 @@ def rows(records: list[StoredRecord]) -> list[Row]:
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("acks", [1, -1])
 def test_what_the_producer_writes_the_fetcher_reads_back(
-    kafka: KafkaBroker, cluster: Cluster, topic: str, codec: Codec, acks: int
+    kafka: KafkaBroker, cluster: ClusterClient, topic: str, codec: Codec, acks: int
 ) -> None:
     magic = kafka.release.magics[-1]
     if codec is Codec.ZSTD and magic < 2:
@@ -137,7 +137,7 @@ def test_what_the_producer_writes_the_fetcher_reads_back(
 
 
 def test_idempotence_is_had_of_releases_that_have_it(
-    kafka: KafkaBroker, cluster: Cluster, topic: str
+    kafka: KafkaBroker, cluster: ClusterClient, topic: str
 ) -> None:
     with BatchingProducer(cluster, BatchingConfig(idempotence=True)) as producer:
         demanded = producer.send(topic, b"v", partition=0)
@@ -157,7 +157,7 @@ def test_idempotence_is_had_of_releases_that_have_it(
 @pytest.mark.parametrize("codec", CLASSIC_CODECS)
 @pytest.mark.parametrize("magic", [1, None])
 def test_encoded_sets_arrive_as_they_are(
-    kafka: KafkaBroker, cluster: Cluster, topic: str, codec: Codec, magic: int | None
+    kafka: KafkaBroker, cluster: ClusterClient, topic: str, codec: Codec, magic: int | None
 ) -> None:
     needs(kafka, ApiKey.PRODUCE, 3 if magic is None else 2)
     records = hard_records(300, seed=codec)
@@ -165,7 +165,7 @@ def test_encoded_sets_arrive_as_they_are(
     with BatchingProducer(cluster) as producer:
         magic = producer.magic(tp) if magic is None else magic
         sets = [build_message_set(part, magic=magic, codec=codec) for part in (records[:200], records[200:])]
-        first, second = producer.send_set(tp, sets[0], 200), producer.send_set(tp, sets[1], 100)
+        first, second = producer.send_encoded(tp, sets[0], 200), producer.send_encoded(tp, sets[1], 100)
     assert [(d.result().offset, d.result().count) for d in (first, second)] == [(0, 200), (200, 100)]
     expected = [(n, r.timestamp_ms, r.key, r.value) for n, r in enumerate(records)]
     assert rows(read(cluster, tp)) == expected
@@ -179,7 +179,7 @@ def test_every_fetch_version_reads_the_same_range(
     needs(kafka, ApiKey.FETCH, fetch_version)
     records = hard_records(200, seed=fetch_version)
     tp = TopicPartition(topic, 0)
-    with Cluster(kafka.bootstrap, newest_versions={ApiKey.FETCH: fetch_version}) as cluster:
+    with ClusterClient(kafka.bootstrap, newest_versions={ApiKey.FETCH: fetch_version}) as cluster:
         with BatchingProducer(cluster, BatchingConfig(compression=codec)) as producer:
             for record in records:
                 producer.send(topic, record.value, record.key, partition=0, timestamp_ms=record.timestamp_ms)
@@ -197,7 +197,7 @@ def test_every_fetch_version_reads_the_same_range(
 def test_old_produce_versions_carry_magic_0(kafka: KafkaBroker, topic: str, produce_version: int) -> None:
     needs(kafka, ApiKey.PRODUCE, produce_version)
     tp = TopicPartition(topic, 0)
-    with Cluster(kafka.bootstrap, newest_versions={ApiKey.PRODUCE: produce_version}) as cluster:
+    with ClusterClient(kafka.bootstrap, newest_versions={ApiKey.PRODUCE: produce_version}) as cluster:
         with BatchingProducer(cluster, BatchingConfig(compression=Codec.GZIP)) as producer:
             sent = [producer.send(topic, b"v%d" % n, partition=0, timestamp_ms=5) for n in range(10)]
             assert [d.result(10_000).offset for d in sent] == list(range(10))
@@ -211,7 +211,7 @@ def test_old_produce_versions_carry_magic_0(kafka: KafkaBroker, topic: str, prod
 def test_offsets_are_listed_in_every_version(kafka: KafkaBroker, topic: str, version: int) -> None:
     needs(kafka, ApiKey.LIST_OFFSETS, version)
     partitions = [TopicPartition(topic, n) for n in range(3)]
-    with Cluster(kafka.bootstrap, newest_versions={ApiKey.LIST_OFFSETS: version}) as cluster:
+    with ClusterClient(kafka.bootstrap, newest_versions={ApiKey.LIST_OFFSETS: version}) as cluster:
         with BatchingProducer(cluster) as producer:
             for n in range(7):
                 producer.send(topic, b"x", partition=2, timestamp_ms=1000 + n)
@@ -228,7 +228,7 @@ def test_offsets_are_listed_in_every_version(kafka: KafkaBroker, topic: str, ver
             }
 
 
-def test_a_range_outside_of_the_log_is_told_with_the_logs_own(cluster: Cluster, topic: str) -> None:
+def test_a_range_outside_of_the_log_is_told_with_the_logs_own(cluster: ClusterClient, topic: str) -> None:
     tp = TopicPartition(topic, 0)
     with BatchingProducer(cluster) as producer:
         producer.send(topic, b"only", partition=0)
@@ -238,7 +238,7 @@ def test_a_range_outside_of_the_log_is_told_with_the_logs_own(cluster: Cluster, 
 
 
 def test_a_range_that_is_not_written_yet_is_waited_for_and_then_given_up(
-    cluster: Cluster, topic: str
+    cluster: ClusterClient, topic: str
 ) -> None:
     fetcher = RangeFetcher(cluster, TopicPartition(topic, 0), 0, 5, max_wait_ms=100, timeout_ms=500)
     with pytest.raises(
@@ -249,7 +249,7 @@ def test_a_range_that_is_not_written_yet_is_waited_for_and_then_given_up(
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
 def test_a_stream_reads_what_the_producer_writes(
-    kafka: KafkaBroker, cluster: Cluster, topic: str, codec: Codec
+    kafka: KafkaBroker, cluster: ClusterClient, topic: str, codec: Codec
 ) -> None:
     records = hard_records(600, seed=7)
     with BatchingProducer(cluster, BatchingConfig(compression=codec)) as producer:
@@ -273,7 +273,7 @@ def test_a_stream_reads_what_the_producer_writes(
     assert found == [(n, r.timestamp_ms, r.key, r.value) for n, r in enumerate(records)]
 
 
-def test_topics_are_made_described_and_removed_with_one_result_each(cluster: Cluster) -> None:
+def test_topics_are_made_described_and_removed_with_one_result_each(cluster: ClusterClient) -> None:
     admin = Admin(cluster)
     names = [f"admin-{next(_NUMBERS)}" for _ in range(2)]
     made = admin.create_topics(
@@ -307,14 +307,14 @@ def test_topics_are_made_described_and_removed_with_one_result_each(cluster: Clu
     assert wait_until(lambda: names[0] not in admin.list_topics(), 10)
 
 
-def test_the_cluster_describes_itself(cluster: Cluster, kafka: KafkaBroker) -> None:
+def test_the_cluster_describes_itself(cluster: ClusterClient, kafka: KafkaBroker) -> None:
     described = Admin(cluster).describe_cluster()
     assert [str(b) for b in described.brokers.values()] == [f"broker 0 at {kafka.bootstrap}"]
     assert described.controller_id == 0
     assert len(described.cluster_id) == 22
 
 
-def test_a_record_that_the_topic_does_not_take_fails_alone(cluster: Cluster) -> None:
+def test_a_record_that_the_topic_does_not_take_fails_alone(cluster: ClusterClient) -> None:
     name = f"small-{next(_NUMBERS)}"
     Admin(cluster).create_topic(NewTopic(name, configs={"max.message.bytes": "1000"}))
     with BatchingProducer(cluster, BatchingConfig(linger_ms=200)) as producer:
@@ -325,7 +325,7 @@ def test_a_record_that_the_topic_does_not_take_fails_alone(cluster: Cluster) -> 
     assert [sent[n].result().offset for n in (0, 1, 3, 4)] == [0, 1, 2, 3]
 
 
-def test_records_without_acknowledgement_arrive(cluster: Cluster, topic: str) -> None:
+def test_records_without_acknowledgement_arrive(cluster: ClusterClient, topic: str) -> None:
     tp = TopicPartition(topic, 0)
     # Nobody tells who sends like this that the new topic's leader is not ready.
     assert Admin(cluster).offsets({tp: LATEST})[tp] == 0
@@ -338,7 +338,7 @@ def test_records_without_acknowledgement_arrive(cluster: Cluster, topic: str) ->
 
 
 def test_every_acknowledged_record_outlives_a_killed_and_restarted_broker(
-    kafka: KafkaBroker, cluster: Cluster, topic: str
+    kafka: KafkaBroker, cluster: ClusterClient, topic: str
 ) -> None:
     config = BatchingConfig(acks=1, batch_bytes=2_000, request_timeout_ms=10_000)
     acknowledged = []

@@ -11,7 +11,7 @@ import pytest
 
 from minikafka.clients.admin.admin import Admin
 from minikafka.clients.admin.zookeeper import throttles
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until

@@ -29,7 +29,7 @@ from minikafka.clients.group.consumer import (
     GroupConsumerConfig,
     Reset,
 )
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
@@ -82,13 +82,13 @@ def bootstrap(release: Release | None, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture
-def cluster(bootstrap: str) -> Iterator[Cluster]:
-    with Cluster(bootstrap) as cluster:
+def cluster(bootstrap: str) -> Iterator[ClusterClient]:
+    with ClusterClient(bootstrap) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def topic(cluster: Cluster) -> str:
+def topic(cluster: ClusterClient) -> str:
     name = f"topic-{next(_NUMBERS)}"
     Admin(cluster).create_topic(NewTopic(name, partitions=6))
     return name
@@ -99,7 +99,7 @@ def group() -> str:
     return f"group-{next(_NUMBERS)}"
 
 
-def fill(cluster: Cluster, topic: str, count: int, start: int = 0) -> list[bytes]:
+def fill(cluster: ClusterClient, topic: str, count: int, start: int = 0) -> list[bytes]:
     values = [b"%04d" % number for number in range(start, start + count)]
     with BatchingProducer(cluster) as producer:
         for number, value in enumerate(values):
@@ -107,7 +107,7 @@ def fill(cluster: Cluster, topic: str, count: int, start: int = 0) -> list[bytes
     return values
 
 
-def ours(cluster: Cluster, group: str, topic: str, **settings: Any) -> GroupConsumer:
+def ours(cluster: ClusterClient, group: str, topic: str, **settings: Any) -> GroupConsumer:
     settings = {"auto_offset_reset": Reset.EARLIEST, "heartbeat_interval_ms": 200} | settings
     consumer = GroupConsumer(cluster, GroupConsumerConfig(group, **settings))
     consumer.subscribe([topic])
@@ -158,7 +158,7 @@ def of_librdkafka(bootstrap: str, group: str, topic: str) -> tuple[Any, Poll, Ca
 
 @pytest.mark.parametrize("other_client", [of_kafka_python, of_librdkafka])
 def test_two_members_of_ours_and_one_of_another_client_share_a_topic(
-    cluster: Cluster,
+    cluster: ClusterClient,
     bootstrap: str,
     topic: str,
     group: str,
@@ -200,7 +200,7 @@ def test_two_members_of_ours_and_one_of_another_client_share_a_topic(
         other.close()
 
 
-def test_a_group_goes_on_where_it_has_committed(cluster: Cluster, topic: str, group: str) -> None:
+def test_a_group_goes_on_where_it_has_committed(cluster: ClusterClient, topic: str, group: str) -> None:
     values = fill(cluster, topic, 60)
     with ours(cluster, group, topic, auto_commit=False) as consumer:
         poll, found = polls_of(consumer), Counter[bytes]()
@@ -222,7 +222,7 @@ def test_a_group_goes_on_where_it_has_committed(cluster: Cluster, topic: str, gr
 
 
 def test_commits_of_other_clients_and_ours_are_the_same_ones(
-    cluster: Cluster, bootstrap: str, topic: str, group: str
+    cluster: ClusterClient, bootstrap: str, topic: str, group: str
 ) -> None:
     fill(cluster, topic, 60)
     theirs = kafka.KafkaConsumer(bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False)
@@ -254,7 +254,7 @@ class confluent_consumer:  # noqa: N801
 
 
 def test_partitions_of_ones_own_choice_are_read_as_tables_and_committed_to_the_group(
-    cluster: Cluster, topic: str, group: str
+    cluster: ClusterClient, topic: str, group: str
 ) -> None:
     fill(cluster, topic, 60)
     config = GroupConsumerConfig(group, auto_offset_reset=Reset.EARLIEST, auto_commit=False)
@@ -281,7 +281,7 @@ def test_partitions_of_ones_own_choice_are_read_as_tables_and_committed_to_the_g
         assert next(iter(consumer)).value == b"0062"
 
 
-def test_a_pattern_finds_a_topic_that_comes_later(cluster: Cluster, topic: str, group: str) -> None:
+def test_a_pattern_finds_a_topic_that_comes_later(cluster: ClusterClient, topic: str, group: str) -> None:
     config = GroupConsumerConfig(group, auto_offset_reset=Reset.EARLIEST, metadata_max_age_ms=500)
     with GroupConsumer(cluster, config) as consumer:
         consumer.subscribe(pattern=f"{topic}(-late)?")
@@ -295,7 +295,7 @@ def test_a_pattern_finds_a_topic_that_comes_later(cluster: Cluster, topic: str, 
 
 
 def test_who_works_for_longer_than_its_session_between_two_polls_stays_a_member(
-    cluster: Cluster, topic: str, group: str
+    cluster: ClusterClient, topic: str, group: str
 ) -> None:
     with ours(cluster, group, topic, session_timeout_ms=1_000) as consumer:
         assert wait_until(lambda: not consumer.poll(50) and len(consumer.assignment) == 6, PATIENCE_S)
@@ -309,7 +309,7 @@ def test_who_works_for_longer_than_its_session_between_two_polls_stays_a_member(
 
 
 def test_who_does_not_poll_is_replaced_and_comes_back_as_a_new_member(
-    cluster: Cluster, topic: str, group: str
+    cluster: ClusterClient, topic: str, group: str
 ) -> None:
     with (
         ours(cluster, group, topic, max_poll_interval_ms=1_000) as slow,
@@ -335,7 +335,7 @@ def rows_of(capfd: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str
 
 
 def test_groups_are_listed_described_reset_and_deleted(
-    cluster: Cluster,
+    cluster: ClusterClient,
     bootstrap: str,
     release: Release | None,
     topic: str,
@@ -412,7 +412,7 @@ def values_of(text: str) -> list[str]:
 
 
 def test_consume_commits_what_it_has_printed_and_goes_on_behind_it(
-    cluster: Cluster, bootstrap: str, topic: str, group: str
+    cluster: ClusterClient, bootstrap: str, topic: str, group: str
 ) -> None:
     values = [value.decode() for value in fill(cluster, topic, 60)]
     with consume(bootstrap, topic, group, "--max", "25") as first:
@@ -438,7 +438,7 @@ def test_consume_commits_what_it_has_printed_and_goes_on_behind_it(
 
 
 def test_the_latency_of_a_message_is_measured(
-    bootstrap: str, cluster: Cluster, topic: str, capfd: pytest.CaptureFixture[str]
+    bootstrap: str, cluster: ClusterClient, topic: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (row,) = rows_of(capfd, "perf", "latency", topic, "--records", "50", "--bootstrap", bootstrap)
     assert row["records"] == 50
@@ -446,7 +446,7 @@ def test_the_latency_of_a_message_is_measured(
 
 
 def test_kafkas_own_tool_sees_what_we_have_committed(
-    cluster: Cluster, bootstrap: str, release: Release | None, topic: str, group: str
+    cluster: ClusterClient, bootstrap: str, release: Release | None, topic: str, group: str
 ) -> None:
     release = release or KAFKA_3_9
     release.libs()

@@ -14,7 +14,7 @@ import pytest
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import LATEST, Admin
 from minikafka.clients.fetch.range_fetcher import RangeFetcher
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.java import find_java
 from minikafka.records.format.message_set import iterate

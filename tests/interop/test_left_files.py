@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from tests.interop.conftest import Pair

@@ -13,7 +13,7 @@ import pytest
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.ids import OFFSETS_TOPIC
 from minikafka.clients.admin.admin import Admin, NewTopic
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.embedded.broker import BrokerFailed, BrokerProcess
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper

@@ -17,7 +17,7 @@ from minikafka.base.errors import NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import LATEST, Admin, NewTopic
 from minikafka.clients.fetch.range_fetcher import RangeFetcher
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.net.connection import SocketConnector
@@ -164,7 +164,7 @@ def test_ready_made_sets_whose_answers_were_lost_are_there_once_and_in_order(boo
     ]
     config = BatchingConfig(acks=-1, retry_backoff_ms=1)
     with losing(bootstrap, losses) as client, BatchingProducer(client, config) as producer:
-        sent = [producer.send_set(tp, data, 20, sealed=one_is_sealed) for data, one_is_sealed in sets]
+        sent = [producer.send_encoded(tp, data, 20, sealed=one_is_sealed) for data, one_is_sealed in sets]
     assert losses.count > 5
     assert [delivery.result().offset for delivery in sent] == list(range(0, 1_000, 20))
     found = stored(bootstrap, tp)

@@ -13,7 +13,7 @@ import pytest
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import LATEST, Admin, NewTopic
 from minikafka.clients.fetch.range_fetcher import RangeFetcher
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.producer import KeyedMessage, Producer
 from minikafka.embedded.java import find_java
 from minikafka.records.format.message_set import iterate

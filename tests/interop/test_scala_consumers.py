@@ -15,7 +15,7 @@ from minikafka.base.errors import NoNode
 from minikafka.clients.admin.admin import Admin, NewTopic
 from minikafka.clients.consumer.assignment_context import AssignmentContext
 from minikafka.clients.consumer.partition_assignor import create
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.java import find_java

@@ -9,7 +9,7 @@ import pytest
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import Admin, NewTopic
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import BatchingProducer
 from minikafka.clients.simple_consumer import (
     EARLIEST_TIME,
@@ -40,7 +40,7 @@ LARGE = b"x" * 100_000
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """With the topic ``t``: in partition 0 two small messages and a large one between them."""
     with running(KAFKA_0_10, tmp_path_factory.mktemp("real-kafka")) as broker:
-        with Cluster(broker.bootstrap) as cluster:
+        with ClusterClient(broker.bootstrap) as cluster:
             Admin(cluster).create_topic(NewTopic("t", 2))
             with BatchingProducer(cluster) as producer:
                 for value in (b"a", LARGE, b"b"):

@@ -20,7 +20,7 @@ from minikafka.clients.consumer.consumer_connector import Consumer, ConsumerConn
 from minikafka.clients.consumer.kafka_stream import KafkaStream
 from minikafka.clients.consumer.partition_assignor import create
 from minikafka.clients.consumer.topic_filter import Whitelist
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.java import find_java

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until

@@ -13,7 +13,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import LATEST, Admin, NewTopic
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.range_fetcher import RangeFetcher, prefetching
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded.process import wait_until
 from minikafka.records.columns import decode
 from tests.interop.kafka_broker import KafkaBroker, running
@@ -37,13 +37,13 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
 
 
 @pytest.fixture
-def cluster(kafka: KafkaBroker) -> Iterator[Cluster]:
-    with Cluster(kafka.bootstrap) as cluster:
+def cluster(kafka: KafkaBroker) -> Iterator[ClusterClient]:
+    with ClusterClient(kafka.bootstrap) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def tp(cluster: Cluster) -> TopicPartition:
+def tp(cluster: ClusterClient) -> TopicPartition:
     name = f"transactions-{next(_NUMBERS)}"
     Admin(cluster).create_topic(NewTopic(name, partitions=1))
     return TopicPartition(name, 0)
@@ -80,13 +80,13 @@ class Writer:
         self._producer.abort_transaction(PATIENCE_S)
 
 
-def latest(cluster: Cluster, tp: TopicPartition, isolation: IsolationLevel) -> int:
+def latest(cluster: ClusterClient, tp: TopicPartition, isolation: IsolationLevel) -> int:
     end = Admin(cluster).offsets({tp: LATEST}, isolation=isolation)[tp]
     assert end is not None
     return end
 
 
-def settled(cluster: Cluster, tp: TopicPartition) -> int:
+def settled(cluster: ClusterClient, tp: TopicPartition) -> int:
     """The log's end, once all transactions have ended: who ends one is answered before its mark is there."""
     everything = IsolationLevel.READ_UNCOMMITTED
     assert wait_until(lambda: latest(cluster, tp, COMMITTED) == latest(cluster, tp, everything), PATIENCE_S)
@@ -94,7 +94,12 @@ def settled(cluster: Cluster, tp: TopicPartition) -> int:
 
 
 def read(
-    cluster: Cluster, tp: TopicPartition, start: int, end: int, isolation: IsolationLevel, max_bytes: int
+    cluster: ClusterClient,
+    tp: TopicPartition,
+    start: int,
+    end: int,
+    isolation: IsolationLevel,
+    max_bytes: int,
 ) -> list[tuple[int, bytes]]:
     sets = RangeFetcher(cluster, tp, start, end, isolation=isolation, max_bytes=max_bytes, timeout_ms=20_000)
     found: list[tuple[int, bytes]] = []
@@ -152,7 +157,7 @@ def interleaved(kafka: KafkaBroker, tp: TopicPartition, rounds: int) -> list[byt
 
 @pytest.mark.parametrize("max_bytes", [300, 2_000, 1 << 20])
 def test_a_range_gives_what_was_committed_and_what_librdkafka_gives(
-    kafka: KafkaBroker, cluster: Cluster, tp: TopicPartition, max_bytes: int
+    kafka: KafkaBroker, cluster: ClusterClient, tp: TopicPartition, max_bytes: int
 ) -> None:
     committed = interleaved(kafka, tp, 6)
     end = settled(cluster, tp)
@@ -167,7 +172,7 @@ def test_a_range_gives_what_was_committed_and_what_librdkafka_gives(
 
 
 def test_a_log_that_ends_with_an_aborted_transaction_is_read_to_its_end(
-    kafka: KafkaBroker, cluster: Cluster, tp: TopicPartition
+    kafka: KafkaBroker, cluster: ClusterClient, tp: TopicPartition
 ) -> None:
     writer = Writer(kafka, tp)
     writer.begin(*[b"kept"] * 5)
@@ -182,7 +187,7 @@ def test_a_log_that_ends_with_an_aborted_transaction_is_read_to_its_end(
 
 
 def test_an_open_transaction_bounds_the_latest_offset_until_it_ends(
-    kafka: KafkaBroker, cluster: Cluster, tp: TopicPartition
+    kafka: KafkaBroker, cluster: ClusterClient, tp: TopicPartition
 ) -> None:
     other, writer = Writer(kafka, tp), Writer(kafka, tp)
     other.begin(b"a")

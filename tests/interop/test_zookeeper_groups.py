@@ -12,7 +12,7 @@ import pytest
 
 from minikafka.cli.commands import run
 from minikafka.clients.admin.admin import Admin, NewTopic
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.java import find_java

@@ -14,7 +14,7 @@ from minikafka.base.clock import ManualClock
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.cleanup.cleaner import Cleaner
-from minikafka.log.cleanup.cleaner_manager import Cleaning
+from minikafka.log.cleanup.cleaner_manager import LogCleanerManager
 from minikafka.log.config import LogConfig
 from minikafka.records.append.produced import Limits
 from minikafka.records.append.validation import validate
@@ -169,7 +169,7 @@ def test_a_cleaned_log_has_the_last_message_of_every_key(
     config = LogConfig(segment_bytes, 100, compacted=True, min_cleanable_dirty_ratio=0.0)
     log = open_log(files, config, directory="d/t_0")
     cleaner = Cleaner(files, files.clock, OffsetMap(slots * SLOT_BYTES), lambda cleaned, paths: None)
-    cleaning = Cleaning(files, lambda: {PARTITION: log}, cleaner)
+    cleaning = LogCleanerManager(files, lambda: {PARTITION: log}, cleaner)
     written: list[oracle.Message] = []
     for (magic, codec), pairs, chance in appended:
         made = [Record(key, value, NOW_MS + number) for number, (key, value) in enumerate(pairs)]

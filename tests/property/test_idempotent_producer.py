@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.produce import BatchingConfig, BatchingProducer, Delivery
+from minikafka.clients.produce import BatchingConfig, BatchingProducer, SendFuture
 from minikafka.net.memory import Fault
 from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire.keys import ApiKey
@@ -37,7 +37,7 @@ class World:
     def __init__(self, seed: int, **settings: Any) -> None:
         self.chance = random.Random(seed)
         self.brokers = BrokersInMemory(2, {"t": 3})
-        self.sent: dict[TopicPartition, list[tuple[bytes, int, Delivery]]] = {tp: [] for tp in PARTITIONS}
+        self.sent: dict[TopicPartition, list[tuple[bytes, int, SendFuture]]] = {tp: [] for tp in PARTITIONS}
         self.producer = BatchingProducer(
             self.brokers.client(), BatchingConfig(idempotence=True, **settings), threads=False
         )
@@ -48,7 +48,7 @@ class World:
         values = [b"%d" % (len(self.sent[tp]) + number) for number in range(count)]
         if self.chance.random() < 0.5:
             data = bytearray(build_message_set([Record(None, value) for value in values], magic=2))
-            delivery = self.producer.send_set(tp, data, count, sealed=self.chance.random() < 0.5)
+            delivery = self.producer.send_encoded(tp, data, count, sealed=self.chance.random() < 0.5)
             self.sent[tp] += [(value, number, delivery) for number, value in enumerate(values)]
         else:
             for value in values:

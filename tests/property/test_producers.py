@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.config import LogConfig
-from minikafka.records.append.produced import AssignedSet, Limits
+from minikafka.records.append.produced import Limits, LogAppendInfo
 from minikafka.records.append.validation import validate
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Record, iterate
@@ -46,7 +46,7 @@ class Producers(RuleBasedStateMachine):
     def begin(self) -> None:
         self.send_other(1)
 
-    def send(self, producer: int, epoch: int, first: int, count: int) -> AssignedSet:
+    def send(self, producer: int, epoch: int, first: int, count: int) -> LogAppendInfo:
         records = [
             Record(None, b"%d/%d/%d" % (producer, epoch, (first + number) % (LARGEST + 1)), NOW_MS)
             for number in range(count)

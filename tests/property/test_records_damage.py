@@ -15,7 +15,7 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import Buffer
 from minikafka.records.append.batch_fast_path import PlainBatch, survey
 from minikafka.records.append.conversion import down_convert
-from minikafka.records.append.produced import AssignedSet, Limits, ValidatedSet
+from minikafka.records.append.produced import Limits, LogAppendInfo, ValidatedRecords
 from minikafka.records.append.validation import assign, validate
 from minikafka.records.append.wrappers import NO_WRAPPERS
 from minikafka.records.columns import Columns, Decoder
@@ -142,7 +142,7 @@ def sent_batches(draw: st.DrawFn) -> bytes:
 
 def outcome(
     data: bytes, limits: Limits, surveyed: PlainBatch | None
-) -> tuple[ValidatedSet, list[list[int]]] | str:
+) -> tuple[ValidatedRecords, list[list[int]]] | str:
     """What ``validate`` makes of a copy of ``data``, with the rows of its wrappers, or its complaint."""
     try:
         valid = validate(bytearray(data), limits, 600, surveyed)
@@ -219,7 +219,7 @@ def test_the_columns_hold_the_oracles_messages_and_then_its_error(data: bytes) -
 @given(damaged_sets())
 def test_a_broker_stores_only_what_the_oracle_reads(data: bytes) -> None:
     wanted, damaged = rows_of(data)
-    stored: list[AssignedSet] = []
+    stored: list[LogAppendInfo] = []
     limits = Limits(max_magic=2)
     code = refusal(lambda: stored.append(assign(validate(data, limits, 0), 7)))
     # What a log may hold and a producer must not send: magics mixed, control batches, gaps.

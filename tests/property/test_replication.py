@@ -17,7 +17,7 @@ from minikafka.base.errors import BrokerError
 from minikafka.log.checkpoints.leader_epochs import UNKNOWN
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
-from minikafka.records.append.replicated import ReplicatedSet
+from minikafka.records.append.replicated import FollowerRecords
 from tests.seeds import seeds
 from tests.unit.partition.replicas import ALL, T, leadership, messages, replica, taken, values
 
@@ -38,7 +38,7 @@ class Replication:
         """What the controller has said last, to be heard."""
         self.agrees: set[int] = set()
         """Followers that have cut their logs for their present leader."""
-        self.coming: dict[int, tuple[int, ReplicatedSet | None, int]] = {}
+        self.coming: dict[int, tuple[int, FollowerRecords | None, int]] = {}
         """Answers to fetches: leader epoch, messages, high watermark."""
         self.wanted: dict[int, Leadership] = {}
         """ISRs that leaders want written."""
@@ -65,7 +65,7 @@ class Replication:
             partition.append(messages(*(b"%d.%d by %d" % (self.made, one, broker) for one in range(count))))
 
     def look_for_laggards(self, broker: int) -> None:
-        self.want(broker, self.replicas[broker].without_laggards(self.now_ms, LAG_MS))
+        self.want(broker, self.replicas[broker].shrink_isr(self.now_ms, LAG_MS))
 
     def let_time_pass(self, broker: int) -> None:
         self.now_ms += self.chance.randint(1, LAG_MS)
@@ -145,7 +145,7 @@ class Replication:
     def hear_of_the_write(self, broker: int) -> None:
         broker = next(iter(self.written), broker)
         if broker in self.written:
-            self.replicas[broker].isr_written(*self.written.pop(broker))
+            self.replicas[broker].complete_isr_update(*self.written.pop(broker))
 
     # --- the controller -------------------------------------------------------------------------------------
 

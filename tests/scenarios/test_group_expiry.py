@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
 from minikafka.groups.messages import NEVER_MS, OffsetValue
-from minikafka.server.groups.group_coordinator import Coordinator
+from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
 from minikafka.wire.keys import ApiKey
 from tests.scenarios.simulation import Request, Simulation
@@ -14,7 +14,7 @@ FIND = Request(ApiKey.FIND_COORDINATOR, 2, FindCoordinatorRequest("g", 0))
 SETTINGS = {"offsets.topic.num.partitions": "1", "offsets.retention.minutes": "1"}
 
 
-def with_offsets(coordinator: Coordinator, **counts: int) -> None:
+def with_offsets(coordinator: GroupCoordinator, **counts: int) -> None:
     """So many offsets of each group, committed outside of it."""
     for group_id, count in counts.items():
         commits = {

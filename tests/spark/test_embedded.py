@@ -12,7 +12,7 @@ import pytest
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import LATEST, Admin
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded import local
 from tests.spark.processes import family_of, kill_family, output_of, python, wait_until
 
@@ -69,7 +69,7 @@ def kept(data_dir: Path, topic: str = "numbers") -> int | None:
     """How many messages a broker started on the directory has in partition 0 of a topic."""
     here = local.ensure(str(data_dir))
     try:
-        with Cluster(here.bootstrap_servers, creates_topics=False) as cluster:
+        with ClusterClient(here.bootstrap_servers, creates_topics=False) as cluster:
             partition = TopicPartition(topic, 0)
             return Admin(cluster).offsets({partition: LATEST})[partition]
     finally:

@@ -9,7 +9,7 @@ import pytest
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import EARLIEST, Admin
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded import local
 from pyspark_minikafka import stream
 from tests.spark.processes import kill_family, output_of, python, wait_until
@@ -50,7 +50,7 @@ def check_first_timestamp(data_dir: Path) -> None:
     """The records carry the times of 2013."""
     here = local.ensure(str(data_dir))
     try:
-        with Cluster(here.bootstrap_servers) as cluster:
+        with ClusterClient(here.bootstrap_servers) as cluster:
             # The year's first flight was to leave at 05:15 in New York.
             first_ms = 1357035300000
             found = Admin(cluster).offsets({TopicPartition("flights", p): first_ms for p in range(4)})

@@ -11,7 +11,7 @@ import pytest
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.admin import EMPTY, GroupAdmin
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.embedded.process import wait_until
 from minikafka.registry.consumers import read_offsets
 from minikafka.registry.zookeeper import ZooKeeperStore

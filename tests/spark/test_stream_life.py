@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from minikafka.clients.admin.admin import NewTopic
-from minikafka.clients.network.broker_connection import BrokerLink
+from minikafka.clients.network.broker_connection import BrokerConnection
 from pyspark_minikafka import cache, stream
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.lookup import make_planner
@@ -111,13 +111,13 @@ def test_a_look_for_new_records_is_one_request_to_each_broker(
     options = source_options({"subscribe": topic, "kafka.bootstrap.servers": kafka.servers}, Mode.STREAM)
     planner, requests = make_planner(options, Target(kafka.servers)), []
     known = planner.available({})
-    send: Any = BrokerLink.send
+    send: Any = BrokerConnection.send
 
     def counted(link: Any, api: Any, *arguments: Any, **named: Any) -> Any:
         requests.append(api)
         return send(link, api, *arguments, **named)
 
-    monkeypatch.setattr(BrokerLink, "send", counted)
+    monkeypatch.setattr(BrokerConnection, "send", counted)
     for _ in range(5):
         assert planner.available(known) == known
     assert len(requests) == 5

@@ -163,7 +163,7 @@ def growing_source(servers: str, topic: str) -> type:
             return "minikafka-growing"
 
         def streamReader(self, schema: Any) -> Any:  # noqa: N802
-            from minikafka.clients.network.cluster import Cluster
+            from minikafka.clients.network.cluster import ClusterClient
             from minikafka.clients.produce import BatchingConfig, BatchingProducer
 
             reader: Any = super().streamReader(schema)
@@ -174,7 +174,7 @@ def growing_source(servers: str, topic: str) -> type:
                 start = find_start()
                 if known is None:
                     with (
-                        Cluster(servers) as cluster,
+                        ClusterClient(servers) as cluster,
                         BatchingProducer(cluster, BatchingConfig(acks=-1)) as producer,
                     ):
                         for number in range(10):

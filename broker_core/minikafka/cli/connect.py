@@ -14,7 +14,7 @@ from minikafka.base.ids import OFFSETS_TOPIC, check_topic_name, host_port
 from minikafka.cli.directory import check_cluster, check_usable, make
 from minikafka.cli.options import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP
 from minikafka.cli.output import note
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.metadata import TopicMetadata
 
 if TYPE_CHECKING:
@@ -30,12 +30,14 @@ UNKNOWN_TOPIC_PATIENCE_MS = 800
 
 
 @contextlib.contextmanager
-def connected(bootstrap: str | None, data_dir: Path | None, *, writes: bool = False) -> Iterator[Cluster]:
+def connected(
+    bootstrap: str | None, data_dir: Path | None, *, writes: bool = False
+) -> Iterator[ClusterClient]:
     """A client of the cluster that the options name; closed at the end of the block.
 
     Only a command that ``writes`` makes what is not there: a cluster in ``data_dir``, or a topic.
     """
-    cluster = Cluster(
+    cluster = ClusterClient(
         address_of(bootstrap, data_dir, writes=writes),
         client_id=CLIENT_ID,
         creates_topics=writes,
@@ -114,7 +116,7 @@ class Groups:
     ``store`` where nobody said where its ZooKeeper is.
     """
 
-    cluster: Cluster | None
+    cluster: ClusterClient | None
     store: Store | None
     why: str = ""
 
@@ -134,7 +136,7 @@ class Groups:
         )
 
     @property
-    def brokers(self) -> Cluster:
+    def brokers(self) -> ClusterClient:
         """A client of the brokers. MinikafkaError where they cannot be asked."""
         if self.cluster is None:
             raise MinikafkaError(f"the brokers have to be asked: {self.why}")

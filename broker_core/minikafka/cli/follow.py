@@ -13,7 +13,7 @@ from minikafka.cli.output import note, utc_text
 from minikafka.cli.start import Start
 from minikafka.clients.admin.admin import EARLIEST, LATEST, Admin
 from minikafka.clients.fetch.range_fetcher import RangeFetcher, check_readable
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.records.format.message_set import iterate
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ NAMED_MAX = 5
 Positions = dict[TopicPartition, int]
 
 
-def starting_positions(cluster: Cluster, topic: str, where: Start) -> Positions:
+def starting_positions(cluster: ClusterClient, topic: str, where: Start) -> Positions:
     """The offset to begin at for each partition. Raises BrokerError for a topic that does not exist.
 
     An offset outside a partition's range is moved to its nearer end, as one number is meant for many
@@ -59,7 +59,7 @@ def starting_positions(cluster: Cluster, topic: str, where: Start) -> Positions:
     return {one: min(max(wanted, first[one]), end[one]) for one in partitions}
 
 
-def follow(cluster: Cluster, positions: Positions) -> Iterator[tuple[TopicPartition, StoredRecord]]:
+def follow(cluster: ClusterClient, positions: Positions) -> Iterator[tuple[TopicPartition, StoredRecord]]:
     """Messages from ``positions`` on, each partition in order, for ever. Moves ``positions`` along.
 
     Raises MinikafkaError once the topic was deleted, also when there is a new one of that name.
@@ -89,7 +89,7 @@ def follow(cluster: Cluster, positions: Positions) -> Iterator[tuple[TopicPartit
 
 
 def _read(
-    cluster: Cluster, positions: Positions, one: TopicPartition, end: int
+    cluster: ClusterClient, positions: Positions, one: TopicPartition, end: int
 ) -> Iterator[tuple[TopicPartition, StoredRecord]]:
     """The messages of a partition up to ``end``."""
     try:
@@ -112,7 +112,7 @@ def _read(
             positions[one] = error.start_offset
 
 
-def _check_end(cluster: Cluster, one: TopicPartition, position: int) -> None:
+def _check_end(cluster: ClusterClient, one: TopicPartition, position: int) -> None:
     """Raise MinikafkaError unless the log of a partition soon reaches to what was read of it."""
     deadline = cluster.deadline(BEHIND_PATIENCE_MS)
     while True:
@@ -124,7 +124,7 @@ def _check_end(cluster: Cluster, one: TopicPartition, position: int) -> None:
         cluster.waiter.wait(POLL_INTERVAL_MS)
 
 
-def _check_topic(cluster: Cluster, positions: Positions) -> None:
+def _check_topic(cluster: ClusterClient, positions: Positions) -> None:
     """Raise MinikafkaError when the topic is not there any more, or has lost partitions."""
     topic = next(iter(positions)).topic
     cluster.invalidate(topic)

@@ -14,7 +14,7 @@ from minikafka.clients.admin.admin import Admin
 from minikafka.clients.group.config import GroupConsumerConfig, Reset
 from minikafka.clients.group.consumer import GroupConsumer
 from minikafka.clients.group.offsets import Committed
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 
 if TYPE_CHECKING:
     import re
@@ -49,7 +49,13 @@ class GroupFollower:
     """
 
     def __init__(
-        self, cluster: Cluster, wanted: str | TopicFilter, group: str, reset: Reset, *, threads: bool = True
+        self,
+        cluster: ClusterClient,
+        wanted: str | TopicFilter,
+        group: str,
+        reset: Reset,
+        *,
+        threads: bool = True,
     ) -> None:
         self._cluster = cluster
         self._wanted = wanted

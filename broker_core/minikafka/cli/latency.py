@@ -14,7 +14,7 @@ from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, Topi
 
 if TYPE_CHECKING:
     from minikafka.base.ids import TopicPartition
-    from minikafka.clients.network.cluster import Cluster
+    from minikafka.clients.network.cluster import ClusterClient
     from minikafka.clients.produce.producer import BatchingProducer
 
 ACKS = {"1": 1, "all": -1, "-1": -1}
@@ -61,7 +61,7 @@ def latency(
 
 
 def trips(
-    cluster: Cluster, producer: BatchingProducer, partition: TopicPartition, size: int
+    cluster: ClusterClient, producer: BatchingProducer, partition: TopicPartition, size: int
 ) -> Iterator[float]:
     """The ms that each message takes from ``send`` to when it was read, for ever."""
     from minikafka.clients.admin.admin import LATEST, Admin

@@ -20,10 +20,10 @@ from minikafka.cli.produce import INTERRUPTED_PATIENCE_MS
 
 if TYPE_CHECKING:
     from minikafka.base.ids import TopicPartition
-    from minikafka.clients.network.cluster import Cluster
+    from minikafka.clients.network.cluster import ClusterClient
     from minikafka.clients.produce.producer import BatchingProducer
-    from minikafka.clients.produce.send_future import Delivery
-    from minikafka.records.columns import EncodedSet
+    from minikafka.clients.produce.send_future import SendFuture
+    from minikafka.records.columns import EncodedRecords
     from minikafka.records.format.message_set import Codec
 
 app = typer.Typer(help="Measure how fast a cluster takes and gives messages.", no_args_is_help=True)
@@ -44,11 +44,11 @@ class Latencies:
         self._lock = threading.Lock()
         self._times_ms: list[float] = []
 
-    def watch(self, delivery: Delivery, records: int) -> None:
+    def watch(self, delivery: SendFuture, records: int) -> None:
         """Start the clock for one batch of so many records."""
         started_s = time.perf_counter()
 
-        def done(delivery: Delivery) -> None:
+        def done(delivery: SendFuture) -> None:
             with self._lock:
                 self.failure = self.failure or delivery.error
                 if delivery.error is None:
@@ -177,7 +177,9 @@ def rates(records: int, size_bytes: int, elapsed_s: float) -> dict[str, object]:
     }
 
 
-def random_sets(records: int, size: int, codec: Codec, batch_bytes: int, magic: int) -> Iterator[EncodedSet]:
+def random_sets(
+    records: int, size: int, codec: Codec, batch_bytes: int, magic: int
+) -> Iterator[EncodedRecords]:
     """Message sets with ``records`` values of ``size`` random letters in all; every chunk has the same
     letters.
     """
@@ -205,12 +207,14 @@ def random_sets(records: int, size: int, codec: Codec, batch_bytes: int, magic: 
         records -= rows
 
 
-def send(producer: BatchingProducer, topic_partition: TopicPartition, one: EncodedSet) -> Delivery:
+def send(producer: BatchingProducer, topic_partition: TopicPartition, one: EncodedRecords) -> SendFuture:
     """Hand a message set to the producer."""
-    return producer.send_set(topic_partition, one.data, one.count)
+    return producer.send_encoded(topic_partition, one.data, one.count)
 
 
-def ranges_of(cluster: Cluster, topic: str, limit: int | None) -> Iterator[tuple[TopicPartition, int, int]]:
+def ranges_of(
+    cluster: ClusterClient, topic: str, limit: int | None
+) -> Iterator[tuple[TopicPartition, int, int]]:
     """Partition, first offset and end of what there is, ``limit`` messages at most."""
     from minikafka.cli.connect import existing_topic
     from minikafka.clients.admin.admin import EARLIEST, LATEST, Admin
@@ -230,7 +234,7 @@ def ranges_of(cluster: Cluster, topic: str, limit: int | None) -> Iterator[tuple
 
 
 def decoded(
-    cluster: Cluster, topic_partition: TopicPartition, start: int, end: int
+    cluster: ClusterClient, topic_partition: TopicPartition, start: int, end: int
 ) -> Iterator[tuple[int, int]]:
     """Rows and bytes of each piece of a partition, fetched by one thread while this one decodes."""
     from minikafka.clients.fetch.prefetch import prefetching

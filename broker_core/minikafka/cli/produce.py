@@ -18,7 +18,7 @@ from minikafka.cli.options import Bootstrap, CodecName, DataDir, Format, OutputF
 if TYPE_CHECKING:
     from minikafka.cli.progress import Progress
     from minikafka.clients.produce.producer import BatchingProducer
-    from minikafka.clients.produce.send_future import Delivery
+    from minikafka.clients.produce.send_future import SendFuture
 
 LINGER_MS = 5
 BATCH_BYTES = 65_536
@@ -106,7 +106,7 @@ class Sent:
         self.interrupted = False
         self._lock = threading.Lock()
 
-    def notice(self, line: int, delivery: Delivery) -> None:
+    def notice(self, line: int, delivery: SendFuture) -> None:
         """The message of ``line`` was acknowledged, or never will be."""
         if delivery.error is not None:
             self.fail(line, delivery.error)

@@ -115,11 +115,11 @@ class Context:
         for topic in self.assignments:
             yield from self.partitions_of(topic)
 
-    def electorate(self, doubted: Collection[int] = ()) -> Electorate:
+    def electorate(self, bounced_brokers: Collection[int] = ()) -> Electorate:
         """Who can lead, when these brokers were away meanwhile."""
-        if not doubted:
+        if not bounced_brokers:
             return Electorate(self.brokers, self.stopping)
-        return Electorate(self.brokers, {**self.stopping, **dict.fromkeys(doubted)})
+        return Electorate(self.brokers, {**self.stopping, **dict.fromkeys(bounced_brokers)})
 
     def farewell(self, topic_partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Leadership]:
         """What brokers are told of partitions that go."""

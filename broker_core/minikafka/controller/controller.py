@@ -49,7 +49,7 @@ class _Writing:
     """A state that is being written, and not answered yet."""
 
     leadership: Leadership
-    doubted: Collection[int]
+    bounced_brokers: Collection[int]
     """Brokers that were away before it was decided."""
     again: bool
     since: set[int] = field(default_factory=set)
@@ -223,7 +223,9 @@ class Controller:
             if not self._deletions.is_under_way(topic_partition.topic):
                 # Nobody knows whom the earlier controller had told of the new replicas.
                 again = topic_partition in self._reassignments and topic_partition in context.leaderships
-                if self._settle(topic_partition, event.doubted.get(topic_partition, ()), again=again):
+                if self._reconcile(
+                    topic_partition, event.bounced_brokers.get(topic_partition, ()), again=again
+                ):
                     self._tell(topic_partition, context.brokers)
         out.greet(broker_id for broker_id in context.brokers if broker_id != self._broker_id)
         # Who leads is told before clients are told of it: of what is being written when it is.
@@ -241,7 +243,7 @@ class Controller:
         started = [broker_id for broker_id in brokers if broker_id not in before] + restarted
         if not failed and not started:
             return
-        doubted: dict[TopicPartition, dict[int, None]] = {}
+        bounced_brokers: dict[TopicPartition, dict[int, None]] = {}
         for broker_id in failed:
             context.stopping.pop(broker_id, None)
             for topic_partition in context.partitions_on(broker_id):
@@ -249,7 +251,7 @@ class Controller:
                     self._deletions.failed(topic_partition, broker_id)
                 else:
                     context.move_replica(topic_partition, broker_id, ReplicaStatus.OFFLINE)
-                    doubted.setdefault(topic_partition, {})[broker_id] = None
+                    bounced_brokers.setdefault(topic_partition, {})[broker_id] = None
         for broker_id in started:
             for topic_partition in context.partitions_on(broker_id):
                 if self._deletions.is_under_way(topic_partition.topic):
@@ -257,9 +259,9 @@ class Controller:
                 else:
                     if topic_partition in context.leaderships:
                         context.move_replica(topic_partition, broker_id, ReplicaStatus.ONLINE)
-                    doubted.setdefault(topic_partition, {})
-        for topic_partition, away in doubted.items():
-            if self._settle(topic_partition, away):
+                    bounced_brokers.setdefault(topic_partition, {})
+        for topic_partition, away in bounced_brokers.items():
+            if self._reconcile(topic_partition, away):
                 self._tell(topic_partition, started)
         self._out.greet(brokers)
         self._out.tell_all(started)
@@ -276,7 +278,7 @@ class Controller:
             if known.leader != broker_id:
                 self._out.stop(broker_id, topic_partition, delete=False)
                 context.move_replica(topic_partition, broker_id, ReplicaStatus.OFFLINE)
-            self._settle(topic_partition)
+            self._reconcile(topic_partition)
 
     def _logs_failed(self, broker_id: int, partitions: Collection[TopicPartition]) -> None:
         """Others in sync are to lead what a broker cannot write to; alone, it leads on."""
@@ -292,7 +294,7 @@ class Controller:
                     f"broker {broker_id} cannot write to its log of {topic_partition}: another replica leads",
                     warning=True,
                 )
-                self._settle(topic_partition, (broker_id,))
+                self._reconcile(topic_partition, (broker_id,))
 
     # --- topics ---------------------------------------------------------------------------------------------
 
@@ -316,7 +318,7 @@ class Controller:
                 context.move(topic_partition, PartitionStatus.NEW)
                 for replica in context.replicas_of(topic_partition):
                     context.move_replica(topic_partition, replica, ReplicaStatus.NEW)
-                self._settle(topic_partition)
+                self._reconcile(topic_partition)
 
     def _forget_topic(self, topic: str) -> None:
         context = self._context
@@ -341,7 +343,7 @@ class Controller:
             if not self._deletions.is_under_way(topic):
                 for topic_partition in context.partitions_of(topic):
                     if self.status(topic_partition) is PartitionStatus.OFFLINE:
-                        self._settle(topic_partition)
+                        self._reconcile(topic_partition)
 
     def _start_deletions(self) -> None:
         if self._deletions.has_room() and self._deletions.waiting:
@@ -375,7 +377,7 @@ class Controller:
         if asked and not self._elections.asked:
             self._out.finally_do(events.DropElections("none of its partitions can be elected"))
         for topic_partition in electable:
-            self._settle(topic_partition)
+            self._reconcile(topic_partition)
 
     def _rebalance(self, limit_percent: int) -> None:
         if not self._reassignments and not self._elections:
@@ -400,25 +402,25 @@ class Controller:
                 continue
             self._reassignments.start(topic_partition, replicas, self._out)
             if not resumed:
-                self._settle(topic_partition)
+                self._reconcile(topic_partition)
 
     # --- the states of partitions ---------------------------------------------------------------------------
 
-    def _settle(
-        self, topic_partition: TopicPartition, doubted: Collection[int] = (), *, again: bool = False
+    def _reconcile(
+        self, topic_partition: TopicPartition, bounced_brokers: Collection[int] = (), *, again: bool = False
     ) -> bool:
         """Write what should follow for a partition. True when nothing is to be written, or being written.
 
-        ``doubted``: brokers that were away. ``again``: in a new epoch even if nothing else changes.
+        ``bounced_brokers``: brokers that were away. ``again``: in a new epoch even if nothing else changes.
         """
         if topic_partition in self._writing:
-            self._writing[topic_partition].since.update(doubted)
+            self._writing[topic_partition].since.update(bounced_brokers)
             return False
         if topic_partition in self._unwritten:
-            doubted = {*doubted, *self._unwritten.pop(topic_partition)}
+            bounced_brokers = {*bounced_brokers, *self._unwritten.pop(topic_partition)}
         context, out = self._context, self._out
         known = context.leaderships.get(topic_partition)
-        electorate = context.electorate(doubted)
+        electorate = context.electorate(bounced_brokers)
         replicas = self._reassignments.replicas_for(topic_partition, electorate)
         if known is None:
             leadership = first_leadership(replicas, electorate, context.epoch)
@@ -429,7 +431,7 @@ class Controller:
                 electorate,
                 context.epoch,
                 unclean=topic_partition.topic in context.unclean,
-                again=again or known.leader in doubted,
+                again=again or known.leader in bounced_brokers,
             )
             if leadership is None and topic_partition in self._elections:
                 leadership = preferred_leadership(known, replicas, electorate, context.epoch)
@@ -450,7 +452,7 @@ class Controller:
                     f"{leadership.leader} leads, and what it does not have is lost",
                     warning=True,
                 )
-        self._writing[topic_partition] = _Writing(leadership, doubted, again)
+        self._writing[topic_partition] = _Writing(leadership, bounced_brokers, again)
         out.write(topic_partition, leadership, known)
         return False
 
@@ -471,19 +473,19 @@ class Controller:
                     continue
             self._adopt(topic_partition, held, ours=done)
             if writing is None:
-                settled = self._settle(topic_partition)
+                settled = self._reconcile(topic_partition)
             elif done:
-                settled = self._settle(topic_partition, writing.since)
+                settled = self._reconcile(topic_partition, writing.since)
             else:
-                doubted = {*writing.doubted, *writing.since}
-                settled = self._settle(topic_partition, doubted, again=writing.again)
+                bounced_brokers = {*writing.bounced_brokers, *writing.since}
+                settled = self._reconcile(topic_partition, bounced_brokers, again=writing.again)
             if settled:
                 self._announce(topic_partition, NO_LEADER if known is None else known.leader)
         for topic_partition in sorted(gone):
             lost = self._writing.pop(topic_partition, None)
             if context.knows(topic_partition):
                 if lost is not None:
-                    self._unwritten[topic_partition] = {*lost.doubted, *lost.since}
+                    self._unwritten[topic_partition] = {*lost.bounced_brokers, *lost.since}
                 if topic_partition in self._reassignments:
                     reason = f"the state of {topic_partition} is gone, or cannot be read"
                     self._reassignments.give_up(topic_partition, reason, self._out)
@@ -507,7 +509,7 @@ class Controller:
                 "ZooKeeper has: it was restored from an older copy; the epoch is raised",
                 warning=True,
             )
-            self._settle(topic_partition, again=True)
+            self._reconcile(topic_partition, again=True)
 
     def _isr_changed(self, leaderships: Mapping[TopicPartition, Leadership]) -> None:
         context = self._context
@@ -520,7 +522,7 @@ class Controller:
             if self._is_of_this_term(topic_partition, held):
                 self._adopt(topic_partition, held, ours=False)
                 self._out.publish({topic_partition: context.leaderships[topic_partition]})
-                settled = self._settle(topic_partition)
+                settled = self._reconcile(topic_partition)
                 if settled and (known is None or known.leader_epoch != held.leader_epoch):
                     # Written by an earlier controller, which could not announce it any more.
                     self._announce(topic_partition, NO_LEADER if known is None else known.leader)

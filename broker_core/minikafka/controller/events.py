@@ -21,8 +21,8 @@ class Elected:
 
     ``sessions``: broker id -> the ZooKeeper session that registered it. ``unclean``: topics where a replica
     out of sync may lead. ``reassignments``: what ``/admin/reassign_partitions`` asks for. ``elections``:
-    partitions that are to get their preferred leader, of ``/admin/preferred_replica_election``. ``doubted``:
-    in-sync replicas on brokers that were away since the partition's state was written, though they live.
+    partitions that are to get their preferred leader, of ``/admin/preferred_replica_election``.
+    ``bounced_brokers``: live brokers of the ISR that were away since the partition's state was written.
     """
 
     epoch: int
@@ -34,7 +34,7 @@ class Elected:
     unclean: frozenset[str] = frozenset()
     reassignments: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     elections: frozenset[TopicPartition] = frozenset()
-    doubted: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    bounced_brokers: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper, PortTaken
 
 if TYPE_CHECKING:
-    from minikafka.clients.network.cluster import Cluster as Client
+    from minikafka.clients.network.cluster import ClusterClient as Client
 
 ZOOKEEPER_PATIENCE_MS = 60_000
 """How long a broker asks for ZooKeeper, which is started together with it."""
@@ -341,7 +341,7 @@ class Cluster:
             return None
 
     def _connected(self) -> Client:
-        from minikafka.clients.network.cluster import Cluster as Client
+        from minikafka.clients.network.cluster import ClusterClient as Client
 
         if self._client is None:
             self._client = Client(self.bootstrap_servers, client_id=CLIENT_ID)

@@ -46,8 +46,8 @@ from minikafka.log.recovery import opening, replacing
 from minikafka.log.retention import SegmentFacts
 from minikafka.log.search import facts_of
 from minikafka.log.segment import Marks, Newest, Segment, UnusableSegment
-from minikafka.records.append.produced import AssignedSet, ValidatedSet
-from minikafka.records.append.replicated import ReplicatedSet
+from minikafka.records.append.produced import LogAppendInfo, ValidatedRecords
+from minikafka.records.append.replicated import FollowerRecords
 from minikafka.records.append.validation import assign
 
 
@@ -170,7 +170,9 @@ class Log:
 
     # Writing.
 
-    def append(self, valid: ValidatedSet, *, now_ms: int = 0, leader_epoch: int = UNKNOWN) -> AssignedSet:
+    def append(
+        self, valid: ValidatedRecords, *, now_ms: int = 0, leader_epoch: int = UNKNOWN
+    ) -> LogAppendInfo:
         """Give the messages the next offsets and write them behind the last one.
 
         What a producer sends again, and the log has, is not written: the answer is ``duplicate``, with the
@@ -181,12 +183,12 @@ class Log:
         with self._mutex:
             return self._append(valid, now_ms, leader_epoch)
 
-    def _append(self, valid: ValidatedSet, now_ms: int, leader_epoch: int) -> AssignedSet:
+    def _append(self, valid: ValidatedRecords, now_ms: int, leader_epoch: int) -> LogAppendInfo:
         self._check_appendable()
         self.epochs.require_saved()
         writers = self.producers.decide(valid.batches, self._end_offset, now_ms) if valid.batches else {}
         if isinstance(writers, Appended):
-            return AssignedSet.as_before(writers.first_offset, writers.last_offset, writers.timestamp_ms)
+            return LogAppendInfo.as_before(writers.first_offset, writers.last_offset, writers.timestamp_ms)
         epoch = max(leader_epoch, self.epochs.latest)  # a newer one may have begun just now
         assigned = assign(valid, self._end_offset, epoch, mark_every=self.config.index_interval_bytes)
         if assigned.count == 0:
@@ -206,7 +208,7 @@ class Log:
         return assigned
 
     def append_copy(
-        self, copied: ReplicatedSet, *, epochs: Sequence[tuple[int, int]] = (), now_ms: int = 0
+        self, copied: FollowerRecords, *, epochs: Sequence[tuple[int, int]] = (), now_ms: int = 0
     ) -> None:
         """Write what the leader of the partition has, as it is, with its offsets, epochs and producers.
 

@@ -27,11 +27,11 @@ from minikafka.base.errors import BrokerError, DirectoryLocked, ErrorCode, Stora
 from minikafka.base.files import Files
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition, check_topic_name
 from minikafka.log.checkpoints.data_directory import DataDirectory
-from minikafka.log.checkpoints.leader_epoch_journal import BegunEpochs
-from minikafka.log.checkpoints.topic_incarnations import Creations, Tree
+from minikafka.log.checkpoints.leader_epoch_journal import LeaderEpochJournal
+from minikafka.log.checkpoints.topic_incarnations import TopicIncarnations, Tree
 from minikafka.log.checkpoints.watermarks import Watermarks
-from minikafka.log.cleanup.cleaner_control import Guard
-from minikafka.log.cleanup.file_deletion import Doomed, remove_partitions
+from minikafka.log.cleanup.cleaner_control import CleanerControl
+from minikafka.log.cleanup.file_deletion import FileDeletion, remove_partitions
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import STRAY_SUFFIX, Layout
 from minikafka.log.log import Log
@@ -94,13 +94,13 @@ class LogManager:
         self._flushed_ms: dict[TopicPartition, int] = {}
         self._unopened: dict[TopicPartition, Known] = {}
         """Partitions that lie here and could not be opened."""
-        self.doomed = Doomed(files, clock)
+        self.doomed = FileDeletion(files, clock)
         self._warned: dict[str, list[str]] = {}
         self.watermarks = Watermarks()
-        self.creations = Creations(files)
+        self.creations = TopicIncarnations(files)
         """Which topics the logs are of."""
-        self.begun = BegunEpochs(files)
-        self.guard: Guard | None = None
+        self.begun = LeaderEpochJournal(files)
+        self.guard: CleanerControl | None = None
         """Told before a log is truncated or deleted, and after it."""
 
     def open_all(self, overrides: Overrides | None = None, tree: Tree | None = None) -> None:
@@ -642,7 +642,7 @@ class LogManager:
         self._homes = {}
         self._flushed_ms = {}
         self._unopened = {}
-        self.doomed = Doomed(self._files, self._clock)
+        self.doomed = FileDeletion(self._files, self._clock)
 
 
 class _TwoHomes(StorageError):

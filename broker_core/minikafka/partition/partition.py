@@ -31,22 +31,22 @@ from minikafka.log.log import Log
 from minikafka.log.reading import LogRead
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.progress import Progress
-from minikafka.records.append.produced import AssignedSet, ValidatedSet
-from minikafka.records.append.replicated import ReplicatedSet
+from minikafka.records.append.produced import LogAppendInfo, ValidatedRecords
+from minikafka.records.append.replicated import FollowerRecords
 
 
 @fast_value
 class Appended:
     """What one append did. ``must_flush``: call ``flush`` and report it before anybody is answered."""
 
-    assigned: AssignedSet
+    assigned: LogAppendInfo
     must_flush: bool
     leader_epoch: int
     """Under which it was written: who waits for replicas waits for this leader."""
 
 
 @fast_value
-class Followed:
+class FollowerFetchUpdate:
     """What a follower's fetch changed."""
 
     moved: bool
@@ -55,7 +55,7 @@ class Followed:
     """The ISR to be written, with the follower; None where nothing changes."""
 
 
-_NOTHING_CHANGED = Followed(moved=False, wanted=None)
+_NOTHING_CHANGED = FollowerFetchUpdate(moved=False, wanted=None)
 
 
 class Partition:
@@ -70,16 +70,16 @@ class Partition:
         self._broker_id = broker_id
         self._leadership: Leadership | None = None
         self._high_watermark = self._within(high_watermark)
-        self._safe_end = log.end_offset
+        self._durable_end_offset = log.end_offset
         """What lies below is as safe here as is configured."""
         self._followers: dict[int, Progress] = {}
         self._begun_at = 0
         """Where the log ended when this broker began to lead."""
         self._led_since = 0
         """The epoch in which it did: it has led all from there on."""
-        self._wanted: Leadership | None = None
+        self._proposed_isr: Leadership | None = None
         """An ISR that ZooKeeper was asked to take, and has not answered."""
-        self._perhaps: frozenset[int] = frozenset()
+        self._unconfirmed_isr: frozenset[int] = frozenset()
         """Who may be in sync for ZooKeeper, as it may have taken a write that it did not answer."""
 
     def _within(self, offset: int) -> int:
@@ -131,15 +131,15 @@ class Partition:
         # Who passes over an epoch may not have heard of another leader, from whom its followers copied.
         led = known is not None and self.is_leader and leadership.leader_epoch == known.leader_epoch + 1
         self._leadership = leadership
-        self._wanted, self._perhaps = None, frozenset()
+        self._proposed_isr, self._unconfirmed_isr = None, frozenset()
         if not self.is_leader:
             self._followers = {}
             return True
         if not led:
             self._led_since = leadership.leader_epoch
-            self._begun_at = self._safe_end = self.log.end_offset
+            self._begun_at = self._durable_end_offset = self.log.end_offset
             if self.log.needs_flush():
-                self._safe_end = self.log.recovery_point
+                self._durable_end_offset = self.log.recovery_point
         old = self._followers
         self._followers = {}
         for replica in leadership.replicas:
@@ -152,7 +152,7 @@ class Partition:
 
     def give_up(self) -> None:
         """This broker has no replica any more: it neither leads nor follows, and who waits here is told."""
-        self._leadership = self._wanted = None
+        self._leadership = self._proposed_isr = None
         self._followers = {}
 
     def check_leader(self, epoch: int = UNKNOWN) -> Leadership:
@@ -176,7 +176,7 @@ class Partition:
 
     # --- as its leader --------------------------------------------------------------------------------------
 
-    def append(self, valid: ValidatedSet, *, all_in_sync: bool = False, now_ms: int = 0) -> Appended:
+    def append(self, valid: ValidatedRecords, *, all_in_sync: bool = False, now_ms: int = 0) -> Appended:
         """Give the messages the next offsets and write them. ``now_ms``: wall-clock time.
 
         ``all_in_sync``: the producer asked for acks=all: ``min.insync.replicas`` counts. Raises BrokerError
@@ -194,13 +194,13 @@ class Partition:
         assigned = self.log.append(valid, now_ms=now_ms, leader_epoch=leadership.leader_epoch)
         must_flush = self.log.needs_flush()
         if not must_flush:
-            self._safe_end = self.log.end_offset
+            self._durable_end_offset = self.log.end_offset
             self._advance()
         return Appended(assigned, must_flush, leadership.leader_epoch)
 
     def flushed(self, end_offset: int) -> bool:
         """Everything before ``end_offset`` is on disk. True when the high watermark moved."""
-        self._safe_end = max(self._safe_end, min(end_offset, self.log.end_offset))
+        self._durable_end_offset = max(self._durable_end_offset, min(end_offset, self.log.end_offset))
         return self.is_leader and self._advance()
 
     def committed(self, offset: int, leader_epoch: int) -> bool:
@@ -226,7 +226,7 @@ class Partition:
             )
         return True
 
-    def followed(self, replica: int, offset: int, now_ms: int) -> Followed:
+    def followed(self, replica: int, offset: int, now_ms: int) -> FollowerFetchUpdate:
         """Follower ``replica`` has everything below ``offset``. ``now_ms``: monotonic.
 
         Raises BrokerError as ``check_leader``, and UNKNOWN_TOPIC_OR_PARTITION where it has no replica.
@@ -245,27 +245,27 @@ class Partition:
         progress.fetched(offset, self.log.end_offset, now_ms)
         if replica not in leadership.isr:
             # It counts already while it is about to be written that it is in sync.
-            return Followed(moved=self._advance(), wanted=self._with(replica, leadership))
+            return FollowerFetchUpdate(moved=self._advance(), wanted=self._with(replica, leadership))
         if offset == before:
             return _NOTHING_CHANGED
-        return Followed(moved=self._advance(), wanted=None)
+        return FollowerFetchUpdate(moved=self._advance(), wanted=None)
 
     def _with(self, replica: int, leadership: Leadership) -> Leadership | None:
         """The ISR with ``replica`` in it, where it has all that is committed, and all from before this
         leader's time, which may be more.
         """
         least = max(self._high_watermark, self._begun_at)
-        if self._wanted is not None or self._followers[replica].end_offset < least:
+        if self._proposed_isr is not None or self._followers[replica].end_offset < least:
             return None
         in_sync = {*leadership.isr, replica}
         return self._want(leadership, tuple(one for one in leadership.replicas if one in in_sync))
 
-    def without_laggards(self, now_ms: int, lag_max_ms: int) -> Leadership | None:
+    def shrink_isr(self, now_ms: int, lag_max_ms: int) -> Leadership | None:
         """The ISR to be written, without those that lag (``replica.lag.time.max.ms``); None where all are in
         sync, or this broker does not lead. ``now_ms``: monotonic.
         """
         leadership = self._leadership
-        if leadership is None or not self.is_leader or self._wanted is not None:
+        if leadership is None or not self.is_leader or self._proposed_isr is not None:
             return None
         in_sync = tuple(
             one
@@ -273,15 +273,15 @@ class Partition:
             if one == self._broker_id
             or (one in self._followers and not self._followers[one].lags(now_ms, lag_max_ms))
         )
-        if in_sync == leadership.isr and not self._perhaps:
+        if in_sync == leadership.isr and not self._unconfirmed_isr:
             return None
         return self._want(leadership, in_sync)  # the same again, where only ZooKeeper knows what it holds
 
     def _want(self, leadership: Leadership, in_sync: tuple[int, ...]) -> Leadership:
-        self._wanted = replace(leadership, isr=in_sync, version=leadership.version + 1)
-        return self._wanted
+        self._proposed_isr = replace(leadership, isr=in_sync, version=leadership.version + 1)
+        return self._proposed_isr
 
-    def isr_written(self, wanted: Leadership, stored: Leadership | None) -> bool:
+    def complete_isr_update(self, wanted: Leadership, stored: Leadership | None) -> bool:
         """ZooKeeper was asked to take ``wanted``, and holds ``stored``. True when the high watermark moved.
 
         Another controller's decision that is there instead comes with its own message; until then this
@@ -290,27 +290,31 @@ class Partition:
         lost, or somebody mended it by hand. None: nobody knows.
         """
         leadership = self._leadership
-        if self._wanted is not wanted or leadership is None:
+        if self._proposed_isr is not wanted or leadership is None:
             return False
-        self._wanted = None
+        self._proposed_isr = None
         if (
             stored is not None
             and (stored.leader, stored.leader_epoch) == (leadership.leader, leadership.leader_epoch)
             and self._broker_id in stored.isr
         ):
             self._leadership = replace(leadership, isr=stored.isr, version=stored.version)
-            self._perhaps = frozenset()
+            self._unconfirmed_isr = frozenset()
         else:
-            self._perhaps |= {*wanted.isr}
+            self._unconfirmed_isr |= {*wanted.isr}
         return self.is_leader and self._advance()
 
     def _advance(self) -> bool:
         """Raise the high watermark to what every replica that counts as in sync has."""
         assert self._leadership is not None
-        end = self._safe_end
+        end = self._durable_end_offset
         counted: Collection[int] = self._leadership.isr
-        if self._wanted is not None or self._perhaps:
-            counted = {*counted, *self._perhaps, *(self._wanted.isr if self._wanted is not None else ())}
+        if self._proposed_isr is not None or self._unconfirmed_isr:
+            counted = {
+                *counted,
+                *self._unconfirmed_isr,
+                *(self._proposed_isr.isr if self._proposed_isr is not None else ()),
+            }
         for replica in counted:
             progress = self._followers.get(replica)
             if progress is not None and progress.end_offset < end:
@@ -324,7 +328,7 @@ class Partition:
 
     def replicate(
         self,
-        copied: ReplicatedSet,
+        copied: FollowerRecords,
         leader_epoch: int,
         *,
         epochs: Sequence[tuple[int, int]] = (),
@@ -362,7 +366,7 @@ class Partition:
     def truncated(self) -> None:
         """The log was cut, or begun anew."""
         self._high_watermark = self._within(self._high_watermark)
-        self._safe_end = min(self._safe_end, self.log.end_offset)
+        self._durable_end_offset = min(self._durable_end_offset, self.log.end_offset)
 
     # --- reading --------------------------------------------------------------------------------------------
 

@@ -24,7 +24,12 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import Buffer
 from minikafka.records import kernels
 from minikafka.records.arrow.buffers import grown
-from minikafka.records.arrow.encoding import EncodedSet, encode, partitions_by_java_hash, partitions_by_key
+from minikafka.records.arrow.encoding import (
+    EncodedRecords,
+    encode,
+    partitions_by_java_hash,
+    partitions_by_key,
+)
 from minikafka.records.format.batch import BATCH_HEADER_BYTES, read_header, records_of
 from minikafka.records.format.checksums import CRC32_TABLES, CRC_TABLES
 from minikafka.records.format.compression import MAX_CONTENT_BYTES
@@ -41,7 +46,7 @@ __all__ = [
     "Columns",
     "DamagedEntry",
     "Decoder",
-    "EncodedSet",
+    "EncodedRecords",
     "RawHeaders",
     "decode",
     "decode_pieces",

@@ -44,7 +44,7 @@ from minikafka.registry.zookeeper import ZooKeeperStore, servers_of
 from minikafka.server.assembly import Ports, RunningBroker, start_patiently
 from minikafka.server.config.listeners import unreachable
 from minikafka.server.config.properties import BrokerConfig, parse_properties
-from minikafka.server.inter_broker_connection import Conversation
+from minikafka.server.inter_broker_connection import InterBrokerConnection
 from minikafka.server.workers.work_pool import MEMORY_BYTES, ThreadWorkPool
 from minikafka.server.workers.worker import ThreadWorker
 
@@ -248,7 +248,7 @@ def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
     return running
 
 
-def _spawn(conversation: Conversation, name: str) -> None:
+def _spawn(conversation: InterBrokerConnection, name: str) -> None:
     threading.Thread(target=conversation.run, name=name, daemon=True).start()
 
 

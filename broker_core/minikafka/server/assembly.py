@@ -25,7 +25,7 @@ from minikafka.base.ids import BrokerAddress
 from minikafka.log.checkpoints.data_directory import contents
 from minikafka.log.checkpoints.meta import claim_directories, known_cluster
 from minikafka.log.cleanup.cleaner import Cleaner
-from minikafka.log.cleanup.cleaner_manager import Cleaning
+from minikafka.log.cleanup.cleaner_manager import LogCleanerManager
 from minikafka.log.manager import Jobs, LogManager, one_after_another
 from minikafka.net.port import Connector
 from minikafka.net.server import RequestHandler, Server
@@ -40,19 +40,19 @@ from minikafka.server.control.controller_channel import Channels
 from minikafka.server.control.protocol_compatibility import check_company
 from minikafka.server.core.broker import Broker
 from minikafka.server.dispatch import Dispatcher
-from minikafka.server.groups.group_coordinator import Coordinator
+from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.housekeeper import Housekeeper
-from minikafka.server.inter_broker_connection import Conversation
+from minikafka.server.inter_broker_connection import InterBrokerConnection
 from minikafka.server.replication.failing_logs import FailingLogs
-from minikafka.server.replication.isr_writer import InSync
+from minikafka.server.replication.isr_writer import IsrWriter
 from minikafka.server.replication.replica_fetchers import Fetchers
-from minikafka.server.replication.replica_manager import Replicas
+from minikafka.server.replication.replica_manager import ReplicaManager
 from minikafka.server.security.acl_rules import AclRules
 from minikafka.server.workers.work_pool import InlineWorkPool, WorkPool
 from minikafka.server.workers.worker import Worker
 from minikafka.server.zookeeper.counters import look_at_topics, next_broker_id
 from minikafka.server.zookeeper.guarded_store import GuardedStore
-from minikafka.server.zookeeper.zookeeper_client import Registrar
+from minikafka.server.zookeeper.zookeeper_client import ZooKeeperClient
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Ports:
     """To other brokers."""
     run_all: Callable[[Jobs], None] = one_after_another
     """How logs are opened: in parallel, where there are threads."""
-    spawn: Callable[[Conversation, str], None] | None = None
+    spawn: Callable[[InterBrokerConnection, str], None] | None = None
     """Lets a conversation run on a thread of that name; None where ``RunningBroker.step`` does."""
     pool: WorkPool = field(default_factory=InlineWorkPool)
     """Runs requests that take long beside the processors."""
@@ -129,16 +129,16 @@ class RunningBroker:
             pool=ports.pool,
         )
         _prepare(self.broker, registrar.store, ports)
-        coordinator = Coordinator(self.broker, ports.loader, ports.random_bytes)
+        coordinator = GroupCoordinator(self.broker, ports.loader, ports.random_bytes)
         self._fetchers = Fetchers(self.broker, ports.connector, ports.spawn)
         timeout_ms = config.replication.controller_timeout_ms
         self._channels = Channels(broker_id, ports.connector, ports.clock, timeout_ms, ports.spawn)
         self._stops.callback(self._fetchers.stop)
         self._stops.callback(self._channels.close)
-        replicas = Replicas(self.broker, coordinator, self._fetchers, serving=self.serving.set)
+        replicas = ReplicaManager(self.broker, coordinator, self._fetchers, serving=self.serving.set)
         control = ControlPath(self.broker, replicas, self._channels, fatal=fatal)
-        in_sync = InSync(self.broker)
-        self.broker.isr_wanted = in_sync.write
+        in_sync = IsrWriter(self.broker)
+        self.broker.propose_isr = in_sync.write
         cleaning = self._cleaning(config, ports, logs)
         failing = FailingLogs(self.broker, replicas, ports.files, fatal)
         self.broker.log_failed = failing.failed
@@ -189,7 +189,7 @@ class RunningBroker:
         """
         self._stops.close()
 
-    def _cleaning(self, config: BrokerConfig, ports: Ports, logs: LogManager) -> Cleaning | None:
+    def _cleaning(self, config: BrokerConfig, ports: Ports, logs: LogManager) -> LogCleanerManager | None:
         if not config.cleaner.enabled:
             return None
         stopping = threading.Event()
@@ -202,13 +202,13 @@ class RunningBroker:
             bytes_per_second=config.cleaner.bytes_per_second,
             wait=stopping.wait,
         )
-        logs.guard = cleaning = Cleaning(ports.files, logs.logs, cleaner, new_mutex=threading.Lock)
+        logs.guard = cleaning = LogCleanerManager(ports.files, logs.logs, cleaner, new_mutex=threading.Lock)
         cleaning.begin(logs.paths)
         return cleaning
 
     @staticmethod
     def _agree_on_broker_id(
-        config: BrokerConfig, directories: Sequence[str], files: Files, registrar: Registrar
+        config: BrokerConfig, directories: Sequence[str], files: Files, registrar: ZooKeeperClient
     ) -> int:
         cluster_id, given = registrar.cluster_id, config.broker_id if config.broker_id >= 0 else None
         meta = claim_directories(files, directories, given, cluster_id)
@@ -223,10 +223,10 @@ class RunningBroker:
         return meta.broker_id
 
 
-def _registrar(config: BrokerConfig, ports: Ports, store: Store) -> Registrar:
+def _registrar(config: BrokerConfig, ports: Ports, store: Store) -> ZooKeeperClient:
     """The registrar. OtherCluster, with what lies in the data directories, where it is no use to go on."""
     try:
-        return Registrar(
+        return ZooKeeperClient(
             store,
             ports.clock,
             ports.worker,
@@ -242,7 +242,7 @@ def _registrar(config: BrokerConfig, ports: Ports, store: Store) -> Registrar:
         raise OtherCluster(f"{error}. zookeeper.connect is {config.zookeeper_connect}. {here}") from None
 
 
-def _open(logs: LogManager, registrar: Registrar) -> None:
+def _open(logs: LogManager, registrar: ZooKeeperClient) -> None:
     """Open all logs, and see which topics they may be of."""
     logs.open_all(registrar.settings.of_all_topics(), registrar.tree)
     look_at_topics(registrar.store, logs.creations)

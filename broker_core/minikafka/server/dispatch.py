@@ -12,9 +12,9 @@ from minikafka.server.context import decode_request
 from minikafka.server.control.control_path import ControlPath
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.throttle import metered
-from minikafka.server.groups.group_coordinator import Coordinator
+from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.handlers import WORK, handlers
-from minikafka.server.replication.replica_manager import Replicas
+from minikafka.server.replication.replica_manager import ReplicaManager
 from minikafka.server.workers.work_pool import Steps, begin
 from minikafka.wire.apis.produce import has_many_partitions
 from minikafka.wire.classic import RequestId
@@ -80,7 +80,7 @@ class Dispatcher:
     """The broker as a ``net`` request handler. Runs on the processor threads."""
 
     def __init__(
-        self, broker: Broker, coordinator: Coordinator, replicas: Replicas, control: ControlPath
+        self, broker: Broker, coordinator: GroupCoordinator, replicas: ReplicaManager, control: ControlPath
     ) -> None:
         self._broker = broker
         self._handlers = handlers(broker, coordinator, replicas, control)

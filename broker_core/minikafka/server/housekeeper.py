@@ -11,12 +11,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from minikafka.log.cleanup.cleaner_manager import Cleaning
+from minikafka.log.cleanup.cleaner_manager import LogCleanerManager
 from minikafka.server.control.control_path import ControlPath
 from minikafka.server.core.broker import Broker
-from minikafka.server.groups.group_coordinator import Coordinator
+from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.replication.failing_logs import FailingLogs
-from minikafka.server.replication.isr_writer import TELL_LOOK_MS, InSync
+from minikafka.server.replication.isr_writer import TELL_LOOK_MS, IsrWriter
 
 _log = logging.getLogger(__name__)
 
@@ -54,10 +54,10 @@ class Housekeeper:
     def __init__(
         self,
         broker: Broker,
-        coordinator: Coordinator,
+        coordinator: GroupCoordinator,
         control: ControlPath,
-        in_sync: InSync,
-        cleaning: Cleaning | None,
+        in_sync: IsrWriter,
+        cleaning: LogCleanerManager | None,
         failing: FailingLogs,
     ) -> None:
         """``cleaning`` compacts logs; None where none are to be."""

@@ -1,6 +1,6 @@
 """Another broker of the cluster, as this one talks to it: one connection, one request under way at a time.
 
-A ``Conversation`` goes on in steps that never wait, but to connect: a thread waits between them, the
+A ``InterBrokerConnection`` goes on in steps that never wait, but to connect: a thread waits between them, the
 simulation lets time pass.
 """
 
@@ -100,7 +100,7 @@ class Peer:
             self._connection = None
 
 
-class Conversation(ABC):
+class InterBrokerConnection(ABC):
     """What this broker has to say to another one, request by request."""
 
     def __init__(self, peer: Peer, clock: Clock, timeout_ms: int) -> None:

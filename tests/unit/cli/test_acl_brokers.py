@@ -10,7 +10,7 @@ import pytest
 
 from minikafka.cli.commands import run
 from minikafka.clients.admin.admin import Admin
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until

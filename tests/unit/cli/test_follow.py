@@ -12,7 +12,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.cli.connect import UNKNOWN_TOPIC_PATIENCE_MS
 from minikafka.cli.follow import follow, starting_positions
 from minikafka.cli.start import Start
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import BrokersInMemory, fetch_error
 
@@ -27,11 +27,11 @@ def brokers() -> BrokersInMemory:
 
 
 @pytest.fixture
-def cluster(brokers: BrokersInMemory) -> Cluster:
+def cluster(brokers: BrokersInMemory) -> ClusterClient:
     return brokers.client(creates_topics=False, unknown_topic_patience_ms=UNKNOWN_TOPIC_PATIENCE_MS)
 
 
-def values(cluster: Cluster, positions: dict[TopicPartition, int], count: int) -> list[bytes | None]:
+def values(cluster: ClusterClient, positions: dict[TopicPartition, int], count: int) -> list[bytes | None]:
     return [record.value for _, record in islice(follow(cluster, positions), count)]
 
 
@@ -62,14 +62,17 @@ def delete(brokers: BrokersInMemory) -> None:
     ],
 )
 def test_it_begins_where_it_is_told_without_a_word(
-    cluster: Cluster, where: Start, positions: dict[TopicPartition, int], capsys: pytest.CaptureFixture[str]
+    cluster: ClusterClient,
+    where: Start,
+    positions: dict[TopicPartition, int],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert starting_positions(cluster, "t", where) == positions
     assert capsys.readouterr() == ("", "")
 
 
 def test_an_offset_beyond_the_end_is_told_with_the_partitions_that_end_before_it(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    cluster: ClusterClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert starting_positions(cluster, "t", Start(offset=3)) == {T0: 3, T1: 0}
     assert capsys.readouterr().err == (
@@ -78,7 +81,7 @@ def test_an_offset_beyond_the_end_is_told_with_the_partitions_that_end_before_it
 
 
 def test_many_partitions_are_told_in_one_line(
-    brokers: BrokersInMemory, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    brokers: BrokersInMemory, cluster: ClusterClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     brokers.add_topic("many", 20)
     starting_positions(cluster, "many", Start(offset=9))
@@ -88,14 +91,16 @@ def test_many_partitions_are_told_in_one_line(
 
 
 def test_an_offset_that_is_gone_is_told(
-    brokers: BrokersInMemory, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    brokers: BrokersInMemory, cluster: ClusterClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     brokers.logs[T0].start_offset = 2
     assert starting_positions(cluster, "t", Start(offset=0)) == {T0: 2, T1: 0}
     assert "no offset 0 any more in t-0 (begins at 2): reading from there" in capsys.readouterr().err
 
 
-def test_a_time_after_all_messages_is_told(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_time_after_all_messages_is_told(
+    cluster: ClusterClient, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert starting_positions(cluster, "t", Start(timestamp_ms=1_001)) == {T0: 1, T1: 0}
     assert capsys.readouterr().err == (
         "minikafka: no message as late as 1970-01-01T00:00:01.001Z in t-1 (ends at 0): "
@@ -103,13 +108,13 @@ def test_a_time_after_all_messages_is_told(cluster: Cluster, capsys: pytest.Capt
     )
 
 
-def test_what_comes_later_is_read_too(brokers: BrokersInMemory, cluster: Cluster) -> None:
+def test_what_comes_later_is_read_too(brokers: BrokersInMemory, cluster: ClusterClient) -> None:
     while_it_waits(brokers, lambda: brokers.fill(T1, b"d"))
     assert values(cluster, {T0: 1, T1: 0}, 3) == [b"b", b"c", b"d"]
 
 
 def test_who_may_not_read_an_empty_topic_is_told_and_does_not_wait(
-    brokers: BrokersInMemory, cluster: Cluster
+    brokers: BrokersInMemory, cluster: ClusterClient
 ) -> None:
     brokers.add_topic("empty", 1)
     brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -119,7 +124,7 @@ def test_who_may_not_read_an_empty_topic_is_told_and_does_not_wait(
 
 
 def test_who_loses_the_right_to_read_while_nothing_comes_is_told(
-    brokers: BrokersInMemory, cluster: Cluster
+    brokers: BrokersInMemory, cluster: ClusterClient
 ) -> None:
     denial = fetch_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     while_it_waits(brokers, lambda: brokers.script(ApiKey.FETCH, denial))
@@ -128,7 +133,7 @@ def test_who_loses_the_right_to_read_while_nothing_comes_is_told(
 
 
 def test_a_leader_that_is_away_while_nothing_comes_is_waited_for(
-    brokers: BrokersInMemory, cluster: Cluster
+    brokers: BrokersInMemory, cluster: ClusterClient
 ) -> None:
     brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.NOT_LEADER_FOR_PARTITION))
     while_it_waits(brokers, lambda: brokers.fill(T1, b"d"))
@@ -136,7 +141,7 @@ def test_a_leader_that_is_away_while_nothing_comes_is_waited_for(
 
 
 def test_a_topic_that_is_deleted_ends_it_soon_and_stays_deleted(
-    brokers: BrokersInMemory, cluster: Cluster
+    brokers: BrokersInMemory, cluster: ClusterClient
 ) -> None:
     while_it_waits(brokers, lambda: delete(brokers))
     with pytest.raises(MinikafkaError, match=r"^topic 't' was deleted while it was read$"):
@@ -146,7 +151,7 @@ def test_a_topic_that_is_deleted_ends_it_soon_and_stays_deleted(
 
 
 def test_a_topic_that_is_deleted_while_messages_are_fetched_ends_it_too(
-    brokers: BrokersInMemory, cluster: Cluster
+    brokers: BrokersInMemory, cluster: ClusterClient
 ) -> None:
     messages = follow(cluster, {T0: 0, T1: 0})
     brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -164,7 +169,7 @@ def test_a_topic_that_is_deleted_while_messages_are_fetched_ends_it_too(
 
 
 def test_a_topic_made_anew_is_told_by_offsets_that_went_back(
-    brokers: BrokersInMemory, cluster: Cluster
+    brokers: BrokersInMemory, cluster: ClusterClient
 ) -> None:
     def anew() -> None:
         delete(brokers)
@@ -178,7 +183,9 @@ def test_a_topic_made_anew_is_told_by_offsets_that_went_back(
     assert brokers.clock.monotonic_ms() <= 2_000
 
 
-def test_a_topic_made_anew_with_fewer_partitions_is_told(brokers: BrokersInMemory, cluster: Cluster) -> None:
+def test_a_topic_made_anew_with_fewer_partitions_is_told(
+    brokers: BrokersInMemory, cluster: ClusterClient
+) -> None:
     def anew() -> None:
         delete(brokers)
         brokers.add_topic("t", 1)
@@ -190,7 +197,7 @@ def test_a_topic_made_anew_with_fewer_partitions_is_told(brokers: BrokersInMemor
 
 
 def test_a_leader_that_is_behind_for_a_moment_is_waited_for(
-    brokers: BrokersInMemory, cluster: Cluster
+    brokers: BrokersInMemory, cluster: ClusterClient
 ) -> None:
     brokers.logs[T0].end_offset = 2
     while_it_waits(brokers, lambda: brokers.fill(T0, b"d", b"e"))
@@ -198,14 +205,14 @@ def test_a_leader_that_is_behind_for_a_moment_is_waited_for(
 
 
 def test_a_leader_that_does_not_know_its_partition_yet_is_asked_again(
-    brokers: BrokersInMemory, cluster: Cluster
+    brokers: BrokersInMemory, cluster: ClusterClient
 ) -> None:
     brokers.script(ApiKey.FETCH, *[fetch_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)] * 3)
     assert values(cluster, {T0: 0, T1: 0}, 3) == [b"a", b"b", b"c"]
 
 
 def test_messages_that_are_gone_before_they_were_read_are_told_and_passed_over(
-    brokers: BrokersInMemory, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    brokers: BrokersInMemory, cluster: ClusterClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     brokers.logs[T0].start_offset = 2
     assert values(cluster, {T0: 0, T1: 0}, 1) == [b"c"]

@@ -18,7 +18,7 @@ from minikafka.cli.latency import summary, trips
 from minikafka.clients.consumer.topic_filter import Blacklist, TopicFilter, Whitelist
 from minikafka.clients.group.config import GroupConsumerConfig, Reset
 from minikafka.clients.group.consumer import GroupConsumer
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import BatchingProducer
 from minikafka.wire.keys import ApiKey
 from tests.unit.clients.groups_in_memory import Group, commit_answer
@@ -35,7 +35,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> BrokersInMemory:
         brokers.fill(tp, *(b"%d-%d" % (tp.partition, number) for number in range(5)))
 
     @contextlib.contextmanager
-    def connected(*_: object, **__: object) -> Iterator[Cluster]:
+    def connected(*_: object, **__: object) -> Iterator[ClusterClient]:
         yield client(brokers)
 
     monkeypatch.setattr("minikafka.cli.connect.connected", connected)
@@ -43,7 +43,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> BrokersInMemory:
     return brokers
 
 
-def client(brokers: BrokersInMemory) -> Cluster:
+def client(brokers: BrokersInMemory) -> ClusterClient:
     return brokers.client(creates_topics=False, unknown_topic_patience_ms=100)
 
 

@@ -14,7 +14,7 @@ from minikafka.base.errors import CoordinationError, NetworkError
 from minikafka.base.ids import OFFSETS_TOPIC, BrokerAddress, TopicPartition
 from minikafka.cli.commands import run
 from minikafka.cli.connect import Groups, grouped
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.registry import paths
 from minikafka.registry.consumers import children, read_offsets, write_offsets
 from minikafka.registry.memory import MemoryStore
@@ -39,7 +39,7 @@ class World:
         self.store: MemoryStore = cluster(topics)
         self.answers = True
 
-    def client(self) -> Cluster:
+    def client(self) -> ClusterClient:
         return self.brokers.client(creates_topics=False, unknown_topic_patience_ms=100)
 
     def in_zookeeper(self, group: str = "g", offsets: dict[TopicPartition, int] | None = None) -> None:

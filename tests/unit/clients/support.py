@@ -16,7 +16,7 @@ from typing import Any
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.log.producers import producer_state
 from minikafka.net.memory import Fault, MemoryNetwork, MemoryServer
 from minikafka.net.port import Exchange
@@ -167,9 +167,9 @@ class BrokersInMemory:
 
     # What a test turns.
 
-    def client(self, **options: Any) -> Cluster:
+    def client(self, **options: Any) -> ClusterClient:
         options = {"clock": self.clock, "waiter": self.waiter, "connector": self.network} | options
-        return Cluster(options.pop("bootstrap", f"{HOST}:{FIRST_PORT + 1}"), **options)
+        return ClusterClient(options.pop("bootstrap", f"{HOST}:{FIRST_PORT + 1}"), **options)
 
     def add_topic(self, name: str, partitions: int) -> None:
         for number in range(partitions):

@@ -6,7 +6,12 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.network.cluster import OUTAGE_PATIENCE_MS, UNKNOWN_TOPIC_PATIENCE_MS, Cluster, Lane
+from minikafka.clients.network.cluster import (
+    OUTAGE_PATIENCE_MS,
+    UNKNOWN_TOPIC_PATIENCE_MS,
+    ClusterClient,
+    ConnectionPool,
+)
 from minikafka.net.memory import Fault
 from minikafka.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
 from minikafka.wire.keys import ApiKey
@@ -22,7 +27,7 @@ def brokers() -> BrokersInMemory:
 
 def test_a_bad_bootstrap_list_is_refused_at_once() -> None:
     with pytest.raises(ConfigError, match="bootstrap"):
-        Cluster("nowhere")
+        ClusterClient("nowhere")
 
 
 def test_metadata_of_named_topics_is_asked_once(brokers: BrokersInMemory) -> None:
@@ -314,7 +319,7 @@ def test_lanes_have_connections_of_their_own_and_bootstrap_shares_that_of_its_br
 ) -> None:
     cluster = brokers.client()
     cluster.metadata()
-    for lane in (Lane.CONTROL, Lane.FETCH, Lane.CONTROL, Lane.FETCH):
+    for lane in (ConnectionPool.CONTROL, ConnectionPool.FETCH, ConnectionPool.CONTROL, ConnectionPool.FETCH):
         cluster.call(1, METADATA, MetadataRequest(()), lane=lane)
     assert len(brokers.asked(ApiKey.API_VERSIONS)) == 2
     assert cluster.link(1).name == "broker 1 at memory:9001"

@@ -11,7 +11,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.list_offsets import LATEST, list_offsets
 from minikafka.clients.fetch.range_fetcher import RangeFetcher, log_reaches
 from minikafka.clients.network.broker_connection import Reply
-from minikafka.clients.network.cluster import Cluster, Lane
+from minikafka.clients.network.cluster import ClusterClient, ConnectionPool
 from minikafka.clients.produce import BatchingProducer
 from minikafka.net.memory import Fault
 from minikafka.records.columns import decode
@@ -33,7 +33,7 @@ def brokers() -> BrokersInMemory:
     return brokers
 
 
-def fetcher(brokers: BrokersInMemory | Cluster, start: int, end: int, **options: Any) -> RangeFetcher:
+def fetcher(brokers: BrokersInMemory | ClusterClient, start: int, end: int, **options: Any) -> RangeFetcher:
     cluster = brokers.client() if isinstance(brokers, BrokersInMemory) else brokers
     return RangeFetcher(cluster, TP, start, end, **{"timeout_ms": 10_000} | options)
 
@@ -383,7 +383,7 @@ def test_a_range_must_begin_at_a_real_offset(brokers: BrokersInMemory) -> None:
 def test_fetches_do_not_wait_in_the_way_of_other_requests(brokers: BrokersInMemory) -> None:
     cluster = brokers.client()
     next(fetcher(cluster, 0, 100, max_bytes=1_000))
-    assert cluster.link(1, Lane.FETCH) is not cluster.link(1, Lane.CONTROL)
+    assert cluster.link(1, ConnectionPool.FETCH) is not cluster.link(1, ConnectionPool.CONTROL)
 
 
 def test_a_log_reaches_as_far_as_a_fetch_is_not_refused(brokers: BrokersInMemory) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
-from minikafka.clients.network.broker_connection import BrokerLink, LinkConfig
+from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig
 from minikafka.clients.network.retry import Deadline
 from minikafka.net.memory import Fault
 from minikafka.wire.apis.fetch import FETCH
@@ -22,8 +22,8 @@ def brokers() -> BrokersInMemory:
     return BrokersInMemory()
 
 
-def link_to(brokers: BrokersInMemory, idle_ms: int = 540_000, **newest: int) -> BrokerLink:
-    config = LinkConfig(
+def link_to(brokers: BrokersInMemory, idle_ms: int = 540_000, **newest: int) -> BrokerConnection:
+    config = ConnectionConfig(
         brokers.network,
         brokers.clock,
         brokers.waiter,
@@ -31,10 +31,10 @@ def link_to(brokers: BrokersInMemory, idle_ms: int = 540_000, **newest: int) -> 
         connections_max_idle_ms=idle_ms,
         newest_versions={ApiKey[name.upper()]: version for name, version in newest.items()},
     )
-    return BrokerLink("broker 1 at memory:9001", HOST, FIRST_PORT + 1, config)
+    return BrokerConnection("broker 1 at memory:9001", HOST, FIRST_PORT + 1, config)
 
 
-def ask(brokers: BrokersInMemory, link: BrokerLink, timeout_ms: int = 1_000) -> MetadataResponse:
+def ask(brokers: BrokersInMemory, link: BrokerConnection, timeout_ms: int = 1_000) -> MetadataResponse:
     deadline = Deadline(brokers.clock, timeout_ms)
     return link.send(METADATA, lambda _: NO_TOPICS, deadline).result(timeout_ms)
 

@@ -291,10 +291,10 @@ def test_a_new_controller_tells_the_other_brokers_first_who_lives() -> None:
 
 
 def test_a_leader_that_was_away_before_this_controller_came_does_not_go_on_in_its_epoch() -> None:
-    cluster = Cluster((1, 2), {T0: state(1, (1, 2))}, doubted={T0: (1,)})
+    cluster = Cluster((1, 2), {T0: state(1, (1, 2))}, bounced_brokers={T0: (1,)})
     assert cluster.known() == state(2, (2,), (1, 2), leader_epoch=1, version=1)
 
 
 def test_one_that_nobody_can_stand_in_for_leads_on_in_a_new_epoch() -> None:
-    cluster = Cluster((1, 2), {T0: state(1, (1,), (1, 2))}, doubted={T0: (1,)})
+    cluster = Cluster((1, 2), {T0: state(1, (1,), (1, 2))}, bounced_brokers={T0: (1,)})
     assert cluster.known() == state(1, (1,), (1, 2), leader_epoch=1, version=1)

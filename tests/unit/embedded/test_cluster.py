@@ -13,7 +13,7 @@ import pytest
 from minikafka.base.errors import ConfigError, DirectoryLocked
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import LATEST, Admin
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.producer import BatchingProducer
 from minikafka.embedded import Cluster

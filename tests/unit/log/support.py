@@ -15,7 +15,7 @@ from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
 from minikafka.log.recovery.opening import Known
-from minikafka.records.append.produced import Limits, ValidatedSet
+from minikafka.records.append.produced import Limits, ValidatedRecords
 from minikafka.records.append.validation import validate
 from minikafka.records.format.message_set import Codec, Record, StoredRecord, build_message_set, iterate
 
@@ -30,7 +30,7 @@ CHECKPOINT = "recovery-point-offset-checkpoint"
 
 def valid_set(
     values: list[bytes], *, timestamp_ms: int = NOW_MS, codec: Codec = Codec.NONE, magic: int = 1
-) -> ValidatedSet:
+) -> ValidatedRecords:
     """A produced set as ``append`` takes it; timestamps rise by 1 ms."""
     records = [Record(None, value, timestamp_ms + number) for number, value in enumerate(values)]
     data = bytearray(build_message_set(records, magic=magic, codec=codec))

@@ -15,7 +15,7 @@ from minikafka.base.files import read_file
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.cleanup.cleaner import Cleaner
-from minikafka.log.cleanup.cleaner_manager import RETRY_MS, Cleaning, dirt_of
+from minikafka.log.cleanup.cleaner_manager import RETRY_MS, LogCleanerManager, dirt_of
 from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
 from minikafka.records.append.produced import Limits
@@ -44,7 +44,7 @@ class Broker:
         cleaner = Cleaner(
             self.files, self.files.clock, OffsetMap(1000 * SLOT_BYTES), lambda log, paths: None, **how
         )
-        self.cleaning = Cleaning(self.files, lambda: self.logs, cleaner, new_mutex=threading.Lock)
+        self.cleaning = LogCleanerManager(self.files, lambda: self.logs, cleaner, new_mutex=threading.Lock)
 
     def add(self, partition: TopicPartition, *, segments: int = 0, config: LogConfig = CONFIG) -> Log:
         log = open_log(self.files, config, directory=f"data/{partition.topic}_{partition.partition}")
@@ -368,7 +368,9 @@ def in_a_cleaning(broker: Broker, action: Callable[[], None]) -> threading.Threa
 @pytest.mark.parametrize(
     "ask", [lambda one: one.pause(ONE), lambda one: one.stop(), lambda one: one.forget(ONE)]
 )
-def test_who_stops_a_cleaning_waits_for_its_end(broker: Broker, ask: Callable[[Cleaning], None]) -> None:
+def test_who_stops_a_cleaning_waits_for_its_end(
+    broker: Broker, ask: Callable[[LogCleanerManager], None]
+) -> None:
     log = broker.add(ONE, segments=3)
     before = read_all(log)
     seen: list[TopicPartition | None] = []

@@ -15,7 +15,7 @@ from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
 from minikafka.log.producers.producer_state import Producer
 from minikafka.records.append.produced import Limits
-from minikafka.records.append.replicated import ReplicatedSet, replicated
+from minikafka.records.append.replicated import FollowerRecords, replicated
 from minikafka.records.append.validation import validate
 from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.format.message_set import Codec, Record
@@ -46,7 +46,7 @@ def follower_of(files: MemoryFiles, config: LogConfig = SMALL, **known: int) -> 
     return open_log(files, config, directory=FOLLOWER, **known)  # type: ignore[arg-type]
 
 
-def given(leader: Log, offset: int, max_bytes: int = 1 << 20) -> ReplicatedSet | None:
+def given(leader: Log, offset: int, max_bytes: int = 1 << 20) -> FollowerRecords | None:
     found = leader.read(offset, max_bytes).slice
     return None if found is None else replicated(found.read(), offset)
 

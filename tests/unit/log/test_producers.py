@@ -18,9 +18,9 @@ from minikafka.log.layout import Layout, snapshot_name
 from minikafka.log.log import Log
 from minikafka.log.producers import producer_state_manager
 from minikafka.log.producers.producer_state import Producers
-from minikafka.log.producers.producer_state_manager import LogProducers, snapshot_offsets
+from minikafka.log.producers.producer_state_manager import ProducerStateManager, snapshot_offsets
 from minikafka.log.producers.snapshots import encode_producers, parse_producers
-from minikafka.records.append.produced import AssignedSet, Limits
+from minikafka.records.append.produced import Limits, LogAppendInfo
 from minikafka.records.append.validation import validate
 from minikafka.records.compaction import OffsetMap
 from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
@@ -47,7 +47,7 @@ def send(
     key: bytes | None = None,
     timestamp_ms: int = NOW_MS,
     now_ms: int = NOW_MS,
-) -> AssignedSet:
+) -> LogAppendInfo:
     """Have a producer send its records ``first`` to ``first + count - 1``."""
     values = [b"%d/%d:" % (producer, first + number) + bytes(size) for number in range(count)]
     data = build_batch(
@@ -505,13 +505,13 @@ def test_producers_of_a_thousand_batches_are_read_without_looking_at_each(
         send(log, first, 1, size=0)
     files.kill_process()
     replayed: list[object] = []
-    put = LogProducers._put
+    put = ProducerStateManager._put
 
-    def counted(self: LogProducers, changed: Producers) -> None:
+    def counted(self: ProducerStateManager, changed: Producers) -> None:
         replayed.append(changed)
         put(self, changed)
 
-    monkeypatch.setattr(LogProducers, "_put", counted)
+    monkeypatch.setattr(ProducerStateManager, "_put", counted)
     again = open_log(files, LogConfig())
     assert len(replayed) == 5
     assert again.producers.known[7].batches == log.producers.known[7].batches

@@ -9,8 +9,8 @@ from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
-from minikafka.records.append.produced import Limits, ValidatedSet
-from minikafka.records.append.replicated import ReplicatedSet, replicated
+from minikafka.records.append.produced import Limits, ValidatedRecords
+from minikafka.records.append.replicated import FollowerRecords, replicated
 from minikafka.records.append.validation import validate
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Record, build_message_set, iterate
@@ -47,7 +47,7 @@ def leading(
     return made
 
 
-def messages(*values: bytes, magic: int = 2) -> ValidatedSet:
+def messages(*values: bytes, magic: int = 2) -> ValidatedRecords:
     records = [Record(None, value, 0) for value in values]
     data = build_batch(records) if magic == 2 else build_message_set(records, magic=magic)
     return validate(bytearray(data), Limits(max_magic=2), 0)
@@ -59,7 +59,7 @@ def write(partition: Partition, count: int = 1, *, magic: int = 2, all_in_sync: 
     return partition.append(messages(*values, magic=magic), all_in_sync=all_in_sync).assigned.last_offset
 
 
-def taken(partition: Partition, offset: int) -> ReplicatedSet:
+def taken(partition: Partition, offset: int) -> FollowerRecords:
     """What a follower at ``offset`` is given."""
     found = partition.read(offset, 1 << 20, at_least_one=True, for_replica=True)
     assert found.slice is not None

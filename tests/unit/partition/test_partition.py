@@ -12,7 +12,7 @@ from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
-from minikafka.records.append.produced import Limits, ValidatedSet
+from minikafka.records.append.produced import Limits, ValidatedRecords
 from minikafka.records.append.validation import validate
 from minikafka.records.format.message_set import Record, TimestampType, build_message_set
 
@@ -24,7 +24,7 @@ LIMITS = Limits(
 )
 
 
-def messages(*values: bytes) -> ValidatedSet:
+def messages(*values: bytes) -> ValidatedRecords:
     return validate(bytearray(build_message_set([Record(None, value) for value in values])), LIMITS, 0)
 
 

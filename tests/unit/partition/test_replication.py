@@ -23,7 +23,7 @@ def refused(action: object, *arguments: object, **options: object) -> ErrorCode:
 
 def shrunk(partition: Partition, now_ms: int = LAG_MS + 1) -> Leadership:
     """The ISR that the leader wants written."""
-    wanted = partition.without_laggards(now_ms, LAG_MS)
+    wanted = partition.shrink_isr(now_ms, LAG_MS)
     assert wanted is not None
     return wanted
 
@@ -122,7 +122,7 @@ def test_with_too_few_in_sync_acks_all_is_refused_and_the_rest_is_not() -> None:
 def test_who_waits_while_too_many_leave_hears_that_it_is_written_but_not_safe() -> None:
     leader = leading((1, 2), min_in_sync=2)
     last = write(leader, all_in_sync=True)
-    leader.isr_written(wanted := shrunk(leader), wanted)
+    leader.complete_isr_update(wanted := shrunk(leader), wanted)
     assert refused(leader.committed, last, 0) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
@@ -139,7 +139,7 @@ def test_who_stands_still_leaves_and_who_is_caught_up_stays() -> None:
     leader = leading()
     write(leader)
     leader.followed(2, 1, LAG_MS)
-    assert leader.without_laggards(LAG_MS, LAG_MS) is None
+    assert leader.shrink_isr(LAG_MS, LAG_MS) is None
     wanted = shrunk(leader)
     assert (wanted.isr, wanted.version, wanted.leader_epoch) == ((1, 2), 1, 0)
 
@@ -155,7 +155,7 @@ def test_who_is_slow_leaves_though_it_asks_all_the_time() -> None:
 
 def test_a_new_leader_gives_those_in_sync_the_whole_time_and_the_others_none() -> None:
     leader = leading((1, 2), now_ms=500)
-    assert leader.without_laggards(500 + LAG_MS, LAG_MS) is None
+    assert leader.shrink_isr(500 + LAG_MS, LAG_MS) is None
     assert shrunk(leader, 501 + LAG_MS).isr == (1,)
 
 
@@ -168,20 +168,20 @@ def test_as_long_as_a_smaller_isr_is_not_written_the_old_one_counts() -> None:
     leader.followed(2, 2, LAG_MS)
     write(leader)
     assert leader.high_watermark == 0
-    assert leader.isr_written(wanted, wanted)
+    assert leader.complete_isr_update(wanted, wanted)
     assert leader.high_watermark == 2
 
 
 def test_one_write_at_a_time_is_wanted() -> None:
     leader = leading()
     shrunk(leader)
-    assert leader.without_laggards(9 * LAG_MS, LAG_MS) is None
+    assert leader.shrink_isr(9 * LAG_MS, LAG_MS) is None
 
 
 def test_a_broker_that_follows_drops_nobody() -> None:
     follower = leading()
     follower.become(leadership(2, 1))
-    assert follower.without_laggards(9 * LAG_MS, LAG_MS) is None
+    assert follower.shrink_isr(9 * LAG_MS, LAG_MS) is None
 
 
 # --- coming back --------------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ def test_as_long_as_a_larger_isr_is_not_written_both_count() -> None:
     assert leader.high_watermark == 2
     leader.followed(3, 3, 0)
     assert leader.high_watermark == 3
-    leader.isr_written(wanted, wanted)
+    leader.complete_isr_update(wanted, wanted)
     write(leader)
     leader.followed(2, 4, 0)
     assert leader.high_watermark == 3
@@ -233,10 +233,10 @@ def test_a_write_that_a_newer_state_overtook_leaves_the_isr_as_it_was() -> None:
     write(leader, 2)
     leader.followed(2, 2, LAG_MS)
     wanted = shrunk(leader)
-    assert not leader.isr_written(wanted, leadership(2, 1, (2, 3), version=1))
+    assert not leader.complete_isr_update(wanted, leadership(2, 1, (2, 3), version=1))
     assert leader.leadership == leadership(1)
     assert leader.high_watermark == 0
-    assert leader.without_laggards(LAG_MS + 1, LAG_MS) is not None
+    assert leader.shrink_isr(LAG_MS + 1, LAG_MS) is not None
 
 
 def test_a_state_of_its_own_epoch_that_is_there_instead_is_taken() -> None:
@@ -245,7 +245,7 @@ def test_a_state_of_its_own_epoch_that_is_there_instead_is_taken() -> None:
     leader.followed(2, 2, LAG_MS)
     wanted = shrunk(leader)
     stored = replace(wanted, version=4)
-    assert leader.isr_written(wanted, stored)
+    assert leader.complete_isr_update(wanted, stored)
     assert leader.leadership == stored
     assert shrunk(leader, 9 * LAG_MS).version == 5
 
@@ -253,13 +253,13 @@ def test_a_state_of_its_own_epoch_that_is_there_instead_is_taken() -> None:
 def test_a_state_without_its_leader_in_sync_is_nonsense_and_not_taken() -> None:
     leader = leading()
     wanted = shrunk(leader)
-    leader.isr_written(wanted, replace(wanted, isr=(2, 3)))
+    leader.complete_isr_update(wanted, replace(wanted, isr=(2, 3)))
     assert leader.leadership == leadership(1)
 
 
 def test_where_nobody_knows_what_is_there_the_old_isr_counts_and_it_is_tried_again() -> None:
     leader = leading()
-    leader.isr_written(shrunk(leader), None)
+    leader.complete_isr_update(shrunk(leader), None)
     assert leader.leadership == leadership(1)
     assert shrunk(leader).version == 1
 
@@ -271,11 +271,11 @@ def test_who_was_to_join_counts_until_the_leader_hears_whether_it_has(stored: Le
     assert wanted is not None
     write(leader)
     leader.followed(2, 1, 0)
-    assert not leader.isr_written(wanted, stored)
+    assert not leader.complete_isr_update(wanted, stored)
     assert leader.high_watermark == 0
-    again = leader.without_laggards(0, LAG_MS)
+    again = leader.shrink_isr(0, LAG_MS)
     assert again == leadership(1, 0, (1, 2), version=1)
-    assert leader.isr_written(again, again)
+    assert leader.complete_isr_update(again, again)
     assert leader.high_watermark == 1
 
 
@@ -283,7 +283,7 @@ def test_an_answer_to_a_write_of_an_earlier_leader_epoch_is_not_heard() -> None:
     leader = leading()
     wanted = shrunk(leader)
     leader.become(leadership(1, 1, (1, 2), version=1))
-    assert not leader.isr_written(wanted, wanted)
+    assert not leader.complete_isr_update(wanted, wanted)
     assert leader.leadership == leadership(1, 1, (1, 2), version=1)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.records.append.replicated import ReplicatedSet, replicated
+from minikafka.records.append.replicated import FollowerRecords, replicated
 from tests.oracles import batches, messages
 from tests.oracles.batches import Batch
 from tests.oracles.messages import Message
@@ -28,7 +28,7 @@ def classic(first: int, count: int = 3, *, magic: int = 1, codec: int = 0) -> by
     return messages.message_set(some(first, count, timestamp=1000 if magic else -1), magic=magic, codec=codec)
 
 
-def found(data: bytes, next_offset: int = 0) -> ReplicatedSet:
+def found(data: bytes, next_offset: int = 0) -> FollowerRecords:
     copied = replicated(data, next_offset)
     assert copied is not None
     return copied
@@ -96,7 +96,7 @@ def test_what_is_cut_off_at_the_end_is_left_out_wherever_it_is_cut(name: str) ->
             assert bytes(copied.data) == data[: len(copied.data)]
 
 
-def undamaged(data: bytes) -> ReplicatedSet | None:
+def undamaged(data: bytes) -> FollowerRecords | None:
     try:
         return replicated(data, 0)
     except BrokerError:

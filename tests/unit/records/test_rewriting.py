@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.records.append.produced import AssignedSet, Limits
+from minikafka.records.append.produced import Limits, LogAppendInfo
 from minikafka.records.append.validation import assign, prepare, validate
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import (
@@ -34,11 +34,11 @@ every_magic = pytest.mark.parametrize("magic", MAGICS)
 every_new_magic = pytest.mark.parametrize("new_magic", MAGICS)
 
 
-def stored(data: bytes, limits: Limits) -> AssignedSet:
+def stored(data: bytes, limits: Limits) -> LogAppendInfo:
     return assign(prepare(validate(data, limits, NOW_MS), BASE), BASE)
 
 
-def entries(assigned: AssignedSet) -> list[StoredRecord]:
+def entries(assigned: LogAppendInfo) -> list[StoredRecord]:
     return list(iterate(assigned.data, deep=False))
 
 

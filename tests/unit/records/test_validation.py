@@ -6,7 +6,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.records.append import content_opener, validation
-from minikafka.records.append.produced import AssignedSet, Limits, OffsetMoved
+from minikafka.records.append.produced import Limits, LogAppendInfo, OffsetMoved
 from minikafka.records.append.validation import assign, prepare, validate, validate_steps
 from minikafka.records.format.compression import BudgetExceeded, ContentBudget
 from minikafka.records.format.message_set import (
@@ -29,7 +29,7 @@ every_magic = pytest.mark.parametrize("magic", MAGICS)
 compressed = pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
 
 
-def offsets(assigned: AssignedSet) -> list[int]:
+def offsets(assigned: LogAppendInfo) -> list[int]:
     return [record.offset for record in iterate(assigned.data)]
 
 

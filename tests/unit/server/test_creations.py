@@ -16,7 +16,7 @@ from minikafka.server.core.topic_creations import (
     PARTITIONS_MAX,
     PENDING_MAX,
     CreationRequest,
-    Creations,
+    TopicCreations,
 )
 from minikafka.server.workers.worker import InlineWorker
 
@@ -29,7 +29,7 @@ class Harness:
     def __init__(self) -> None:
         self.worker = InlineWorker()
         self.clock = ManualClock()
-        self.creations = Creations(self.worker, self.clock, self.make)
+        self.creations = TopicCreations(self.worker, self.clock, self.make)
         self.done: list[str] = []
         self.found: frozenset[str] = frozenset()
         self.failures: dict[str, ErrorCode] = {}

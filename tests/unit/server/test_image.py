@@ -3,7 +3,7 @@
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.partition.leadership import Leadership
-from minikafka.server.core.metadata_cache import ClusterImage
+from minikafka.server.core.metadata_cache import MetadataCache
 
 ONE = BrokerAddress(1, "localhost", 9092)
 LED = Leadership(1, 0, (1,), (1,), 1)
@@ -11,14 +11,14 @@ GOING = Leadership(LEADER_DURING_DELETE, 0, (), (1,), 1)
 
 
 def test_an_update_adds_partitions_in_order_and_keeps_the_others() -> None:
-    image = ClusterImage("id").updated({1: ONE}, {TopicPartition("t", 2): LED, TopicPartition("u", 0): LED})
+    image = MetadataCache("id").updated({1: ONE}, {TopicPartition("t", 2): LED, TopicPartition("u", 0): LED})
     image = image.updated({1: ONE}, {TopicPartition("t", 0): LED})
     assert list(image.topics["t"]) == [0, 2]
     assert image.leadership(TopicPartition("u", 0)) == LED
 
 
 def test_a_partition_that_is_being_deleted_goes_and_with_the_last_one_the_topic() -> None:
-    image = ClusterImage("id").updated({1: ONE}, {TopicPartition("t", 0): LED, TopicPartition("t", 1): LED})
+    image = MetadataCache("id").updated({1: ONE}, {TopicPartition("t", 0): LED, TopicPartition("t", 1): LED})
     image = image.updated({1: ONE}, {TopicPartition("t", 0): GOING})
     assert list(image.topics["t"]) == [1]
     image = image.updated({1: ONE}, {TopicPartition("t", 1): GOING})
@@ -26,7 +26,7 @@ def test_a_partition_that_is_being_deleted_goes_and_with_the_last_one_the_topic(
 
 
 def test_an_image_is_never_changed_in_place() -> None:
-    before = ClusterImage("id").updated({1: ONE}, {TopicPartition("t", 0): LED})
+    before = MetadataCache("id").updated({1: ONE}, {TopicPartition("t", 0): LED})
     before.updated({}, {TopicPartition("t", 0): GOING})
     assert before.leadership(TopicPartition("t", 0)) == LED
     assert before.brokers == {1: ONE}

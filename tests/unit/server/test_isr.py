@@ -17,7 +17,7 @@ from minikafka.log.layout import Layout
 from minikafka.log.manager import LogManager
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
-from minikafka.server.replication.isr_writer import InSync
+from minikafka.server.replication.isr_writer import IsrWriter
 
 NAMES = tuple(TopicPartition("t", index) for index in range(2))
 
@@ -62,7 +62,7 @@ def isrs(broker: Any) -> list[tuple[int, ...]]:
 def test_where_one_cannot_be_written_all_are_tried_again() -> None:
     states, jobs = States(), list[Callable[[], None]]()
     broker = broker_of(states, jobs)
-    in_sync = InSync(broker)
+    in_sync = IsrWriter(broker)
     states.failures = [CoordinationError("somebody took the right to write away")]
     in_sync.drop_laggards()
     (job,) = jobs
@@ -76,7 +76,7 @@ def test_where_one_cannot_be_written_all_are_tried_again() -> None:
 def test_a_lost_connection_has_the_same_job_run_again() -> None:
     states, jobs = States(), list[Callable[[], None]]()
     broker = broker_of(states, jobs)
-    in_sync = InSync(broker)
+    in_sync = IsrWriter(broker)
     states.failures = [CoordinationLost("away")]
     in_sync.drop_laggards()
     (job,) = jobs

@@ -15,7 +15,7 @@ from minikafka.server.__main__ import announce
 from minikafka.server.assembly import RunningBroker
 from minikafka.server.config.listeners import Listener, Protocol, parse_listeners, registered, unreachable
 from minikafka.server.config.properties import BrokerConfig
-from minikafka.server.core.metadata_cache import ClusterImage
+from minikafka.server.core.metadata_cache import MetadataCache
 
 
 def parse(
@@ -196,7 +196,7 @@ def test_a_broker_that_serves_says_so_and_then_which_addresses_look_wrong(
     serving = threading.Event()
     serving.set()
     told = BrokerAddress(0, "nowhere.invalid", 1)
-    broker = SimpleNamespace(image=ClusterImage("id"), advertised={"PLAINTEXT": told, "CLASSIC": told})
+    broker = SimpleNamespace(image=MetadataCache("id"), advertised={"PLAINTEXT": told, "CLASSIC": told})
     announce(cast("RunningBroker", SimpleNamespace(serving=serving, address=told, broker=broker)), made)
     # In one piece: another thread's log, in the same file, could come between the line and its end.
     assert out.writes == ["ready nowhere.invalid:1 zookeeper zk:1/c cluster id\n"]

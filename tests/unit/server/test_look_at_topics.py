@@ -11,7 +11,7 @@ from minikafka.server.zookeeper.counters import look_at_topics
 
 
 class Seen:
-    """In place of ``Creations``."""
+    """In place of ``TopicCreations``."""
 
     def __init__(self) -> None:
         self.looks: list[Any] = []

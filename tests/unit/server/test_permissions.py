@@ -29,7 +29,7 @@ from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.handlers import handlers
 from minikafka.server.security.authorizer import Authorizer
 from minikafka.server.security.permissions import Decisions
-from minikafka.server.security.request_authorizers import GUARDS
+from minikafka.server.security.request_authorizers import REQUEST_AUTHORIZERS
 from minikafka.wire.apis.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from minikafka.wire.apis.controlled_shutdown import ControlledShutdownRequest
 from minikafka.wire.apis.create_acls import AclCreation, CreateAclsRequest
@@ -287,9 +287,9 @@ def test_every_api_that_is_served_has_a_guard(world: Guarded) -> None:
     running = world.machine.running
     assert running is not None
     none: Any = None
-    assert GUARDS.keys() == handlers(running.broker, none, none, none).keys()
+    assert REQUEST_AUTHORIZERS.keys() == handlers(running.broker, none, none, none).keys()
     tested_below = {K.API_VERSIONS, K.LIST_GROUPS, K.DESCRIBE_LOG_DIRS}
-    assert {case.key for case in CASES} | tested_below == GUARDS.keys()
+    assert {case.key for case in CASES} | tested_below == REQUEST_AUTHORIZERS.keys()
 
 
 def test_of_several_topics_only_those_that_may_not_be_written_are_refused(world: Guarded) -> None:

@@ -14,7 +14,7 @@ from minikafka.base.clock import ManualClock
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.partition.partition import Appended
-from minikafka.records.append.produced import Limits, ValidatedSet
+from minikafka.records.append.produced import Limits, ValidatedRecords
 from minikafka.records.append.validation import assign, prepare
 from minikafka.records.format.compression import ContentBudget
 from minikafka.records.format.message_set import Codec, Record, build_message_set
@@ -155,7 +155,7 @@ def test_wrappers_with_absolute_offsets_are_prepared_again_when_others_append_fi
     world = World()
     appended = []
 
-    def prepare_too_early(valid: ValidatedSet, offset: int, *budget: ContentBudget) -> ValidatedSet:
+    def prepare_too_early(valid: ValidatedRecords, offset: int, *budget: ContentBudget) -> ValidatedRecords:
         prepared = prepare(valid, offset, *budget)
         if valid.wrappers and len(appended) < others:
             appended.append(world.produce("t", b"other").error_code)
@@ -231,7 +231,7 @@ class ForgettingPartition:
         self.topic_partition = topic_partition
         self.log = SimpleNamespace(config=config, end_offset=0, start_offset=0)
 
-    def append(self, valid: ValidatedSet, *, all_in_sync: bool, now_ms: int) -> Appended:
+    def append(self, valid: ValidatedRecords, *, all_in_sync: bool, now_ms: int) -> Appended:
         return Appended(assign(valid, 0), must_flush=False, leader_epoch=0)
 
 

@@ -22,7 +22,7 @@ from minikafka.registry.paths import ProducerIdBlock
 from minikafka.registry.store import SessionTicket, Stat
 from minikafka.server.workers.worker import InlineWorker
 from minikafka.server.zookeeper.counters import next_broker_id
-from minikafka.server.zookeeper.zookeeper_client import TOPICS_AT_ONCE, Registrar
+from minikafka.server.zookeeper.zookeeper_client import TOPICS_AT_ONCE, ZooKeeperClient
 
 T0 = TopicPartition("t", 0)
 LED = Leadership(leader=1, leader_epoch=0, isr=(1,), replicas=(1,), controller_epoch=1)
@@ -35,7 +35,7 @@ class World:
         self.zookeeper = zookeeper or MemoryZooKeeper()
         self.store: MemoryStore = self.zookeeper.connect()
         self.worker = InlineWorker()
-        self.registrar = Registrar(
+        self.registrar = ZooKeeperClient(
             self.store, ManualClock(), self.worker, random_bytes=random.Random(1).randbytes
         )
         self.heard: list[events.Event] = []
@@ -341,9 +341,9 @@ def test_partitions_that_a_tool_writes_beside_those_that_are_there_are_told() ->
     assert changed.assignments == {"t": {0: (1,), 1: (1,)}}
 
 
-@pytest.mark.parametrize(("replicas", "doubted"), [([1, 2], {T0: (1,)}), ([1], {})])
+@pytest.mark.parametrize(("replicas", "bounced_brokers"), [([1, 2], {T0: (1,)}), ([1], {})])
 def test_a_new_controller_doubts_who_registered_after_a_state_was_written_where_there_are_others(
-    replicas: list[int], doubted: dict[TopicPartition, tuple[int, ...]]
+    replicas: list[int], bounced_brokers: dict[TopicPartition, tuple[int, ...]]
 ) -> None:
     world = World()
     path = "/brokers/topics/t/partitions/0/state"
@@ -354,7 +354,7 @@ def test_a_new_controller_doubts_who_registered_after_a_state_was_written_where_
     world.store.create(path, json.dumps(state).encode(), make_parents=True)
     elected = world.start().last(events.Elected)
     assert isinstance(elected, events.Elected)
-    assert elected.doubted == doubted
+    assert elected.bounced_brokers == bounced_brokers
 
 
 def test_nobody_is_doubted_who_was_there_when_the_state_was_written() -> None:

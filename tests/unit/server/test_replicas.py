@@ -21,9 +21,9 @@ from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
 from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.server.context import RequestContext
-from minikafka.server.core.metadata_cache import ClusterImage
+from minikafka.server.core.metadata_cache import MetadataCache
 from minikafka.server.handlers.update_metadata import handle
-from minikafka.server.replication.replica_manager import Replicas
+from minikafka.server.replication.replica_manager import ReplicaManager
 from minikafka.wire.apis.update_metadata import UpdateMetadataRequest
 from minikafka.wire.framing import RequestHeader
 from minikafka.wire.keys import ApiKey
@@ -39,7 +39,7 @@ class Fetchers:
 
     def __init__(self) -> None:
         self.followed: dict[TopicPartition, int] = {}
-        self.owner: Replicas | None = None
+        self.owner: ReplicaManager | None = None
 
     def follow(
         self, partition: Partition, leader: BrokerAddress, epoch: int, *, is_ahead: bool = False
@@ -95,12 +95,12 @@ def lost(*_: object) -> Any:
 
 def test_a_broker_that_serves_takes_over_metadata_while_zookeeper_is_away() -> None:
     broker = broker_of(MemoryFiles())
-    broker.image = ClusterImage("cluster")
+    broker.image = MetadataCache("cluster")
     broker.registrar.has_topics = lambda: False
     coordinator: Any = SimpleNamespace(partitions_deleted=nothing)
     fetching: Any = Fetchers()
     served: list[bool] = []
-    replicas = Replicas(broker, coordinator, fetching, serving=lambda: served.append(True))
+    replicas = ReplicaManager(broker, coordinator, fetching, serving=lambda: served.append(True))
     replicas.update_metadata({}, {})
     assert served
     broker.registrar.has_topics = lost
@@ -123,17 +123,17 @@ def test_metadata_of_very_many_topics_holds_the_cores_lock_for_no_more_than_a_th
         assert locked
         touched[-1] += 1
 
-    def updated(image: ClusterImage, *told: Any) -> ClusterImage:
+    def updated(image: MetadataCache, *told: Any) -> MetadataCache:
         assert not locked
         return real(image, *told)
 
-    broker.image, broker.run, broker.touch = ClusterImage("cluster"), step_of, touch
+    broker.image, broker.run, broker.touch = MetadataCache("cluster"), step_of, touch
     broker.registrar.has_topics = lambda: False
-    real = ClusterImage.updated
-    monkeypatch.setattr(ClusterImage, "updated", updated)
+    real = MetadataCache.updated
+    monkeypatch.setattr(MetadataCache, "updated", updated)
     coordinator: Any = SimpleNamespace(partitions_deleted=nothing, leadership_changed=nothing)
     fetching: Any = Fetchers()
-    replicas = Replicas(broker, coordinator, fetching, serving=nothing)
+    replicas = ReplicaManager(broker, coordinator, fetching, serving=nothing)
     told = led_by(OTHER, 0)[ONE]
     for leader in (OTHER, LEADER_DURING_DELETE):
         named = {TopicPartition(f"t{number}", 0): replace(told, leader=leader) for number in range(3_500)}
@@ -147,10 +147,10 @@ def test_a_control_request_that_zookeeper_fails_ends_its_connection_without_a_tr
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     broker, closed = broker_of(MemoryFiles()), []
-    broker.image = ClusterImage("cluster")
+    broker.image = MetadataCache("cluster")
     broker.registrar.has_topics = lost
     collaborator: Any = SimpleNamespace(partitions_deleted=nothing)
-    replicas = Replicas(broker, collaborator, collaborator, serving=nothing)
+    replicas = ReplicaManager(broker, collaborator, collaborator, serving=nothing)
     exchange: Any = SimpleNamespace(close=closed.append)
     key = ApiKey.UPDATE_METADATA
     context = RequestContext(RequestHeader(key, 2, 1, "controller"), APIS[key], exchange)
@@ -165,11 +165,11 @@ def test_a_control_request_that_zookeeper_fails_ends_its_connection_without_a_tr
 def test_unclaimed_logs_are_told_once_zookeeper_is_back(caplog: pytest.LogCaptureFixture) -> None:
     files = MemoryFiles()
     broker = broker_of(files)
-    broker.image = ClusterImage("cluster")
+    broker.image = MetadataCache("cluster")
     broker.logs.create(ONE)
     coordinator: Any = SimpleNamespace(partitions_deleted=nothing)
     fetching: Any = Fetchers()
-    replicas = Replicas(broker, coordinator, fetching, serving=nothing)
+    replicas = ReplicaManager(broker, coordinator, fetching, serving=nothing)
     broker.registrar.creations = lost
     replicas.update_metadata(BROKERS, led_by(OWN, 0))
     broker.registrar.creations = lambda _: {}
@@ -189,7 +189,7 @@ def test_who_led_and_cannot_follow_yet_leads_no_longer_and_follows_once_the_disk
     broker = broker_of(files)
     coordinator: Any = SimpleNamespace(leadership_changed=nothing)
     fetching: Any = fetchers
-    replicas = Replicas(broker, coordinator, fetching, serving=nothing)
+    replicas = ReplicaManager(broker, coordinator, fetching, serving=nothing)
     for epoch in (0, 1):  # the first one is in the log's own file
         replicas.become(led_by(OWN, epoch), BROKERS)
     assert broker.partitions[ONE].is_leader

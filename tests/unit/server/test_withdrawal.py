@@ -10,7 +10,7 @@ from minikafka.net.port import Connector, PendingResponse
 from minikafka.partition.leadership import Leadership
 from minikafka.server.control.controlled_shutdown import withdraw
 from minikafka.server.core.broker import Broker
-from minikafka.server.core.metadata_cache import ClusterImage
+from minikafka.server.core.metadata_cache import MetadataCache
 from minikafka.wire.apis.controlled_shutdown import (
     CONTROLLED_SHUTDOWN,
     ControlledShutdownResponse,
@@ -30,7 +30,7 @@ class World:
     def __init__(self, *answers: ControlledShutdownResponse | None) -> None:
         self.broker = SimpleNamespace(
             broker_id=1,
-            image=ClusterImage("c", 0, BROKERS),
+            image=MetadataCache("c", 0, BROKERS),
             registrar=SimpleNamespace(connected=True),
             config=SimpleNamespace(
                 control=SimpleNamespace(shutdown_retries=3, shutdown_backoff_ms=BACKOFF_MS),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minikafka.clients import produce
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import BatchingConfig
 from pyspark_minikafka import cache
 from pyspark_minikafka.options import Mode, source_options
@@ -34,7 +34,7 @@ class FakeCluster:
 
 @pytest.fixture(autouse=True)
 def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(cache, "Cluster", FakeCluster)
+    monkeypatch.setattr(cache, "ClusterClient", FakeCluster)
     monkeypatch.setattr(produce, "BatchingProducer", FakeProducer)
     yield
     cache.close_all()
@@ -90,7 +90,7 @@ class FakeProducer:
 ONE = BatchingConfig()
 
 
-def borrowed(cluster: Cluster, config: BatchingConfig = ONE) -> Any:
+def borrowed(cluster: ClusterClient, config: BatchingConfig = ONE) -> Any:
     with cache.producing(cluster, config) as kept:
         return kept
 

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import InputPartition
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, OffsetOutOfRange
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.records.format.message_set import Record, build_message_set
 from pyspark_minikafka import reading
 from pyspark_minikafka.location import Target
@@ -270,7 +270,7 @@ def test_a_reader_that_is_left_while_it_skips_what_is_lost_stops_the_next_fetche
 
     monkeypatch.setattr(reading, "RangeFetcher", kept)
     reader = reading._RangeReader(
-        Cluster("localhost:1"), task(0, 20).offsets, options(failOnDataLoss="false")
+        ClusterClient("localhost:1"), task(0, 20).offsets, options(failOnDataLoss="false")
     )
     monkeypatch.setattr(reading.report, "warn", lambda sentences: reader.stop())
     list(reader)

@@ -9,7 +9,7 @@ import pytest
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.range_fetcher import RangeFetcher
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import BatchingProducer
 from minikafka.wire.keys import ApiKey
 from pyspark_minikafka.lookup import ClusterLookup
@@ -91,7 +91,7 @@ def test_several_tasks_of_a_worker_use_one_connection_to_each_leader() -> None:
     assert sorted(b for b, key, _, _ in brokers.requests if key is ApiKey.API_VERSIONS) == [1, 2, 3]
 
 
-def write(cluster: Cluster, partition: int) -> None:
+def write(cluster: ClusterClient, partition: int) -> None:
     with BatchingProducer(cluster) as producer:
         producer.send("t", b"v", partition=partition).result()
     cluster.close()

@@ -149,7 +149,9 @@ class BrokersOfKafka010:
     def magic(self, tp: TopicPartition) -> int:
         return 1
 
-    def send_set(self, tp: TopicPartition, data: memoryview, count: int, *, sealed: bool) -> SimpleNamespace:
+    def send_encoded(
+        self, tp: TopicPartition, data: memoryview, count: int, *, sealed: bool
+    ) -> SimpleNamespace:
         self.sent.append((tp.partition, count))
         return SimpleNamespace(done=True, result=lambda: None)
 

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 from minikafka.base.acls import CLUSTER, Acl, AclFilter, Operation, Permission, Resource, ResourceType
 from minikafka.base.errors import BrokerError, CoordinationError, ErrorCode
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline
 from minikafka.registry.acl_store import change_resource, forget_resource, read_acls
 from minikafka.registry.store import Store
@@ -73,7 +73,7 @@ class AclKeeper(Protocol):
 # --- through brokers ----------------------------------------------------------------------------------------
 
 
-def describe_acls(cluster: Cluster, wanted: AclFilter, deadline: Deadline) -> list[AclBinding]:
+def describe_acls(cluster: ClusterClient, wanted: AclFilter, deadline: Deadline) -> list[AclBinding]:
     """The rules that a filter finds. BrokerError SECURITY_DISABLED where the broker has no authorizer."""
     request = DescribeAclsRequest(*_filter_fields(wanted))
     answer = cluster.call(None, DESCRIBE_ACLS, request, timeout_ms=max(1, deadline.remaining_ms()))
@@ -89,7 +89,7 @@ def describe_acls(cluster: Cluster, wanted: AclFilter, deadline: Deadline) -> li
     return sorted(one for one in found if one is not None)
 
 
-def enforces_rules(cluster: Cluster, deadline: Deadline) -> bool:
+def enforces_rules(cluster: ClusterClient, deadline: Deadline) -> bool:
     """Whether brokers have an authorizer; False too where they do not tell (before 0.11)."""
     try:
         describe_acls(cluster, AclFilter(CLUSTER.type, CLUSTER.name), deadline)  # any filter would do
@@ -99,7 +99,7 @@ def enforces_rules(cluster: Cluster, deadline: Deadline) -> bool:
 
 
 def create_acls(
-    cluster: Cluster, bindings: Iterable[AclBinding], deadline: Deadline
+    cluster: ClusterClient, bindings: Iterable[AclBinding], deadline: Deadline
 ) -> dict[AclBinding, BrokerError | None]:
     """Make rules: what became of each, None where it is there now."""
     wanted = list(dict.fromkeys(bindings))
@@ -112,7 +112,7 @@ def create_acls(
 
 
 def delete_acls(
-    cluster: Cluster, filters: Iterable[AclFilter], deadline: Deadline
+    cluster: ClusterClient, filters: Iterable[AclFilter], deadline: Deadline
 ) -> dict[AclFilter, list[AclBinding] | BrokerError]:
     """Remove the rules that filters find: what each has found, which is gone now, or why it is not.
 
@@ -140,7 +140,7 @@ def delete_acls(
 class ClusterAcls:
     """Rules that brokers are asked for."""
 
-    def __init__(self, cluster: Cluster, timeout_ms: int | None = None) -> None:
+    def __init__(self, cluster: ClusterClient, timeout_ms: int | None = None) -> None:
         self._cluster = cluster
         self._timeout_ms = timeout_ms
 

@@ -25,7 +25,7 @@ from minikafka.clients.admin.topics import (
 )
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.metadata import ClusterMetadata, TopicMetadata
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.api import Api
@@ -66,7 +66,7 @@ _MAY_BE_OURS = frozenset(
 class Admin:
     """Thread-safe; owns nothing but what ``cluster`` gives it."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
 
     def create_topics(self, topics: Iterable[NewTopic], *, timeout_ms: int = 30_000) -> TopicErrors:
@@ -315,7 +315,7 @@ class _ControllerCall:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         deadline: Deadline,
         api: Api[Any, Any],
         request: Callable[[list[str]], object],

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.alter_configs import (
     ALTER_CONFIGS,
@@ -47,7 +47,9 @@ class Setting:
     is_sensitive: bool
 
 
-def describe_configs(cluster: Cluster, kind: ResourceType, name: str, deadline: Deadline) -> list[Setting]:
+def describe_configs(
+    cluster: ClusterClient, kind: ResourceType, name: str, deadline: Deadline
+) -> list[Setting]:
     """All settings of a topic or broker, by name. Raises BrokerError."""
     request = DescribeConfigsRequest((DescribeConfigsResource(kind, name, None),))
     broker = _broker_for(cluster, kind, name, deadline)
@@ -68,7 +70,11 @@ def _setting(row: DescribeConfigsResourceResult, kind: ResourceType) -> Setting:
 
 
 def change_configs(
-    cluster: Cluster, kind: ResourceType, name: str, changes: Mapping[str, str | None], deadline: Deadline
+    cluster: ClusterClient,
+    kind: ResourceType,
+    name: str,
+    changes: Mapping[str, str | None],
+    deadline: Deadline,
 ) -> None:
     """Change settings of a topic or broker; None goes back to the default. Raises BrokerError."""
     increments = tuple(
@@ -93,7 +99,7 @@ def change_configs(
 
 
 def _alter_all(
-    cluster: Cluster,
+    cluster: ClusterClient,
     broker: int | None,
     kind: ResourceType,
     name: str,
@@ -122,7 +128,7 @@ def _alter_all(
     )
 
 
-def _broker_for(cluster: Cluster, kind: ResourceType, name: str, deadline: Deadline) -> int | None:
+def _broker_for(cluster: ClusterClient, kind: ResourceType, name: str, deadline: Deadline) -> int | None:
     """A broker answers for itself, everybody for topics."""
     if kind is ResourceType.TOPIC:
         return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.describe_log_dirs import (
     DESCRIBE_LOG_DIRS,
@@ -49,7 +49,7 @@ class OfflineLogDir:
 
 
 def offline_log_dirs(
-    cluster: Cluster, brokers: Iterable[int], deadline: Deadline
+    cluster: ClusterClient, brokers: Iterable[int], deadline: Deadline
 ) -> tuple[OfflineLogDir, ...]:
     """Those of ``brokers``, in order; of one that does not say (before 1.0, or by its rules) none."""
     found, wanted = [], list(brokers)
@@ -67,7 +67,7 @@ def offline_log_dirs(
     return tuple(found)
 
 
-def describe_log_dirs(cluster: Cluster, brokers: Iterable[int], deadline: Deadline) -> list[LogDir]:
+def describe_log_dirs(cluster: ClusterClient, brokers: Iterable[int], deadline: Deadline) -> list[LogDir]:
     """All data directories of ``brokers``, with all their logs, in order.
 
     Raises BrokerError: UNSUPPORTED_VERSION before Kafka 1.0, CLUSTER_AUTHORIZATION_FAILED without Describe on
@@ -80,7 +80,9 @@ def describe_log_dirs(cluster: Cluster, brokers: Iterable[int], deadline: Deadli
     ]
 
 
-def _results_of(cluster: Cluster, broker_id: int, deadline: Deadline) -> tuple[DescribeLogDirsResult, ...]:
+def _results_of(
+    cluster: ClusterClient, broker_id: int, deadline: Deadline
+) -> tuple[DescribeLogDirsResult, ...]:
     answer = cluster.call(
         broker_id,
         DESCRIBE_LOG_DIRS,

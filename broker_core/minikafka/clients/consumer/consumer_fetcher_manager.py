@@ -13,10 +13,10 @@ from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.consumer.consumer_fetcher_thread import ConsumerFetcherThread, FetchSettings, Gate
 from minikafka.clients.consumer.leader_finder_thread import LeaderFinderThread
 from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
-from minikafka.clients.consumer.retry_log import Troubles
+from minikafka.clients.consumer.retry_log import RetryLog
 from minikafka.clients.consumer.shutdownable_thread import ShutdownableThread
-from minikafka.clients.network.broker_connection import BrokerLink, LinkConfig
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline, EventWaiter, Waiter
 from minikafka.net.port import Connector
 from minikafka.records.format.hashes import string_hash
@@ -80,7 +80,7 @@ class ConsumerFetcherManager:
         self._store = store
         self._connector = connector or _sockets(config)
         self._clock = clock or SystemClock()
-        self._troubles = Troubles(self._clock)
+        self._troubles = RetryLog(self._clock)
         self._waiter_of = waiter_of
         self._threads = threads
         self._lock = threading.Lock()
@@ -160,7 +160,7 @@ class ConsumerFetcherManager:
             f"{self._consumer_id}-leader-finder-thread",
             self._store,
             _Of(self, connections),
-            lambda brokers: Cluster(
+            lambda brokers: ClusterClient(
                 brokers,
                 connector=self._connector,
                 client_id=self._config.client_id,
@@ -204,7 +204,7 @@ class ConsumerFetcherManager:
 
     def _new_fetcher(self, connections: _Connections, key: _BrokerAndFetcherId) -> ConsumerFetcherThread:
         broker = key.broker
-        links = LinkConfig(
+        links = ConnectionConfig(
             self._connector,
             self._clock,
             connections.waiter,
@@ -215,7 +215,7 @@ class ConsumerFetcherManager:
             f"ConsumerFetcherThread-{self._consumer_id}-{key.fetcher_id}-{broker.broker_id}",
             self._config,
             broker,
-            BrokerLink(str(broker), broker.host, broker.port, links),
+            BrokerConnection(str(broker), broker.host, broker.port, links),
             connections.gate,
             lambda partitions: self._without_leader(connections, partitions),
             self._clock,

@@ -36,12 +36,12 @@ from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.consumer.chunk_queue import ChunkQueue
 from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStatsRegistry
 from minikafka.clients.consumer.partition_topic_info import INVALID_OFFSET, PartitionTopicInfo
-from minikafka.clients.consumer.retry_log import Troubles
+from minikafka.clients.consumer.retry_log import RetryLog
 from minikafka.clients.consumer.shutdownable_thread import ShutdownableThread
 from minikafka.clients.fetch.fetch_response import records_of, refused_fetch, whole_entries
 from minikafka.clients.fetch.list_offsets import CONSUMER, NO_EPOCH
-from minikafka.clients.network.broker_connection import BrokerLink
-from minikafka.clients.network.cluster import worth_a_retry
+from minikafka.clients.network.broker_connection import BrokerConnection
+from minikafka.clients.network.cluster import is_retriable
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.fetch import (
     FETCH,
@@ -123,11 +123,11 @@ class ConsumerFetcherThread(ShutdownableThread):
         name: str,
         config: FetchSettings,
         broker: BrokerAddress,
-        link: BrokerLink,
+        link: BrokerConnection,
         gate: Gate,
         without_leader: Callable[[Iterable[TopicPartition]], None],
         clock: Clock,
-        troubles: Troubles,
+        troubles: RetryLog,
     ) -> None:
         super().__init__(name)
         self._troubles = troubles
@@ -437,4 +437,4 @@ def _no_rule(tp: TopicPartition, offset: int, rule: str) -> MinikafkaError:
 
 def _hopeless(error: BrokerError) -> bool:
     """Whether it will be the same the next time, too. What we do not know may pass."""
-    return not worth_a_retry(error) and error.code is not ErrorCode.UNKNOWN
+    return not is_retriable(error) and error.code is not ErrorCode.UNKNOWN

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from minikafka.base.errors import CoordinationError, MinikafkaError
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.clients.consumer.retry_log import Troubles
+from minikafka.clients.consumer.retry_log import RetryLog
 from minikafka.clients.consumer.shutdownable_thread import ShutdownableThread
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.registry.brokers import plaintext_addresses
 from minikafka.registry.paths import BROKER_IDS
 from minikafka.registry.store import Store
@@ -43,9 +43,9 @@ class LeaderFinderThread(ShutdownableThread):
         name: str,
         store: Store,
         fetchers: Fetchers,
-        cluster_of: Callable[[str], Cluster],
+        cluster_of: Callable[[str], ClusterClient],
         refresh_leader_backoff_ms: int,
-        troubles: Troubles,
+        troubles: RetryLog,
     ) -> None:
         super().__init__(name)
         self._store = store
@@ -54,7 +54,7 @@ class LeaderFinderThread(ShutdownableThread):
         self._troubles = troubles
         self._backoff_ms = refresh_leader_backoff_ms
         self._brokers = ""
-        self._cluster: Cluster | None = None
+        self._cluster: ClusterClient | None = None
 
     def do_work(self) -> None:
         """Look once for all that have no leader; then leave ``refresh.leader.backoff.ms`` before the next."""
@@ -89,7 +89,7 @@ class LeaderFinderThread(ShutdownableThread):
         found = {tp: metadata.leader(tp) for tp in wanted}
         return {tp: leader for tp, leader in found.items() if leader is not None}
 
-    def _client(self) -> Cluster:
+    def _client(self) -> ClusterClient:
         """A client of the brokers that live; of those that did when ZooKeeper cannot be asked."""
         brokers = self._brokers
         try:

@@ -13,9 +13,9 @@ from typing import Protocol
 
 from minikafka.base.errors import MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group.coordinator_client import Coordinator
+from minikafka.clients.group.coordinator_client import CoordinatorClient
 from minikafka.clients.group.offsets import Author, Committed, check_commit, commit_request, committed_offsets
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.registry.brokers import plaintext_addresses
 from minikafka.registry.store import Store
 from minikafka.wire.apis.offset_commit import OFFSET_COMMIT
@@ -42,12 +42,12 @@ class GroupOffsetsChannel:
     asked again after nobody has answered. Thread-safe.
     """
 
-    def __init__(self, make_cluster: Callable[[], Cluster], group: str, timeout_ms: int) -> None:
+    def __init__(self, make_cluster: Callable[[], ClusterClient], group: str, timeout_ms: int) -> None:
         self._make_cluster = make_cluster
         self._group = group
         self._timeout_ms = timeout_ms
         self._lock = threading.Lock()
-        self._coordinator: Coordinator | None = None
+        self._coordinator: CoordinatorClient | None = None
         self._closed = False
 
     def connect(self) -> None:
@@ -82,7 +82,7 @@ class GroupOffsetsChannel:
         if coordinator is not None:
             coordinator.cluster.close()
 
-    def _connected(self) -> Coordinator:
+    def _connected(self) -> CoordinatorClient:
         coordinator = self._of_now()
         deadline = coordinator.cluster.deadline(self._timeout_ms)
         what = f"looking for the coordinator of group {self._group!r}"
@@ -96,12 +96,12 @@ class GroupOffsetsChannel:
             raise
         return coordinator
 
-    def _of_now(self) -> Coordinator:
+    def _of_now(self) -> CoordinatorClient:
         with self._lock:
             if self._closed:
                 raise NetworkError(f"the channel to the offsets of group {self._group!r} is closed")
             if self._coordinator is None:
-                self._coordinator = Coordinator(self._make_cluster(), self._group)
+                self._coordinator = CoordinatorClient(self._make_cluster(), self._group)
             return self._coordinator
 
 

@@ -26,7 +26,7 @@ class _Trouble:
     times: int = 1
 
 
-class Troubles:
+class RetryLog:
     """The troubles of one consumer's fetchers, each by where it is met. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:

@@ -45,7 +45,7 @@ from minikafka.clients.consumer.group_registration import GroupRegistration, con
 from minikafka.clients.consumer.kafka_stream import KafkaStream
 from minikafka.clients.consumer.offsets_channel import GroupOffsetsChannel, OffsetsChannel, brokers_in
 from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo, no_partitions_error
-from minikafka.clients.consumer.retry_log import Troubles
+from minikafka.clients.consumer.retry_log import RetryLog
 from minikafka.clients.consumer.scheduler import Scheduler
 from minikafka.clients.consumer.stats_in_use import begin_to_use, cease_to_use
 from minikafka.clients.consumer.tasks import Stepper, Steps, run
@@ -62,7 +62,7 @@ from minikafka.clients.consumer.zk_rebalancer_listener import Fetcher, ZkRebalan
 from minikafka.clients.consumer.zk_session_expire_listener import ZkSessionExpireListener
 from minikafka.clients.consumer.zk_topic_partition_change_listener import ZkTopicPartitionChangeListener
 from minikafka.clients.consumer.zookeeper_topic_event_watcher import ZookeeperTopicEventWatcher
-from minikafka.clients.network.cluster import Cluster, worth_a_retry
+from minikafka.clients.network.cluster import ClusterClient, is_retriable
 from minikafka.clients.network.retry import EventWaiter, Waiter
 from minikafka.clients.serializer import Decoder, DefaultDecoder
 from minikafka.registry import paths
@@ -399,9 +399,9 @@ class ZookeeperConsumerConnector:
             return None
         timeout_ms = config.offsets_channel_socket_timeout_ms
 
-        def make_cluster() -> Cluster:
+        def make_cluster() -> ClusterClient:
             brokers = brokers_in(self.store, config.no_brokers)
-            return Cluster(brokers, client_id=config.client_id, request_timeout_ms=timeout_ms)
+            return ClusterClient(brokers, client_id=config.client_id, request_timeout_ms=timeout_ms)
 
         return brought or GroupOffsetsChannel(make_cluster, config.group_id, timeout_ms)
 
@@ -410,13 +410,13 @@ class ZookeeperConsumerConnector:
         after an answer that will stay the same, as that the access rules do not permit it.
         """
         end_ms = self.clock.monotonic_ms() + OFFSET_MANAGER_PATIENCE_MS
-        troubles = Troubles(self.clock)
+        troubles = RetryLog(self.clock)
         while self.offsets_channel is not None:
             try:
                 self.offsets_channel.connect()
             except (NetworkError, BrokerError) as error:
                 late = self.is_shutting_down or self.clock.monotonic_ms() >= end_ms
-                if late or not worth_a_retry(error):
+                if late or not is_retriable(error):
                     self.offsets_channel.close()
                     raise
                 troubles.met(self.consumer_id_string, error, "looking for the group's coordinator: ")

@@ -18,7 +18,7 @@ from minikafka.base.errors import (
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.network.broker_connection import Reply
-from minikafka.clients.network.cluster import Cluster, numbers_of, worth_a_retry
+from minikafka.clients.network.cluster import ClusterClient, is_retriable, numbers_of
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.list_offsets import (
     EARLIEST,
@@ -38,7 +38,7 @@ NO_EPOCH = -1
 
 
 def list_offsets(
-    cluster: Cluster,
+    cluster: ClusterClient,
     wanted: Mapping[TopicPartition, int],
     deadline: Deadline,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
@@ -53,7 +53,7 @@ def list_offsets(
     open begins, and no time finds a message from there on. BrokerError names the partition:
     UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION (a time, asked of a broker before 0.10.1),
     UNSUPPORTED_FOR_MESSAGE_FORMAT (a time, of messages without one). ``creates_topics`` is that of
-    ``Cluster.metadata``.
+    ``ClusterClient.metadata``.
     """
     for tp, time in wanted.items():
         if time < EARLIEST:
@@ -68,7 +68,7 @@ class _Rounds:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         left: dict[TopicPartition, int],
         deadline: Deadline,
         isolation: IsolationLevel,
@@ -161,7 +161,7 @@ class _Rounds:
                 code = ErrorCode.of(answer.error_code)
                 if code is not ErrorCode.NONE:
                     error = BrokerError(code, f"offsets of {tp}")
-                    if not worth_a_retry(error):
+                    if not is_retriable(error):
                         raise error
                     problem = self._put_off([tp], error)
                 elif tp in self._left:

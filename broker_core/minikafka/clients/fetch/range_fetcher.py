@@ -42,7 +42,7 @@ from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.fetch.prefetch import prefetching
 from minikafka.clients.network.broker_connection import Reply
-from minikafka.clients.network.cluster import Cluster, Lane, worth_a_retry
+from minikafka.clients.network.cluster import ClusterClient, ConnectionPool, is_retriable
 from minikafka.clients.network.retry import Deadline, Tried
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.format.message_set import ATTRIBUTES_AT, CODEC_MASK, MAGIC_AT
@@ -79,7 +79,7 @@ class RangeFetcher:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         topic_partition: TopicPartition,
         start_offset: int,
         end_offset: int,
@@ -88,7 +88,7 @@ class RangeFetcher:
         min_bytes: int = 1,
         max_wait_ms: int = 500,
         timeout_ms: int = 120_000,
-        lane: Lane = Lane.FETCH,
+        lane: ConnectionPool = ConnectionPool.FETCH,
         raised_at_once: Container[ErrorCode] = (),
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> None:
@@ -286,14 +286,20 @@ class RangeFetcher:
         return BrokerError(error.code, text) if isinstance(error, BrokerError) else NetworkError(text)
 
 
-def check_readable(cluster: Cluster, topic_partition: TopicPartition, offset: int) -> None:
+def check_readable(cluster: ClusterClient, topic_partition: TopicPartition, offset: int) -> None:
     """Raise the BrokerError of a fetch that can never succeed, as of a topic that this client may not read.
 
     For whoever waits for messages without fetching: where they end is told to all who may describe the topic.
     What may pass, as a leader that is away, is not raised.
     """
     fetcher = RangeFetcher(
-        cluster, topic_partition, offset, offset + 1, max_bytes=_LOOK_BYTES, max_wait_ms=0, lane=Lane.CONTROL
+        cluster,
+        topic_partition,
+        offset,
+        offset + 1,
+        max_bytes=_LOOK_BYTES,
+        max_wait_ms=0,
+        lane=ConnectionPool.CONTROL,
     )
     try:
         fetcher.look()
@@ -304,7 +310,7 @@ def check_readable(cluster: Cluster, topic_partition: TopicPartition, offset: in
             raise
 
 
-def log_reaches(cluster: Cluster, topic_partition: TopicPartition, offset: int) -> bool:
+def log_reaches(cluster: ClusterClient, topic_partition: TopicPartition, offset: int) -> bool:
     """Return whether the leader's log ends at ``offset`` or later, even if its high watermark does not.
 
     ``list_offsets`` gives the high watermark, which may lag behind a new leader's log until its followers
@@ -312,7 +318,13 @@ def log_reaches(cluster: Cluster, topic_partition: TopicPartition, offset: int) 
     versions. Also False where ``offset`` is below the log's start. Raises as ``list_offsets``.
     """
     fetcher = RangeFetcher(
-        cluster, topic_partition, offset, offset + 1, max_bytes=_LOOK_BYTES, max_wait_ms=0, lane=Lane.CONTROL
+        cluster,
+        topic_partition,
+        offset,
+        offset + 1,
+        max_bytes=_LOOK_BYTES,
+        max_wait_ms=0,
+        lane=ConnectionPool.CONTROL,
     )
 
     def attempt() -> bool:
@@ -332,7 +344,7 @@ def log_reaches(cluster: Cluster, topic_partition: TopicPartition, offset: int) 
 def _may_pass(error: MinikafkaError) -> bool:
     # Retriable when a broker says so of a produce request; what we read as damaged will be so the next time.
     damaged = isinstance(error, BrokerError) and error.code is ErrorCode.CORRUPT_MESSAGE
-    return worth_a_retry(error) and not damaged
+    return is_retriable(error) and not damaged
 
 
 def _starts_behind(data: memoryview, end_offset: int) -> bool:

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, RemoteWireError
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.fetch.list_offsets import LATEST, list_offsets
-from minikafka.clients.group.coordinator_client import Coordinator, check
+from minikafka.clients.group.coordinator_client import CoordinatorClient, check
 from minikafka.clients.group.membership import OF_MEMBERS
 from minikafka.clients.group.offsets import Author, Committed, commit, committed_offsets
 from minikafka.clients.group.requests import partitions_of
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.delete_groups import DELETE_GROUPS, DeleteGroupsRequest, DeleteGroupsResponse
 from minikafka.wire.apis.describe_groups import (
@@ -93,7 +93,7 @@ class PartitionLag:
 class GroupAdmin:
     """Thread-safe; owns nothing but what ``cluster`` gives it."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
 
     def list_groups(self, *, timeout_ms: int | None = None) -> list[GroupListing]:
@@ -142,7 +142,7 @@ class GroupAdmin:
     def find(self, group_id: str, *, timeout_ms: int | None = None) -> GroupDescription | None:
         """State and members of a group; None where there is none."""
         deadline = self._cluster.deadline(timeout_ms)
-        found = self._describe(Coordinator(self._cluster, group_id), deadline)
+        found = self._describe(CoordinatorClient(self._cluster, group_id), deadline)
         return None if found.state == DEAD else found
 
     def names(self, *, timeout_ms: int | None = None) -> list[str]:
@@ -152,7 +152,7 @@ class GroupAdmin:
         except MinikafkaError:
             return []
 
-    def _describe(self, coordinator: Coordinator, deadline: Deadline) -> GroupDescription:
+    def _describe(self, coordinator: CoordinatorClient, deadline: Deadline) -> GroupDescription:
         group_id = coordinator.group_id
 
         def take(response: DescribeGroupsResponse) -> DescribedGroup:
@@ -180,7 +180,7 @@ class GroupAdmin:
     def offsets(self, group_id: str, *, timeout_ms: int | None = None) -> dict[TopicPartition, Committed]:
         """All that the group has committed."""
         return committed_offsets(
-            Coordinator(self._cluster, group_id), None, self._cluster.deadline(timeout_ms)
+            CoordinatorClient(self._cluster, group_id), None, self._cluster.deadline(timeout_ms)
         )
 
     def ends(
@@ -204,7 +204,7 @@ class GroupAdmin:
     ) -> None:
         """Let the group go on there. NON_EMPTY_GROUP while it has members, who would commit over it."""
         deadline = self._cluster.deadline(timeout_ms)
-        coordinator = Coordinator(self._cluster, group_id)
+        coordinator = CoordinatorClient(self._cluster, group_id)
         wanted = {tp: Committed(offset) for tp, offset in offsets.items()}
         try:
             commit(coordinator, Author(), wanted, deadline)
@@ -226,7 +226,7 @@ class GroupAdmin:
             check(row.error_code, f"deleting group {group_id!r}")
 
         request = DeleteGroupsRequest((group_id,))
-        coordinator = Coordinator(self._cluster, group_id)
+        coordinator = CoordinatorClient(self._cluster, group_id)
         try:
             coordinator.ask(f"deleting group {group_id!r}", DELETE_GROUPS, lambda _: request, deadline, take)
         except BrokerError as error:

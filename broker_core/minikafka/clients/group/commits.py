@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group.coordinator_client import Coordinator
+from minikafka.clients.group.coordinator_client import CoordinatorClient
 from minikafka.clients.group.offsets import Author, Committed, check_commit, commit, commit_request
 from minikafka.clients.network.broker_connection import Reply
 from minikafka.clients.network.retry import Deadline
@@ -38,7 +38,7 @@ class GroupCommits:
     Not thread-safe. ``told`` holds the offsets that the coordinator has, or is being told.
     """
 
-    def __init__(self, coordinator: Coordinator, refused: Refused) -> None:
+    def __init__(self, coordinator: CoordinatorClient, refused: Refused) -> None:
         self.told: dict[TopicPartition, int] = {}
         self._coordinator = coordinator
         self._refused = refused

@@ -7,7 +7,7 @@
             ...
             consumer.commit_sync()
 
-``GroupMember`` keeps it in its group, ``GroupFetcher`` brings message sets, ``Undelivered`` has what was not
+``GroupMember`` keeps it in its group, ``GroupFetcher`` brings message sets, ``FetchBuffer`` has what was not
 given out yet. All calls come from one thread, as with Kafka's consumer, but for ``wakeup``; a second thread
 only sends heartbeats, so that the caller may take ``max.poll.interval.ms`` between two polls. With ``assign``
 it reads partitions of its own choice instead, as nobody's member.
@@ -32,15 +32,15 @@ from minikafka.clients.fetch.consumer_record import ConsumerRecord
 from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.group.commits import CommitCallback, GroupCommits, log_failure
 from minikafka.clients.group.config import GroupConsumerConfig, Reset
-from minikafka.clients.group.coordinator_client import Coordinator
-from minikafka.clients.group.fetch_buffer import Undelivered
+from minikafka.clients.group.coordinator_client import CoordinatorClient
+from minikafka.clients.group.fetch_buffer import FetchBuffer
 from minikafka.clients.group.fetcher import Fetched, GroupFetcher
 from minikafka.clients.group.member import GIVE_UP_MS, SLICE_MS, STEP_MS, GroupMember
 from minikafka.clients.group.offsets import Author, Committed, committed_offsets
-from minikafka.clients.group.subscription import GroupSubscription
-from minikafka.clients.group.subscription_state import GroupPositions
+from minikafka.clients.group.subscription import Subscription
+from minikafka.clients.group.subscription_state import SubscriptionState
 from minikafka.clients.network.arguments import has_methods, partitions_given
-from minikafka.clients.network.cluster import Cluster, OwnLane
+from minikafka.clients.network.cluster import ClusterClient, OwnConnectionPool
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.offset_commit import NO_GENERATION
 
@@ -82,7 +82,7 @@ class GroupConsumer:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         config: GroupConsumerConfig | Mapping[str, object],
         *,
         listener: RebalanceListener | None = None,
@@ -92,13 +92,15 @@ class GroupConsumer:
         self._cluster = cluster = _cluster(cluster)
         self._clock = cluster.clock
         self._listener = _listening(listener)
-        self._lanes = OwnLane(), OwnLane()
-        self._coordinator = Coordinator(cluster, config.group_id, self._lanes[0])
-        self._member = GroupMember(self._coordinator, config, self._given, self._taken, threads=threads)
-        self._positions = GroupPositions(cluster, config, self._coordinator)
+        self._lanes = OwnConnectionPool(), OwnConnectionPool()
+        self._coordinator = CoordinatorClient(cluster, config.group_id, self._lanes[0])
+        self._member = GroupMember(
+            self._coordinator, config, self._on_assigned, self._on_revoked, threads=threads
+        )
+        self._positions = SubscriptionState(cluster, config, self._coordinator)
         self._commits = GroupCommits(self._coordinator, self._member.refused)
         self._fetcher = GroupFetcher(cluster, config, self._lanes[1])
-        self._undelivered = Undelivered(self._positions)
+        self._undelivered = FetchBuffer(self._positions)
         self._manual = False
         """Whether the partitions are those of ``assign``."""
         self._commit_at_ms = 0
@@ -123,11 +125,11 @@ class GroupConsumer:
         _listening(listener)
         if self._manual:
             raise ValueError("partitions were assigned by hand: unsubscribe first")
-        wanted = GroupSubscription.of(topics)
+        wanted = Subscription.of(topics)
         if pattern is not None:
             if wanted:
                 raise ValueError("topics or a pattern, not both")
-            wanted = GroupSubscription.matching(pattern, internal=not self.config.exclude_internal_topics)
+            wanted = Subscription.matching(pattern, internal=not self.config.exclude_internal_topics)
         if listener is not None:
             self._listener = listener
         self._member.subscribe(wanted)
@@ -457,13 +459,13 @@ class GroupConsumer:
         self._undelivered.add(found.sets)
         self._fetcher.ask(positions.wanted())
 
-    def _given(self, partitions: tuple[TopicPartition, ...]) -> None:
+    def _on_assigned(self, partitions: tuple[TopicPartition, ...]) -> None:
         self._positions.assign(partitions)
         self._commit_at_ms = self._clock.monotonic_ms() + self.config.auto_commit_interval_ms
         if self._listener is not None:
             self._listener.assigned(partitions)
 
-    def _taken(self, lost: bool) -> None:
+    def _on_revoked(self, lost: bool) -> None:
         # What was not given out is fetched by whoever gets the partition.
         self._undelivered.drop()
         try:
@@ -519,8 +521,8 @@ def _settings(given: object) -> GroupConsumerConfig:
     return given
 
 
-def _cluster(given: object) -> Cluster:
-    if not isinstance(given, Cluster):
+def _cluster(given: object) -> ClusterClient:
+    if not isinstance(given, ClusterClient):
         raise TypeError(f'a consumer is given a Cluster("host:port"), not {given!r}')
     return given
 

@@ -16,7 +16,7 @@ from minikafka.base.ids import BrokerAddress
 from minikafka.clients.fetch.fetch_response import missing_right
 from minikafka.clients.group.membership import ELSEWHERE
 from minikafka.clients.network.broker_connection import Reply
-from minikafka.clients.network.cluster import Cluster, Lane, OwnLane
+from minikafka.clients.network.cluster import ClusterClient, ConnectionPool, OwnConnectionPool
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.api import Api
 from minikafka.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
@@ -26,13 +26,13 @@ ResponseT = TypeVar("ResponseT")
 T = TypeVar("T")
 
 
-class Coordinator:
+class CoordinatorClient:
     """The coordinator of one group. Thread-safe. A member brings a ``lane`` of its own."""
 
-    def __init__(self, cluster: Cluster, group_id: str, lane: OwnLane | None = None) -> None:
+    def __init__(self, cluster: ClusterClient, group_id: str, lane: OwnConnectionPool | None = None) -> None:
         self.cluster = cluster
         self.group_id = group_id
-        self._lane = lane or Lane.CONTROL
+        self._lane = lane or ConnectionPool.CONTROL
         self._lock = threading.Lock()
         self._address: BrokerAddress | None = None
 

@@ -14,7 +14,7 @@ from minikafka.base.errors import BrokerError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.consumer_record import ConsumerRecord
 from minikafka.clients.group.fetcher import Fetched
-from minikafka.clients.group.subscription_state import GroupPositions
+from minikafka.clients.group.subscription_state import SubscriptionState
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from minikafka.clients.group.rows import Rows
 
 
-class Undelivered:
+class FetchBuffer:
     """Not thread-safe. ``positions`` are told of all that goes out."""
 
-    def __init__(self, positions: GroupPositions) -> None:
+    def __init__(self, positions: SubscriptionState) -> None:
         self._positions = positions
         self._sets: deque[Fetched] = deque()
         self._rows: Rows | None = None

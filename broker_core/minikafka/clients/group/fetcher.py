@@ -20,7 +20,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.fetch_response import records_of, refused_fetch, whole_entries
 from minikafka.clients.group.config import GroupConsumerConfig
 from minikafka.clients.network.broker_connection import Reply
-from minikafka.clients.network.cluster import Cluster, OwnLane, worth_a_retry
+from minikafka.clients.network.cluster import ClusterClient, OwnConnectionPool, is_retriable
 from minikafka.records.format.message_set import StoredRecord, iterate
 from minikafka.wire.apis.fetch import (
     FETCH,
@@ -100,7 +100,7 @@ class _Taken:
 class GroupFetcher:
     """Fetches for one consumer. Not thread-safe."""
 
-    def __init__(self, cluster: Cluster, config: GroupConsumerConfig, lane: OwnLane) -> None:
+    def __init__(self, cluster: ClusterClient, config: GroupConsumerConfig, lane: OwnConnectionPool) -> None:
         self._cluster = cluster
         self._config = config
         self._lane = lane
@@ -207,7 +207,7 @@ class GroupFetcher:
             return
         if code is not ErrorCode.NONE:
             error = refused_fetch(code, tp, offset)
-            if not worth_a_retry(error):
+            if not is_retriable(error):
                 raise error
             self._doubt([tp])
             return

@@ -17,7 +17,7 @@ from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, Networ
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group import membership as member
 from minikafka.clients.group.config import GroupConsumerConfig
-from minikafka.clients.group.coordinator_client import Coordinator
+from minikafka.clients.group.coordinator_client import CoordinatorClient
 from minikafka.clients.group.membership import Membership, Phase
 from minikafka.clients.group.offsets import Author
 from minikafka.clients.group.requests import (
@@ -29,9 +29,9 @@ from minikafka.clients.group.requests import (
     sync_request,
     synced,
 )
-from minikafka.clients.group.subscription import GroupSubscription, check_seen
+from minikafka.clients.group.subscription import Subscription, check_seen
 from minikafka.clients.network.broker_connection import Reply
-from minikafka.clients.network.cluster import worth_a_retry
+from minikafka.clients.network.cluster import is_retriable
 from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.heartbeat import HEARTBEAT, HeartbeatRequest
@@ -73,7 +73,7 @@ class GroupMember:
 
     def __init__(
         self,
-        coordinator: Coordinator,
+        coordinator: CoordinatorClient,
         config: GroupConsumerConfig,
         given: Callable[[tuple[TopicPartition, ...]], None],
         taken: Callable[[bool], None],
@@ -89,7 +89,7 @@ class GroupMember:
         self._given = given
         self._taken = taken
         self._threads = threads
-        self._wanted = GroupSubscription()
+        self._wanted = Subscription()
         self._counts: dict[str, int] = {}
         """Partitions of each topic when they were shared."""
         self._watch_at_ms = 0
@@ -117,11 +117,11 @@ class GroupMember:
         return self._membership.member_id
 
     @property
-    def wanted(self) -> GroupSubscription:
+    def wanted(self) -> Subscription:
         """The subscription."""
         return self._wanted
 
-    def subscribe(self, wanted: GroupSubscription) -> None:
+    def subscribe(self, wanted: Subscription) -> None:
         """Want this from now on, in place of what was before; nothing: leave the group."""
         if wanted == self._wanted:
             return
@@ -283,7 +283,7 @@ class GroupMember:
 
     def _not_answered(self, error: MinikafkaError) -> member.Event:
         """What will not pass by itself is raised by ``attend``."""
-        if not worth_a_retry(error):
+        if not is_retriable(error):
             self._do(member.Failed())
             raise error
         logger.info("group %s: %s; trying again", self._config.group_id, error)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group.coordinator_client import Coordinator, check
+from minikafka.clients.group.coordinator_client import CoordinatorClient, check
 from minikafka.clients.group.membership import OF_MEMBERS
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.offset_commit import (
@@ -101,7 +101,7 @@ def _hint(code: ErrorCode, author: Author) -> str:
     return ""
 
 
-def commit(coordinator: Coordinator, author: Author, offsets: Offsets, deadline: Deadline) -> None:
+def commit(coordinator: CoordinatorClient, author: Author, offsets: Offsets, deadline: Deadline) -> None:
     """Commit ``offsets`` and wait until all replicas have them.
 
     Codes that may pass are tried again until the deadline. Raises the BrokerError of the first that does not.
@@ -120,7 +120,7 @@ def commit(coordinator: Coordinator, author: Author, offsets: Offsets, deadline:
 
 
 def committed_offsets(
-    coordinator: Coordinator, partitions: Iterable[TopicPartition] | None, deadline: Deadline
+    coordinator: CoordinatorClient, partitions: Iterable[TopicPartition] | None, deadline: Deadline
 ) -> dict[TopicPartition, Committed]:
     """What the group has committed for ``partitions`` (None: for any); without those it has nothing for.
 
@@ -164,6 +164,6 @@ def _found(group_id: str, response: OffsetFetchResponse) -> dict[TopicPartition,
     return found
 
 
-def _all_partitions(coordinator: Coordinator, deadline: Deadline) -> list[TopicPartition]:
+def _all_partitions(coordinator: CoordinatorClient, deadline: Deadline) -> list[TopicPartition]:
     topics = coordinator.cluster.metadata(None, timeout_ms=max(1, deadline.remaining_ms())).topics
     return [one.topic_partition for topic in topics.values() for one in topic.partitions]

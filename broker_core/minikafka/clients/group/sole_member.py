@@ -15,10 +15,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from minikafka.base.errors import BrokerError, ErrorCode, GroupHeld, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.admin import EMPTY, GroupAdmin, GroupDescription
-from minikafka.clients.group.coordinator_client import Coordinator, check
+from minikafka.clients.group.coordinator_client import CoordinatorClient, check
 from minikafka.clients.group.membership import NO_MEMBER, OF_MEMBERS
 from minikafka.clients.group.offsets import Author, Committed, commit
-from minikafka.clients.network.cluster import Cluster, OwnLane
+from minikafka.clients.network.cluster import ClusterClient, OwnConnectionPool
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.heartbeat import HEARTBEAT, HeartbeatRequest
 from minikafka.wire.apis.join_group import (
@@ -53,14 +53,19 @@ class SoleMember:
     """
 
     def __init__(
-        self, cluster: Cluster, group_id: str, owner: str, *, session_timeout_ms: int = SESSION_TIMEOUT_MS
+        self,
+        cluster: ClusterClient,
+        group_id: str,
+        owner: str,
+        *,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
     ) -> None:
         self._cluster = cluster
         self._group_id = group_id
         self._owner = owner
         self._session_timeout_ms = session_timeout_ms
-        self._lane = OwnLane()
-        self._coordinator = Coordinator(cluster, group_id, self._lane)
+        self._lane = OwnConnectionPool()
+        self._coordinator = CoordinatorClient(cluster, group_id, self._lane)
         self._member_id = NO_MEMBER
         self._generation = NO_GENERATION
         self._partitions: frozenset[TopicPartition] = frozenset()

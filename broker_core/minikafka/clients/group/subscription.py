@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import check_topic_name
 from minikafka.clients.fetch.fetch_response import missing_right
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.clients.network.retry import Deadline
 
 
 @dataclass(frozen=True, slots=True)
-class GroupSubscription:
+class Subscription:
     """``pattern`` None: ``names``, whether they are there or not. Internal topics are found by name only,
     unless ``internal``.
     """
@@ -25,7 +25,7 @@ class GroupSubscription:
     internal: bool = False
 
     @classmethod
-    def of(cls, names: Iterable[str]) -> GroupSubscription:
+    def of(cls, names: Iterable[str]) -> Subscription:
         """Of names. INVALID_TOPIC for one that cannot be, TypeError for a single text."""
         if isinstance(names, str):
             raise TypeError(f"topics are several names, not one text: subscribe([{names!r}])")
@@ -35,7 +35,7 @@ class GroupSubscription:
         return cls(wanted)
 
     @classmethod
-    def matching(cls, pattern: str | re.Pattern[str], *, internal: bool) -> GroupSubscription:
+    def matching(cls, pattern: str | re.Pattern[str], *, internal: bool) -> Subscription:
         """Of a pattern of Python's. ConfigError where it is none."""
         try:
             return cls((), re.compile(pattern), internal)
@@ -45,7 +45,7 @@ class GroupSubscription:
     def __bool__(self) -> bool:
         return bool(self.names) or self.pattern is not None
 
-    def topics(self, cluster: Cluster, deadline: Deadline) -> tuple[str, ...]:
+    def topics(self, cluster: ClusterClient, deadline: Deadline) -> tuple[str, ...]:
         """The names; of a pattern those of the topics that are there when it is asked. NetworkError."""
         pattern = self.pattern
         if pattern is None:

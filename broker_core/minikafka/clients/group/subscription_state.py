@@ -19,10 +19,10 @@ from minikafka.base.errors import (
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.group.config import GroupConsumerConfig, Reset
-from minikafka.clients.group.coordinator_client import Coordinator
+from minikafka.clients.group.coordinator_client import CoordinatorClient
 from minikafka.clients.group.offsets import Committed, committed_offsets
 from minikafka.clients.group.subscription import check_seen
-from minikafka.clients.network.cluster import Cluster, numbers_of, worth_a_retry
+from minikafka.clients.network.cluster import ClusterClient, is_retriable, numbers_of
 from minikafka.clients.network.retry import Deadline
 
 logger = logging.getLogger("minikafka.clients.group")
@@ -31,10 +31,12 @@ _AGAIN_MS = 1_000
 """Pause before positions that could not be found are looked for again."""
 
 
-class GroupPositions:
+class SubscriptionState:
     """The partitions of one member. Not thread-safe."""
 
-    def __init__(self, cluster: Cluster, config: GroupConsumerConfig, coordinator: Coordinator) -> None:
+    def __init__(
+        self, cluster: ClusterClient, config: GroupConsumerConfig, coordinator: CoordinatorClient
+    ) -> None:
         self.assigned: tuple[TopicPartition, ...] = ()
         self.known: dict[TopicPartition, int] = {}
         self.paused: set[TopicPartition] = set()
@@ -153,7 +155,7 @@ class GroupPositions:
             for rule, end in ((Reset.EARLIEST, EARLIEST), (Reset.LATEST, LATEST)):
                 self._fill_from_log([tp for tp in missing if self._resets.get(tp) is rule], end, deadline)
         except MinikafkaError as error:
-            if not worth_a_retry(error):
+            if not is_retriable(error):
                 raise
             logger.info("positions of %s are not known yet: %s", _some(missing), error)
             self._fill_at_ms = self._cluster.clock.monotonic_ms() + _AGAIN_MS

@@ -41,7 +41,7 @@ _CORRELATION_IDS = 0x7FFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
-class LinkConfig:
+class ConnectionConfig:
     """What all links of a client share.
 
     ``newest_versions`` holds APIs down to an older version than they have here.
@@ -64,7 +64,7 @@ class Reply(Generic[ResponseT]):
 
     def __init__(
         self,
-        link: BrokerLink,
+        link: BrokerConnection,
         pending: PendingResponse,
         api: Api[Any, ResponseT],
         version: int,
@@ -100,10 +100,10 @@ class Reply(Generic[ResponseT]):
             raise RemoteWireError(f"{self._link.name}, {self._api.name} {self.version}: {error}") from error
 
 
-class BrokerLink:
+class BrokerConnection:
     """Any number of threads may use it at the same time."""
 
-    def __init__(self, name: str, host: str, port: int, config: LinkConfig) -> None:
+    def __init__(self, name: str, host: str, port: int, config: ConnectionConfig) -> None:
         self.name = name
         self._host = host
         self._port = port

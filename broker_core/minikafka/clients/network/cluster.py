@@ -1,11 +1,10 @@
 """A client's view of one cluster: its metadata, who leads what, and a connection to each broker.
 
-Everything else on this floor asks brokers through a ``Cluster``. It is thread-safe. Connections are kept per
-address and ``Lane``: a broker serves one connection's requests one after another, so that a fetch that waits
-for data would hold up whatever is behind it. Every operation has a deadline, and its error names the
-brokers, their addresses and what was tried. As that error may be a minute away, or be waited out by many
-short questions in turn, an outage that lasts is told as a warning of the logger ``minikafka.clients``, again
-and again, as Kafka's clients do.
+Every client asks brokers through a ``ClusterClient``. It is thread-safe. Connections are kept per address
+and ``ConnectionPool``: a broker serves the requests of one connection in order, so a fetch that waits for
+data delays every request behind it. Each operation has a deadline; its error names the brokers, their
+addresses and the attempts. Because that error may be a minute away, an outage that lasts is logged as a
+warning of ``minikafka.clients``, again and again, as Kafka's clients do.
 """
 
 from __future__ import annotations
@@ -28,7 +27,12 @@ from minikafka.base.errors import (
 from minikafka.base.ids import BrokerAddress, TopicPartition, check_topic_name
 from minikafka.base.text import counted
 from minikafka.clients.network.bootstrap import OPTION, Endpoint, parse_bootstrap
-from minikafka.clients.network.broker_connection import CONNECTIONS_MAX_IDLE_MS, BrokerLink, LinkConfig, Reply
+from minikafka.clients.network.broker_connection import (
+    CONNECTIONS_MAX_IDLE_MS,
+    BrokerConnection,
+    ConnectionConfig,
+    Reply,
+)
 from minikafka.clients.network.metadata import ClusterMetadata, TopicMetadata, from_response
 from minikafka.clients.network.retry import Backoff, Deadline, EventWaiter, Tried, Waiter
 from minikafka.net.port import Connector
@@ -59,7 +63,7 @@ _METADATA_ATTEMPT_MS = 10_000
 _log = logging.getLogger("minikafka.clients")
 
 
-class Lane(Enum):
+class ConnectionPool(Enum):
     """Purposes that do not share a connection."""
 
     CONTROL = "control"
@@ -67,11 +71,11 @@ class Lane(Enum):
     PRODUCE = "produce"
 
 
-class OwnLane:
-    """A lane of one user: what it waits for holds up nobody else. ``Cluster.close_lane`` ends it."""
+class OwnConnectionPool:
+    """A lane of one user: what it waits for holds up nobody else. ``ClusterClient.close_lane`` ends it."""
 
 
-class Cluster:
+class ClusterClient:
     """One cluster, found through any of its brokers. Connects at the first use.
 
     ``bootstrap`` is ``host:port,host:port`` (ConfigError under the name ``option`` when it is not).
@@ -116,7 +120,7 @@ class Cluster:
         self._metadata_max_age_ms = metadata_max_age_ms
         self._creates_topics = creates_topics
         self._unknown_topic_patience_ms = unknown_topic_patience_ms
-        self._links_config = LinkConfig(
+        self._links_config = ConnectionConfig(
             connector,
             self.clock,
             self.waiter,
@@ -128,7 +132,7 @@ class Cluster:
         self._one_connection = one_connection
         self._lock = threading.Lock()
         self._refresh_lock = threading.Lock()
-        self._links: dict[tuple[Endpoint, Lane | OwnLane], BrokerLink] = {}
+        self._links: dict[tuple[Endpoint, ConnectionPool | OwnConnectionPool], BrokerConnection] = {}
         self._metadata = ClusterMetadata()
         self._stale: set[str] = set()
         self._outage_ms: int | None = None
@@ -251,7 +255,9 @@ class Cluster:
         """A deadline on this client's clock; the request time-out by default."""
         return Deadline(self.clock, self.request_timeout_ms if timeout_ms is None else timeout_ms)
 
-    def link(self, broker_id: int, lane: Lane | OwnLane = Lane.CONTROL) -> BrokerLink:
+    def link(
+        self, broker_id: int, lane: ConnectionPool | OwnConnectionPool = ConnectionPool.CONTROL
+    ) -> BrokerConnection:
         """The link to a broker that the metadata names. NoSuchBroker when it is not there (any more)."""
         address = self._metadata.brokers.get(broker_id)
         if address is None:
@@ -262,7 +268,9 @@ class Cluster:
             )
         return self._link(Endpoint(address.host, address.port), lane, str(address))
 
-    def link_to(self, address: BrokerAddress, lane: Lane | OwnLane = Lane.CONTROL) -> BrokerLink:
+    def link_to(
+        self, address: BrokerAddress, lane: ConnectionPool | OwnConnectionPool = ConnectionPool.CONTROL
+    ) -> BrokerConnection:
         """The link to a broker that another one has named, as a group's coordinator is."""
         return self._link(Endpoint(address.host, address.port), lane, str(address))
 
@@ -276,10 +284,10 @@ class Cluster:
         api: Api[RequestT, ResponseT],
         request: RequestT,
         *,
-        lane: Lane | OwnLane = Lane.CONTROL,
+        lane: ConnectionPool | OwnConnectionPool = ConnectionPool.CONTROL,
         deadline: Deadline | None = None,
     ) -> Reply[ResponseT]:
-        """Send a request to a broker, without waiting. One attempt; raises as ``BrokerLink.send``."""
+        """Send a request to a broker, without waiting. One attempt; raises as ``BrokerConnection.send``."""
         return self.link(broker_id, lane).send(api, lambda _: request, deadline or self.deadline())
 
     def call(
@@ -288,7 +296,7 @@ class Cluster:
         api: Api[RequestT, ResponseT],
         request: RequestT,
         *,
-        lane: Lane | OwnLane = Lane.CONTROL,
+        lane: ConnectionPool | OwnConnectionPool = ConnectionPool.CONTROL,
         timeout_ms: int | None = None,
     ) -> ResponseT:
         """The answer to a request: of a certain broker in one attempt, or (None) of any that can be reached.
@@ -314,7 +322,7 @@ class Cluster:
             try:
                 return attempt()
             except (NetworkError, BrokerError, RemoteWireError) as error:
-                if self._closed or not worth_a_retry(error):
+                if self._closed or not is_retriable(error):
                     raise
                 tried.add(str(error))
                 unknown = (
@@ -327,7 +335,7 @@ class Cluster:
                     raise _exhausted(what, deadline.timeout_ms, tried, error) from error
                 self.waiter.wait(delay_ms)
 
-    def close_lane(self, lane: OwnLane) -> None:
+    def close_lane(self, lane: OwnConnectionPool) -> None:
         """Close the connections of ``lane``; what waits for an answer there gets a NetworkError."""
         with self._lock:
             gone = [self._links.pop(key) for key in list(self._links) if key[1] is lane]
@@ -350,7 +358,7 @@ class Cluster:
         for link in links:
             link.close()
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> ClusterClient:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -430,24 +438,31 @@ class Cluster:
             link.close()
         return metadata
 
-    def _link(self, endpoint: Endpoint, lane: Lane | OwnLane, name: str) -> BrokerLink:
-        key = endpoint, Lane.CONTROL if self._one_connection and isinstance(lane, Lane) else lane
+    def _link(
+        self, endpoint: Endpoint, lane: ConnectionPool | OwnConnectionPool, name: str
+    ) -> BrokerConnection:
+        key = (
+            endpoint,
+            ConnectionPool.CONTROL if self._one_connection and isinstance(lane, ConnectionPool) else lane,
+        )
         with self._lock:
             if self._closed:
                 raise NetworkError(f"{name}: this client is closed")
             link = self._links.get(key)
             if link is None:
-                link = self._links[key] = BrokerLink(name, endpoint.host, endpoint.port, self._links_config)
+                link = self._links[key] = BrokerConnection(
+                    name, endpoint.host, endpoint.port, self._links_config
+                )
             # A bootstrap address turns out to be a certain broker.
             link.name = name
             return link
 
-    def _candidates(self) -> list[BrokerLink]:
+    def _candidates(self) -> list[BrokerConnection]:
         """Links that any question can go to: connected ones first, the bootstrap list last."""
         names = {Endpoint(b.host, b.port): str(b) for b in self._metadata.brokers.values()}
         for endpoint in self._bootstrap:
             names.setdefault(endpoint, f"bootstrap server {endpoint}")
-        links = [self._link(endpoint, Lane.CONTROL, name) for endpoint, name in names.items()]
+        links = [self._link(endpoint, ConnectionPool.CONTROL, name) for endpoint, name in names.items()]
         return sorted(links, key=lambda link: not link.connected)
 
     def _call_any(
@@ -510,7 +525,7 @@ def _names_nobody(response: MetadataResponse) -> str:
     return "" if response.brokers else "names no live broker of its cluster, as one that has just started"
 
 
-def worth_a_retry(error: MinikafkaError) -> bool:
+def is_retriable(error: MinikafkaError) -> bool:
     """Whether the same request may succeed later, perhaps with another broker."""
     return isinstance(error, (NetworkError, RemoteWireError)) or (
         isinstance(error, BrokerError) and error.retriable

@@ -1,13 +1,13 @@
 """The batching producer.
 
     BatchingProducer.send ─▶ Accumulator (batches per partition) ─▶ Sender (requests per leader) ─▶ broker
-                                      Delivery ◀─ offset or error ◀─┘
+                                      SendFuture ◀ offset or error ◀─┘
 
 ``Accumulator`` and ``Sender`` decide, with the time as an argument; ``BatchingProducer`` adds the threads.
 """
 
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.producer import BatchingProducer
-from minikafka.clients.produce.send_future import Acknowledged, Delivery
+from minikafka.clients.produce.send_future import Acknowledged, SendFuture
 
-__all__ = ["Acknowledged", "BatchingConfig", "BatchingProducer", "Delivery"]
+__all__ = ["Acknowledged", "BatchingConfig", "BatchingProducer", "SendFuture"]

@@ -17,9 +17,9 @@ from enum import Enum
 
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.produce.batch import Batch, RecordBatch, SetBatch
+from minikafka.clients.produce.batch import Batch, EncodedBatch, RecordBatch
 from minikafka.clients.produce.config import BatchingConfig
-from minikafka.clients.produce.send_future import Delivery, Outcome
+from minikafka.clients.produce.send_future import Outcome, SendFuture
 from minikafka.records.format.message_set import Record
 
 
@@ -67,7 +67,7 @@ class Accumulator:
 
     def append(
         self, tp: TopicPartition, record: Record, size_bytes: int, now_ms: int
-    ) -> tuple[Delivery, Change]:
+    ) -> tuple[SendFuture, Change]:
         """Queue a record of ``size_bytes`` (``batch.message_bytes``), and say what that changed."""
         queue = self._queue(tp)
         last = queue.batches[-1] if queue.batches else None
@@ -87,12 +87,12 @@ class Accumulator:
 
     def append_set(
         self, tp: TopicPartition, data: Buffer, count: int, now_ms: int, *, sealed: bool = True
-    ) -> Delivery:
+    ) -> SendFuture:
         """Queue an encoded message set of ``count`` records, behind all that is there."""
         queue = self._queue(tp)
         if queue.batches:
             queue.batches[-1].closed = True
-        batch = SetBatch(tp, Outcome(self._condition), now_ms, data, count, sealed=sealed)
+        batch = EncodedBatch(tp, Outcome(self._condition), now_ms, data, count, sealed=sealed)
         queue.batches.append(batch)
         self.used_bytes += batch.size_bytes
         return batch.deliveries[0]

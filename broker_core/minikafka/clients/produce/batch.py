@@ -9,7 +9,7 @@ from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
 from minikafka.base.text import counted
-from minikafka.clients.produce.send_future import Delivery, Outcome
+from minikafka.clients.produce.send_future import Outcome, SendFuture
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.format.batch import set_producer
 from minikafka.records.format.message_set import CODEC_MASK, Codec, Record, build_message_set
@@ -50,7 +50,7 @@ class Batch(ABC):
         self.topic_partition = topic_partition
         self.outcome = outcome
         self.created_ms = created_ms
-        self.deliveries: list[Delivery] = []
+        self.deliveries: list[SendFuture] = []
         self.count = 0
         self.size_bytes = 0
         self.closed = False
@@ -97,7 +97,7 @@ class Batch(ABC):
     def __str__(self) -> str:
         return f"{counted(self.count, 'record')} for {self.topic_partition}"
 
-    def _take_over(self, parent: Batch, deliveries: list[Delivery]) -> None:
+    def _take_over(self, parent: Batch, deliveries: list[SendFuture]) -> None:
         self.closed = True
         self.failures = parent.failures
         self.in_doubt = parent.in_doubt
@@ -113,9 +113,9 @@ class RecordBatch(Batch):
         self.records: list[Record] = []
         self._encoded: tuple[int, Codec, bytes] | None = None
 
-    def append(self, record: Record, size_bytes: int) -> Delivery:
+    def append(self, record: Record, size_bytes: int) -> SendFuture:
         """Add a record of ``size_bytes`` (``message_bytes``) at the end."""
-        delivery = Delivery(self.topic_partition, self.outcome, self.count)
+        delivery = SendFuture(self.topic_partition, self.outcome, self.count)
         self.records.append(record)
         self.deliveries.append(delivery)
         self.count += 1
@@ -145,7 +145,7 @@ class RecordBatch(Batch):
         return part
 
 
-class SetBatch(Batch):
+class EncodedBatch(Batch):
     """A message set that the caller encoded; it goes out as it is, without a copy.
 
     One that is ``sealed`` remains as it is; its numbers, if it has any, are written into a copy. Into another
@@ -169,7 +169,7 @@ class SetBatch(Batch):
         self.count = count
         self.size_bytes = len(data)
         self.closed = True
-        self.deliveries = [Delivery(topic_partition, outcome, 0, count)]
+        self.deliveries = [SendFuture(topic_partition, outcome, 0, count)]
 
     @property
     def is_classic(self) -> bool:
@@ -227,7 +227,7 @@ class SetBatch(Batch):
                 headers=headers,
             )
             (encoded,) = sets
-            part = SetBatch(
+            part = EncodedBatch(
                 self.topic_partition,
                 Outcome(self.outcome.condition),
                 self.created_ms,

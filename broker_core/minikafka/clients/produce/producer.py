@@ -17,14 +17,14 @@ from collections.abc import Callable
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.network.cluster import Cluster, Lane, numbers_of
+from minikafka.clients.network.cluster import ClusterClient, ConnectionPool, numbers_of
 from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.clients.network.retry import Deadline
 from minikafka.clients.produce.accumulator import Accumulator, Change
 from minikafka.clients.produce.batch import Batch, message_bytes
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.partitioner import DefaultPartitioner
-from minikafka.clients.produce.send_future import Delivery
+from minikafka.clients.produce.send_future import SendFuture
 from minikafka.clients.produce.sender import IdJob, MetadataJob, ProduceJob, Sender, produce_request
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.format.message_set import Codec, Record
@@ -61,7 +61,7 @@ class BatchingProducer:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         config: BatchingConfig | None = None,
         *,
         partitioner: DefaultPartitioner | None = None,
@@ -89,7 +89,7 @@ class BatchingProducer:
         key: bytes | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
-    ) -> Delivery:
+    ) -> SendFuture:
         """Queue one record; the partition is chosen by the key when it is None, the time is now when it is
         None.
 
@@ -121,9 +121,9 @@ class BatchingProducer:
                 self._wake_worker()
         return delivery
 
-    def send_set(
+    def send_encoded(
         self, topic_partition: TopicPartition, data: Buffer, count: int, *, sealed: bool = True
-    ) -> Delivery:
+    ) -> SendFuture:
         """Queue a message set of ``count`` records that is encoded already; it is sent as it is, without a
         copy. (An idempotent producer puts its id and numbers into a copy, one request at a time.)
 
@@ -161,7 +161,9 @@ class BatchingProducer:
             if broker_id is None:
                 broker_id = self._cluster.leader(topic_partition, deadline.remaining_ms()).broker_id
             try:
-                return magic_of(self._cluster.link(broker_id, Lane.PRODUCE).version(PRODUCE, deadline))
+                return magic_of(
+                    self._cluster.link(broker_id, ConnectionPool.PRODUCE).version(PRODUCE, deadline)
+                )
             except NetworkError:
                 # Others may lead by now what a broker led that cannot be reached.
                 self._cluster.invalidate(topic_partition.topic)
@@ -434,7 +436,7 @@ class BatchingProducer:
             return produce_request(job, sets, acks, timeout_ms - timeout_ms // 10)
 
         deadline = self._cluster.deadline(timeout_ms)
-        link = self._cluster.link(job.broker_id, Lane.PRODUCE)
+        link = self._cluster.link(job.broker_id, ConnectionPool.PRODUCE)
         classic = next((batch for batch in job.batches if batch.is_classic), None)
         newest = None if classic is None else MAGIC_2_SINCE - 1
         try:

@@ -30,7 +30,7 @@ class _Trouble:
     reason: str
 
 
-class Troubles:
+class RetryLog:
     """The partitions whose batches fail and are tried again. Times are monotonic ms."""
 
     def __init__(self) -> None:

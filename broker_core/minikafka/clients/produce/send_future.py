@@ -48,7 +48,7 @@ class Halves:
 
     __slots__ = ("first", "second")
 
-    def __init__(self, first: Delivery, second: Delivery) -> None:
+    def __init__(self, first: SendFuture, second: SendFuture) -> None:
         self.first = first
         self.second = second
 
@@ -73,7 +73,7 @@ class Halves:
         return self.first.log_append_time_ms
 
 
-class Delivery:
+class SendFuture:
     """The future of one record, or of the ``count`` records of one pre-encoded set."""
 
     __slots__ = ("_callback", "_outcome", "_position", "count", "topic_partition")
@@ -85,7 +85,7 @@ class Delivery:
         self.count = count
         self._outcome: Outcome | Halves = outcome
         self._position = position
-        self._callback: Callable[[Delivery], None] | None = None
+        self._callback: Callable[[SendFuture], None] | None = None
 
     @property
     def done(self) -> bool:
@@ -133,7 +133,7 @@ class Delivery:
             raise self.error
         return Acknowledged(self.topic_partition, self.offset, self.count, self.log_append_time_ms)
 
-    def on_done(self, callback: Callable[[Delivery], None]) -> None:
+    def on_done(self, callback: Callable[[SendFuture], None]) -> None:
         """Call ``callback(delivery)`` once it is known: on the thread that learns of it, or here if it is
         known already.
 
@@ -150,7 +150,7 @@ class Delivery:
         """Whether somebody wants to be told. For the producer."""
         return self._callback is not None
 
-    def take_callback(self) -> Callable[[Delivery], None] | None:
+    def take_callback(self) -> Callable[[SendFuture], None] | None:
         """The callback, given out once. For the producer."""
         callback, self._callback = self._callback, None
         return callback
@@ -160,13 +160,13 @@ class Delivery:
         self._outcome = outcome
         self._position = position
 
-    def divide(self, first: Delivery, second: Delivery) -> None:
+    def divide(self, first: SendFuture, second: SendFuture) -> None:
         """Be known when both are, the set having been divided. For the producer, under the condition."""
         self._outcome = Halves(first, second)
         self._position = 0
         first._callback = second._callback = self._half_is_known
 
-    def _half_is_known(self, _: Delivery) -> None:
+    def _half_is_known(self, _: SendFuture) -> None:
         with self.condition:
             callback = self.take_callback() if self.done else None
         if callback is not None:

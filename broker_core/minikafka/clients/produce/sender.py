@@ -45,8 +45,8 @@ from minikafka.clients.produce.accumulator import Accumulator
 from minikafka.clients.produce.batch import Batch
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.numbering import Numbering
-from minikafka.clients.produce.retry_log import NO_LEADER_KNOWN, Troubles
-from minikafka.clients.produce.send_future import UNKNOWN_OFFSET, Delivery
+from minikafka.clients.produce.retry_log import NO_LEADER_KNOWN, RetryLog
+from minikafka.clients.produce.send_future import UNKNOWN_OFFSET, SendFuture
 from minikafka.records.format.message_set import NO_TIMESTAMP
 from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceResponse, ProduceTopic
 
@@ -116,9 +116,9 @@ class Sender:
         self._in_flight: dict[int, int] = defaultdict(int)
         self._asking: set[str] = set()
         self._ask_again_ms: dict[str, int] = {}
-        self._troubles = Troubles()
+        self._troubles = RetryLog()
         self._why_waiting = ""
-        self._to_call: list[Delivery] = []
+        self._to_call: list[SendFuture] = []
 
     def next_job(self, now_ms: int) -> ProduceJob | MetadataJob | IdJob | None:
         """What is to be done now, or None. Batches whose time is up are failed on the way.
@@ -271,7 +271,7 @@ class Sender:
         """Whether ``take_callbacks`` has something. May be read without the lock."""
         return bool(self._to_call)
 
-    def take_callbacks(self) -> list[Delivery]:
+    def take_callbacks(self) -> list[SendFuture]:
         """Deliveries settled since the last call that want to be told, which is to be done unlocked."""
         taken, self._to_call = self._to_call, []
         return taken

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from minikafka.base.errors import QueueFull
 from minikafka.base.text import counted
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline
 from minikafka.clients.producer.callback_handler import CallbackHandler
 from minikafka.clients.producer.default_event_handler import DefaultEventHandler
@@ -39,7 +39,7 @@ class AsyncProducer:
     def __init__(
         self,
         config: ProducerConfig,
-        cluster: Cluster,
+        cluster: ClusterClient,
         handler: EventHandler,
         callback: CallbackHandler | None,
         stats: ProducerStats,

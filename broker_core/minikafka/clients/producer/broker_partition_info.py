@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.clients.producer.producer_config import EACH, ProducerConfig
 
@@ -22,7 +22,9 @@ class BrokerPartitionInfo:
     and the partition where messages without a key go until then. Not thread-safe.
     """
 
-    def __init__(self, config: ProducerConfig, cluster: Cluster, source: random.Random | None = None) -> None:
+    def __init__(
+        self, config: ProducerConfig, cluster: ClusterClient, source: random.Random | None = None
+    ) -> None:
         self._config = config
         self._cluster = cluster
         self._random = source or random.Random()

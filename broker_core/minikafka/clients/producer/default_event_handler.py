@@ -26,14 +26,14 @@ from numpy.typing import NDArray
 
 from minikafka.base.errors import BrokerError, ErrorCode, FailedToSendMessage, MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.network.cluster import Cluster, worth_a_retry
+from minikafka.clients.network.cluster import ClusterClient, is_retriable
 from minikafka.clients.network.metadata import NO_LEADER, TopicMetadata
 from minikafka.clients.network.retry import Deadline
 from minikafka.clients.producer.broker_partition_info import BrokerPartitionInfo
 from minikafka.clients.producer.event_handler import EventHandler
 from minikafka.clients.producer.keyed_message import KeyedMessage
 from minikafka.clients.producer.message_columns import MessageColumns, Unsent, fields_of, serialized
-from minikafka.clients.producer.partition_sets import PartitionSets, Rows, grouped
+from minikafka.clients.producer.partition_sets import PartitionRecords, Rows, grouped
 from minikafka.clients.producer.partitioner import DefaultPartitioner, Partitioner
 from minikafka.clients.producer.producer_config import ProducerConfig
 from minikafka.clients.producer.producer_stats import ProducerStats
@@ -117,7 +117,7 @@ class DefaultEventHandler(EventHandler):
     def __init__(
         self,
         config: ProducerConfig,
-        cluster: Cluster,
+        cluster: ClusterClient,
         *,
         partitioner: Partitioner,
         encoder: Encoder[Any],
@@ -262,7 +262,7 @@ class DefaultEventHandler(EventHandler):
 
     def _dispatch(self, left: Sequence[_Part], failures: _Failures, *, patient: bool) -> None:
         """One attempt."""
-        lanes: list[PartitionSets] = []
+        lanes: list[PartitionRecords] = []
         formats: dict[tuple[int, Codec], int | MinikafkaError] = {}
         for part in left:
             name = part.columns.topic
@@ -345,7 +345,7 @@ class DefaultEventHandler(EventHandler):
         topic: TopicMetadata,
         failures: _Failures,
         formats: dict[tuple[int, Codec], int | MinikafkaError],
-    ) -> PartitionSets | None:
+    ) -> PartitionRecords | None:
         described = topic.partition(tp.partition)
         leader_id = NO_LEADER if described is None else described.leader_id
         codec = self._config.codec_of(tp.topic)
@@ -353,7 +353,7 @@ class DefaultEventHandler(EventHandler):
             if leader_id == NO_LEADER:
                 raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader")
             magic = self._format(leader_id, codec, formats)
-            return PartitionSets(
+            return PartitionRecords(
                 tp, leader_id, part.columns, part.rows, part.timestamps, magic=magic, codec=codec
             )
         except MinikafkaError as error:
@@ -374,7 +374,7 @@ class DefaultEventHandler(EventHandler):
             raise found
         return found
 
-    def _round(self, lanes: Sequence[PartitionSets], failures: _Failures) -> list[PartitionSets]:
+    def _round(self, lanes: Sequence[PartitionRecords], failures: _Failures) -> list[PartitionRecords]:
         """Send the current set of each partition; those that have more."""
         under_way: list[Sent] = []
         results: dict[TopicPartition, MinikafkaError | None] = {}
@@ -391,7 +391,7 @@ class DefaultEventHandler(EventHandler):
             results.update(sent.result(max(1, deadline.remaining_ms())))
         return [lane for lane in lanes if self._goes_on(lane, results[lane.topic_partition], failures)]
 
-    def _goes_on(self, lane: PartitionSets, error: MinikafkaError | None, failures: _Failures) -> bool:
+    def _goes_on(self, lane: PartitionRecords, error: MinikafkaError | None, failures: _Failures) -> bool:
         """Note what became of a lane's set; whether the lane has another one."""
         if error is None:
             return lane.acknowledged()
@@ -407,7 +407,7 @@ class DefaultEventHandler(EventHandler):
         failures.add(_Part(lane.columns, lane.timestamps, rows), place, told)
         return more
 
-    def _too_large(self, code: ErrorCode, lane: PartitionSets, failures: _Failures) -> BrokerError:
+    def _too_large(self, code: ErrorCode, lane: PartitionRecords, failures: _Failures) -> BrokerError:
         """What is told of a message that its broker does not take, as the current set, for its size."""
         topic = lane.topic_partition.topic
         name = "max.message.bytes" if code is ErrorCode.MESSAGE_TOO_LARGE else "segment.bytes"
@@ -460,7 +460,7 @@ class DefaultEventHandler(EventHandler):
 
 
 def _is_tried_again(error: Exception) -> bool:
-    return isinstance(error, MinikafkaError) and worth_a_retry(error)
+    return isinstance(error, MinikafkaError) and is_retriable(error)
 
 
 def _told(error: Exception) -> str:
@@ -481,13 +481,13 @@ def _of_different_topics(columns: Iterable[MessageColumns]) -> Iterable[list[Mes
         yield list(group.values())
 
 
-def _requests(lanes: Iterable[PartitionSets]) -> Iterable[list[PartitionSets]]:
+def _requests(lanes: Iterable[PartitionRecords]) -> Iterable[list[PartitionRecords]]:
     """The lanes whose sets go to one broker together."""
-    of_leader: dict[tuple[int, int], list[PartitionSets]] = {}
+    of_leader: dict[tuple[int, int], list[PartitionRecords]] = {}
     for lane in lanes:
         of_leader.setdefault((lane.leader_id, lane.magic), []).append(lane)
     for several in of_leader.values():
-        request: list[PartitionSets] = []
+        request: list[PartitionRecords] = []
         size = 0
         for lane in several:
             if request and size + len(lane.current.data) > REQUEST_BYTES:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.producer.message_columns import MessageColumns
-from minikafka.records.columns import EncodedSet, encode
+from minikafka.records.columns import EncodedRecords, encode
 from minikafka.records.format.message_set import Codec
 
 Rows = NDArray[np.int64]
@@ -18,7 +18,7 @@ SET_BYTES = 900_000
 """Of the largest set: what a broker with default limits takes as one."""
 
 
-class PartitionSets:
+class PartitionRecords:
     """Rows of ``columns``, encoded piece by piece. A set is sent when the one before it was acknowledged, so
     that what fails keeps its place.
 
@@ -46,7 +46,7 @@ class PartitionSets:
         self.left = rows
         """Those that are not acknowledged."""
         self._sets = self._encode()
-        self._next: EncodedSet | None = None
+        self._next: EncodedRecords | None = None
         self.current = self._following()
 
     def acknowledged(self) -> bool:
@@ -82,11 +82,11 @@ class PartitionSets:
         self._next = None
         self.current = self._following()
 
-    def _following(self) -> EncodedSet:
+    def _following(self) -> EncodedRecords:
         following, self._next = self._next, None
         return next(self._sets) if following is None else following
 
-    def _encode(self) -> Iterator[EncodedSet]:
+    def _encode(self) -> Iterator[EncodedRecords]:
         return encode(
             self.columns.keys,
             self.columns.values,

@@ -10,7 +10,7 @@ from typing import Any
 
 from minikafka.base.config.class_loader import instance
 from minikafka.base.errors import ProducerClosed
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.producer.async_producer import AsyncProducer
 from minikafka.clients.producer.callback_handler import CallbackHandler
 from minikafka.clients.producer.default_event_handler import DefaultEventHandler
@@ -39,7 +39,7 @@ class Producer:
         self,
         config: ProducerConfig | Mapping[str, Any],
         *,
-        cluster: Cluster | None = None,
+        cluster: ClusterClient | None = None,
         threads: bool = True,
     ) -> None:
         if not isinstance(config, ProducerConfig):
@@ -223,10 +223,10 @@ def _not_queued(_: KeyedMessage) -> bool:
     return False
 
 
-def _cluster_of(config: ProducerConfig) -> Cluster:
+def _cluster_of(config: ProducerConfig) -> ClusterClient:
     from minikafka.net.connection import SocketConnector
 
-    return Cluster(
+    return ClusterClient(
         config.metadata_broker_list,
         connector=SocketConnector(
             connect_timeout_ms=config.request_timeout_ms,

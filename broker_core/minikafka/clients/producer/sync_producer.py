@@ -9,7 +9,7 @@ from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.fetch_response import TOO_FEW, missing_right, too_few_in_sync
 from minikafka.clients.network.broker_connection import Reply
-from minikafka.clients.network.cluster import Cluster, Lane
+from minikafka.clients.network.cluster import ClusterClient, ConnectionPool
 from minikafka.clients.network.retry import Deadline
 from minikafka.clients.produce.producer import MAGIC_2_SINCE, ZSTD_SINCE, magic_of
 from minikafka.records.format.message_set import Codec
@@ -27,7 +27,7 @@ class Sent:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         broker_id: int,
         partitions: Iterable[TopicPartition],
         reply: Reply[ProduceResponse] | None,
@@ -68,7 +68,7 @@ class SyncProducer:
     acks: 0, 1 or -1. timeout_ms: ``request.timeout.ms``.
     """
 
-    def __init__(self, cluster: Cluster, *, acks: int, timeout_ms: int) -> None:
+    def __init__(self, cluster: ClusterClient, *, acks: int, timeout_ms: int) -> None:
         self._cluster = cluster
         self._acks = acks
         self._timeout_ms = timeout_ms
@@ -106,7 +106,7 @@ class SyncProducer:
                 raise NetworkError(f"broker {broker_id} has come back with another version")
             return request
 
-        link = self._cluster.link(broker_id, Lane.PRODUCE)
+        link = self._cluster.link(broker_id, ConnectionPool.PRODUCE)
         deadline = self._cluster.deadline(self._timeout_ms)
         newest = None if magic == magic_of(MAGIC_2_SINCE) else MAGIC_2_SINCE - 1
         if self._acks == 0:
@@ -115,4 +115,4 @@ class SyncProducer:
         return Sent(self._cluster, broker_id, sets, link.send(PRODUCE, of_version, deadline, newest))
 
     def _link_version(self, broker_id: int, deadline: Deadline) -> int:
-        return self._cluster.link(broker_id, Lane.PRODUCE).version(PRODUCE, deadline)
+        return self._cluster.link(broker_id, ConnectionPool.PRODUCE).version(PRODUCE, deadline)

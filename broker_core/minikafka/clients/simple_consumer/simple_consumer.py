@@ -35,7 +35,7 @@ from minikafka.clients.simple_consumer.offset_requests import (
     OffsetFetchResponse,
     OffsetMetadataAndError,
 )
-from minikafka.clients.simple_consumer.wires import ClassicWire, TodaysWire, Wire
+from minikafka.clients.simple_consumer.wires import ClassicWire, KafkaWire, Wire
 from minikafka.net.connection import SocketConnector
 from minikafka.net.port import Connector
 from minikafka.wire import classic as compact
@@ -83,7 +83,7 @@ class SimpleConsumer:
         if classic:
             self._wire = ClassicWire(host, port, connector, self.stats)
         else:
-            self._wire = TodaysWire(host, port, connector, self.stats, request_timeout_ms)
+            self._wire = KafkaWire(host, port, connector, self.stats, request_timeout_ms)
 
     # --- the connection
 

@@ -9,7 +9,7 @@ from minikafka.base.clock import SystemClock
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStats
-from minikafka.clients.network.broker_connection import BrokerLink, LinkConfig, Reply
+from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig, Reply
 from minikafka.clients.network.retry import Deadline, EventWaiter
 from minikafka.clients.simple_consumer.fetch_request import FetchRequest, MultiFetchRequest
 from minikafka.clients.simple_consumer.fetched_messages import FetchedMessages
@@ -129,7 +129,7 @@ class ClassicWire:
         return self._open().request(classic.encode_request(request)).result()
 
 
-class TodaysWire:
+class KafkaWire:
     """Kafka's protocol as brokers speak it since 0.10."""
 
     def __init__(
@@ -145,8 +145,8 @@ class TodaysWire:
         self._stats = stats
         self._timeout_ms = request_timeout_ms
         self._clock = SystemClock()
-        config = LinkConfig(connector, self._clock, EventWaiter(), stats.client_id, request_timeout_ms)
-        self._link = BrokerLink(f"the broker at {host}:{port}", host, port, config)
+        config = ConnectionConfig(connector, self._clock, EventWaiter(), stats.client_id, request_timeout_ms)
+        self._link = BrokerConnection(f"the broker at {host}:{port}", host, port, config)
 
     def connect(self) -> None:
         self._link.connect(Deadline(self._clock, self._timeout_ms))

@@ -31,7 +31,7 @@ Entries = tuple[tuple[int, int], ...]
 """(epoch, first offset), rising."""
 
 
-class BegunEpochs:
+class LeaderEpochJournal:
     """Of the data directories that were entered. For the thread that opens and creates logs."""
 
     def __init__(self, files: Files) -> None:

@@ -29,7 +29,7 @@ from minikafka.base.errors import StorageError
 from minikafka.base.files import Files, read_file, replace_file
 from minikafka.log.checkpoints.checkpoint import VERSION, counted_lines
 from minikafka.log.layout import EPOCHS_FILE
-from minikafka.records.append.replicated import ReplicatedSet
+from minikafka.records.append.replicated import FollowerRecords
 
 UNKNOWN = -1
 
@@ -126,7 +126,7 @@ class LeaderEpochs:
             self._saved = self._elsewhere = False
         self.require_saved()
 
-    def copy(self, copied: ReplicatedSet, told: Sequence[tuple[int, int]]) -> None:
+    def copy(self, copied: FollowerRecords, told: Sequence[tuple[int, int]]) -> None:
         """These messages are about to be written as the leader has them.
 
         ``told``, rising: where epochs begin in the leader's log, as far as it tells. Where it tells nothing,

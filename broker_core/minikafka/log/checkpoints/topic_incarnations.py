@@ -68,7 +68,7 @@ Tree = tuple[str, int]
 """The cluster's id, and the change of ZooKeeper that made the znode of it."""
 
 
-class Creations:
+class TopicIncarnations:
     """Of the data directories that were entered. For the thread that opens and creates logs."""
 
     def __init__(self, files: Files) -> None:

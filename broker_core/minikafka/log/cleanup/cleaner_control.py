@@ -7,7 +7,7 @@ from typing import Protocol
 from minikafka.base.ids import TopicPartition
 
 
-class Guard(Protocol):
+class CleanerControl(Protocol):
     """Who works on logs in the background and must keep off one that is to change (``cleaning``)."""
 
     def pause(self, partition: TopicPartition) -> None:

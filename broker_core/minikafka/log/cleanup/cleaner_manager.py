@@ -38,7 +38,7 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Dirt:
+class LogToClean:
     """What of a log can be cleaned: ``[first_dirty_offset, upper_offset)`` is dirty, all before is clean."""
 
     first_dirty_offset: int
@@ -52,7 +52,7 @@ class Dirt:
         return self.dirty_bytes / (self.clean_bytes + self.dirty_bytes) if self.dirty_bytes else 0.0
 
 
-def dirt_of(log: Log, first_dirty_offset: int, now_ms: int) -> Dirt:
+def dirt_of(log: Log, first_dirty_offset: int, now_ms: int) -> LogToClean:
     """Measure a log that is clean below ``first_dirty_offset``, which lies in it."""
     segments, lag_ms = log.segments, log.config.min_compaction_lag_ms
     number = 0
@@ -68,7 +68,7 @@ def dirt_of(log: Log, first_dirty_offset: int, now_ms: int) -> Dirt:
         middle = _bytes_before(segment, following, first_dirty_offset)
         clean += middle - begin
         dirty += segment.size - middle
-    return Dirt(first_dirty_offset, max(upper_offset, first_dirty_offset), clean, dirty)
+    return LogToClean(first_dirty_offset, max(upper_offset, first_dirty_offset), clean, dirty)
 
 
 def _bytes_before(segment: Segment, following: Segment, offset: int) -> int:
@@ -80,7 +80,7 @@ def _home(log: Log) -> str:
     return os.path.dirname(log.directory)
 
 
-class Cleaning:
+class LogCleanerManager:
     """Cleans the logs of a broker, one at a time.
 
     ``begin`` is called first. One thread calls ``run_once``; the others may be called from any when
@@ -154,19 +154,19 @@ class Cleaning:
 
     def _begin(
         self, now_ms: int, busy: AbstractContextManager[object]
-    ) -> tuple[TopicPartition, Log, Dirt] | None:
-        found = self.filthiest(now_ms)
+    ) -> tuple[TopicPartition, Log, LogToClean] | None:
+        found = self.next_cleanable(now_ms)
         while found is not None:
             with self._mutex:
                 if found[0] not in self._paused:
                     self._running = (found[0], busy)
                     return found
-            found = self.filthiest(now_ms)
+            found = self.next_cleanable(now_ms)
         return None
 
-    def filthiest(self, now_ms: int) -> tuple[TopicPartition, Log, Dirt] | None:
+    def next_cleanable(self, now_ms: int) -> tuple[TopicPartition, Log, LogToClean] | None:
         """What ``run_once`` would clean: the dirtiest of the logs whose turn it can be; None for none."""
-        best: tuple[TopicPartition, Log, Dirt] | None = None
+        best: tuple[TopicPartition, Log, LogToClean] | None = None
         for partition, log in sorted(self._logs().items()):
             if not log.config.compacted or log.closed or log.failure is not None:
                 continue  # one that failed cannot be flushed, so nothing of it may be replaced
@@ -198,7 +198,7 @@ class Cleaning:
     def _try_later(self, partition: TopicPartition) -> None:
         self._later_ms[partition] = self._cleaner.clock.monotonic_ms() + RETRY_MS
 
-    def _clean(self, partition: TopicPartition, log: Log, dirt: Dirt) -> CleanReport | None:
+    def _clean(self, partition: TopicPartition, log: Log, dirt: LogToClean) -> CleanReport | None:
         try:
             report = self._cleaner.clean(
                 log,

@@ -17,7 +17,7 @@ from minikafka.log.log import Log
 _logger = logging.getLogger(__name__)
 
 
-class Doomed:
+class FileDeletion:
     """``add`` and ``remove_due`` may run on different threads."""
 
     def __init__(self, files: Files, clock: Clock) -> None:

@@ -68,7 +68,7 @@ def snapshot_offsets(names: Iterable[str]) -> list[int]:
     return sorted(int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
 
 
-class LogProducers:
+class ProducerStateManager:
     """What one log knows of its producers. Changed by who holds the log's mutex."""
 
     __slots__ = ("_complaint", "_directory", "_files", "_known", "_open", "_snapshots", "open_from")

@@ -23,7 +23,7 @@ from minikafka.log.file_scan import (
     scan_file,
 )
 from minikafka.log.layout import CLEANED_SUFFIX, EPOCHS_FILE, Layout
-from minikafka.log.producers.producer_state_manager import LogProducers, snapshot_offsets
+from minikafka.log.producers.producer_state_manager import ProducerStateManager, snapshot_offsets
 from minikafka.log.recovery.replacing import settle
 from minikafka.log.segment import Segment
 
@@ -40,7 +40,7 @@ class Found:
     report: RecoveryReport | None
     names_changed: bool
     """Whether the directory holds names that were not flushed."""
-    producers: LogProducers
+    producers: ProducerStateManager
 
 
 def create_segment(
@@ -147,7 +147,7 @@ def open_segments(
             files.remove(os.path.join(directory, name))  # an index without its segment
     epochs = LeaderEpochs.load(files, directory) if EPOCHS_FILE in names else LeaderEpochs(files, directory)
     epochs.learn(known.begun)
-    producers = LogProducers(files, directory, snapshot_offsets(names))
+    producers = ProducerStateManager(files, directory, snapshot_offsets(names))
     if not bases:
         start = known.start_offset
         room = config.segment_bytes if config.preallocate else 0
@@ -214,7 +214,7 @@ class _Recovery:
         self._known = known
         self._cuts: list[Cut] = []
 
-    def run(self, epochs: LeaderEpochs, producers: LogProducers) -> Found:
+    def run(self, epochs: LeaderEpochs, producers: ProducerStateManager) -> Found:
         """Check all segments at or past the recovery point, and the newest."""
         segments, recovery_point = self._segments, self._known.recovery_point
         end_offset = segments[-1].base_offset

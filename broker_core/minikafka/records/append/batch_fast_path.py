@@ -16,7 +16,7 @@ import numpy as np
 
 from minikafka.base.files import Buffer
 from minikafka.records import kernels
-from minikafka.records.append.produced import Limits, ValidatedSet
+from minikafka.records.append.produced import Limits, ValidatedRecords
 from minikafka.records.format.batch import MAGIC, BatchHeader
 from minikafka.records.format.checksums import CRC_TABLES
 from minikafka.records.format.message_set import Codec, TimestampType
@@ -83,7 +83,7 @@ def allows(limits: Limits, batch: PlainBatch, now_ms: int) -> bool:
     return earliest <= batch.first_timestamp_ms and batch.max_timestamp_ms <= latest
 
 
-def as_sent(view: memoryview, batch: PlainBatch, limits: Limits) -> ValidatedSet:
+def as_sent(view: memoryview, batch: PlainBatch, limits: Limits) -> ValidatedRecords:
     """The set of this batch alone, in which nothing is changed."""
     header = BatchHeader(
         batch.base_offset,
@@ -98,4 +98,4 @@ def as_sent(view: memoryview, batch: PlainBatch, limits: Limits) -> ValidatedSet
         producer_epoch=batch.producer_epoch,
         base_sequence=batch.base_sequence,
     )
-    return ValidatedSet.of_batch(view, header, limits)
+    return ValidatedRecords.of_batch(view, header, limits)

@@ -40,7 +40,7 @@ class Limits:
 
 
 @fast_value
-class ValidatedSet:
+class ValidatedRecords:
     """A set in which only the offsets are missing.
 
     ``count`` messages, inner ones counted; ``size_bytes`` of ``data`` (magic 0 wrappers may change it in
@@ -67,7 +67,7 @@ class ValidatedSet:
     @classmethod
     def of_batch(
         cls, data: memoryview, header: BatchHeader, limits: Limits, *, stamped: bool = False
-    ) -> ValidatedSet:
+    ) -> ValidatedRecords:
         """One batch of magic 2 and nothing else, with the header as it stands in ``data``."""
         newest_ms = header.max_timestamp_ms
         return cls(
@@ -86,7 +86,7 @@ class ValidatedSet:
 
 
 @fast_value
-class AssignedSet:
+class LogAppendInfo:
     """A set as it goes to the log: ``data`` with offsets ``first_offset`` to ``last_offset``, both included.
 
     An empty set has ``last_offset == first_offset - 1``.
@@ -105,7 +105,7 @@ class AssignedSet:
     """The log had it before: there is no ``data``."""
 
     @classmethod
-    def as_before(cls, first_offset: int, last_offset: int, timestamp_ms: int) -> AssignedSet:
+    def as_before(cls, first_offset: int, last_offset: int, timestamp_ms: int) -> LogAppendInfo:
         """The answer for a set that the log has already."""
         count = last_offset - first_offset + 1
         return cls(

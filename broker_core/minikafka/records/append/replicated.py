@@ -29,7 +29,7 @@ _HEAD = struct.Struct(">q8xB6xi")
 
 
 @fast_value
-class ReplicatedSet:
+class FollowerRecords:
     """Whole entries of a leader's log.
 
     ``data``; ``offsets`` the last offset of each entry and ``positions`` where it lies (int64[n] both);
@@ -62,7 +62,7 @@ class ReplicatedSet:
         chosen = np.unique(np.minimum(np.searchsorted(self.positions, steps), self.positions.size - 1))
         return list(zip(self.offsets[chosen].tolist(), self.positions[chosen].tolist(), strict=True))
 
-    def split(self, most_bytes: int) -> list[ReplicatedSet]:
+    def split(self, most_bytes: int) -> list[FollowerRecords]:
         """Sets of at most so many bytes, or of one entry."""
         if len(self.data) <= most_bytes:
             return [self]
@@ -76,7 +76,7 @@ class ReplicatedSet:
         return [part for part in parts if part is not None]
 
 
-def replicated(data: Buffer, next_offset: int) -> ReplicatedSet | None:
+def replicated(data: Buffer, next_offset: int) -> FollowerRecords | None:
     """The whole entries at the beginning of ``data``, which must end at or behind ``next_offset``, each; None
     where there is not one.
 
@@ -95,7 +95,7 @@ def replicated(data: Buffer, next_offset: int) -> ReplicatedSet | None:
     epochs = _at(view, positions[batches], LEADER_EPOCH_AT, ">i4")
     numbered = np.zeros(positions.size, dtype=np.bool_)
     numbered[batches] = epochs >= 0
-    return ReplicatedSet(
+    return FollowerRecords(
         view,
         offsets,
         positions,

@@ -38,7 +38,7 @@ from minikafka.records import kernels
 from minikafka.records.append.batch_fast_path import PlainBatch, allows, as_sent
 from minikafka.records.append.content_opener import REWRITE_COST, ContentOpener
 from minikafka.records.append.conversion import REWRITE_MEMORY, down_convert, rewrite_batches, rewrite_steps
-from minikafka.records.append.produced import AssignedSet, Limits, OffsetMoved, ValidatedSet
+from minikafka.records.append.produced import Limits, LogAppendInfo, OffsetMoved, ValidatedRecords
 from minikafka.records.append.wrappers import NO_WRAPPERS, Wrappers, survey
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.format.batch import (
@@ -77,7 +77,7 @@ _INT64 = struct.Struct(">q")
 _UINT32 = struct.Struct(">I")
 
 
-Steps = Generator[int, None, ValidatedSet]
+Steps = Generator[int, None, ValidatedRecords]
 """``next`` does one step and gives the bytes of memory that the next one needs."""
 
 
@@ -87,7 +87,7 @@ def validate(
     now_ms: int,
     surveyed: PlainBatch | None = None,
     budget: ContentBudget | None = None,
-) -> ValidatedSet:
+) -> ValidatedRecords:
     """Check ``data`` and write append times into it; the buffer is kept (a copy is, when it cannot be written
     to). ``surveyed`` is what ``survey`` gave for it.
 
@@ -121,12 +121,12 @@ def _writable(data: Buffer) -> memoryview:
     return memoryview(bytearray(view)) if view.readonly else view
 
 
-def _finished(steps: Steps) -> ValidatedSet:
+def _finished(steps: Steps) -> ValidatedRecords:
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            valid: ValidatedSet = end.value
+            valid: ValidatedRecords = end.value
             return valid
 
 
@@ -157,7 +157,7 @@ def _steps(view: memoryview, limits: Limits, now_ms: int, opener: ContentOpener)
         write.stamp_append_time(writable(view), CRC_TABLES, now_ms)
         batches = [replace(header, max_timestamp_ms=now_ms) for header in batches]
         max_timestamp_ms, max_timestamp_at = now_ms, _first_entry_count(codec, wrappers, batches) - 1
-    return ValidatedSet(
+    return ValidatedRecords(
         view,
         count,
         len(view),
@@ -177,13 +177,13 @@ def _is_one_batch(view: memoryview, limits: Limits) -> bool:
     return limits.max_magic >= BATCH_MAGIC and is_whole(view, 0) and size_of(view, 0) == len(view)
 
 
-def _one_batch(view: memoryview, header: BatchHeader, limits: Limits, now_ms: int) -> ValidatedSet:
+def _one_batch(view: memoryview, header: BatchHeader, limits: Limits, now_ms: int) -> ValidatedRecords:
     """A good batch that is stored as it was sent, but for append times."""
     stamped = limits.timestamp_type is TimestampType.LOG_APPEND_TIME
     if stamped:
         kernels.write.stamp_append_time(writable(view), CRC_TABLES, now_ms)
         header = replace(header, max_timestamp_ms=now_ms)
-    return ValidatedSet.of_batch(view, header, limits, stamped=stamped)
+    return ValidatedRecords.of_batch(view, header, limits, stamped=stamped)
 
 
 def _stored_steps(
@@ -497,7 +497,9 @@ _NO_COUNTS.flags.writeable = False
 _NO_MARKS = np.zeros(0, dtype=np.int64)
 
 
-def prepare(valid: ValidatedSet, base_offset: int, budget: ContentBudget | None = None) -> ValidatedSet:
+def prepare(
+    valid: ValidatedRecords, base_offset: int, budget: ContentBudget | None = None
+) -> ValidatedRecords:
     """Do now what takes long in ``assign``, for the case that ``base_offset`` is the one: without locks.
 
     Raises as ``assign`` does, and BudgetExceeded as ``validate`` does.
@@ -509,14 +511,14 @@ def prepare(valid: ValidatedSet, base_offset: int, budget: ContentBudget | None 
     return replace(valid, prepared=(base_offset, _renumber_magic_0(valid, base_offset)))
 
 
-def memory_to_prepare(valid: ValidatedSet) -> int:
+def memory_to_prepare(valid: ValidatedRecords) -> int:
     """The bytes that ``prepare`` takes."""
     return REWRITE_MEMORY * valid.wrappers.absolute_bytes
 
 
 def assign(
-    valid: ValidatedSet, base_offset: int, leader_epoch: int = -1, *, mark_every: int = _SELDOM
-) -> AssignedSet:
+    valid: ValidatedRecords, base_offset: int, leader_epoch: int = -1, *, mark_every: int = _SELDOM
+) -> LogAppendInfo:
     """Number the messages from ``base_offset`` on, in place where the format allows it.
 
     Batches of magic 2 also get the leader epoch. ``mark_every`` bytes an entry is marked for the index.
@@ -543,9 +545,9 @@ def assign(
 
 
 def _assigned(
-    valid: ValidatedSet, data: memoryview, base_offset: int, marks: tuple[tuple[int, int], ...]
-) -> AssignedSet:
-    return AssignedSet(
+    valid: ValidatedRecords, data: memoryview, base_offset: int, marks: tuple[tuple[int, int], ...]
+) -> LogAppendInfo:
+    return LogAppendInfo(
         data,
         base_offset,
         base_offset + valid.count - 1,
@@ -556,7 +558,7 @@ def _assigned(
     )
 
 
-def _renumber_magic_0(valid: ValidatedSet, base_offset: int) -> memoryview:
+def _renumber_magic_0(valid: ValidatedRecords, base_offset: int) -> memoryview:
     """Compress magic 0 wrappers again with absolute inner offsets from ``base_offset`` on."""
     wrappers = valid.wrappers
     if not wrappers.absolute:

@@ -27,7 +27,7 @@ T = TypeVar("T", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedSet:
+class EncodedRecords:
     """A message set of ``count`` messages, ready to be sent if it is sealed (see ``encode``)."""
 
     data: memoryview
@@ -92,7 +92,7 @@ def encode(
     max_bytes: int,
     headers: RawHeaders | None = None,
     sealed: bool = True,
-) -> Iterator[EncodedSet]:
+) -> Iterator[EncodedRecords]:
     """Message sets of the chosen ``rows`` in their order, each of at most ``max_bytes``.
 
     A larger row goes alone. Offsets start at 0 in every set. With a codec each set is one wrapper, with magic
@@ -167,11 +167,11 @@ class _Encoder:
         self._row_bytes = _ROW_OVERHEAD_BYTES + key.mean_bytes + value.mean_bytes
         """What a row takes most likely, so that the room is neither much too large nor too small."""
 
-    def finished(self, plain: EncodedSet) -> EncodedSet:
+    def finished(self, plain: EncodedRecords) -> EncodedRecords:
         """The set as it is, to be sent so."""
         return plain
 
-    def packed(self, plain: EncodedSet, codec: Codec) -> EncodedSet:
+    def packed(self, plain: EncodedRecords, codec: Codec) -> EncodedRecords:
         """The set compressed."""
         raise NotImplementedError
 
@@ -186,7 +186,7 @@ class _Encoder:
         """Take the last ``count`` rows again."""
         self._state[kernels.write.ENCODE_NEXT] -= count
 
-    def next_set(self, max_bytes: int, max_count: int | None = None) -> EncodedSet:
+    def next_set(self, max_bytes: int, max_count: int | None = None) -> EncodedRecords:
         """The next rows as messages that are not compressed: as many as fit, at least one."""
         write = kernels.write
         state = self._state
@@ -211,7 +211,7 @@ class _Encoder:
         if used < out.size // 2:
             # Small sets may wait in their thousands, and each would hold the room of a large one.
             out = grown(out, used, used)
-        return EncodedSet(memoryview(out.data)[:used], count, int(state[write.ENCODE_MAX_TIMESTAMP]))
+        return EncodedRecords(memoryview(out.data)[:used], count, int(state[write.ENCODE_MAX_TIMESTAMP]))
 
 
 class _MessageEncoder(_Encoder):
@@ -229,7 +229,7 @@ class _MessageEncoder(_Encoder):
         self._magic = magic
         self._state[kernels.write.ENCODE_MAGIC] = magic
 
-    def packed(self, plain: EncodedSet, codec: Codec) -> EncodedSet:
+    def packed(self, plain: EncodedRecords, codec: Codec) -> EncodedRecords:
         """One wrapper."""
         entry = wrap(
             plain.data,
@@ -238,7 +238,7 @@ class _MessageEncoder(_Encoder):
             codec=codec,
             timestamp_ms=plain.max_timestamp_ms,
         )
-        return EncodedSet(memoryview(entry), plain.count, plain.max_timestamp_ms)
+        return EncodedRecords(memoryview(entry), plain.count, plain.max_timestamp_ms)
 
     def _run(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> int:
         stop: int = kernels.write.encode_run(
@@ -270,16 +270,16 @@ class _BatchEncoder(_Encoder):
         self._headers = headers
         self._sealed = sealed
 
-    def finished(self, plain: EncodedSet) -> EncodedSet:
+    def finished(self, plain: EncodedRecords) -> EncodedRecords:
         """The batch with its header."""
         write_header(plain.data, self._header(plain, Codec.NONE), sealed=self._sealed)
         return plain
 
-    def packed(self, plain: EncodedSet, codec: Codec) -> EncodedSet:
+    def packed(self, plain: EncodedRecords, codec: Codec) -> EncodedRecords:
         """The batch with its header, and its records compressed."""
         content = plain.data[BATCH_HEADER_BYTES:]
         packed = assemble(content, self._header(plain, codec), sealed=self._sealed)
-        return EncodedSet(memoryview(packed), plain.count, plain.max_timestamp_ms)
+        return EncodedRecords(memoryview(packed), plain.count, plain.max_timestamp_ms)
 
     def _run(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> int:
         headers = self._headers
@@ -294,7 +294,7 @@ class _BatchEncoder(_Encoder):
         )
         return stop
 
-    def _header(self, plain: EncodedSet, codec: Codec) -> BatchHeader:
+    def _header(self, plain: EncodedRecords, codec: Codec) -> BatchHeader:
         return BatchHeader(
             base_offset=0,
             size_bytes=0,  # as large as what it is written to

@@ -23,7 +23,7 @@ from minikafka.server.admin.dynamic_config import refresh_broker, refresh_limits
 from minikafka.server.control import controller_messages as messages
 from minikafka.server.control.controller_channel import Channels, Message
 from minikafka.server.core.broker import Broker
-from minikafka.server.replication.replica_manager import Brokers, Replicas
+from minikafka.server.replication.replica_manager import Brokers, ReplicaManager
 from minikafka.server.zookeeper.counters import look_at_topics
 from minikafka.wire.apis.leader_and_isr import LEADER_AND_ISR, LeaderAndIsrResponse
 from minikafka.wire.apis.stop_replica import STOP_REPLICA, StopReplicaResponse
@@ -38,7 +38,7 @@ class ControlPath:
     """Carries events to the controller, and its effects to ZooKeeper and to all brokers."""
 
     def __init__(
-        self, broker: Broker, replicas: Replicas, channels: Channels, *, fatal: Callable[[str], None]
+        self, broker: Broker, replicas: ReplicaManager, channels: Channels, *, fatal: Callable[[str], None]
     ) -> None:
         """``fatal`` is called when this broker cannot go on."""
         self._broker = broker

@@ -18,7 +18,7 @@ from minikafka.base.clock import Clock
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import BrokerAddress
 from minikafka.net.port import Connector
-from minikafka.server.inter_broker_connection import Conversation, Peer
+from minikafka.server.inter_broker_connection import InterBrokerConnection, Peer
 from minikafka.wire.api import Api
 
 _log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class _Mark:
     reached: Callable[[], None]
 
 
-class ControllerChannel(Conversation):
+class ControllerChannel(InterBrokerConnection):
     """What the controller has to say to one broker."""
 
     def __init__(
@@ -125,7 +125,7 @@ class Channels:
         connector: Connector,
         clock: Clock,
         timeout_ms: int,
-        spawn: Callable[[Conversation, str], None] | None,
+        spawn: Callable[[InterBrokerConnection, str], None] | None,
     ) -> None:
         self._own_id = own_id
         self._timeout_ms = timeout_ms

@@ -34,8 +34,8 @@ from minikafka.partition.waiting import Waiting
 from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.core.converted_records import PieceBudget
 from minikafka.server.core.encoded_metadata import EncodedMetadata
-from minikafka.server.core.metadata_cache import ClusterImage
-from minikafka.server.core.topic_creations import Creations
+from minikafka.server.core.metadata_cache import MetadataCache
+from minikafka.server.core.topic_creations import TopicCreations
 from minikafka.server.quotas.client_quotas import Quotas
 from minikafka.server.quotas.replication_quotas import Throttles
 from minikafka.server.security.acl_rules import AclRules
@@ -45,7 +45,7 @@ from minikafka.server.workers.work_pool import InlineWorkPool, WorkPool
 from minikafka.server.workers.worker import Worker
 from minikafka.server.zookeeper.counters import raise_broker_ids
 from minikafka.server.zookeeper.producer_ids import ProducerIds, highest_producer_id
-from minikafka.server.zookeeper.zookeeper_client import Registrar
+from minikafka.server.zookeeper.zookeeper_client import ZooKeeperClient
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class Broker:
         clock: Clock,
         logs: LogManager,
         worker: Worker,
-        registrar: Registrar,
+        registrar: ZooKeeperClient,
         pool: WorkPool | None = None,
     ) -> None:
         self.config = config
@@ -89,7 +89,7 @@ class Broker:
         """Where a handler continues a request that takes more than a few milliseconds."""
         self.pieces = PieceBudget()
         """Bounds what is converted for old consumers and not yet sent."""
-        self.image = ClusterImage(registrar.cluster_id)
+        self.image = MetadataCache(registrar.cluster_id)
         self.advertised: Mapping[str, BrokerAddress] = {}
         """By the listener's name, where its clients reach this broker. Set once, when the ports are known."""
         self.partitions: dict[TopicPartition, Partition] = {}
@@ -110,7 +110,7 @@ class Broker:
         self.producer_ids = ProducerIds()
         self.deadline_added: Callable[[int], None] = lambda deadline_ms: None
         """Told of each new deadline (monotonic ms), so that the housekeeper wakes in time."""
-        self.isr_wanted: Callable[[Partition, Leadership], None] = lambda partition, wanted: None
+        self.propose_isr: Callable[[Partition, Leadership], None] = lambda partition, wanted: None
         """Told of each ISR that a leader here wants written."""
         self.log_failed: Callable[[TopicPartition, str], None] = lambda topic_partition, complaint: None
         """Told, from within steps too, of each log that does not take what its leader here writes, and with
@@ -119,7 +119,7 @@ class Broker:
         """Whose logs take nothing at the moment: they are not copied. For the module ``failing_logs``."""
         self.request_jobs = RequestJobs(worker, clock)
         """What clients ask of ZooKeeper."""
-        self.creations = Creations(worker, clock, registrar.create_topics)
+        self.creations = TopicCreations(worker, clock, registrar.create_topics)
         """Topics that wait to be made."""
         self._lock = threading.Lock()
         self._after: list[Callable[[], None]] = []

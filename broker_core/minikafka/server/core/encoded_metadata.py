@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 
-from minikafka.server.core.metadata_cache import ClusterImage
+from minikafka.server.core.metadata_cache import MetadataCache
 
 
 class EncodedMetadata:
@@ -17,18 +17,20 @@ class EncodedMetadata:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._image: ClusterImage | None = None
+        self._image: MetadataCache | None = None
         self._served_version = -1
         self._bodies: dict[tuple[int, str], bytes] = {}
 
-    def get(self, image: ClusterImage, served_version: int, version: int, listener: str) -> bytes | None:
+    def get(self, image: MetadataCache, served_version: int, version: int, listener: str) -> bytes | None:
         """What was made of the same; None where it is to be made."""
         with self._lock:
             if self._image is not image or self._served_version != served_version:
                 return None
             return self._bodies.get((version, listener))
 
-    def put(self, image: ClusterImage, served_version: int, version: int, listener: str, body: bytes) -> None:
+    def put(
+        self, image: MetadataCache, served_version: int, version: int, listener: str, body: bytes
+    ) -> None:
         """Keep what was made of ``image``, and of what this broker served at ``served_version``."""
         with self._lock:
             if self._image is not image or self._served_version != served_version:

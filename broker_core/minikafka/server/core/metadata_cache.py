@@ -14,7 +14,7 @@ from minikafka.partition.leadership import Leadership
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterImage:
+class MetadataCache:
     """Brokers, topics and leaders, as the controller last told them."""
 
     cluster_id: str
@@ -34,17 +34,17 @@ class ClusterImage:
         """A topic with which this name, which is none of the topics', collides; None for none."""
         return self.names.get(alike_key(name))
 
-    def with_controller(self, controller_id: int) -> ClusterImage:
+    def with_controller(self, controller_id: int) -> MetadataCache:
         """The image with another controller; -1 for none."""
         return replace(self, controller_id=controller_id)
 
-    def with_unreadable(self, topics: frozenset[str]) -> ClusterImage:
+    def with_unreadable(self, topics: frozenset[str]) -> MetadataCache:
         """The image with other topics that cannot be read."""
         return replace(self, unreadable=topics)
 
     def updated(
         self, brokers: Mapping[int, BrokerAddress], leaderships: Mapping[TopicPartition, Leadership]
-    ) -> ClusterImage:
+    ) -> MetadataCache:
         """The image after an UpdateMetadata: a leader of -2 takes the partition out."""
         by_topic: dict[str, dict[int, Leadership]] = {}
         for (topic, partition), leadership in leaderships.items():

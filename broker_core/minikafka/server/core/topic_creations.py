@@ -66,11 +66,11 @@ class _Waiting:
     """Monotonic. What is not begun by then is not made."""
 
 
-class Creations:
+class TopicCreations:
     """See the module. Any thread may add; topics are made on the worker."""
 
     def __init__(self, worker: Worker, clock: Clock, make: Make) -> None:
-        """``make`` writes the znodes of topics and gives those that were there before (``Registrar``)."""
+        """``make`` writes the znodes of topics and returns the topics that existed (``ZooKeeperClient``)."""
         self._worker = worker
         self._clock = clock
         self._make = make

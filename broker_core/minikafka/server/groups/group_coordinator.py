@@ -31,7 +31,7 @@ from minikafka.groups.group import GroupDescription
 from minikafka.groups.messages import OffsetValue
 from minikafka.groups.shard import Pair, Shard, commit_bytes, commit_form
 from minikafka.partition.partition import Appended, Partition
-from minikafka.records.append.produced import Limits, ValidatedSet
+from minikafka.records.append.produced import Limits, ValidatedRecords
 from minikafka.records.append.validation import validate
 from minikafka.records.format.hashes import partition_of_group
 from minikafka.records.format.message_set import Codec, Record, build_message_set
@@ -138,7 +138,7 @@ class _Timer:
         _log.error("a group's deadline passed unheard: %s", reason)
 
 
-class Coordinator:
+class GroupCoordinator:
     """The groups of one broker. Methods without "in a step" are called outside of the core's lock."""
 
     def __init__(self, broker: Broker, loading: Worker, random_bytes: Callable[[int], bytes]) -> None:
@@ -540,7 +540,7 @@ class Coordinator:
                 f"{partition.log.config.max_message_bytes} at once",
             )
 
-    def _message_set(self, partition: Partition, pairs: Sequence[Pair]) -> ValidatedSet:
+    def _message_set(self, partition: Partition, pairs: Sequence[Pair]) -> ValidatedRecords:
         """The records as they go into the log. Raises BrokerError MESSAGE_TOO_LARGE and the like."""
         config, now_ms = partition.log.config, self.broker.clock.now_ms()
         records = [Record(key, value, now_ms) for key, value in pairs]
@@ -553,7 +553,7 @@ class Coordinator:
         )
         return validate(bytearray(data), limits, now_ms)
 
-    def _append(self, topic_partition: TopicPartition, message_set: ValidatedSet, done: Done) -> None:
+    def _append(self, topic_partition: TopicPartition, message_set: ValidatedRecords, done: Done) -> None:
         """In a step: append to a partition of the offsets topic; ``done`` is told in this step or another."""
         broker = self.broker
         try:

@@ -13,7 +13,7 @@ from typing import Any
 from minikafka.server.context import RequestContext
 from minikafka.server.control.control_path import ControlPath
 from minikafka.server.core.broker import Broker
-from minikafka.server.groups.group_coordinator import Coordinator
+from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.handlers import (
     alter_configs,
     api_versions,
@@ -48,7 +48,7 @@ from minikafka.server.handlers import (
     sync_group,
     update_metadata,
 )
-from minikafka.server.replication.replica_manager import Replicas
+from minikafka.server.replication.replica_manager import ReplicaManager
 from minikafka.wire.keys import ApiKey
 
 Handler = Callable[[RequestContext, Any], None]
@@ -78,7 +78,7 @@ _OF_BROKER: dict[ApiKey, _Handle] = {
     ApiKey.DESCRIBE_CONFIGS: describe_configs.handle,
     ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs.handle,
 }
-_OF_GROUPS: dict[ApiKey, Callable[[Coordinator, RequestContext, Any], None]] = {
+_OF_GROUPS: dict[ApiKey, Callable[[GroupCoordinator, RequestContext, Any], None]] = {
     ApiKey.FIND_COORDINATOR: find_coordinator.handle,
     ApiKey.JOIN_GROUP: join_group.handle,
     ApiKey.SYNC_GROUP: sync_group.handle,
@@ -91,7 +91,7 @@ _OF_GROUPS: dict[ApiKey, Callable[[Coordinator, RequestContext, Any], None]] = {
     ApiKey.DELETE_GROUPS: delete_groups.handle,
 }
 # What the controller says: jobs too, whose order counts.
-_OF_REPLICAS: dict[ApiKey, Callable[[Replicas, RequestContext, Any], None]] = {
+_OF_REPLICAS: dict[ApiKey, Callable[[ReplicaManager, RequestContext, Any], None]] = {
     ApiKey.LEADER_AND_ISR: leader_and_isr.handle,
     ApiKey.STOP_REPLICA: stop_replica.handle,
     ApiKey.UPDATE_METADATA: update_metadata.handle,
@@ -105,7 +105,7 @@ WORK = frozenset(_BY_JOB)
 
 
 def handlers(
-    broker: Broker, coordinator: Coordinator, replicas: Replicas, control: ControlPath
+    broker: Broker, coordinator: GroupCoordinator, replicas: ReplicaManager, control: ControlPath
 ) -> Mapping[ApiKey, Handler]:
     """What answers each API: all that is served."""
     return {

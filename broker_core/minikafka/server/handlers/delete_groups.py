@@ -7,18 +7,18 @@ there is not.
 from __future__ import annotations
 
 from minikafka.server.context import RequestContext
-from minikafka.server.groups.group_coordinator import Coordinator
+from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.workers.work_pool import Steps, begin_here
 from minikafka.wire.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
-def handle(coordinator: Coordinator, context: RequestContext, request: DeleteGroupsRequest) -> None:
+def handle(coordinator: GroupCoordinator, context: RequestContext, request: DeleteGroupsRequest) -> None:
     """Serve one request."""
     broker = coordinator.broker
     begin_here(broker.pool, context.exchange, broker.clock, _serve(coordinator, context, request))
 
 
-def _serve(coordinator: Coordinator, context: RequestContext, request: DeleteGroupsRequest) -> Steps:
+def _serve(coordinator: GroupCoordinator, context: RequestContext, request: DeleteGroupsRequest) -> Steps:
     rows: list[DeletableGroupResult] = []
     for name in dict.fromkeys(request.groups_names):
         yield 0

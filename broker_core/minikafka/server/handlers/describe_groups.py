@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.server.context import RequestContext
-from minikafka.server.groups.group_coordinator import Coordinator
+from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.workers.work_pool import Steps, begin_here
 from minikafka.wire.apis.describe_groups import (
     DescribedGroup,
@@ -21,13 +21,13 @@ ROW_BYTES = 300
 """What a group or a member takes in an answer, without metadata and assignment."""
 
 
-def handle(coordinator: Coordinator, context: RequestContext, request: DescribeGroupsRequest) -> None:
+def handle(coordinator: GroupCoordinator, context: RequestContext, request: DescribeGroupsRequest) -> None:
     """Serve one request."""
     broker = coordinator.broker
     begin_here(broker.pool, context.exchange, broker.clock, _serve(coordinator, context, request))
 
 
-def _serve(coordinator: Coordinator, context: RequestContext, request: DescribeGroupsRequest) -> Steps:
+def _serve(coordinator: GroupCoordinator, context: RequestContext, request: DescribeGroupsRequest) -> Steps:
     rows: list[DescribedGroup] = []
     answer_bytes = 0
     for group_id in dict.fromkeys(request.groups):
@@ -41,7 +41,7 @@ def _serve(coordinator: Coordinator, context: RequestContext, request: DescribeG
     context.reply(DescribeGroupsResponse(throttle_time_ms=0, groups=tuple(rows)))
 
 
-def _described(coordinator: Coordinator, group_id: str) -> DescribedGroup:
+def _described(coordinator: GroupCoordinator, group_id: str) -> DescribedGroup:
     try:
         group = coordinator.describe(group_id)
     except BrokerError as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import BrokerAddress
 from minikafka.server.context import RequestContext
-from minikafka.server.groups.group_coordinator import Coordinator
+from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.wire.apis.find_coordinator import (
     CoordinatorType,
     FindCoordinatorRequest,
@@ -18,7 +18,7 @@ from minikafka.wire.apis.find_coordinator import (
 )
 
 
-def handle(coordinator: Coordinator, context: RequestContext, request: FindCoordinatorRequest) -> None:
+def handle(coordinator: GroupCoordinator, context: RequestContext, request: FindCoordinatorRequest) -> None:
     """Serve one request."""
     error, message = ErrorCode.NONE, None
     node = BrokerAddress(-1, "", -1)
@@ -38,7 +38,7 @@ def handle(coordinator: Coordinator, context: RequestContext, request: FindCoord
     )
 
 
-def _where(coordinator: Coordinator, request: FindCoordinatorRequest) -> BrokerAddress:
+def _where(coordinator: GroupCoordinator, request: FindCoordinatorRequest) -> BrokerAddress:
     if request.key_type == CoordinatorType.TRANSACTION:
         raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, "this version serves no transactions")
     if request.key_type != CoordinatorType.GROUP:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from minikafka.base.errors import BrokerError
 from minikafka.groups import events
 from minikafka.server.context import RequestContext
-from minikafka.server.groups.group_coordinator import Coordinator
+from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 
-def handle(coordinator: Coordinator, context: RequestContext, request: JoinGroupRequest) -> None:
+def handle(coordinator: GroupCoordinator, context: RequestContext, request: JoinGroupRequest) -> None:
     """Serve one request."""
 
     def answer(joined: events.Joined) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from minikafka.base.errors import ErrorCode
 from minikafka.server.context import RequestContext
 from minikafka.server.control import controller_messages as messages
-from minikafka.server.replication.replica_manager import Replicas
+from minikafka.server.replication.replica_manager import ReplicaManager
 from minikafka.wire.apis.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
@@ -18,7 +18,7 @@ from minikafka.wire.apis.leader_and_isr import (
 )
 
 
-def handle(replicas: Replicas, context: RequestContext, request: LeaderAndIsrRequest) -> None:
+def handle(replicas: ReplicaManager, context: RequestContext, request: LeaderAndIsrRequest) -> None:
     """Serve one request, as a job."""
     leaderships, leaders, refused = messages.told_leaderships(request)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from minikafka.base.errors import BrokerError
 from minikafka.groups import events
 from minikafka.server.context import RequestContext
-from minikafka.server.groups.group_coordinator import Coordinator
+from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.wire.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 
-def handle(coordinator: Coordinator, context: RequestContext, request: LeaveGroupRequest) -> None:
+def handle(coordinator: GroupCoordinator, context: RequestContext, request: LeaveGroupRequest) -> None:
     """Serve one request."""
 
     def answer(answered: events.Answered) -> None:

@@ -7,7 +7,7 @@ groups of the others.
 from __future__ import annotations
 
 from minikafka.server.context import RequestContext
-from minikafka.server.groups.group_coordinator import Coordinator
+from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.workers.work_pool import Steps, begin
 from minikafka.wire.apis.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -15,12 +15,12 @@ ROW_BYTES = 300
 """What a group takes in an answer until it is encoded."""
 
 
-def handle(coordinator: Coordinator, context: RequestContext, request: ListGroupsRequest) -> None:
+def handle(coordinator: GroupCoordinator, context: RequestContext, request: ListGroupsRequest) -> None:
     """Serve one request: in the pool, as there may be very many groups."""
     begin(coordinator.broker.pool, context.exchange, _serve(coordinator, context))
 
 
-def _serve(coordinator: Coordinator, context: RequestContext) -> Steps:
+def _serve(coordinator: GroupCoordinator, context: RequestContext) -> Steps:
     yield 0
     error, groups = coordinator.groups()
     yield len(groups) * ROW_BYTES

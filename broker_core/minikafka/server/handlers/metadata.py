@@ -20,7 +20,7 @@ from minikafka.partition.leadership import Leadership
 from minikafka.server.admin.topics import start_creation
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
-from minikafka.server.core.metadata_cache import ClusterImage
+from minikafka.server.core.metadata_cache import MetadataCache
 from minikafka.server.workers.work_pool import Steps, begin_here
 from minikafka.wire.apis.metadata import (
     MetadataBroker,
@@ -118,7 +118,7 @@ def _answer(broker: Broker, context: RequestContext, request: MetadataRequest) -
         context.reply(response)
 
 
-def _brokers(broker: Broker, context: RequestContext, image: ClusterImage) -> tuple[MetadataBroker, ...]:
+def _brokers(broker: Broker, context: RequestContext, image: MetadataCache) -> tuple[MetadataBroker, ...]:
     """Where clients of the request's listener reach each broker."""
     addresses = (broker.address_for(context.listener, known) for known in image.brokers.values())
     return tuple(
@@ -145,7 +145,7 @@ def _missing(broker: Broker, context: RequestContext, name: str, *, may_create: 
 
 
 def _described(
-    broker: Broker, name: str, partitions: Mapping[int, Leadership], image: ClusterImage
+    broker: Broker, name: str, partitions: Mapping[int, Leadership], image: MetadataCache
 ) -> Generator[int, None, MetadataTopic]:
     described: list[MetadataPartition] = []
     for index, leadership in partitions.items():

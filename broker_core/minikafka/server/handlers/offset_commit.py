@@ -19,7 +19,7 @@ from minikafka.groups.messages import NEVER_MS, OffsetValue
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import answer_by_jobs, portions
-from minikafka.server.groups.group_coordinator import Coordinator
+from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.workers.work_pool import Steps, begin_here
 from minikafka.server.zookeeper.consumer_offsets import AT_ONCE
 from minikafka.wire.apis.offset_commit import (
@@ -39,13 +39,13 @@ PARTITION_BYTES = 500
 _Errors = dict[TopicPartition, ErrorCode]
 
 
-def handle(coordinator: Coordinator, context: RequestContext, request: OffsetCommitRequest) -> None:
+def handle(coordinator: GroupCoordinator, context: RequestContext, request: OffsetCommitRequest) -> None:
     """Serve one request."""
     broker = coordinator.broker
     begin_here(broker.pool, context.exchange, broker.clock, _serve(coordinator, context, request))
 
 
-def _serve(coordinator: Coordinator, context: RequestContext, request: OffsetCommitRequest) -> Steps:
+def _serve(coordinator: GroupCoordinator, context: RequestContext, request: OffsetCommitRequest) -> Steps:
     broker = coordinator.broker
     total = sum(len(topic.partitions) for topic in request.topics)
     if total > STEP_PARTITIONS:

@@ -17,7 +17,7 @@ from minikafka.groups.messages import NO_EPOCH, OffsetValue
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import answer_by_jobs, portions
-from minikafka.server.groups.group_coordinator import Coordinator
+from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.workers.work_pool import Steps, begin_here
 from minikafka.server.zookeeper.consumer_offsets import AT_ONCE
 from minikafka.wire.apis.offset_fetch import (
@@ -38,7 +38,7 @@ STEP_ROWS = 500
 _Row = Callable[[TopicPartition], OffsetFetchResponsePartition]
 
 
-def handle(coordinator: Coordinator, context: RequestContext, request: OffsetFetchRequest) -> None:
+def handle(coordinator: GroupCoordinator, context: RequestContext, request: OffsetFetchRequest) -> None:
     """Serve one request."""
     broker = coordinator.broker
     if context.version == 0:
@@ -47,7 +47,7 @@ def handle(coordinator: Coordinator, context: RequestContext, request: OffsetFet
         begin_here(broker.pool, context.exchange, broker.clock, _serve(coordinator, context, request))
 
 
-def _serve(coordinator: Coordinator, context: RequestContext, request: OffsetFetchRequest) -> Steps:
+def _serve(coordinator: GroupCoordinator, context: RequestContext, request: OffsetFetchRequest) -> Steps:
     try:
         committed = coordinator.offsets(request.group_id, _named(request))
     except BrokerError as error:

@@ -31,7 +31,7 @@ from minikafka.base.values import fast_value
 from minikafka.log.log import Log
 from minikafka.partition.partition import Appended, Partition
 from minikafka.records.append.batch_fast_path import PlainBatch, survey
-from minikafka.records.append.produced import Limits, OffsetMoved, ValidatedSet
+from minikafka.records.append.produced import Limits, OffsetMoved, ValidatedRecords
 from minikafka.records.append.validation import memory_to_prepare, prepare, validate, validate_steps
 from minikafka.records.format.batch import BATCH_HEADER_BYTES
 from minikafka.records.format.compression import BudgetExceeded, ContentBudget
@@ -238,9 +238,9 @@ class _Validation:
         self._version = version
         self._answers = answers
         self._asked = asked
-        self._unprepared: dict[TopicPartition, ValidatedSet] = {}
+        self._unprepared: dict[TopicPartition, ValidatedRecords] = {}
         self.now_ms = broker.clock.now_ms()
-        self.valid: dict[TopicPartition, ValidatedSet] = {}
+        self.valid: dict[TopicPartition, ValidatedRecords] = {}
 
     def at_once(self) -> bool:
         """Check all, unless that takes long; False when ``steps`` has to go on."""
@@ -309,7 +309,7 @@ class _Validation:
         _refuse(self._broker, self._answers, topic_partition, error)
 
 
-def _held_bytes(valid: ValidatedSet, records: memoryview) -> int:
+def _held_bytes(valid: ValidatedRecords, records: memoryview) -> int:
     """What a set takes beside the request that it came with."""
     written_anew = 0 if valid.data.obj is records.obj else len(valid.data)
     return written_anew + (0 if valid.prepared is None else len(valid.prepared[1]))
@@ -338,15 +338,15 @@ class _Append:
         self._now_ms = now_ms
         self.appended: list[_Written] = []
 
-    def at_once(self, valid: dict[TopicPartition, ValidatedSet], answers: _Answers) -> None:
+    def at_once(self, valid: dict[TopicPartition, ValidatedRecords], answers: _Answers) -> None:
         """Append what a small request brings: its wrappers are too small to raise OffsetMoved."""
         self._broker.run(lambda: self._append(valid, answers, {}))
 
-    def steps(self, valid: dict[TopicPartition, ValidatedSet], answers: _Answers) -> Steps:
+    def steps(self, valid: dict[TopicPartition, ValidatedRecords], answers: _Answers) -> Steps:
         """Append all. Refusals go to ``answers``. ``valid`` is empty then."""
         tries = 0
         while valid:
-            moved: dict[TopicPartition, ValidatedSet] = {}
+            moved: dict[TopicPartition, ValidatedRecords] = {}
             while valid:
                 portion = _portion_of(valid)
                 self._broker.run(partial(self._append, portion, answers, moved))
@@ -366,9 +366,9 @@ class _Append:
 
     def _append(
         self,
-        portion: dict[TopicPartition, ValidatedSet],
+        portion: dict[TopicPartition, ValidatedRecords],
         answers: _Answers,
-        moved: dict[TopicPartition, ValidatedSet],
+        moved: dict[TopicPartition, ValidatedRecords],
     ) -> None:
         broker = self._broker
         for topic_partition, message_set in portion.items():
@@ -383,9 +383,9 @@ class _Append:
                 _refuse(broker, answers, topic_partition, error)
 
 
-def _portion_of(valid: dict[TopicPartition, ValidatedSet]) -> dict[TopicPartition, ValidatedSet]:
+def _portion_of(valid: dict[TopicPartition, ValidatedRecords]) -> dict[TopicPartition, ValidatedRecords]:
     """Take what is appended under the lock in one go: as much as a small request has."""
-    portion: dict[TopicPartition, ValidatedSet] = {}
+    portion: dict[TopicPartition, ValidatedRecords] = {}
     size_bytes = 0
     while valid and len(portion) < LIGHT_PARTITIONS and size_bytes < LIGHT_BYTES:
         topic_partition = next(iter(valid))

@@ -11,7 +11,7 @@ from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.server.context import RequestContext
 from minikafka.server.control import controller_messages as messages
-from minikafka.server.replication.replica_manager import Replicas
+from minikafka.server.replication.replica_manager import ReplicaManager
 from minikafka.wire.apis.stop_replica import (
     StopReplicaPartitionError,
     StopReplicaRequest,
@@ -19,7 +19,7 @@ from minikafka.wire.apis.stop_replica import (
 )
 
 
-def handle(replicas: Replicas, context: RequestContext, request: StopReplicaRequest) -> None:
+def handle(replicas: ReplicaManager, context: RequestContext, request: StopReplicaRequest) -> None:
     """Serve one request, as a job."""
     refused = messages.refused(request.partitions)
     named = dict.fromkeys(TopicPartition(one.topic, one.index) for one in request.partitions)

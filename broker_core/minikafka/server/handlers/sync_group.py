@@ -10,11 +10,11 @@ from __future__ import annotations
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.groups import events
 from minikafka.server.context import RequestContext
-from minikafka.server.groups.group_coordinator import Coordinator
+from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-def handle(coordinator: Coordinator, context: RequestContext, request: SyncGroupRequest) -> None:
+def handle(coordinator: GroupCoordinator, context: RequestContext, request: SyncGroupRequest) -> None:
     """Serve one request."""
 
     def answer(synced: events.Synced) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from minikafka.base.errors import ErrorCode
 from minikafka.server.context import RequestContext
 from minikafka.server.control import controller_messages as messages
-from minikafka.server.replication.replica_manager import Replicas
+from minikafka.server.replication.replica_manager import ReplicaManager
 from minikafka.wire.apis.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
 
-def handle(replicas: Replicas, context: RequestContext, request: UpdateMetadataRequest) -> None:
+def handle(replicas: ReplicaManager, context: RequestContext, request: UpdateMetadataRequest) -> None:
     """Serve one request, as a job: in the order in which the controller said it."""
     brokers, leaderships = messages.told_metadata(request)
 

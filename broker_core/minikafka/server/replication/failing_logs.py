@@ -24,7 +24,7 @@ from minikafka.base.reports import report
 from minikafka.log.probe import can_write
 from minikafka.partition.leadership import Leadership
 from minikafka.server.core.broker import Broker
-from minikafka.server.replication.replica_manager import Replicas
+from minikafka.server.replication.replica_manager import ReplicaManager
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class FailingLogs:
     """The logs that this broker leads and cannot write to."""
 
     def __init__(
-        self, broker: Broker, replicas: Replicas, files: Files, fatal: Callable[[str], None]
+        self, broker: Broker, replicas: ReplicaManager, files: Files, fatal: Callable[[str], None]
     ) -> None:
         """``fatal`` is called when this broker is to stop, with the reason."""
         self._broker = broker

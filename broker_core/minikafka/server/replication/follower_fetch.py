@@ -64,7 +64,7 @@ def note_follower(broker: Broker, replica_id: int, parts: Parts) -> None:
         if followed.moved:
             broker.touch(topic_partition)
         if followed.wanted is not None:
-            broker.isr_wanted(partition, followed.wanted)
+            broker.propose_isr(partition, followed.wanted)
 
 
 class _Ear:

@@ -35,7 +35,7 @@ class Cut:
 
 
 @dataclass(slots=True, eq=False)
-class Followed:
+class FollowerPartition:
     """One partition that is followed under one leader epoch."""
 
     partition: Partition

@@ -30,7 +30,7 @@ _TELL_AT_LAST_MS = 60_000
 _Waiting = dict[TopicPartition, tuple[Partition, Leadership]]
 
 
-class InSync:
+class IsrWriter:
     """The ISRs of the partitions that this broker leads."""
 
     def __init__(self, broker: Broker) -> None:
@@ -64,7 +64,7 @@ class InSync:
 
         def step() -> None:
             for name, (partition, wanted) in waiting.items():
-                if partition.isr_written(wanted, states.get(name)):
+                if partition.complete_isr_update(wanted, states.get(name)):
                     broker.touch(name)
             self._changed |= waiting.keys()
             self._changed_ms = broker.clock.monotonic_ms()
@@ -109,7 +109,7 @@ class InSync:
         def step() -> None:
             now_ms = broker.clock.monotonic_ms()
             for partition in broker.partitions.values():
-                wanted = partition.without_laggards(now_ms, most_ms)
+                wanted = partition.shrink_isr(now_ms, most_ms)
                 if wanted is not None:
                     self.write(partition, wanted)
 

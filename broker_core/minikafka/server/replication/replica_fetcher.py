@@ -44,11 +44,11 @@ from minikafka.log.checkpoints.leader_epochs import UNKNOWN
 from minikafka.net.port import Connector
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
-from minikafka.records.append.replicated import ReplicatedSet, replicated
+from minikafka.records.append.replicated import FollowerRecords, replicated
 from minikafka.server.core.broker import Broker
-from minikafka.server.inter_broker_connection import Conversation, Peer
+from minikafka.server.inter_broker_connection import InterBrokerConnection, Peer
 from minikafka.server.replication import replica_requests as requests
-from minikafka.server.replication.follower_partition import Cut, Followed, Stage, has_entry
+from minikafka.server.replication.follower_partition import Cut, FollowerPartition, Stage, has_entry
 from minikafka.wire.apis.fetch import FETCH, FetchPartitionResponse, FetchResponse
 from minikafka.wire.apis.list_offsets import EARLIEST, LATEST, LIST_OFFSETS
 from minikafka.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH, EpochPartitionResponse
@@ -71,7 +71,7 @@ class Owner(Protocol):
         """The log here has nothing any more that the leader's has not."""
 
 
-class ReplicaFetcher(Conversation):
+class ReplicaFetcher(InterBrokerConnection):
     """Copies from one leading broker. ``step`` is for one thread; all else for any."""
 
     def __init__(self, broker: Broker, source: BrokerAddress, connector: Connector, owner: Owner) -> None:
@@ -82,7 +82,7 @@ class ReplicaFetcher(Conversation):
         self._broker = broker
         self._applying = threading.Lock()
         """Held while an answer is applied, and by whoever changes what is followed."""
-        self._followed: dict[TopicPartition, Followed] = {}
+        self._followed: dict[TopicPartition, FollowerPartition] = {}
         self._handler: Callable[[Any], None] = lambda response: None
         self._session = requests.FetchSession()
         self._throttled_until_ms = 0
@@ -92,9 +92,9 @@ class ReplicaFetcher(Conversation):
         return len(self._followed)
 
     def add(self, partition: Partition, leader_epoch: int, *, is_ahead: bool = False) -> None:
-        """Follow a partition from now on. ``is_ahead``: see ``Followed``."""
+        """Follow a partition from now on. ``is_ahead``: see ``FollowerPartition``."""
         with self._applying:
-            one = Followed(partition, leader_epoch, is_ahead=is_ahead)
+            one = FollowerPartition(partition, leader_epoch, is_ahead=is_ahead)
             self._followed[partition.topic_partition] = one
             one.begin()
             self._session.follow_anew(one.name)
@@ -161,7 +161,7 @@ class ReplicaFetcher(Conversation):
         self._send(FETCH, version, request, lambda response: self._fetched(asked, response))
         return True
 
-    def _unthrottled(self, fetching: list[Followed], now_ms: int) -> list[Followed]:
+    def _unthrottled(self, fetching: list[FollowerPartition], now_ms: int) -> list[FollowerPartition]:
         """Those that need not wait for the rate of replication."""
         quota = self._broker.throttles.follower
         pause_ms = quota.pause_ms(now_ms)
@@ -176,9 +176,9 @@ class ReplicaFetcher(Conversation):
 
     # --- where the logs part --------------------------------------------------------------------------------
 
-    def _ask_epochs(self, asking: list[Followed]) -> bool:
+    def _ask_epochs(self, asking: list[FollowerPartition]) -> bool:
         version = self.peer.version(OFFSET_FOR_LEADER_EPOCH)
-        asked: dict[TopicPartition, Followed] = {}
+        asked: dict[TopicPartition, FollowerPartition] = {}
         for one in asking:
             if version == 0:
                 one.told = []
@@ -197,7 +197,7 @@ class ReplicaFetcher(Conversation):
             )
         return True
 
-    def _epochs_told(self, asked: Mapping[TopicPartition, Followed], response: Any) -> None:
+    def _epochs_told(self, asked: Mapping[TopicPartition, FollowerPartition], response: Any) -> None:
         with self._applying:
             for topic in response.topics:
                 for part in topic.partitions:
@@ -205,7 +205,7 @@ class ReplicaFetcher(Conversation):
                     if one is not None and self._followed.get(one.name) is one:
                         self._epoch_told(one, part)
 
-    def _epoch_told(self, one: Followed, told: EpochPartitionResponse) -> None:
+    def _epoch_told(self, one: FollowerPartition, told: EpochPartitionResponse) -> None:
         """The leader's newest epoch up to the one asked for, and its end."""
         if told.error_code != ErrorCode.NONE:
             self._put_off(one, ErrorCode.of(told.error_code).name)
@@ -227,12 +227,14 @@ class ReplicaFetcher(Conversation):
         # Where the leader never had what this log has newest, both sides' newest common epoch decides.
         self._cut_later(one, min(told.end_offset, own_end), then_ask=own_epoch != epoch)
 
-    def _cut_later(self, one: Followed, offset: int, *, anew: bool = False, then_ask: bool = False) -> None:
+    def _cut_later(
+        self, one: FollowerPartition, offset: int, *, anew: bool = False, then_ask: bool = False
+    ) -> None:
         one.stage = Stage.CUT
         cut = Cut(offset, anew, Stage.ASK if then_ask else Stage.FETCH)
         self._broker.worker.submit(lambda: self._cut_now(one, cut))
 
-    def _cut_now(self, one: Followed, cut: Cut, *, compared: bool = False) -> None:
+    def _cut_now(self, one: FollowerPartition, cut: Cut, *, compared: bool = False) -> None:
         """On the worker, as all that cuts logs."""
         if self._followed.get(one.name) is not one:
             return
@@ -267,7 +269,7 @@ class ReplicaFetcher(Conversation):
 
     # --- leaders that were not in sync ----------------------------------------------------------------------
 
-    def _must_compare(self, one: Followed, cut: Cut) -> bool:
+    def _must_compare(self, one: FollowerPartition, cut: Cut) -> bool:
         """Whether a cut takes what was committed, and nobody allowed that; or whether the leader may have
         other messages under epochs of the log here.
         """
@@ -278,7 +280,7 @@ class ReplicaFetcher(Conversation):
         doubtful = one.is_ahead and cut.then is Stage.FETCH and log.end_offset > log.start_offset
         return doubtful or cut.offset < min(committed, log.end_offset)
 
-    def _compare(self, one: Followed) -> None:
+    def _compare(self, one: FollowerPartition) -> None:
         """Ask where the leader's log ends, and then what is last in what both have."""
         leader_end = one.leader_end
         if leader_end is None:
@@ -290,10 +292,10 @@ class ReplicaFetcher(Conversation):
         version = self.peer.version(FETCH)
         self._send(FETCH, version, request, lambda response: self._last_told(one, last, response))
 
-    def _is_compared(self, one: Followed) -> bool:
+    def _is_compared(self, one: FollowerPartition) -> bool:
         return self._followed.get(one.name) is one and one.stage is Stage.COMPARE and one.cut is not None
 
-    def _end_told(self, one: Followed, response: Any) -> None:
+    def _end_told(self, one: FollowerPartition, response: Any) -> None:
         with self._applying:
             if not self._is_compared(one) or one.cut is None:
                 return
@@ -306,7 +308,7 @@ class ReplicaFetcher(Conversation):
             if not may_be_part or _common_end(one, one.leader_end) <= one.partition.log.start_offset:
                 self._decide(one, is_same=True)
 
-    def _last_told(self, one: Followed, last: int, response: FetchResponse) -> None:
+    def _last_told(self, one: FollowerPartition, last: int, response: FetchResponse) -> None:
         """The last entry of what both logs should have: an epoch may have begun twice."""
         with self._applying:
             if not self._is_compared(one):
@@ -324,7 +326,7 @@ class ReplicaFetcher(Conversation):
             # Where the leader has deleted it, nothing is left to differ.
             self._decide(one, is_same=not records or has_entry(log, last, records))
 
-    def _decide(self, one: Followed, *, is_same: bool) -> None:
+    def _decide(self, one: FollowerPartition, *, is_same: bool) -> None:
         """Under the lock. ``is_same``: whether the logs are the same as far as both go."""
         cut, leader_end, log = one.cut, one.leader_end, one.partition.log
         assert cut is not None
@@ -349,7 +351,7 @@ class ReplicaFetcher(Conversation):
         )
         self._broker.worker.submit(lambda: self._give_way(one, cut))
 
-    def _give_way(self, one: Followed, cut: Cut) -> None:
+    def _give_way(self, one: FollowerPartition, cut: Cut) -> None:
         """On the worker: the leader has other messages."""
         if not one.is_ahead:
             self._cut_now(one, cut, compared=True)
@@ -357,7 +359,7 @@ class ReplicaFetcher(Conversation):
         if self._followed.get(one.name) is one:
             self._owner.start_over(one.name, self.peer.address)
 
-    def _take_over(self, one: Followed, leader_end: int) -> None:
+    def _take_over(self, one: FollowerPartition, leader_end: int) -> None:
         """Have this broker lead, on the worker: the log of the leader is a part of the one here. The
         controller hears of it as of an ISR that was changed, and tells all.
         """
@@ -375,7 +377,7 @@ class ReplicaFetcher(Conversation):
             one.begin()
             self._put_off(one, reason)
 
-    def _write_lead(self, one: Followed, known: Leadership, leader_end: int) -> None:
+    def _write_lead(self, one: FollowerPartition, known: Leadership, leader_end: int) -> None:
         states, own = self._broker.registrar.states, self._broker.broker_id
         current = states.read({one.name: known.replicas}).get(one.name)
         if current is not None and (current.leader, current.leader_epoch) == (known.leader, one.leader_epoch):
@@ -399,7 +401,7 @@ class ReplicaFetcher(Conversation):
                 )
             states.tell_changes([one.name])
 
-    def _offset_told(self, one: Followed, response: Any) -> None:
+    def _offset_told(self, one: FollowerPartition, response: Any) -> None:
         """First the leader's end, then, where this log does not reach beyond that, its start."""
         with self._applying:
             if self._followed.get(one.name) is not one:
@@ -431,11 +433,11 @@ class ReplicaFetcher(Conversation):
 
     # --- what comes -----------------------------------------------------------------------------------------
 
-    def _fetched(self, asked: Mapping[TopicPartition, Followed], response: Any) -> None:
+    def _fetched(self, asked: Mapping[TopicPartition, FollowerPartition], response: Any) -> None:
         if not self._session.answered(response):
             return
         with self._applying:
-            came: list[tuple[Followed, FetchPartitionResponse, ReplicatedSet | None]] = []
+            came: list[tuple[FollowerPartition, FetchPartitionResponse, FollowerRecords | None]] = []
             for topic in response.topics:
                 for part in topic.partitions:
                     one = asked.get(TopicPartition(topic.name, part.index))
@@ -444,22 +446,22 @@ class ReplicaFetcher(Conversation):
                         put_off = one.not_before_ms > self.clock.monotonic_ms()
                         if part.error_code == ErrorCode.NONE and one.stage is Stage.FETCH and not put_off:
                             came.append((one, part, copied))
-            to_flush: list[Followed] = []
+            to_flush: list[FollowerPartition] = []
             self._broker.run(lambda: to_flush.extend(self._append(came)))
             if self._broker.throttles.follower.active:
                 self._note_copied([copied for one, _, copied in came if self._is_throttled(one)])
             for one in to_flush:
                 self._flush(one)
 
-    def _is_throttled(self, one: Followed) -> bool:
+    def _is_throttled(self, one: FollowerPartition) -> bool:
         return self._broker.throttles.follower.covers(one.name)
 
-    def _note_copied(self, copied: list[ReplicatedSet | None]) -> None:
+    def _note_copied(self, copied: list[FollowerRecords | None]) -> None:
         count = sum(len(one.data) for one in copied if one is not None)
         if count:
             self._broker.throttles.follower.record(count, self.clock.monotonic_ms())
 
-    def _copied(self, one: Followed, part: FetchPartitionResponse) -> ReplicatedSet | None:
+    def _copied(self, one: FollowerPartition, part: FetchPartitionResponse) -> FollowerRecords | None:
         """What may be appended; what cannot be is put off."""
         code = part.error_code
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -475,8 +477,8 @@ class ReplicaFetcher(Conversation):
         return None
 
     def _append(
-        self, came: list[tuple[Followed, FetchPartitionResponse, ReplicatedSet | None]]
-    ) -> list[Followed]:
+        self, came: list[tuple[FollowerPartition, FetchPartitionResponse, FollowerRecords | None]]
+    ) -> list[FollowerPartition]:
         """In a step: write what came; which logs have to be flushed."""
         to_flush = []
         for one, part, copied in came:
@@ -496,25 +498,25 @@ class ReplicaFetcher(Conversation):
                 self._put_off(one, str(error))
         return to_flush
 
-    def _follow_start(self, one: Followed, start_offset: int) -> None:
+    def _follow_start(self, one: FollowerPartition, start_offset: int) -> None:
         """What the leader deleted at a user's wish is deleted here (DeleteRecords)."""
         log = one.partition.log
         wanted = min(start_offset, one.partition.high_watermark)
         if log.start_offset < wanted:
             self._broker.worker.submit(lambda: self._start_now(one, wanted))
 
-    def _start_now(self, one: Followed, offset: int) -> None:
+    def _start_now(self, one: FollowerPartition, offset: int) -> None:
         """On the worker. The log may have been deleted, or cut, since."""
         if self._followed.get(one.name) is one and offset <= one.partition.log.end_offset:
             self._broker.logs.advance_start(one.name, offset)
 
-    def _is_safe(self, one: Followed) -> bool:
+    def _is_safe(self, one: FollowerPartition) -> bool:
         """Whether what is here may count as here, as the offset of a fetch says: a flush may have failed."""
         if one.partition.log.needs_flush():
             self._flush(one)
         return not one.partition.log.needs_flush()
 
-    def _flush(self, one: Followed) -> None:
+    def _flush(self, one: FollowerPartition) -> None:
         try:
             end_offset = one.partition.log.flush()
         except StorageError as error:
@@ -522,7 +524,7 @@ class ReplicaFetcher(Conversation):
             return
         self._broker.run(lambda: _told_flushed(one.partition, end_offset))
 
-    def _put_off(self, one: Followed, reason: str) -> None:
+    def _put_off(self, one: FollowerPartition, reason: str) -> None:
         # Soon at first: the leader may hear a moment later than its followers that it leads.
         pause_ms = min(self._config.fetch_backoff_ms, _FIRST_PAUSE_MS << min(one.failures, 10))
         one.not_before_ms = self.clock.monotonic_ms() + pause_ms
@@ -534,7 +536,7 @@ class ReplicaFetcher(Conversation):
             )
 
 
-def _is_news(one: Followed, part: FetchPartitionResponse) -> bool:
+def _is_news(one: FollowerPartition, part: FetchPartitionResponse) -> bool:
     """Whether an answer says anything that this broker does not know: of many partitions few do."""
     partition = one.partition
     return (
@@ -547,7 +549,7 @@ def _is_news(one: Followed, part: FetchPartitionResponse) -> bool:
     )
 
 
-def _common_end(one: Followed, leader_end: int) -> int:
+def _common_end(one: FollowerPartition, leader_end: int) -> int:
     """Up to where the logs should be the same."""
     assert one.cut is not None
     return min(leader_end, one.cut.offset, one.partition.log.end_offset)

@@ -8,7 +8,7 @@ from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.net.port import Connector
 from minikafka.partition.partition import Partition
 from minikafka.server.core.broker import Broker
-from minikafka.server.inter_broker_connection import Conversation
+from minikafka.server.inter_broker_connection import InterBrokerConnection
 from minikafka.server.replication.replica_fetcher import Owner, ReplicaFetcher
 
 
@@ -19,7 +19,7 @@ class Fetchers:
         self,
         broker: Broker,
         connector: Connector,
-        spawn: Callable[[Conversation, str], None] | None,
+        spawn: Callable[[InterBrokerConnection, str], None] | None,
     ) -> None:
         self._broker = broker
         self._connector = connector
@@ -33,7 +33,7 @@ class Fetchers:
         self, partition: Partition, leader: BrokerAddress, leader_epoch: int, *, is_ahead: bool = False
     ) -> None:
         """Copy a partition from ``leader`` from now on, and from nobody else. ``is_ahead``: see
-        ``Followed``.
+        ``FollowerFetchUpdate``.
         """
         self.leave(partition.topic_partition)
         share = partition.topic_partition.partition % self._broker.config.replication.fetchers

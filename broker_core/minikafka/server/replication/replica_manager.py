@@ -23,7 +23,7 @@ from minikafka.registry import paths
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import portions
-from minikafka.server.groups.group_coordinator import Coordinator
+from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.replication.replica_fetchers import Fetchers
 from minikafka.server.replication.unassigned_logs import UnassignedLogs, named
 from minikafka.server.zookeeper.counters import look_at_topics
@@ -51,11 +51,16 @@ Leaderships = Mapping[TopicPartition, Leadership]
 Brokers = Mapping[int, BrokerAddress]
 
 
-class Replicas:
+class ReplicaManager:
     """Leads, follows and drops. See the module for who may call what."""
 
     def __init__(
-        self, broker: Broker, coordinator: Coordinator, fetchers: Fetchers, *, serving: Callable[[], None]
+        self,
+        broker: Broker,
+        coordinator: GroupCoordinator,
+        fetchers: Fetchers,
+        *,
+        serving: Callable[[], None],
     ) -> None:
         """``serving`` is called when this broker knows the cluster."""
         fetchers.owner = self

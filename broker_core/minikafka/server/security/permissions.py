@@ -20,7 +20,7 @@ from minikafka.base.reports import report
 from minikafka.base.values import fast_value
 from minikafka.server.context import RequestContext
 from minikafka.server.security.authorizer import Authorizer, host_of
-from minikafka.server.security.request_authorizers import GUARDS, Asker, Ruling
+from minikafka.server.security.request_authorizers import REQUEST_AUTHORIZERS, AuthorizationResult, Requester
 
 _log = logging.getLogger(__name__)
 
@@ -34,9 +34,9 @@ class Decisions:
         self.authorizer = authorizer
         self._known: dict[tuple[str, Operation, ResourceType, str], bool] = {}
 
-    def asker(self, address: str) -> Asker:
+    def asker(self, address: str) -> Requester:
         """The client at ``address``."""
-        return Asker(partial(self.allows, address))
+        return Requester(partial(self.allows, address))
 
     def allows(self, address: str, operation: Operation, kind: ResourceType, name: str) -> bool:
         """Whether the client at ``address`` may do that. What is refused is logged once."""
@@ -90,7 +90,7 @@ class Permissions:
         if decisions is None:
             return context, request
         asker = decisions.asker(context.exchange.client_host)
-        ruling = GUARDS[context.api.key](asker, context.version, request)
+        ruling = REQUEST_AUTHORIZERS[context.api.key](asker, context.version, request)
         if ruling is None:
             return context, request
         guarded = GuardedContext(context.header, context.api, context.exchange, context, asker, ruling)
@@ -104,8 +104,8 @@ class GuardedContext(RequestContext):
     """A request of which a part is refused, or that is to ask in between."""
 
     inner: RequestContext
-    asker: Asker
-    ruling: Ruling
+    asker: Requester
+    ruling: AuthorizationResult
 
     @property
     def replies_unchanged(self) -> bool:

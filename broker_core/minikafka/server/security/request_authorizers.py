@@ -5,8 +5,8 @@ TOPIC_AUTHORIZATION_FAILED where it is named, and does not see it where all are 
 UNKNOWN_TOPIC_OR_PARTITION in some places); who may create on one topic needs no cluster-wide permission.
 Beyond Kafka, a broker with ClusterAction may ask for offsets of the partitions that it copies.
 
-A guard takes a request apart: a ``Ruling`` has what is left to be served, and puts the refusals into the
-answer. Every API that is served has one in ``GUARDS``.
+A request authorizer splits a request: its ``AuthorizationResult`` holds the part to serve, and adds the
+refusals to the response. ``REQUEST_AUTHORIZERS`` has one for every API that is served.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _no(operation: Operation, topic: str = "") -> str:
 
 
 @fast_value
-class Asker:
+class Requester:
     """Who asks."""
 
     may: Callable[[Operation, ResourceType, str], bool]
@@ -141,7 +141,7 @@ class Asker:
 
 
 @fast_value
-class Ruling:
+class AuthorizationResult:
     """What is to become of a request of which something is refused."""
 
     request: Any
@@ -152,16 +152,16 @@ class Ruling:
     """Whether the client waits for no answer."""
 
 
-Guard = Callable[[Asker, int, Any], Ruling | None]
+Guard = Callable[[Requester, int, Any], AuthorizationResult | None]
 """From who asks, the version and the request to a ruling; None: all of it may be served."""
 
 
 # --- a request is refused as a whole ------------------------------------------------------------------------
 
 
-def _whole(may: Callable[[Asker, Any], bool], refusal: Callable[[Any], Any]) -> Guard:
-    def guard(asker: Asker, version: int, request: Any) -> Ruling | None:
-        return None if may(asker, request) else Ruling(None, lambda _: refusal(request))
+def _whole(may: Callable[[Requester, Any], bool], refusal: Callable[[Any], Any]) -> Guard:
+    def guard(asker: Requester, version: int, request: Any) -> AuthorizationResult | None:
+        return None if may(asker, request) else AuthorizationResult(None, lambda _: refusal(request))
 
     return guard
 
@@ -178,13 +178,13 @@ def _of_member(refusal: Callable[[Any], Any]) -> Guard:
 
 
 def _each(
-    items: str, may: Callable[[Asker, Any], bool], rows: str, row: Callable[[Any], Any], nothing: Any
+    items: str, may: Callable[[Requester, Any], bool], rows: str, row: Callable[[Any], Any], nothing: Any
 ) -> Guard:
     """Of what a request names under ``items``, each that is refused gets a ``row`` among the ``rows`` of the
     answer, behind the others; ``nothing`` is an answer without any.
     """
 
-    def guard(asker: Asker, version: int, request: Any) -> Ruling | None:
+    def guard(asker: Requester, version: int, request: Any) -> AuthorizationResult | None:
         left: list[Any] = []
         refused: list[Any] = []
         for one in getattr(request, items):
@@ -196,7 +196,7 @@ def _each(
             base = nothing if served is None else served
             return replace(base, **{rows: (*getattr(base, rows), *map(row, refused))})
 
-        return Ruling(replace(request, **{items: tuple(left)}) if left else None, answer)
+        return AuthorizationResult(replace(request, **{items: tuple(left)}) if left else None, answer)
 
     return guard
 
@@ -216,7 +216,7 @@ def _refused_produce(topic: Any, code: ErrorCode = NO_TOPIC) -> ProduceTopicResp
 _produce_topics = _each_topic(Operation.WRITE, _refused_produce, ProduceResponse(()))
 
 
-def _produce(asker: Asker, version: int, request: ProduceRequest) -> Ruling | None:
+def _produce(asker: Requester, version: int, request: ProduceRequest) -> AuthorizationResult | None:
     code = ErrorCode.NONE
     if request.transactional_id is not None:
         if not asker.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
@@ -225,11 +225,11 @@ def _produce(asker: Asker, version: int, request: ProduceRequest) -> Ruling | No
         code = NO_CLUSTER
     if code is not ErrorCode.NONE:
         rows = tuple(_refused_produce(topic, code) for topic in request.topics)
-        return Ruling(None, lambda _: ProduceResponse(rows), unanswered=request.acks == 0)
+        return AuthorizationResult(None, lambda _: ProduceResponse(rows), unanswered=request.acks == 0)
     ruling = _produce_topics(asker, version, request)
     if ruling is None:
         return None
-    return Ruling(ruling.request, ruling.answer, unanswered=request.acks == 0)
+    return AuthorizationResult(ruling.request, ruling.answer, unanswered=request.acks == 0)
 
 
 def _is_idempotent(request: ProduceRequest) -> bool:
@@ -250,21 +250,21 @@ _no_fetch = FetchResponse(0, ErrorCode.NONE, NO_SESSION, ())
 _consumer_fetch = _each_topic(Operation.READ, _refused_fetch, _no_fetch)
 
 
-def _fetch(asker: Asker, version: int, request: FetchRequest) -> Ruling | None:
+def _fetch(asker: Requester, version: int, request: FetchRequest) -> AuthorizationResult | None:
     if request.replica_id < 0:
         ruling = _consumer_fetch(asker, version, request)
         if ruling is not None and ruling.request is not None:
             # An error is told at once.
-            return Ruling(replace(ruling.request, max_wait_ms=0), ruling.answer)
+            return AuthorizationResult(replace(ruling.request, max_wait_ms=0), ruling.answer)
         return ruling
     if asker.to_cluster(Operation.CLUSTER_ACTION):
         return None
     if request.session_epoch not in {NEW_SESSION_EPOCH, FINAL_EPOCH}:
         # It names what has changed; begun anew it names all, and is told of each.
         lost = replace(_no_fetch, error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        return Ruling(None, lambda _: lost)
+        return AuthorizationResult(None, lambda _: lost)
     rows = tuple(map(_refused_fetch, request.topics))
-    return Ruling(None, lambda _: replace(_no_fetch, topics=rows))
+    return AuthorizationResult(None, lambda _: replace(_no_fetch, topics=rows))
 
 
 def _refused_offsets(topic: Any) -> ListOffsetsTopicResponse:
@@ -275,7 +275,7 @@ def _refused_offsets(topic: Any) -> ListOffsetsTopicResponse:
 _consumer_offsets = _each_topic(Operation.DESCRIBE, _refused_offsets, ListOffsetsResponse(0, ()))
 
 
-def _list_offsets(asker: Asker, version: int, request: ListOffsetsRequest) -> Ruling | None:
+def _list_offsets(asker: Requester, version: int, request: ListOffsetsRequest) -> AuthorizationResult | None:
     if request.replica_id >= 0 and asker.to_cluster(Operation.CLUSTER_ACTION):
         return None
     return _consumer_offsets(asker, version, request)
@@ -289,7 +289,7 @@ def _refused_epochs(topic: Any) -> EpochTopicResponse:
 _topics_epochs = _each_topic(Operation.DESCRIBE, _refused_epochs, OffsetForLeaderEpochResponse(0, ()))
 
 
-def _epochs(asker: Asker, version: int, request: Any) -> Ruling | None:
+def _epochs(asker: Requester, version: int, request: Any) -> AuthorizationResult | None:
     if asker.to_cluster(Operation.CLUSTER_ACTION):
         return None
     return _topics_epochs(asker, version, request)
@@ -303,21 +303,21 @@ def _refused_deletion(topic: Any) -> DeleteRecordsTopicResult:
 # --- topics and settings ------------------------------------------------------------------------------------
 
 
-def _metadata(asker: Asker, version: int, request: MetadataRequest) -> Ruling | None:
+def _metadata(asker: Requester, version: int, request: MetadataRequest) -> AuthorizationResult | None:
     if request.topics is None:
 
         def visible(served: Any) -> Any:
             seen = (one for one in served.topics if asker.to_topic(Operation.DESCRIBE, one.name))
             return replace(served, topics=tuple(seen))
 
-        return Ruling(request, visible)
+        return AuthorizationResult(request, visible)
     left: list[str] = []
     refused: list[str] = []
     for name in dict.fromkeys(request.topics):
         (left if asker.to_topic(Operation.DESCRIBE, name) else refused).append(name)
     rows = tuple(MetadataTopic(NO_TOPIC, name, name in INTERNAL_TOPICS, ()) for name in refused)
     # Brokers are told of in any case, so the handler answers even when no topic is left.
-    return Ruling(
+    return AuthorizationResult(
         replace(request, topics=tuple(left)), lambda served: replace(served, topics=(*served.topics, *rows))
     )
 
@@ -327,7 +327,7 @@ def _of_settings(
 ) -> Guard:
     """What has settings is a topic, or a broker of the cluster."""
 
-    def may(asker: Asker, resource: Any) -> bool:
+    def may(asker: Requester, resource: Any) -> bool:
         if resource.resource_type == ConfigType.TOPIC:
             return asker.to_topic(operation, resource.resource_name)
         return asker.to_cluster(operation)
@@ -359,11 +359,13 @@ def _refused_commit(topic: Any, code: ErrorCode = NO_TOPIC) -> OffsetCommitRespo
 _commit_topics = _each_topic(Operation.READ, _refused_commit, OffsetCommitResponse(0, ()))
 
 
-def _offset_commit(asker: Asker, version: int, request: OffsetCommitRequest) -> Ruling | None:
+def _offset_commit(
+    asker: Requester, version: int, request: OffsetCommitRequest
+) -> AuthorizationResult | None:
     if asker.to_group(Operation.READ, request.group_id):
         return _commit_topics(asker, version, request)
     rows = tuple(_refused_commit(topic, NO_GROUP) for topic in request.topics)
-    return Ruling(None, lambda _: OffsetCommitResponse(0, rows))
+    return AuthorizationResult(None, lambda _: OffsetCommitResponse(0, rows))
 
 
 def _refused_offset(topic: Any, code: ErrorCode = NO_TOPIC) -> OffsetFetchResponseTopic:
@@ -377,12 +379,12 @@ def _refused_offset(topic: Any, code: ErrorCode = NO_TOPIC) -> OffsetFetchRespon
 _fetch_topics = _each_topic(Operation.DESCRIBE, _refused_offset, OffsetFetchResponse(0, (), ErrorCode.NONE))
 
 
-def _offset_fetch(asker: Asker, version: int, request: OffsetFetchRequest) -> Ruling | None:
+def _offset_fetch(asker: Requester, version: int, request: OffsetFetchRequest) -> AuthorizationResult | None:
     if not asker.to_group(Operation.DESCRIBE, request.group_id):
         # Where the group's error has no place, each partition has it.
         named = (request.topics or ()) if version < 2 else ()
         rows = tuple(_refused_offset(topic, NO_GROUP) for topic in named)
-        return Ruling(None, lambda _: OffsetFetchResponse(0, rows, NO_GROUP))
+        return AuthorizationResult(None, lambda _: OffsetFetchResponse(0, rows, NO_GROUP))
     if request.topics is not None:
         return _fetch_topics(asker, version, request)
 
@@ -390,10 +392,12 @@ def _offset_fetch(asker: Asker, version: int, request: OffsetFetchRequest) -> Ru
         seen = (one for one in served.topics if asker.to_topic(Operation.DESCRIBE, one.name))
         return replace(served, topics=tuple(seen))
 
-    return Ruling(request, visible)
+    return AuthorizationResult(request, visible)
 
 
-def _find_coordinator(asker: Asker, version: int, request: FindCoordinatorRequest) -> Ruling | None:
+def _find_coordinator(
+    asker: Requester, version: int, request: FindCoordinatorRequest
+) -> AuthorizationResult | None:
     code = ErrorCode.NONE
     if request.key_type == CoordinatorType.TRANSACTION:
         if not asker.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, request.key):
@@ -402,10 +406,10 @@ def _find_coordinator(asker: Asker, version: int, request: FindCoordinatorReques
         code = NO_GROUP
     if code is ErrorCode.NONE:
         return None
-    return Ruling(None, lambda _: FindCoordinatorResponse(0, code, _WORDS[code], -1, "", -1))
+    return AuthorizationResult(None, lambda _: FindCoordinatorResponse(0, code, _WORDS[code], -1, "", -1))
 
 
-def _list_groups(asker: Asker, version: int, request: ListGroupsRequest) -> Ruling | None:
+def _list_groups(asker: Requester, version: int, request: ListGroupsRequest) -> AuthorizationResult | None:
     if asker.to_cluster(Operation.DESCRIBE):
         return None
 
@@ -413,10 +417,12 @@ def _list_groups(asker: Asker, version: int, request: ListGroupsRequest) -> Ruli
         seen = (one for one in served.groups if asker.to_group(Operation.DESCRIBE, one.group_id))
         return replace(served, groups=tuple(seen))
 
-    return Ruling(request, visible)
+    return AuthorizationResult(request, visible)
 
 
-def _init_producer_id(asker: Asker, version: int, request: InitProducerIdRequest) -> Ruling | None:
+def _init_producer_id(
+    asker: Requester, version: int, request: InitProducerIdRequest
+) -> AuthorizationResult | None:
     name = request.transactional_id
     if name is None:
         allowed, code = asker.to_cluster(Operation.IDEMPOTENT_WRITE), NO_CLUSTER
@@ -425,7 +431,9 @@ def _init_producer_id(asker: Asker, version: int, request: InitProducerIdRequest
         code = NO_TRANSACTIONS
     if allowed:
         return None
-    return Ruling(None, lambda _: InitProducerIdResponse(0, code, NO_PRODUCER_ID, NO_PRODUCER_EPOCH))
+    return AuthorizationResult(
+        None, lambda _: InitProducerIdResponse(0, code, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+    )
 
 
 def _replicas(row: Callable[[str, int, ErrorCode], Any], response: Callable[[ErrorCode, Any], Any]) -> Guard:
@@ -436,11 +444,11 @@ def _replicas(row: Callable[[str, int, ErrorCode], Any], response: Callable[[Err
     return _of_cluster(Operation.CLUSTER_ACTION, refusal)
 
 
-def _free(asker: Asker, version: int, request: Any) -> Ruling | None:
+def _free(asker: Requester, version: int, request: Any) -> AuthorizationResult | None:
     return None
 
 
-GUARDS: Mapping[ApiKey, Guard] = {
+REQUEST_AUTHORIZERS: Mapping[ApiKey, Guard] = {
     ApiKey.PRODUCE: _produce,
     ApiKey.FETCH: _fetch,
     ApiKey.LIST_OFFSETS: _list_offsets,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from minikafka.base.errors import BadVersion, CoordinationError, NodeExists, NoNode, OtherCluster
 from minikafka.base.ids import cluster_id_of
-from minikafka.log.checkpoints.topic_incarnations import Children, Creations
+from minikafka.log.checkpoints.topic_incarnations import Children, TopicIncarnations
 from minikafka.registry import paths
 from minikafka.registry.paths import ClusterId, ControllerEpoch, ProducerIdBlock, TopicAssignment
 from minikafka.registry.store import Store
@@ -119,7 +119,7 @@ def _take_producer_ids(
             return counted, range(first, last + 1)
 
 
-def look_at_topics(store: Store, creations: Creations) -> None:
+def look_at_topics(store: Store, creations: TopicIncarnations) -> None:
     """Have ``creations`` see how often topics were made or removed. Where nobody has made the znode yet, or
     it was removed by hand, there is nothing to see.
     """

@@ -106,7 +106,7 @@ class Listener(Protocol):
         """To be called when this broker cannot stay in the cluster, with the reason."""
 
 
-class Registrar:
+class ZooKeeperClient:
     """One broker's view of ZooKeeper and its place in it."""
 
     def __init__(
@@ -456,7 +456,9 @@ class Registrar:
         replicas = self._replicas()
         brokers, sessions = self._registrations.read()
         self._unclean = self._unclean_among(self._assignments)
-        leaderships, doubted = self.states.read_with_doubts(replicas, self._registrations.registered_at)
+        leaderships, bounced_brokers = self.states.read_with_doubts(
+            replicas, self._registrations.registered_at
+        )
         marked, reassignments = self._marked(), self.requests.reassignments()
         elections = self.requests.elections()
         named = {key.topic for keys in (leaderships, reassignments, elections) for key in keys} | marked
@@ -467,7 +469,7 @@ class Registrar:
             sessions=sessions,
             assignments=dict(self._assignments),
             leaderships=leaderships,
-            doubted=doubted,
+            bounced_brokers=bounced_brokers,
             deletions=marked - self._unreadable,
             unclean=self._unclean,
             reassignments=reassignments,

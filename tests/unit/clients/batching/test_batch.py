@@ -8,8 +8,8 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.produce.batch import RecordBatch, SetBatch, Stamp, message_bytes
-from minikafka.clients.produce.send_future import Acknowledged, Delivery, Outcome
+from minikafka.clients.produce.batch import EncodedBatch, RecordBatch, Stamp, message_bytes
+from minikafka.clients.produce.send_future import Acknowledged, Outcome, SendFuture
 from minikafka.records.format.message_set import CLASSIC_CODECS, Codec, Record, build_message_set, iterate
 
 TP = TopicPartition("t", 0)
@@ -68,7 +68,7 @@ def test_one_record_cannot_be_divided() -> None:
 
 def test_an_encoded_set_goes_out_as_it_is() -> None:
     data = build_message_set([Record(None, b"a"), Record(None, b"b")])
-    batch = SetBatch(TP, Outcome(threading.Condition()), 0, data, 2)
+    batch = EncodedBatch(TP, Outcome(threading.Condition()), 0, data, 2)
     assert batch.encode(1, Codec.GZIP) is data
     assert (batch.size_bytes, batch.deliveries[0].count) == (len(data), 2)
     assert str(batch) == "2 records for t-0"
@@ -77,7 +77,7 @@ def test_an_encoded_set_goes_out_as_it_is() -> None:
 
 def test_a_set_that_is_not_sealed_gets_numbers_and_checksum_in_place() -> None:
     data = open_set(b"a", b"b")
-    batch = SetBatch(TP, Outcome(threading.Condition()), 0, data, 2, sealed=False)
+    batch = EncodedBatch(TP, Outcome(threading.Condition()), 0, data, 2, sealed=False)
     batch.stamp = Stamp(5, 6, 7)
     for _ in range(2):
         assert batch.encode(2, Codec.NONE) is data
@@ -89,7 +89,7 @@ def test_a_set_that_is_not_sealed_gets_numbers_and_checksum_in_place() -> None:
 
 def test_numbers_that_were_taken_back_do_not_stay_in_a_set() -> None:
     data = open_set(b"a")
-    batch = SetBatch(TP, Outcome(threading.Condition()), 0, data, 1, sealed=False)
+    batch = EncodedBatch(TP, Outcome(threading.Condition()), 0, data, 1, sealed=False)
     for stamp in (None, Stamp(5, 6, 7), Stamp(8, 0, 0), None):
         batch.stamp = stamp
         (found,) = iterate(batch.encode(2, Codec.NONE))
@@ -99,7 +99,7 @@ def test_numbers_that_were_taken_back_do_not_stay_in_a_set() -> None:
 @pytest.mark.parametrize("magic", [0, 1])
 def test_a_set_before_magic_2_goes_out_as_it_is_sealed_or_not(magic: int) -> None:
     data = build_message_set([Record(None, b"a")], magic=magic)
-    batch = SetBatch(TP, Outcome(threading.Condition()), 0, data, 1, sealed=False)
+    batch = EncodedBatch(TP, Outcome(threading.Condition()), 0, data, 1, sealed=False)
     assert batch.encode(1, Codec.NONE) is data
 
 
@@ -112,18 +112,18 @@ def open_set(*values: bytes) -> bytearray:
 
 def test_an_encoded_set_of_a_newer_format_than_the_brokers_is_refused() -> None:
     newer = build_message_set([Record(None, b"a")], magic=1)
-    batch = SetBatch(TP, Outcome(threading.Condition()), 0, newer, 1)
+    batch = EncodedBatch(TP, Outcome(threading.Condition()), 0, newer, 1)
     with pytest.raises(BrokerError, match="message set of magic 1 was given for t-0") as caught:
         batch.encode(0, Codec.NONE)
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
     older = build_message_set([Record(None, b"a")], magic=0)
-    assert SetBatch(TP, batch.outcome, 0, older, 1).encode(1, Codec.NONE) is older
+    assert EncodedBatch(TP, batch.outcome, 0, older, 1).encode(1, Codec.NONE) is older
 
 
-def set_batch(magic: int, codec: Codec, count: int) -> SetBatch:
+def set_batch(magic: int, codec: Codec, count: int) -> EncodedBatch:
     records = [Record(b"k%d" % number, b"%d" % number, 1_000 + number) for number in range(count)]
     data = build_message_set(records, magic=magic, codec=codec)
-    return SetBatch(TP, Outcome(threading.Condition()), 5, data, count)
+    return EncodedBatch(TP, Outcome(threading.Condition()), 5, data, count)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_an_encoded_set_is_divided_into_sets_of_its_kind(magic: int, codec: Code
 def test_a_divided_set_is_delivered_when_all_its_parts_are() -> None:
     whole = set_batch(1, Codec.NONE, 5)
     (delivery,) = whole.deliveries
-    told: list[Delivery] = []
+    told: list[SendFuture] = []
     delivery.on_done(told.append)
     halves = whole.split()
     assert halves is not None
@@ -180,7 +180,9 @@ def test_a_set_of_one_record_cannot_be_divided() -> None:
 
 def test_a_divided_set_keeps_headers_and_nulls() -> None:
     records = [Record(None, None, 5, (("h", b"1"), ("n", None))), Record(b"k", b"", 6, ())]
-    halves = SetBatch(TP, Outcome(threading.Condition()), 5, build_message_set(records, magic=2), 2).split()
+    halves = EncodedBatch(
+        TP, Outcome(threading.Condition()), 5, build_message_set(records, magic=2), 2
+    ).split()
     assert halves is not None
     found = [one for half in halves for one in iterate(half.encode(2, Codec.NONE))]
     assert [(r.key, r.value, r.headers) for r in found] == [(r.key, r.value, r.headers) for r in records]

@@ -8,7 +8,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.produce.send_future import Acknowledged, Delivery, Outcome
+from minikafka.clients.produce.send_future import Acknowledged, Outcome, SendFuture
 
 TP = TopicPartition("t", 3)
 
@@ -25,7 +25,7 @@ def outcome() -> Outcome:
 
 
 def test_each_record_has_its_own_offset(outcome: Outcome) -> None:
-    first, third = Delivery(TP, outcome, 0), Delivery(TP, outcome, 2)
+    first, third = SendFuture(TP, outcome, 0), SendFuture(TP, outcome, 2)
     assert not first.done
     outcome.log_append_time_ms = 77
     settle(outcome, 40)
@@ -35,13 +35,13 @@ def test_each_record_has_its_own_offset(outcome: Outcome) -> None:
 
 
 def test_without_acknowledgement_there_is_no_offset(outcome: Outcome) -> None:
-    delivery = Delivery(TP, outcome, 5)
+    delivery = SendFuture(TP, outcome, 5)
     settle(outcome)
     assert delivery.result().offset == -1
 
 
 def test_a_failure_is_raised_each_time_and_can_be_looked_at(outcome: Outcome) -> None:
-    delivery = Delivery(TP, outcome, 0)
+    delivery = SendFuture(TP, outcome, 0)
     error = BrokerError(ErrorCode.INVALID_TOPIC, "t")
     settle(outcome, error=error)
     for _ in range(2):
@@ -52,11 +52,11 @@ def test_a_failure_is_raised_each_time_and_can_be_looked_at(outcome: Outcome) ->
 
 def test_waiting_ends_with_its_time_out(outcome: Outcome) -> None:
     with pytest.raises(NetworkError, match="no acknowledgement for t-3 within 1 ms"):
-        Delivery(TP, outcome, 0).result(1)
+        SendFuture(TP, outcome, 0).result(1)
 
 
 def test_a_waiting_thread_is_woken(outcome: Outcome) -> None:
-    delivery = Delivery(TP, outcome, 1)
+    delivery = SendFuture(TP, outcome, 1)
     offsets: list[int] = []
     waiting = threading.Thread(target=lambda: offsets.append(delivery.result(20_000).offset))
     waiting.start()
@@ -66,7 +66,7 @@ def test_a_waiting_thread_is_woken(outcome: Outcome) -> None:
 
 
 def test_a_delivery_that_was_moved_follows_its_new_batch(outcome: Outcome) -> None:
-    delivery = Delivery(TP, outcome, 5)
+    delivery = SendFuture(TP, outcome, 5)
     second = Outcome(outcome.condition)
     delivery.move(second, 1)
     settle(outcome, 100)
@@ -76,8 +76,8 @@ def test_a_delivery_that_was_moved_follows_its_new_batch(outcome: Outcome) -> No
 
 
 def test_a_callback_given_late_is_called_at_once_and_given_early_is_kept(outcome: Outcome) -> None:
-    called: list[Delivery] = []
-    early, late = Delivery(TP, outcome, 0), Delivery(TP, outcome, 1)
+    called: list[SendFuture] = []
+    early, late = SendFuture(TP, outcome, 0), SendFuture(TP, outcome, 1)
     early.on_done(called.append)
     assert early.has_callback
     assert called == []

@@ -81,7 +81,7 @@ def test_ready_made_sets_are_numbered_too_and_stay_as_the_caller_has_them(
     data = build_message_set([Record(None, b"%d" % n) for n in range(5)], magic=2, codec=codec)
     before = bytes(data)
     with producer_of(brokers) as producer:
-        sent = [producer.send_set(tp, data, 5) for tp in (A, A, B)]
+        sent = [producer.send_encoded(tp, data, 5) for tp in (A, A, B)]
     assert [delivery.result().offset for delivery in sent] == [0, 5, 0]
     assert stamps(brokers, A) == [(1000, 0, 0), (1000, 0, 5)]
     assert stamps(brokers, B) == [(1000, 0, 0)]
@@ -101,7 +101,7 @@ def test_what_was_appended_when_the_answer_was_lost_is_not_written_again(
     values = [b"%d" % n for n in range(30)]
     if ready_made:
         sets = [bytearray(build_message_set([Record(None, value)], magic=2)) for value in values]
-        sent = [producer.send_set(A, data, 1, sealed=ready_made == "sealed") for data in sets]
+        sent = [producer.send_encoded(A, data, 1, sealed=ready_made == "sealed") for data in sets]
     else:
         sent = [producer.send("t", value, partition=0) for value in values]
     producer.close()
@@ -115,7 +115,7 @@ def test_a_set_that_is_not_sealed_goes_under_its_new_id_where_the_topic_was_made
     brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.UNKNOWN_PRODUCER_ID))
     data = bytearray(build_message_set([Record(None, b"v")], magic=2))
     with producer_of(brokers) as producer:
-        sent = producer.send_set(A, data, 1, sealed=False)
+        sent = producer.send_encoded(A, data, 1, sealed=False)
     assert sent.result().offset == 0
     assert stamps(brokers) == [(1001, 0, 0)]
     assert brokers.logs[A].values() == [b"v"]
@@ -125,7 +125,7 @@ def test_a_set_that_is_not_sealed_is_whole_without_numbers_too(brokers: BrokersI
     data = bytearray(build_message_set([Record(None, b"v")], magic=2))
     data[17:21] = bytes(4)
     with producer_of(brokers, idempotence=False) as producer:
-        sent = producer.send_set(A, data, 1, sealed=False)
+        sent = producer.send_encoded(A, data, 1, sealed=False)
     assert sent.result().offset == 0
     assert stamps(brokers) == [(-1, -1, -1)]
 
@@ -329,13 +329,13 @@ def test_a_set_of_an_older_format_goes_without_numbers_or_not_at_all(brokers: Br
     old = build_message_set([Record(None, b"old")], magic=1)
     with producer_of(brokers, idempotence=None, acks=-1) as producer:
         producer.send("t", b"new", partition=0)
-        producer.send_set(B, old, 1)
+        producer.send_encoded(B, old, 1)
         producer.send("t", b"newer", partition=0)
     assert brokers.logs[A].values() == [b"new", b"newer"]
     assert brokers.logs[B].values() == [b"old"]
     assert {header.producer_id for header in headers(brokers)} == {1000}
     with producer_of(brokers) as producer:
-        refused = producer.send_set(A, old, 1)
+        refused = producer.send_encoded(A, old, 1)
     assert isinstance(refused.error, BrokerError)
     assert "1 record for t-0 would go in format 1" in str(refused.error)
 

@@ -102,14 +102,14 @@ def test_zstd_is_not_sent_to_a_broker_that_does_not_know_it(brokers: BrokersInMe
     assert sent.error.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     packed = build_message_set([Record(None, b"v")], magic=2, codec=Codec.ZSTD)
     with producer_of(brokers) as producer:
-        refused = producer.send_set(A, packed, 1)
+        refused = producer.send_encoded(A, packed, 1)
     assert isinstance(refused.error, BrokerError)
     assert brokers.asked(ApiKey.PRODUCE) == []
 
 
 def test_a_set_of_an_older_format_goes_in_an_older_request(brokers: BrokersInMemory) -> None:
     with producer_of(brokers) as producer:
-        sent = producer.send_set(A, build_message_set([Record(None, b"v")], magic=1), 1)
+        sent = producer.send_encoded(A, build_message_set([Record(None, b"v")], magic=1), 1)
         producer.flush()
         assert sent.result().offset == 0
         producer.send("t", b"w", partition=0)
@@ -120,7 +120,7 @@ def test_a_set_of_an_older_format_goes_in_an_older_request(brokers: BrokersInMem
 def test_a_set_that_is_too_old_for_the_broker_fails_alone(brokers: BrokersInMemory) -> None:
     brokers.oldest[ApiKey.PRODUCE] = 3
     with producer_of(brokers) as producer:
-        refused = producer.send_set(A, build_message_set([Record(None, b"v")], magic=1), 1)
+        refused = producer.send_encoded(A, build_message_set([Record(None, b"v")], magic=1), 1)
         taken = producer.send("t", b"w", partition=2)
     assert isinstance(refused.error, BrokerError)
     assert refused.error.code is ErrorCode.UNSUPPORTED_VERSION
@@ -162,7 +162,7 @@ def test_encoded_sets_arrive_as_they_are_with_the_offset_of_their_first_record(
 ) -> None:
     sets = [build_message_set([Record(None, b"%d-%d" % (s, n)) for n in range(5)]) for s in range(3)]
     with producer_of(brokers) as producer:
-        sent = [producer.send_set(B, data, 5) for data in sets]
+        sent = [producer.send_encoded(B, data, 5) for data in sets]
     assert [(d.result().offset, d.result().count) for d in sent] == [(0, 5), (5, 5), (10, 5)]
     assert brokers.logs[B].values() == [b"%d-%d" % (s, n) for s in range(3) for n in range(5)]
 
@@ -171,7 +171,7 @@ def test_encoded_sets_are_not_copied_on_their_way(brokers: BrokersInMemory) -> N
     data = memoryview(bytearray(build_message_set([Record(None, b"v")])))
     cluster = brokers.client()
     producer = producer_of(brokers, cluster)
-    producer.send_set(A, data, 1)
+    producer.send_encoded(A, data, 1)
     seen: list[object] = []
     connect = brokers.network.connect
 
@@ -342,7 +342,7 @@ def test_sets_larger_than_the_topic_takes_are_divided_and_keep_their_order(broke
     brokers.script(ApiKey.PRODUCE, *[limited] * 50)
     sets = [build_message_set([Record(None, b"%d-%d" % (s, n)) for n in range(8)]) for s in range(2)]
     with producer_of(brokers) as producer:
-        sent = [producer.send_set(B, data, 8) for data in sets]
+        sent = [producer.send_encoded(B, data, 8) for data in sets]
     assert [(d.result().offset, d.result().count) for d in sent] == [(0, 8), (8, 8)]
     assert brokers.logs[B].values() == [b"%d-%d" % (s, n) for s in range(2) for n in range(8)]
 
@@ -368,8 +368,10 @@ def test_a_set_of_another_format_fails_alone_and_the_rest_of_its_request_goes_on
 ) -> None:
     brokers.newest[ApiKey.PRODUCE] = 1
     with producer_of(brokers) as producer:
-        refused = producer.send_set(A, build_message_set([Record(None, b"v")], magic=1), 1)
-        taken = producer.send_set(TopicPartition("t", 2), build_message_set([Record(None, b"v")], magic=0), 1)
+        refused = producer.send_encoded(A, build_message_set([Record(None, b"v")], magic=1), 1)
+        taken = producer.send_encoded(
+            TopicPartition("t", 2), build_message_set([Record(None, b"v")], magic=0), 1
+        )
     assert isinstance(refused.error, BrokerError)
     assert refused.error.code is ErrorCode.UNSUPPORTED_VERSION
     assert taken.result().offset == 0
@@ -377,7 +379,7 @@ def test_a_set_of_another_format_fails_alone_and_the_rest_of_its_request_goes_on
 
 def test_empty_sets_are_refused(brokers: BrokersInMemory) -> None:
     with pytest.raises(ValueError, match="empty message set was given for t-0"):
-        producer_of(brokers).send_set(A, b"", 0)
+        producer_of(brokers).send_encoded(A, b"", 0)
 
 
 def test_a_full_buffer_makes_room_by_sending_what_lingers(brokers: BrokersInMemory) -> None:

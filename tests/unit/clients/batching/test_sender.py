@@ -11,7 +11,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.produce.accumulator import Accumulator
 from minikafka.clients.produce.batch import message_bytes
 from minikafka.clients.produce.config import BatchingConfig
-from minikafka.clients.produce.send_future import Delivery
+from minikafka.clients.produce.send_future import SendFuture
 from minikafka.clients.produce.sender import MetadataJob, ProduceJob, Sender, produce_request
 from minikafka.records.format.message_set import Record
 from minikafka.wire.apis.produce import ProducePartitionResponse, ProduceResponse, ProduceTopicResponse
@@ -43,7 +43,7 @@ class World:
     def invalidate(self, topic: str) -> None:
         self.invalid.append(topic)
 
-    def put(self, *partitions: TopicPartition, now_ms: int = 0) -> list[Delivery]:
+    def put(self, *partitions: TopicPartition, now_ms: int = 0) -> list[SendFuture]:
         return [self.accumulator.append(tp, Record(None, b"v", 0), SIZE, now_ms)[0] for tp in partitions]
 
     def produce(self, now_ms: int = 0) -> ProduceJob:

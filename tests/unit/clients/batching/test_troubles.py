@@ -6,7 +6,7 @@ import threading
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.produce.batch import Batch, RecordBatch
-from minikafka.clients.produce.retry_log import AGAIN_MS, FIRST_MS, Troubles
+from minikafka.clients.produce.retry_log import AGAIN_MS, FIRST_MS, RetryLog
 from minikafka.clients.produce.send_future import Outcome
 from minikafka.records.format.message_set import Record
 
@@ -22,7 +22,7 @@ def batch(tp: TopicPartition, count: int = 1, created_ms: int = 0) -> Batch:
 
 
 def test_what_passes_soon_is_not_told() -> None:
-    troubles = Troubles()
+    troubles = RetryLog()
     troubles.failed(A, "no", 0)
     assert troubles.to_tell([batch(A)], TIMEOUT_MS, FIRST_MS - 1) is None
     troubles.over(A)
@@ -31,7 +31,7 @@ def test_what_passes_soon_is_not_told() -> None:
 
 
 def test_what_lasts_is_told_with_what_waits_why_and_how_long_it_is_tried() -> None:
-    troubles = Troubles()
+    troubles = RetryLog()
     troubles.failed(A, "at first", 500)
     troubles.failed(A, "too few", 2_000)
     troubles.failed(A, "", 2_100)
@@ -40,7 +40,7 @@ def test_what_lasts_is_told_with_what_waits_why_and_how_long_it_is_tried() -> No
 
 
 def test_it_is_told_again_at_intervals_while_it_lasts_and_anew_after_it_was_over() -> None:
-    troubles = Troubles()
+    troubles = RetryLog()
     troubles.failed(A, "too few", 0)
     assert troubles.to_tell([batch(A)], TIMEOUT_MS, FIRST_MS)
     assert troubles.to_tell([batch(A)], TIMEOUT_MS, FIRST_MS + AGAIN_MS - 1) is None
@@ -54,7 +54,7 @@ def test_it_is_told_again_at_intervals_while_it_lasts_and_anew_after_it_was_over
 
 
 def test_one_line_is_for_all_partitions_and_names_a_few() -> None:
-    troubles = Troubles()
+    troubles = RetryLog()
     partitions = [TopicPartition("t", number) for number in range(5)]
     for one in partitions:
         troubles.failed(one, f"no {one}", one.partition)
@@ -66,7 +66,7 @@ def test_one_line_is_for_all_partitions_and_names_a_few() -> None:
 
 
 def test_what_somebody_else_has_told_is_told_again_later() -> None:
-    troubles = Troubles()
+    troubles = RetryLog()
     troubles.failed(A, "nobody answers", 0)
     troubles.told_elsewhere(5_000)
     assert troubles.to_tell([batch(A)], TIMEOUT_MS, 5_000) is None

@@ -9,7 +9,7 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.offsets_channel import GroupOffsetsChannel
-from minikafka.clients.network.cluster import Cluster
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.wire.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -29,10 +29,10 @@ class World:
 
     def __init__(self) -> None:
         self.brokers = BrokersInMemory(2, {"t": 2})
-        self.made: list[Cluster] = []
+        self.made: list[ClusterClient] = []
         self.channel = GroupOffsetsChannel(self._cluster, "g", TIMEOUT_MS)
 
-    def _cluster(self) -> Cluster:
+    def _cluster(self) -> ClusterClient:
         self.made.append(self.brokers.client())
         return self.made[-1]
 

@@ -12,7 +12,7 @@ import pytest
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import LATEST, Admin
 from minikafka.clients.fetch.range_fetcher import RangeFetcher
-from minikafka.clients.network.cluster import Cluster as Client
+from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.producer import KeyedMessage, Producer
 from minikafka.clients.producer.partitioner import DefaultPartitioner
 from minikafka.embedded import Cluster
