@@ -35,7 +35,7 @@ MODULE_RATCHET: dict[str, int] = {
     "broker_core/minikafka/log/log.py": 635,  # one class
     "broker_core/minikafka/log/manager.py": 653,  # one noun: all logs of a broker, in all its directories
     "broker_core/minikafka/server/zookeeper/zookeeper_client.py": 687,  # one class
-    "tests/unit/server/test_registrar.py": 606,  # one class
+    "tests/unit/server/zookeeper/test_zookeeper_client.py": 606,  # one class
 }
 """path -> lines today."""
 FUNCTION_RATCHET: dict[str, int] = {}

@@ -11,7 +11,7 @@ import pytest
 
 from minikafka.clients.java_regex.translator import BadPattern, compiled
 
-RECORDED = json.loads((Path(__file__).parents[2] / "data" / "java-regex.json").read_text(encoding="utf-8"))
+RECORDED = json.loads((Path(__file__).parents[3] / "data" / "java-regex.json").read_text(encoding="utf-8"))
 """Of Java 17, and 25 gives the same: ``names``, the ones among them that each of ``patterns`` matches (null
 where Java refuses it), and the characters of ASCII, but the line feed, that each class in ``properties``
 has.

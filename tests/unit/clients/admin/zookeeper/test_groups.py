@@ -24,7 +24,7 @@ from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 from minikafka.registry.paths import ConsumerRegistration
 from tests.unit.clients.zookeeper_with_topics import cluster
 
-GOLDEN = Path(__file__).parents[2] / "data" / "zookeeper"
+GOLDEN = Path(__file__).parents[4] / "data" / "zookeeper"
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 ORDERS = tuple(TopicPartition("orders", number) for number in (0, 1))
 PAYMENTS = tuple(TopicPartition("payments", number) for number in (0, 1))

@@ -26,7 +26,7 @@ from minikafka.records.format.hashes import (
 )
 
 RECORDED: dict[str, Any] = json.loads(
-    (Path(__file__).resolve().parents[2] / "data" / "hashes.json").read_text()
+    (Path(__file__).resolve().parents[3] / "data" / "hashes.json").read_text()
 )
 
 
